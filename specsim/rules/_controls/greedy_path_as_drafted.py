@@ -33,7 +33,7 @@ def law(
 @inner_kernel
 def one_child(edges, low, mass, depth, degrees, counts, law):
     """One child, whatever was drafted, so that r is q."""
-    law[0], law[1] = 0.0, 1.0
+    law[0, :], law[1, :] = 0.0, 1.0
     return 1
 
 

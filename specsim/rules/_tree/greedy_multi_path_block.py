@@ -49,12 +49,11 @@ from specsim.rules._chain import block
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     CODES,
-    Groups,
-    PairTables,
     alias_draw,
     build_tables,
     by_parent,
-    draw_child,
+    draw_trees,
+    tree_buffers,
 )
 from specsim.rules._common.sorting import stable_order
 
@@ -143,42 +142,51 @@ def none_above(
 
 @inner_kernel
 def count_children(edges, low, mass, depth, degrees, counts, law):
-    """Fill law with c_k, k ≥ 1, after the chosen path's first `depth` tokens, made to sum to 1; gives the
-    largest k.
+    """Fill law[:, s] with c_k, k ≥ 1, after the chosen path's first `depth` tokens in each step s, made to
+    sum to 1; gives the largest k.
 
-    `edges` has parents, children and the children's depths, from the leaves up; low and mass are l and q of
-    the chosen tokens; counts[n+1, n+1] is used for the c_k of the subtrees, degrees[n+1] for their largest k.
+    `edges` has parents, children and the children's depths, from the leaves up; low[i, s] and mass[i, s] are
+    l and q of the chosen tokens; counts[n+1, :, S] is used for the c_k of the subtrees, degrees[n+1] for
+    their largest k.
     """
     above, below, depths = edges
+    steps = law.shape[1]
+    first = law[0]  # for sums, until the end
     for v in range(degrees.size):
-        degrees[v], counts[v, 0] = 0, 1.0
+        degrees[v] = 0
+        counts[v, 0, :] = 1.0
     for i in range(above.size):
         u, v, d = above[i], below[i], depths[i]
         own, more = degrees[u], degrees[v]
         if d == depth + 1:  # one more child after u
-            counts[u, own], counts[u, own + 1] = 0.0, 1.0
+            counts[u, own, :] = 0.0
+            counts[u, own + 1, :] = 1.0
             degrees[u] += 1
         elif d <= depth:  # the branch is below the path, or follows it with k children
             degrees[u] = own + more
-            if own == 0:
-                first = counts[u, 0]
-                for k in range(more + 1):
-                    counts[u, k] = first * counts[v, k] * mass[d - 1]
-                counts[u, 0] += first * low[d - 1]
-                continue
+            below_path, on_path = low[d - 1], mass[d - 1]
             for k in range(own + more, -1, -1):
-                total = counts[u, k] * low[d - 1] if k <= own else 0.0
+                found = counts[u, k]
+                for s in range(steps):
+                    first[s] = found[s] * below_path[s] if k <= own else 0.0
                 for j in range(max(k - more, 0), min(k, own) + 1):
-                    total += counts[u, j] * counts[v, k - j] * mass[d - 1]
-                counts[u, k] = total
-    most, total = degrees[0], 0.0
+                    one, other = counts[u, j], counts[v, k - j]
+                    for s in range(steps):
+                        first[s] += one[s] * other[s] * on_path[s]
+                for s in range(steps):
+                    found[s] = first[s]
+    most = degrees[0]
+    first[:] = 0.0
     for k in range(1, most + 1):
-        total += counts[0, k]
-    law[0] = 0.0
+        found = counts[0, k]
+        for s in range(steps):
+            first[s] += found[s]
     for k in range(1, most + 1):
-        law[k] = counts[0, k] / total if total > 0.0 else 0.0
-    if total == 0.0:  # only by underflow
-        law[1] = 1.0
+        found, share = counts[0, k], law[k]
+        only = 1.0 if k == 1 else 0.0  # where the sum is 0, only by underflow
+        for s in range(steps):
+            share[s] = found[s] / first[s] if first[s] > 0.0 else only
+    first[:] = 0.0
     return most
 
 
@@ -231,6 +239,12 @@ def next_scale(b, p, r):
     return 1.0 if b * p > 0.0 else 0.0
 
 
+@inner_kernel
+def passes(eta, left, b):
+    """Whether η < h, with h = left/(left + 1 - b)."""
+    return eta * (left + 1.0 - b) < left or b == 1.0
+
+
 def rows(count: Kernel) -> Kernel:
     """The row kernel; count(…), as `count_children`, gives the law of the number of children."""
 
@@ -238,13 +252,13 @@ def rows(count: Kernel) -> Kernel:
         size, deepest, vocab_size = draft_tokens.shape[1], tokens.shape[0] - 1, p.shape[2]
         edges = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
         depths, alike = edges[2], np.empty(size + 1, np.bool_)
-        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1))
+        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1, 1))
         # along the chosen path: c_k with the largest k, the first node, the one whose row of q is read, the
         # token, its l and q
-        laws, most = np.empty((deepest, size + 1)), np.empty(deepest, np.int64)
+        laws, most = np.empty((deepest, size + 1, 1)), np.empty(deepest, np.int64)
         node, above = np.empty(deepest + 1, np.int64), np.empty(deepest, np.int64)
         chosen = np.empty(deepest, np.int64)
-        low, mass, b = np.empty(deepest), np.empty(deepest), np.empty(deepest + 1)
+        low, mass, b = np.empty((deepest, 1)), np.empty((deepest, 1)), np.empty(deepest + 1)
         ratio, weights = np.empty(vocab_size), np.empty(vocab_size)
         for s in range(draft_tokens.shape[0]):
             fill_edges(parents[s], edges)
@@ -268,13 +282,13 @@ def rows(count: Kernel) -> Kernel:
                     follows = depths[size - 1 - j] == length + 1 and alike[u]
                     alike[j + 1] |= follows and draft_tokens[s, j] == x
                 draft = q[s, above[length]]
-                low[length] = 0.0
+                below = 0.0
                 for y in range(vocab_size):
                     if ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x):
-                        low[length] += draft[y]
-                mass[length] = draft[x]
+                        below += draft[y]
+                low[length, 0], mass[length, 0] = below, draft[x]
                 most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
-                r = chance(laws[length], most[length], low[length], mass[length])
+                r = chance(laws[length, :, 0], most[length], below, draft[x])
                 b[length + 1] = next_scale(b[length], p[s, node[length], x], r)
                 chosen[length] = x
                 length += 1
@@ -286,8 +300,8 @@ def rows(count: Kernel) -> Kernel:
                         target, draft = p[s, node[n]], q[s, above[n]]
                         ratios(target, draft, ratio)
                         order = stable_order(ratio)
-                        left = excess(laws[n], most[n], order, target, draft, b[n], weights)
-                        if n == 0 or uniforms[n - 1, s] * (left + 1.0 - b[n]) < left or b[n] == 1.0:
+                        left = excess(laws[n, :, 0], most[n], order, target, draft, b[n], weights)
+                        if n == 0 or passes(uniforms[n - 1, s], left, b[n]):
                             break
             if left == 0.0:
                 copy_row(p[s, node[n]], weights)
@@ -300,25 +314,38 @@ def rows(count: Kernel) -> Kernel:
     return kernel(verify_rows)
 
 
+#: Steps whose laws are computed side by side: vectorised, and few enough for the cache.
+BLOCK = 64
+
+
 class Line(NamedTuple):
-    """A fixed pair in order: its tokens, the place of each token, p/q, and sums of p and of q from 0 on."""
+    """A fixed pair in order: its tokens, the place of each token, -1 where q is 0, p, q, p/q, sums of p and
+    of q from 0 on; and excess[k] = Σ (p - r_k)₊, where r_k is the law of the greatest of k ≥ 1 tokens."""
 
     tokens: Ints
     rank: Ints
+    p: Floats
+    q: Floats
     ratio: Floats
     p_sums: Floats
     q_sums: Floats
+    excess: Floats
 
 
-def line_of(p: Floats, q: Floats) -> Line:
-    """Tokens that are never drafted, with q = 0, come last."""
+def line_of(p: Floats, q: Floats, most: int) -> Line:
+    """Tokens that are never drafted, with q = 0, come last. `most` is the largest k."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0.0, p / q, np.inf)
     tokens = np.argsort(ratio, kind="stable")
     rank = np.empty_like(tokens)
-    rank[tokens] = np.arange(q.size)
-    sums = [np.concatenate([[0.0], np.cumsum(row[tokens])]) for row in (p, q)]
-    return Line(tokens, rank, ratio[tokens], *sums)
+    rank[tokens] = np.where(q[tokens] > 0.0, np.arange(q.size), -1)
+    p, q, ratio = p[tokens], q[tokens], ratio[tokens]
+    p_sums, q_sums = (np.concatenate([[0.0], np.cumsum(row)]) for row in (p, q))
+    excess, power = np.zeros(most + 1), np.ones(q.size + 1)
+    for k in range(1, most + 1):
+        power *= q_sums
+        excess[k] = np.maximum(p - np.diff(power), 0.0).sum()
+    return Line(tokens, rank, p, q, ratio, p_sums, q_sums, excess)
 
 
 @inner_kernel
@@ -340,37 +367,76 @@ def slope(law, most, t):
 
 
 @inner_kernel
-def search(line, law, most, b, goal, ends, slopes):
-    """(Σ (b·p - r)₊, -1); or, if it exceeds `goal`, (any number, the place of the token where it first does).
+def most_excess(line, law, most, b):
+    """No less than Σ (b·p - r)₊, as r = Σ c_k·r_k, and b ≤ 1."""
+    total = 0.0
+    for k in range(1, most + 1):
+        total += law[k] * line.excess[k]
+    return b * total
+
+
+@inner_kernel
+def find_excess(line, law, most, b, stretches, ends, slopes):
+    """Σ (b·p - r)₊, and the number of stretches in which b·p > r, whose starts, ends and sums up to there
+    fill `stretches`.
 
     Halves intervals until the sign of b·p - r is known in them: p/q rises along the order, and r/q is between
     the slopes at both ends. ends[65] has where those begun end, slopes[65] the slopes there."""
+    starts, stops, sums = stretches
     if b == 0.0:
-        return 0.0, -1
-    total, first, depth = 0.0, 0, 0
+        return 0.0, 0
+    total, first, depth, found, begun = 0.0, 0, 0, 0, False
     ends[0], low = line.tokens.size, law[1]
     slopes[0] = slope(law, most, line.q_sums[ends[0]])
     while depth >= 0:
         last = ends[depth]
-        if b * line.ratio[last - 1] > low:  # else there is nothing in it
-            if first < last - 1 and b * line.ratio[first] < slopes[depth]:
+        inside = b * line.ratio[last - 1] > low
+        if inside and b * line.ratio[first] < slopes[depth]:  # neither nowhere nor everywhere
+            if first < last - 1:
                 depth += 1
                 ends[depth] = (first + last) // 2
                 slopes[depth] = slope(law, most, line.q_sums[ends[depth]])
                 continue
-            before, r = line.p_sums[first], cumulative(law, most, line.q_sums[first])
-            excess = b * (line.p_sums[last] - before) - (cumulative(law, most, line.q_sums[last]) - r)
-            if total + excess > goal:
-                while first < last - 1:
-                    middle = (first + last) // 2
-                    r_sum = cumulative(law, most, line.q_sums[middle])
-                    above = total + (b * (line.p_sums[middle] - before) - (r_sum - r)) > goal
-                    first, last = (first, middle) if above else (middle, last)
-                return total, first
-            total += max(excess, 0.0)
-        low, first = slopes[depth], last
+            inside = excess_between(line, law, most, b, first, last) > 0.0
+        if inside and not begun:
+            starts[found] = first
+        if begun and not inside:
+            stops[found] = first
+            found += 1
+        low, first, begun = slopes[depth], last, inside
         depth -= 1
-    return total, -1
+    if begun:
+        stops[found] = first
+        found += 1
+    for k in range(found):
+        total += max(excess_between(line, law, most, b, starts[k], stops[k]), 0.0)
+        sums[k] = total
+    return total, found
+
+
+@inner_kernel
+def excess_between(line, law, most, b, first, last):
+    """Σ b·p - r over the tokens from place `first` to before `last`."""
+    r = cumulative(law, most, line.q_sums[last]) - cumulative(law, most, line.q_sums[first])
+    return b * (line.p_sums[last] - line.p_sums[first]) - r
+
+
+@inner_kernel
+def draw_excess(line, law, most, b, stretches, found, goal):
+    """A token from (b·p - r)₊ by inverse CDF, where `goal` is below the sum; -1 if it is not."""
+    starts, stops, sums = stretches
+    k = 0
+    while k < found and sums[k] <= goal:
+        k += 1
+    if k == found:
+        return -1
+    before = sums[k - 1] if k > 0 else 0.0
+    start, first, last = starts[k], starts[k], stops[k]
+    while first < last - 1:
+        middle = (first + last) // 2
+        above = before + excess_between(line, law, most, b, start, middle) > goal
+        first, last = (first, middle) if above else (middle, last)
+    return line.tokens[first]
 
 
 def different_edges(tree: Tree) -> tuple[Ints, ...]:
@@ -385,61 +451,75 @@ def different_edges(tree: Tree) -> tuple[Ints, ...]:
 
 
 def fixed_pair(count: Kernel) -> FixedPair:
-    """The fixed-pair kernel. Only children of the chosen path are drawn."""
+    """The fixed-pair kernel. It goes depth by depth over a block of steps; then each step is cut."""
 
-    def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Line, tuple[Ints, ...], Groups, int]:
-        return build_tables(p, q), line_of(p, q), different_edges(tree), by_parent(tree), CODES[tree.sampling]
+    def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
+        line = line_of(p, q, max(tree.depths.count(depth) for depth in range(1, tree.depth + 1)))
+        nodes = np.array(tree.parents), np.array(tree.depths[1:])
+        return build_tables(p, q), line, different_edges(tree), nodes, by_parent(tree), CODES[tree.sampling]
 
     def verify_fixed_pair(
-        pair, line, edges, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted
+        pair, line, edges, nodes, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted
     ):
-        nodes, starts = children
-        size, deepest = nodes.size, tokens.shape[0] - 1
-        drafted = np.empty(size, np.int64)  # in the order of `nodes`
-        # those that have the tokens of the path, at each depth
-        alike = np.empty((deepest + 1, size), np.int64)
-        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1))
-        laws, most = np.empty((deepest, size + 1)), np.empty(deepest, np.int64)
-        low, mass, b = np.empty(deepest), np.empty(deepest), np.empty(deepest + 1)
+        parents, depths = nodes
+        size, deepest, vocab_size = parents.size, tokens.shape[0] - 1, pair.p.size
+        block = min(BLOCK, accepted.size)
+        scratch, drafted = tree_buffers(size, block)
+        # the places of all nodes' tokens; whether a node has the tokens of the path
+        ranks, alike = np.empty((size, block), np.int64), np.ones((size + 1, block), np.bool_)
+        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, line.excess.size, block))
+        # along the chosen path of each step: c_k with the largest k, the place of the token, its l and q
+        laws, most = np.empty((deepest, line.excess.size, block)), np.empty(deepest, np.int64)
+        place, target = np.empty(block, np.int64), np.empty(block)
+        low, mass = np.empty((deepest, block)), np.empty((deepest, block))
+        lengths, b = np.empty(block, np.int64), np.ones((deepest + 1, block))
         ends, slopes = np.empty(65, np.int64), np.empty(65)
-        alike[0, 0], b[0] = 0, 1.0
-        for s in range(accepted.size):
-            length, same = 0, 1
-            while length < deepest:
-                x, found = -1, 0
-                for i in range(same):
-                    first, end = starts[alike[length, i]], starts[alike[length, i] + 1]
-                    drawn = drafted[first:end]
-                    for k in range(drawn.size):
-                        node = nodes[first + k]
-                        y = draw_child(pair, sampling, drawn, k, drawn.size, draft_uniforms[node - 1, s])
-                        drawn[k] = y
-                        if pair.q[y] > 0.0 and (x < 0 or line.rank[y] >= line.rank[x]):
-                            if y != x:
-                                x, found = y, 0
-                            alike[length + 1, found] = node
-                            found += 1
-                if x < 0:
-                    break
-                low[length], mass[length] = line.q_sums[line.rank[x]], pair.q[x]
-                most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
-                r = chance(laws[length], most[length], low[length], pair.q[x])
-                b[length + 1] = next_scale(b[length], pair.p[x], r)
-                tokens[length, s] = x
-                length, same = length + 1, found
-            n, left = length, 0.0
-            if length > 0 and not verify_uniforms[length - 1, s] < b[length]:
-                for n in range(length - 1, -1, -1):
-                    if n == 0 or verify_uniforms[n - 1, s] < b[n]:
-                        left, _ = search(line, laws[n], most[n], b[n], np.inf, ends, slopes)
-                        if n == 0 or verify_uniforms[n - 1, s] * (left + 1.0 - b[n]) < left or b[n] == 1.0:
-                            break
-            u, place = verify_uniforms[deepest, s], -1
-            if left > 0.0:
-                place = search(line, laws[n], most[n], b[n], u * left, ends, slopes)[1]
-            tokens[n, s] = line.tokens[place] if place >= 0 else alias_draw(pair.p_alias, u)
-            tokens[n + 1 :, s] = -1
-            accepted[s] = n
+        stretches = np.empty(vocab_size, np.int64), np.empty(vocab_size, np.int64), np.empty(vocab_size)
+        for begin in range(0, accepted.size, block):
+            end = min(begin + block, accepted.size)
+            draw_trees(pair, children, sampling, draft_uniforms[:, begin:end], scratch, drafted)
+            for j in range(size):
+                for s in range(block):
+                    ranks[j, s] = line.rank[drafted[j, s]]
+            lengths[:] = 0
+            for i in range(deepest):
+                place[:] = -1
+                for j in range(size):
+                    if depths[j] == i + 1:
+                        above, own = alike[parents[j]], ranks[j]
+                        for s in range(block):
+                            place[s] = max(place[s], own[s] if above[s] else -1)
+                for j in range(size):
+                    if depths[j] == i + 1:
+                        above, own, same = alike[parents[j]], ranks[j], alike[j + 1]
+                        for s in range(block):
+                            same[s] = above[s] & (own[s] == place[s]) & (own[s] >= 0)
+                for s in range(block):
+                    at = np.uint64(max(place[s], 0))
+                    low[i, s], mass[i, s], target[s] = line.q_sums[at], line.q[at], line.p[at]
+                    lengths[s] += np.int64(place[s] >= 0)
+                most[i] = count(edges, low, mass, i, degrees, counts, laws[i])
+                for s in range(end - begin):
+                    r = chance(laws[i, :, s], most[i], low[i, s], mass[i, s])
+                    b[i + 1, s] = next_scale(b[i, s], target[s], r)
+                    tokens[i, begin + s] = line.tokens[max(place[s], 0)]
+            for s in range(begin, end):
+                n = length = lengths[s - begin]
+                left, found, scale, law = 0.0, 0, b[n, s - begin], laws[0, :, 0]
+                eta = verify_uniforms[:, s]
+                if n > 0 and not eta[n - 1] < scale:
+                    for n in range(length - 1, -1, -1):
+                        scale, law = b[n, s - begin], laws[n, :, s - begin]
+                        if n == 0 or passes(eta[n - 1], most_excess(line, law, most[n], scale), scale):
+                            left, found = find_excess(line, law, most[n], scale, stretches, ends, slopes)
+                            if n == 0 or passes(eta[n - 1], left, scale):
+                                break
+                u, token = eta[deepest], -1
+                if left > 0.0:
+                    token = draw_excess(line, law, most[n], scale, stretches, found, u * left)
+                tokens[n, s] = token if token >= 0 else alias_draw(pair.p_alias, u)
+                tokens[n + 1 :, s] = -1
+                accepted[s] = n
 
     return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
 
