@@ -52,7 +52,7 @@ SUFFIXES = (".jsonl", ".ndjson")
 #: Listed tokens that are kept together, and bytes after which progress is told.
 BATCH, TOLD_AT = 2**18, 2**20
 #: Bytes of both files from which on other processes parse them, and how many, at most, keep this one busy.
-LARGE, MOST_PARSERS = 2**24, 4
+LARGE, MOST_PARSERS = 2**26, 4
 
 
 class Paired(NamedTuple):
