@@ -112,15 +112,15 @@ def no_table(p: Floats, q: Floats, drafts: int, **values: float) -> Floats:
 
 def fixed_pair(
     pick: Kernel,
-    table: Callable[..., Floats] = no_table,
+    table: Callable[..., Any] = no_table,
     uniforms: Callable[[Tree], int] = uniform_per_node,
 ) -> FixedPair:
     """Build the fixed-pair kernel of a rule. Branches that the verification does not reach are not drawn.
 
     pick(pair, table, children, u, last) gives (index of the accepted child, anything), or (-1, the token that
     follows), drawn with the uniform `last`; u is as in `rows`, of `uniforms(tree)` = w·n + 1. table(p, q,
-    drafts, **values) makes a float64 array of two dimensions, for up to `drafts` children of a node; by
-    default it has the parameters, in one row."""
+    drafts, **values) makes a float64 array of two dimensions, or a tuple of arrays, for up to `drafts`
+    children of a node; by default it has the parameters, in one row."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))

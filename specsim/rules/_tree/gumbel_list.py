@@ -32,25 +32,27 @@ bound above are derived here. Drafts from several models, which the paper treats
 
 From rows, e = -log(1 - u), and the first of the drafts and the lowest of the tokens wins a tie.
 
-Cost: from rows V uniforms and O(V) a node; for a fixed pair three uniforms and O(log V) a node: the share of
-m in m + e, which decides whether x_k is Y_k, the sum m + e, which says when, and one to choose another token.
+Cost: from rows V uniforms and O(V) a node; for a fixed pair four uniforms and O(log V) a node: the share of
+e in m + e, which decides whether x_k is Y_k, two for the sum m + e, which says when, and one to choose
+another token.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Ints, Row
 from specsim.drafts import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import build_tables, count_up_to, draw_sorted, index_of
+from specsim.rules._common.fixed_pairs import build_tables, draw_sorted, guide, guided_count_up_to, index_of
 
 #: Σ c·exp(-h·t) as {h: c}.
 Exponentials = Mapping[Any, Any]
@@ -135,58 +137,48 @@ def choose(p, q, children, u, values, weights):
 
 
 def fixed_pair_uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """Three for each drafted token, one for the bonus."""
-    return 3 * tree.size + 1
+    """Four for each drafted token, one for the bonus."""
+    return 4 * tree.size + 1
 
 
-def table(p: Floats, q: Floats, drafts: int) -> Floats:
-    """Λ(r) = Σ (r·p - q)₊ at the sorted ratios r = q/p, then Λ and r by token; ∞ where p = 0."""
+class Turns(NamedTuple):
+    """For each token the share of e in m + e from which on it has had its turn.
+
+    It is Λ/(1 + Λ), where Λ(r) = Σ (r·p - q)₊ at r = q/p. The shares stand by rising q/p, with a guide, and
+    by token, with q/p by token; where p = 0 they are 1 and ∞."""
+
+    rising: Floats
+    guide: Ints
+    share: Floats
+    ratio: Floats
+
+
+def table(p: Floats, q: Floats, drafts: int) -> Turns:
     pair = build_tables(p, q)
-    found = np.full((3, p.size), np.inf)
-    found[0, : pair.order.size] = found[1, pair.order] = race_table(pair)
-    found[2, pair.order] = pair.ratio
-    return found
+    turns = np.maximum.accumulate(1.0 - 1.0 / (1.0 + race_table(pair)))
+    share, ratio = np.ones(p.size), np.full(p.size, np.inf)
+    share[pair.order], ratio[pair.order] = turns, pair.ratio
+    return Turns(turns, guide(turns), share, ratio)
 
 
 @inner_kernel
-def two_exponentials(u):
-    """The quantile u of the sum g of two exponentials, log(1 + g) - g = log(1 - u), to nine digits."""
-    g = math.sqrt(2.0 * u) + 2.0 * u / 3.0 if u < 0.5 else 1.0 - 1.2 * math.log(1.0 - u)
-    if g > 1e-4:  # below that the start is as good
-        goal = math.log1p(-u)
-        for _ in range(3):
-            g += (math.log1p(g) - goal - g) * (1.0 + g) / g
-    return g
-
-
-@inner_kernel
-def earlier(u, scale, least):
-    """Whether scale·g < least, g the quantile u of the sum of two exponentials."""
-    if least >= 50.0 * scale:  # beyond 50 there are no quantiles of uniforms below 1
-        return least > 0.0
-    x = least / scale
-    return u < 1.0 - (1.0 + x) * math.exp(-x)
-
-
-@inner_kernel
-def pick(pair, table, children, u, last):
+def pick(pair, turns, children, u, last):
     best, least, count = 0, np.inf, 0
-    race = table[0, : pair.order.size]
     for k in range(children.size):
-        x, share = children[k], u[3 * k]  # m = share·g, and e the rest
-        noise = 1.0 / share - 1.0 if share > 0.0 else np.inf
-        if table[1, x] <= noise and table[1, x] < np.inf:  # before it no other token had its turn
-            begun, scale = 0, share * table[2, x]
-        else:  # of the tokens whose race had begun at `time`, by rising q/p, one in proportion to p
-            begun = max(count_up_to(race, noise), 1)
-            scale = (1.0 - share + share * pair.q_sorted[begun]) / pair.p_sorted[begun]
-        if k == 0 or earlier(u[3 * k + 1], scale, least):
-            best, count = k, begun
-            if k < children.size - 1:  # the sum times `scale` is when
-                least = two_exponentials(u[3 * k + 1]) * scale
+        x, share = children[k], u[4 * k]  # e = share·g, and m the rest of g, the sum of two exponentials
+        if turns.share[x] <= share:  # no other token had its turn before it
+            begun, scale = 0, (1.0 - share) * turns.ratio[x]
+        else:  # of the tokens that had theirs at `time`, by rising q/p, one in proportion to p
+            begun = max(guided_count_up_to(turns.rising, turns.guide, share), 1)
+            scale = (share + (1.0 - share) * pair.q_sorted[begun]) / pair.p_sorted[begun]
+        time = 0.0
+        if children.size > 1:
+            time = -log((1.0 - u[4 * k + 1]) * (1.0 - u[4 * k + 2])) * scale
+        if time < least:
+            best, least, count = k, time, begun
     if count == 0:
         return index_of(children, children[best]), children[best]
-    y = draw_sorted(pair, count, u[2])
+    y = draw_sorted(pair, count, u[3])
     return index_of(children, y), y
 
 
