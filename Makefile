@@ -17,13 +17,13 @@ SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
+.PHONY: audit test test-all test-slow test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
     latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
-	@echo "make test-rest   what test-all does more than test;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
+	@echo "make test-slow   the slow tests alone;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make torture   kill runs, call commands and functions wrongly, flip bits in files: what then goes wrong (25 min)"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
 	@echo "make docs    build the site, in results/site"
@@ -46,8 +46,8 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all
 
-test-rest: $(STAMP)
-	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m "slow or scaled"
+test-slow: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow
 
 test-engines: $(ENGINES)
 	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/auditing/test_adapters.py
@@ -135,25 +135,25 @@ $(BASE): pyproject.toml constraints.txt
 	touch $@
 
 $(STAMP): $(BASE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 $(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 $(BENCH): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
 
 $(LAB): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,notebooks]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,notebooks]'
 	touch $@
 
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,engines]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WHEELS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,engines]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --no-deps $(WHEELS)
 	touch $@
 
 clean:
