@@ -39,7 +39,7 @@ from specsim.core._registry import suggestion
 from specsim.core._streams import Key
 from specsim.models import Pair
 from specsim.rules import Rule
-from specsim.simulation._counting import Failure, Partial, Tally, add_up, count_chunks
+from specsim.simulation._counting import Failure, Partial, Tally, add_up, count_chunks, count_in_turn
 from specsim.simulation._executors import Workers, count_spans
 from specsim.simulation._sources import Batches
 
@@ -157,6 +157,8 @@ def count_steps(subject: Subject, asked: Steps, progress: Progress | None = None
     if isinstance(subject, RuleSubject) and subject.workers is not None:
         job = _RuleCase(rules.registered_spec(subject.rule), asked.case)
         parts = count_spans(subject.workers, job, asked.key, intervals, source.chunk)
+    elif isinstance(subject, VerifierSubject):
+        parts = count_in_turn(source, tally, asked.key, asked.first, asked.steps)
     else:
         parts = count_chunks(source, tally, asked.key, intervals, threads=subject.threads)
     return add_up(parts, tally, asked.steps, progress)

@@ -134,6 +134,18 @@ def count_chunks(
     return map(chunk, chunks) if threads == 1 else _side_by_side(chunk, chunks, threads)
 
 
+def count_in_turn(source: Batches, tally: Tally, key: Key, first: int, steps: int) -> Iterator[Partial]:
+    """The counts of each chunk of the steps [first, first + steps), whose batches `source` makes without a
+    pause between chunks, and which end where these do. Raises as `run`."""
+    begin, counts, examples = first, tally.zeros(), list[Example]()
+    for batch in source.batches(key, first, steps):
+        examples += tally.count(counts, batch, key) or ()
+        end = batch.first + len(batch.accepted)
+        if end in (begin + source.chunk, first + steps):
+            yield Partial(counts, ((begin, end),), tuple(sorted(examples)[:EXAMPLES]))
+            begin, counts, examples = end, tally.zeros(), []
+
+
 def no_counts(tally: Tally) -> Partial:
     """The counts of no steps: zeros, as int64."""
     return Partial({name: array.astype(np.int64) for name, array in tally.zeros().items()})

@@ -17,10 +17,11 @@ def planted(tmp_path_factory):
 
 
 def test_transformers(planted):
+    """It takes several milliseconds a token, so it is asked for hardly more than a verdict needs."""
     pytest.importorskip("transformers")
-    found = audit_engine("hf", planted, tokens=TOKENS, rng=1)
+    found = audit_engine("hf", planted, tokens=13_500, rng=1)
     assert (found.verdict, found.findings) == ("consistent", ())
-    assert found.tokens >= TOKENS
+    assert found.tokens >= 13_500
 
 
 def test_transformers_with_a_draft_of_another_tokenizer(planted, monkeypatch):

@@ -125,7 +125,7 @@ def verifier_steps(case: Case | ShapesCase, level: str) -> int:
     """How many steps `level` gives a case of a user's verifier, which gets whole rows; a multiple of 8.
 
     A case with longer rows has fewer steps, so that cases take about the same time."""
-    allowed = case.weight * LEVELS[level].verifier_bytes // case.step_bytes
+    allowed = int(case.weight * LEVELS[level].verifier_bytes) // case.step_bytes
     return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
 

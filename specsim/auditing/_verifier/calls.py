@@ -6,6 +6,7 @@ by rows or by calls. Tokens are checked here, wherever the function runs."""
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ BATCH_BYTES = 2**23
 class VerifierSource:
     """The steps of `case`, verified by `callee`, as it declares.
 
-    While a child process verifies a batch, the batch before is counted and the next one is drawn."""
+    While a child process verifies a batch, the batch before is counted and the next one is drawn. A batch
+    ends where a chunk does."""
 
     callee: Callee
     case: Case
@@ -59,7 +61,8 @@ class VerifierSource:
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         before: tuple[RowsAsked, Any] | None = None
-        for asked, rows in self._questions(key, first, steps):
+        chunks = pieces(first, steps, self.chunk)
+        for asked, rows in chain.from_iterable(self._questions(key, start, n) for start, n in chunks):
             batch = None if before is None else self._batch(*before)
             self.callee.ask(asked)
             before = asked, rows
