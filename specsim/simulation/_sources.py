@@ -30,8 +30,8 @@ from specsim.simulation._rows import (
 )
 from specsim.theory import acceptance_rate
 
-#: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. A power of two
-#: would put the uniforms of a step, which lie so many numbers apart, into the same few lines of the cache.
+#: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
+#: of two the uniforms of a step, which lie so many numbers apart, would share a few lines of the cache.
 FIXED_PAIR_BATCH = 4104
 
 
