@@ -17,13 +17,14 @@ SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-slow test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
+.PHONY: audit test test-all test-slow test-shipped test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
     latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
-	@echo "make test-slow   the slow tests alone;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
+	@echo "make test-slow   the slow tests alone;  make test-shipped  those of the notebooks, the article, the wheel and the pages"
+	@echo "make test-engines   install real engines on PyTorch and MLX, and run theirs"
 	@echo "make torture   kill runs, call commands and functions wrongly, flip bits in files: what then goes wrong (25 min)"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
 	@echo "make docs    build the site, in results/site"
@@ -48,6 +49,9 @@ test-all: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow
+
+test-shipped: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow tests/test_*.py
 
 test-engines: $(ENGINES)
 	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/auditing/test_adapters.py

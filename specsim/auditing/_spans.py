@@ -196,7 +196,7 @@ _own = threading.local()
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A verifier that a thread of a worker has loaded, with the subject whose latest source is cached.
+    """A verifier that a thread of a worker has loaded, with the subject whose sources are cached.
 
     Its process ends with the thread."""
 

@@ -135,7 +135,7 @@ def test_the_line_of_an_error_in_a_later_block(tmp_path, started, waiting):
 @pytest.mark.parametrize("code", ["import os; os._exit(3)", "print('hello')", "import time; time.sleep(600)"])
 def test_processes_that_cannot_parse(tmp_path, started, monkeypatch, code):
     files = write_logs(tmp_path)
-    monkeypatch.setattr(parsers, "CODE", code)
+    monkeypatch.setattr("specsim.core._processes.CODE", code)
     trace = import_trace(files[0], tmp_path / "a", draft=files[1])
     assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
     assert len(started) == 2

@@ -35,7 +35,7 @@ from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule
 
 
 class _Counted:
-    """A subject with its cases. The latest source and tally are cached: a case is counted in pieces."""
+    """A subject with its cases. As many sources and tallies are cached: a case is counted in pieces."""
 
     cases: Any
     plan: Callable[[int, str], Plan]
@@ -55,7 +55,7 @@ class _Counted:
     @cached_property
     def counter(self) -> Callable[..., tuple[Any, Any]]:
         """counter(name of a case, patience) -> (source of its steps, their tally)."""
-        return lru_cache(maxsize=1)(self._counter)
+        return lru_cache(maxsize=len(self.cases))(self._counter)
 
     def _case(self, name: str) -> Any:
         return next((case for case in self.cases if case.name == name), None)

@@ -42,6 +42,7 @@ from specsim.auditing._verifier.requests import (
     send_frame,
     send_question,
 )
+from specsim.core._processes import calling
 from specsim.core._types import Ints
 
 #: Seconds added to the time-out of a call before a silent child is killed; fewer after one was.
@@ -61,12 +62,6 @@ SETTINGS = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-#: Not multiprocessing's start, which would run the caller's script again. Only the parent handles Ctrl-C.
-CODE = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from specsim.auditing._verifier.child import serve; serve(int(sys.argv[2]), *sys.argv[3:])"
-)
 
 
 class Child:
@@ -132,11 +127,11 @@ class Child:
     def _start(self) -> Declared:
         self._end, other = socket.socketpair()
         self._sent, nonce = {}, os.urandom(16)
-        given = [json.dumps(sys.path), str(other.fileno()), nonce.hex(), self.reference, self._wanted or ""]
+        given = [str(other.fileno()), nonce.hex(), self.reference, self._wanted or ""]
         try:
             # what the function prints goes to standard error: standard output has the result of the command
             self._process = subprocess.Popen(
-                [sys.executable, "-c", CODE, *given],
+                calling(serve, *given),
                 pass_fds=[other.fileno()],
                 env=SETTINGS | os.environ,
                 stdin=subprocess.DEVNULL,
@@ -265,10 +260,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def serve(handle: int, nonce: str, reference: str, device: str) -> None:
+def serve(handle: str, nonce: str, reference: str, device: str) -> None:
     """Load `reference`, and answer question after question over the socket `handle`. Its arrays are on
     `device`, or where it declares if that is empty."""
-    end, own = socket.socket(fileno=handle), bytes.fromhex(nonce)
+    end, own = socket.socket(fileno=int(handle)), bytes.fromhex(nonce)
     try:
         function = load(reference)
     except ValueError as error:

@@ -6,7 +6,6 @@ would be without other processes."""
 
 from __future__ import annotations
 
-import json
 import pickle
 import subprocess
 import sys
@@ -17,14 +16,10 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from specsim.core._processes import calling
 from specsim.core._types import Ints
 from specsim.traces._jsonl.rows import Block, Text, Token, Tokens, parse_block
 
-#: Not multiprocessing's start, which would run the caller's script again.
-CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from specsim.traces._jsonl.parsers import serve; serve(bool(int(sys.argv[2])))"
-)
 #: Bytes that are read of a reply at a time.
 BUFFER = 2**20
 
@@ -98,7 +93,7 @@ class _Parsed:
 class _Process:
     def __init__(self, strings: bool):
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", CODE, json.dumps(sys.path), str(int(strings))],
+            calling(serve, str(int(strings))),
             bufsize=BUFFER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -140,10 +135,10 @@ class _Process:
             self._requests.close()
 
 
-def serve(strings: bool) -> None:
+def serve(strings: str) -> None:
     """Reply to blocks with the tokens that are new, and the texts, or None where something is wrong."""
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
-    tokens, told = Tokens(strings), 0
+    tokens, told = Tokens(bool(int(strings))), 0
     with suppress(EOFError, BrokenPipeError):  # the parent has ended
         while True:
             block = pickle.load(requests)
