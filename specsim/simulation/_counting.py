@@ -123,11 +123,8 @@ def count_chunks(
     """The counts of each chunk of the steps in `intervals`, as they come, in any order. Raises as `run`."""
 
     def chunk(piece: tuple[int, int]) -> Partial:
-        counts, (first, steps) = tally.zeros(), piece
-        examples: list[Example] = []
-        for batch in source.batches(key, first, steps):
-            examples += tally.count(counts, batch, key) or ()
-        return Partial(counts, ((first, first + steps),), tuple(sorted(examples)[:EXAMPLES]))
+        (part,) = count_in_turn(source, tally, key, *piece)
+        return part
 
     chunks = (piece for first, end in intervals for piece in pieces(first, end - first, source.chunk))
     # without a pool an interrupt ends a chunk at once
