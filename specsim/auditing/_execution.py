@@ -21,7 +21,7 @@ from specsim.auditing._checks.subjects import (
     function_subject,
 )
 from specsim.auditing._verifier.arrays import Device
-from specsim.auditing._verifier.child import Child
+from specsim.auditing._verifier.children import Children
 from specsim.auditing._verifier.contract import (
     BrokenVerifier,
     Declared,
@@ -43,6 +43,10 @@ from specsim.simulation._counting import Failure, Partial, Tally, add_up, count_
 from specsim.simulation._executors import Workers, count_spans
 from specsim.simulation._sources import Batches
 
+#: Processes of a verifier at most: each has a copy of all that it imports, and what draws and counts for them
+#: keeps few more busy.
+MOST_PROCESSES = 4
+
 
 @dataclass(frozen=True)
 class Elsewhere:
@@ -55,11 +59,14 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Execution:
-    """A subject, and what counts its cases: workers `elsewhere`, or this process and the subject's own
-    workers. `origin` is that of a user's function, `device` where its arrays are, if that is not the CPU."""
+    """A subject, and what counts its cases: workers `elsewhere`, or this process with the subject's own
+    workers or up to `processes` of its `children`. `origin` is that of a user's function, `device` where its
+    arrays are, if that is not the CPU."""
 
     subject: Subject
     elsewhere: Elsewhere | None = None
+    children: Children | None = None
+    processes: int = 1
     origin: Origin | None = None
     device: Device | None = None
 
@@ -87,10 +94,11 @@ def open_execution(
             "executor out"
         )
     if isinstance(verifier, str) and not is_rule(verifier):
-        with closing(Child(verifier, device)) as child:
+        with closing(Children(verifier, device)) as children:
             elsewhere = None if workers is None else Elsewhere(workers, verifier, timeout)
-            subject = function_subject(child, verifier, timeout)
-            yield Execution(subject, elsewhere, child.origin, _not_the_cpu(child))
+            subject, there = function_subject(children, verifier, timeout), _not_the_cpu(children)
+            processes = 1 if there else min(threads, MOST_PROCESSES)
+            yield Execution(subject, elsewhere, children, processes, children.origin, there)
     elif isinstance(verifier, str | Rule):
         if isinstance(verifier, str):
             check_name(verifier)

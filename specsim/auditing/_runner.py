@@ -26,6 +26,7 @@ from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime
 from specsim.auditing._execution import Execution, Steps, count_case, open_execution, with_pair
+from specsim.auditing._processes import count_on_processes
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import (
     audit_parts,
@@ -555,6 +556,12 @@ class _Rounds:
         if self.execution.elsewhere is not None:
             self._advance(self.runs)
             return
+        children, processes = self.execution.children, self.execution.processes
+        if children is not None and processes > 1:
+            subject = self.execution.subject
+            for run in count_on_processes(subject, children, self.runs, processes, self._progress):
+                self._looked(run)
+            return
         for _ in LOOKS:
             for run in self.runs:
                 self._go_on(run)
@@ -686,6 +693,11 @@ class _Rounds:
             return False
         run.add(count_case(self.execution.subject, steps, offset(self._progress, self._told, self._total)))
         self._told = min(self._total, self._told + steps.steps)
+        self._looked(run)
+        return True
+
+    def _looked(self, run: CaseRun) -> None:
+        """Shorten the time-outs after a call has hung; begin no more cases after some have broken alike."""
         if any("hung: " in failure.text for failure in run.total.failures):
             for other in self.runs:
                 other.patience = AGAIN
@@ -693,7 +705,6 @@ class _Rounds:
         if self.broken_alike:
             for other in self.runs:
                 other.ended |= not other.total.steps
-        return True
 
 
 def diagnosis_of(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:

@@ -113,6 +113,11 @@ class Child:
             self._unread = left > 0
             yield rows
 
+    def kill(self) -> None:
+        """End the child at once, from any thread; one that waits for its answer finds it lost."""
+        if (process := self._process) is not None:
+            _kill(process)
+
     def close(self) -> None:
         """End the child, and the processes that it started."""
         if self._process is not None:

@@ -1,0 +1,70 @@
+"""A user's function in several child processes, one for each thread that asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from specsim.auditing._verifier.arrays import Device
+from specsim.auditing._verifier.child import Child
+from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.origin import Origin
+from specsim.auditing._verifier.requests import Asked
+from specsim.core._types import Ints
+
+
+class Children:
+    """The function `reference` in child processes, as a `Callee`; ValueError if it cannot be loaded.
+
+    A thread asks the child that it uses, by default the first that was `started`."""
+
+    def __init__(self, reference: str, device: str | None = None):
+        self._reference, self._wanted = reference, device
+        first = Child(reference, device)
+        self.declared: Declared = first.declared
+        self.origin: Origin = first.origin
+        self.device: Device = first.device
+        self.started = [first]
+        self._own = threading.local()
+        self._lock, self._closed = threading.Lock(), False
+
+    def start(self, ready: Callable[[Child], None]) -> None:
+        """Start one more child in the background, and call `ready` with it, unless it cannot be loaded, as
+        where memory is short, or declares something else."""
+        threading.Thread(target=self._start, args=(ready,), daemon=True).start()
+
+    def _start(self, ready: Callable[[Child], None]) -> None:
+        try:
+            child = Child(self._reference, self._wanted)
+        except (ValueError, OSError):
+            return
+        with self._lock:
+            if not self._closed and child.declared == self.declared:
+                self.started.append(child)
+                ready(child)
+                return
+        child.close()
+
+    def use(self, child: Child) -> None:
+        """The child that this thread asks from now on."""
+        self._own.child = child
+
+    def ask(self, asked: Asked) -> None:
+        self._mine().ask(asked)
+
+    def read(self, asked: Asked) -> Iterator[Ints]:
+        return self._mine().read(asked)
+
+    def kill(self) -> None:
+        """End the children at once; threads that wait for an answer find them lost."""
+        for child in self.started:
+            child.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for child in self.started:
+                child.close()
+
+    def _mine(self) -> Child:
+        return getattr(self._own, "child", self.started[0])

@@ -1,0 +1,143 @@
+"""Several processes of a verifier count its cases side by side: the same calls and counts as one process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from specsim.auditing import _processes, audit
+from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._verifier.children import Children
+
+FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_cases(few_cases_in_module):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LEVELS, "smoke", replace(LEVELS["smoke"], verifier=3 * 2**14, decoder=2**6))
+        patch.setattr(_processes, "ALONE", 0.0)
+        yield
+
+
+def audited(name, threads, **options):
+    return audit(name, "smoke", 3, threads=threads, diagnose=False, **options)
+
+
+def check_same(found, expected):
+    assert found.verdict == expected.verdict
+    assert [case.case for case in found.cases] == [case.case for case in expected.cases]
+    for one, other in zip(found.cases, expected.cases, strict=True):
+        assert (one.steps, one.findings) == (other.steps, other.findings)
+        assert one.counts.keys() == other.counts.keys()
+        for name, counts in one.counts.items():
+            assert (counts == other.counts[name]).all(), (one.case, name)
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """The calls of each process of `notes_its_calls` in an audit on so many threads, and the audit."""
+
+    def of(threads):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        monkeypatch.setenv("NOTES", str(folder))
+        found = audited("verifiers:notes_its_calls", threads)
+        return found, [path.read_text().splitlines() for path in folder.iterdir()]
+
+    return of
+
+
+def test_processes_make_the_calls_of_one_process(notes):
+    alone, (whole,) = notes(1)
+    together, parts = notes(2)
+    check_same(together, alone)
+    assert len(parts) == 2
+    assert min(map(len, parts)) > 10
+    assert Counter(whole) == Counter(call for part in parts for call in part)
+
+
+def test_a_short_audit_has_one_process(notes, monkeypatch):
+    monkeypatch.setattr(_processes, "ALONE", 600.0)
+    _, parts = notes(4)
+    assert len(parts) == 1
+
+
+@pytest.mark.parametrize("name", ["lenient", "breaks_at_some_steps", "samples"])
+def test_findings_are_those_of_one_process(name):
+    check_same(audited(f"verifiers:{name}", 3), audited(f"verifiers:{name}", 1))
+
+
+def test_one_process_goes_on_alone_where_no_other_starts(tmp_path, monkeypatch):
+    """As where a verifier locks a file or a device."""
+    (tmp_path / "locks.py").write_text(
+        f"open({str(tmp_path / 'lock')!r}, 'x')\nfrom verifiers import right as verify\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    check_same(audited("locks:verify", 3), audited("verifiers:right", 1))
+
+
+def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypatch):
+    (tmp_path / "changes.py").write_text(
+        "import os\nfrom verifiers import right\n"
+        f"first = not os.path.exists(mark := {str(tmp_path / 'mark')!r})\nopen(mark, 'w')\n"
+        "def verify(*arrays):\n    return right(*arrays) if first else None\n"
+        "verify.declared = {'gamma': 8 if first else 7}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = audited("changes:verify", 3)
+    assert found.verdict == "consistent"
+
+
+def test_progress_grows_to_the_planned_steps():
+    told = []
+    found = audited("verifiers:right", 3, progress=lambda done, total: told.append((done, total)))
+    planned = sum(case.planned for case in found.cases)
+    assert told[-1] == (planned, planned)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """All processes that were started."""
+    found = []
+    begin = Children.__init__
+
+    def noted(self, *given):
+        begin(self, *given)
+        found.append(self)
+
+    monkeypatch.setattr(Children, "__init__", noted)
+    return found
+
+
+def test_ctrl_c_ends_all_processes_at_once(children):
+    pids = set()
+
+    def interrupt(done, total):
+        pids.update(child._process.pid for child in children[0].started if child._process)
+        if len(pids) == 3 and done > total / 4:
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    found = audited("verifiers:naps", 3, progress=interrupt)
+    assert time.monotonic() - started < 60
+    assert found.interrupted
+    assert any(0 < case.steps < case.planned for case in found.cases)
+    assert len(pids) == 3
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_an_error_of_ours_is_raised(monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(_processes, "count_case", fail)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        audited("verifiers:right", 2)
