@@ -21,6 +21,7 @@ from specsim.auditing._checks.subjects import (
     function_subject,
 )
 from specsim.auditing._verifier.arrays import Device
+from specsim.auditing._verifier.child import Child
 from specsim.auditing._verifier.children import Children
 from specsim.auditing._verifier.contract import (
     BrokenVerifier,
@@ -59,16 +60,25 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Execution:
-    """A subject, and what counts its cases: workers `elsewhere`, or this process with the subject's own
-    workers or up to `processes` of its `children`. `origin` is that of a user's function, `device` where its
-    arrays are, if that is not the CPU."""
+    """A subject, and what counts its cases: workers `elsewhere`, or this process and the subject's own
+    workers. `origin` is that of a user's function, `device` where its arrays are, if that is not the CPU."""
 
     subject: Subject
     elsewhere: Elsewhere | None = None
-    children: Children | None = None
-    processes: int = 1
     origin: Origin | None = None
     device: Device | None = None
+
+    @property
+    def children(self) -> Children | None:
+        """The processes of a verifier, if there may be several. On a device there is one, which has the
+        device to itself."""
+        callee = getattr(self.subject, "callee", None)
+        return callee if isinstance(callee, Children) and self.device is None else None
+
+    @property
+    def threads(self) -> int:
+        """The threads or processes that may count at a time."""
+        return self.subject.threads if self.children is None else self.children.most
 
 
 @contextmanager
@@ -94,11 +104,11 @@ def open_execution(
             "executor out"
         )
     if isinstance(verifier, str) and not is_rule(verifier):
-        with closing(Children(verifier, device)) as children:
-            elsewhere = None if workers is None else Elsewhere(workers, verifier, timeout)
-            subject, there = function_subject(children, verifier, timeout), _not_the_cpu(children)
-            processes = 1 if there else min(threads, MOST_PROCESSES)
-            yield Execution(subject, elsewhere, children, processes, children.origin, there)
+        elsewhere = None if workers is None else Elsewhere(workers, verifier, timeout)
+        most = 1 if elsewhere else min(threads, MOST_PROCESSES)
+        with closing(Child(verifier, device) if most == 1 else Children(verifier, device, most)) as child:
+            subject = function_subject(child, verifier, timeout)
+            yield Execution(subject, elsewhere, child.origin, _not_the_cpu(child))
     elif isinstance(verifier, str | Rule):
         if isinstance(verifier, str):
             check_name(verifier)

@@ -26,7 +26,6 @@ from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime
 from specsim.auditing._execution import Execution, Steps, count_case, open_execution, with_pair
-from specsim.auditing._processes import count_on_processes
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import (
     audit_parts,
@@ -40,7 +39,8 @@ from specsim.auditing._report.text import (
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
 from specsim.auditing._results.diagnosis import Diagnosis
-from specsim.auditing._spans import count_side_by_side
+from specsim.auditing._side_by_side.processes import count_on_processes
+from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
@@ -164,7 +164,8 @@ def audit(
         Seconds after which one call of the verifier counts as hanging; a slow verifier, as the calls before
         show, has more for calls of many rows.
     threads : int, optional
-        Threads of a built-in rule; all cores by default.
+        Threads of a built-in rule, or processes of a verifier given by name, at most four, which a long audit
+        without a time limit counts on side by side; all cores by default.
     executor : Executor or str, optional
         Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     device : str, optional
@@ -326,7 +327,7 @@ def _audit(
         tests=tests,
         interrupted=interrupted,
         provenance=Provenance.record(
-            root, subject.threads, time.perf_counter() - started, getattr(execution.device, "name", None)
+            root, execution.threads, time.perf_counter() - started, getattr(execution.device, "name", None)
         ),
         planned=len(plans),
         limits=subject.limits,
@@ -556,10 +557,8 @@ class _Rounds:
         if self.execution.elsewhere is not None:
             self._advance(self.runs)
             return
-        children, processes = self.execution.children, self.execution.processes
-        if children is not None and processes > 1:
-            subject = self.execution.subject
-            for run in count_on_processes(subject, children, self.runs, processes, self._progress):
+        if (children := self.execution.children) is not None:
+            for run in count_on_processes(self.execution.subject, children, self.runs, self._progress):
                 self._looked(run)
             return
         for _ in LOOKS:

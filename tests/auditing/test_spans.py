@@ -11,11 +11,12 @@ import pytest
 import verifiers
 
 from benchmarks._virtual import VirtualExecutor
-from specsim.auditing import _spans, audit
+from specsim.auditing import audit
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._execution import Elsewhere, Execution, open_execution
 from specsim.auditing._runner import CaseRun, run_in_rounds
-from specsim.auditing._spans import count_side_by_side
+from specsim.auditing._side_by_side import spans
+from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.simulation import _executors as executors
 from specsim.simulation._executors import Workers
 
@@ -55,11 +56,11 @@ def tasks(monkeypatch):
     """The spans that were counted, as (case, first step, steps)."""
     found = []
 
-    def noted(subject, asked, *more, counting=_spans.count_case):
+    def noted(subject, asked, *more, counting=spans.count_case):
         found.append((asked.case, asked.first, asked.steps))
         return counting(subject, asked, *more)
 
-    monkeypatch.setattr(_spans, "count_case", noted)
+    monkeypatch.setattr(spans, "count_case", noted)
     return found
 
 
@@ -150,7 +151,7 @@ def test_a_case_is_no_longer_than_its_share(monkeypatch):
     """Whole cases would keep two workers busy, and so would spans that are whole looks, or nearly."""
     pace, steps = 5e-5, 2**23
     assert efficiency(16, {"two-point", "own rows"}, steps, pace) > 0.9
-    monkeypatch.setattr(_spans, "_split", lambda *_: (executors.Spans((), steps), None))
+    monkeypatch.setattr(spans, "_split", lambda *_: (executors.Spans((), steps), None))
     assert efficiency(16, {"two-point", "own rows"}, steps, pace) < 0.5
 
 

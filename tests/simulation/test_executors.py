@@ -24,7 +24,7 @@ from sent import Failing, HeldJob, NotingJob, NotingTally
 from specsim import audit, rules, simulate
 from specsim.auditing._execution import Elsewhere, open_execution
 from specsim.auditing._runner import CaseRun
-from specsim.auditing._spans import count_side_by_side
+from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.drafts import DynamicTree, PromptLookup, branching

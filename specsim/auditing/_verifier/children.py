@@ -14,12 +14,13 @@ from specsim.core._types import Ints
 
 
 class Children:
-    """The function `reference` in child processes, as a `Callee`; ValueError if it cannot be loaded.
+    """The function `reference` in up to `most` child processes, as a `Callee`; ValueError if it cannot be
+    loaded.
 
     A thread asks the child that it uses, by default the first that was `started`."""
 
-    def __init__(self, reference: str, device: str | None = None):
-        self._reference, self._wanted = reference, device
+    def __init__(self, reference: str, device: str | None, most: int):
+        self._reference, self._wanted, self.most = reference, device, most
         first = Child(reference, device)
         self.declared: Declared = first.declared
         self.origin: Origin = first.origin

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._execution import Steps, count_case
-from specsim.auditing._spans import CaseSteps
+from specsim.auditing._side_by_side.spans import CaseSteps
 from specsim.auditing._verifier.child import Child
 from specsim.auditing._verifier.children import Children
 from specsim.core._progress import Progress
@@ -37,12 +37,12 @@ Run = TypeVar("Run", bound=TimedSteps)
 
 
 def count_on_processes(
-    subject: Subject, children: Children, runs: Sequence[Run], most: int, progress: Progress | None = None
+    subject: Subject, children: Children, runs: Sequence[Run], progress: Progress | None = None
 ) -> Iterator[Run]:
     """Count each of `runs` until it asks for no more steps: all up to one look before any goes on to the
     next, those that take longest first. Yield each whenever it has looked.
 
-    At most `most` processes count; all but the first start after `ALONE` seconds. At Ctrl-C all are ended."""
+    All processes but the first start after `ALONE` seconds. At Ctrl-C all are ended."""
     waiting, looks, counting = list(runs), Counter[Run](), 0
     free = list(children.started)
     alone_until = None if len(free) > 1 else time.monotonic() + ALONE
@@ -57,7 +57,7 @@ def count_on_processes(
         found = pool.submit(copy_context().run, count)
         found.add_done_callback(lambda future: events.put((child, run, future)))
 
-    with ThreadPoolExecutor(most) as pool:
+    with ThreadPoolExecutor(children.most) as pool:
         try:
             while True:
                 while free and waiting:
@@ -73,7 +73,7 @@ def count_on_processes(
                     child, looked, future = events.get(timeout=left)
                 except Empty:
                     alone_until = None
-                    for _ in range(most - 1):
+                    for _ in range(children.most - 1):
                         children.start(lambda started: events.put((started, None, None)))
                     continue
                 free.append(child)
