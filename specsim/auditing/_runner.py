@@ -39,7 +39,7 @@ from specsim.auditing._report.text import (
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
 from specsim.auditing._results.diagnosis import Diagnosis
-from specsim.auditing._side_by_side.processes import count_on_processes
+from specsim.auditing._side_by_side.processes import Told, count_on_processes
 from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -164,8 +164,8 @@ def audit(
         Seconds after which one call of the verifier counts as hanging; a slow verifier, as the calls before
         show, has more for calls of many rows.
     threads : int, optional
-        Threads of a built-in rule, or processes of a verifier given by name, at most four, which a long audit
-        without a time limit counts on side by side; all cores by default.
+        Threads of a built-in rule, or processes of a verifier given by name, at most four, which count the cases
+        of a long audit side by side; all cores by default.
     executor : Executor or str, optional
         Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     device : str, optional
@@ -546,6 +546,7 @@ class _Rounds:
         self._seen: Counter[tuple[str, str]] = Counter()
         self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
+        self._told_of_each = Told(runs, progress)
 
     @property
     def broken_alike(self) -> bool:
@@ -554,12 +555,8 @@ class _Rounds:
 
     def to_the_end(self) -> None:
         """Count all steps of all cases."""
-        if self.execution.elsewhere is not None:
+        if self._at_a_time:
             self._advance(self.runs)
-            return
-        if (children := self.execution.children) is not None:
-            for run in count_on_processes(self.execution.subject, children, self.runs, self._progress):
-                self._looked(run)
             return
         for _ in LOOKS:
             for run in self.runs:
@@ -572,17 +569,19 @@ class _Rounds:
         equal shares would leave less than the wanted power in more than half of the cases, those that
         `choose` names have all of the time, and the others are left out. What is left in the end goes to the
         case nearest to an alarm, and once these have ended, to the others."""
-        share, served = limit.seconds / len(self.runs), self.runs
+        served = self.runs
         for part in ROUNDS:
+            share = part * limit.seconds * self._processes / len(self.runs)
             for group in self._groups(self.runs):
-                self._spend(group, limit, [part * share] * len(group))
+                self._spend(group, limit, [share] * len(group))
             if part == ROUNDS[0] and self._too_slow(limit, wanted_tv):
                 served = self._concentrate(limit, wanted_tv)
                 break
         while (still := [run for run in served if not run.ended]) and self._left(limit) > 0:
-            nearest = max(still, key=lambda run: run.evidence)
-            nearest.goal = math.inf
-            if not self._spend_half([nearest], limit):
+            nearest = sorted(still, key=lambda run: -run.evidence)[: self._processes]
+            for run in nearest:
+                run.goal = math.inf
+            if not self._spend_half(nearest, limit):
                 break
         self._spend_rest(limit, wanted_tv)
 
@@ -610,7 +609,7 @@ class _Rounds:
             kinds = [one.kind for one in served.values()]
             chosen = choose(waiting, kinds, left, least=0 if served else 1)
             if self.execution.elsewhere is None:
-                chosen = chosen[:1]  # then the paces are known better
+                chosen = chosen[: self._processes]  # then the paces are known better
             if not chosen:
                 break
             served |= {one.name: one for one in chosen}
@@ -650,15 +649,26 @@ class _Rounds:
             if run.total.steps and not run.ended
         ]
 
+    @property
+    def _at_a_time(self) -> bool:
+        """Whether several cases are counted at a time."""
+        return self.execution.elsewhere is not None or self.execution.children is not None
+
+    @property
+    def _processes(self) -> int:
+        """The processes of the verifier that were started here."""
+        return 1 if self.execution.children is None else len(self.execution.children.started)
+
     def _left(self, limit: Limit) -> float:
-        """The seconds that are left, also of all workers together."""
+        """The seconds that are left to divide: of each process here, or of all workers together."""
         if self.execution.elsewhere is None:
-            return limit.left()
+            return limit.left() * self._processes
         return min(limit.left(), limit.seconds - sum(run.total.seconds for run in self.runs))
 
     def _groups(self, runs: Sequence[CaseRun]) -> list[Sequence[CaseRun]]:
         """The cases that are counted at a time."""
-        return [[run] for run in runs] if self.execution.elsewhere is None else [runs]
+        together = self._at_a_time and len(runs) > 0
+        return [runs] if together else [[run] for run in runs]
 
     def _spend_half(self, runs: Sequence[CaseRun], limit: Limit) -> bool:
         """Count until `runs` have had half of the time left, so that it can be divided again at the pace that
@@ -674,17 +684,24 @@ class _Rounds:
         left = self._left(limit)
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = min(most, run.total.seconds + left)
-        self._advance(runs)
+        self._advance(runs, limit)
 
-    def _advance(self, runs: Sequence[CaseRun]) -> None:
+    def _advance(self, runs: Sequence[CaseRun], limit: Limit | None = None) -> None:
         """Count each of `runs` until it asks for no more steps."""
-        if self.execution.elsewhere is None:
+        if self.execution.elsewhere is not None:
+            for _ in _side_by_side(self.execution, runs, self.runs, self._progress):
+                pass
+        elif (children := self.execution.children) is not None:
+            for looked in count_on_processes(self.execution.subject, children, runs, self._told_of_each):
+                self._looked(looked)
+                if limit is not None:
+                    for run in runs:
+                        assert run.seconds is not None
+                        run.seconds = min(run.seconds, run.total.seconds + limit.left())
+        else:
             for run in runs:
                 while self._go_on(run):
                     pass
-            return
-        for _ in _side_by_side(self.execution, runs, self.runs, self._progress):
-            pass
 
     def _go_on(self, run: CaseRun) -> bool:
         """Count a case up to its next look; whether it asked for steps."""

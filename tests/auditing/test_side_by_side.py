@@ -43,11 +43,11 @@ def check_same(found, expected):
 def notes(tmp_path, monkeypatch):
     """The calls of each process of `notes_its_calls` in an audit on so many threads, and the audit."""
 
-    def of(threads):
+    def of(threads, **options):
         folder = tmp_path / str(threads)
         folder.mkdir()
         monkeypatch.setenv("NOTES", str(folder))
-        found = audited("verifiers:notes_its_calls", threads)
+        found = audited("verifiers:notes_its_calls", threads, **options)
         return found, [path.read_text().splitlines() for path in folder.iterdir()]
 
     return of
@@ -60,6 +60,15 @@ def test_processes_make_the_calls_of_one_process(notes):
     assert len(parts) == 2
     assert min(map(len, parts)) > 10
     assert Counter(whole) == Counter(call for part in parts for call in part)
+
+
+def test_a_time_limit_is_that_of_each_process(notes, monkeypatch):
+    """In which all of them count."""
+    monkeypatch.setitem(LEVELS, "smoke", replace(LEVELS["smoke"], verifier=2**24))
+    found, parts = notes(2, seconds=4.0)
+    assert 3.0 < found.provenance.seconds < 8.0
+    assert len(parts) == 2
+    assert min(map(len, parts)) > 10
 
 
 def test_a_short_audit_has_one_process(notes, monkeypatch):

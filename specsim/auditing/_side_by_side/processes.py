@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -28,78 +27,75 @@ ALONE = 4.0
 
 
 class TimedSteps(CaseSteps, Protocol):
-    """A case whose steps took `pace` seconds each, as they were last."""
+    """A case whose steps took `pace` seconds each, as they were last; `done` of its planned ones are counted,
+    or are not needed any more."""
 
     pace: float
+
+    @property
+    def done(self) -> int: ...
 
 
 Run = TypeVar("Run", bound=TimedSteps)
 
 
 def count_on_processes(
-    subject: Subject, children: Children, runs: Sequence[Run], progress: Progress | None = None
+    subject: Subject, children: Children, runs: Sequence[Run], told: Told
 ) -> Iterator[Run]:
     """Count each of `runs` until it asks for no more steps: all up to one look before any goes on to the
     next, those that take longest first. Yield each whenever it has looked.
 
     All processes but the first start after `ALONE` seconds. At Ctrl-C all are ended."""
-    waiting, looks, counting = list(runs), Counter[Run](), 0
-    free = list(children.started)
-    alone_until = None if len(free) > 1 else time.monotonic() + ALONE
-    told = _Told(runs, progress)
-    events: SimpleQueue[tuple[Child, Run | None, Future[Partial] | None]] = SimpleQueue()
+    waiting, looks = list(runs), Counter[Run]()
+    free: list[Child] = []
+    known = 0
+    counting: dict[Future[Partial], tuple[Child, Run]] = {}
 
-    def begin(child: Child, run: Run, steps: Steps) -> None:
-        def count() -> Partial:
-            children.use(child)
-            return count_case(subject, steps, lambda done, _: told.tell(run, steps.first + done))
-
-        found = pool.submit(copy_context().run, count)
-        found.add_done_callback(lambda future: events.put((child, run, future)))
+    def count(child: Child, run: Run, steps: Steps) -> Partial:
+        children.use(child)
+        return count_case(subject, steps, lambda done, _: told.tell(run, steps.first + done))
 
     with ThreadPoolExecutor(children.most) as pool:
         try:
             while True:
+                if time.monotonic() - children.since >= ALONE:
+                    children.start_others()
+                new = children.started[known:]
+                known += len(new)
+                free += new
                 while free and waiting:
                     run = min(waiting, key=lambda one: (looks[one], -one.pace * one.plan.steps))
                     waiting.remove(run)
                     if (steps := run.next()) is not None:
-                        begin(free.pop(), run, steps)
-                        counting += 1
+                        child = free.pop()
+                        counting[pool.submit(copy_context().run, count, child, run, steps)] = child, run
                 if not counting:
                     return
-                try:
-                    left = None if alone_until is None else max(0.0, alone_until - time.monotonic())
-                    child, looked, future = events.get(timeout=left)
-                except Empty:
-                    alone_until = None
-                    for _ in range(children.most - 1):
-                        children.start(lambda started: events.put((started, None, None)))
-                    continue
-                free.append(child)
-                if looked is not None and future is not None:
-                    counting -= 1
-                    looks[looked] += 1
-                    looked.add(future.result())
-                    waiting.append(looked)
-                    yield looked
+                for future in wait(counting, return_when=FIRST_COMPLETED).done:
+                    child, run = counting.pop(future)
+                    free.append(child)
+                    run.add(future.result())
+                    looks[run] += 1
+                    waiting.append(run)
+                    told.tell(run, run.done)
+                    yield run
         except BaseException:
             children.kill()
             raise
 
 
-class _Told:
-    """What is told of the progress of several runs."""
+class Told:
+    """What is told of the progress of several cases."""
 
-    def __init__(self, runs: Sequence[CaseSteps], progress: Progress | None):
+    def __init__(self, runs: Sequence[TimedSteps], progress: Progress | None):
         self._progress, self._lock = progress, Lock()
         self._done = {id(run): 0 for run in runs}
-        self._planned = {id(run): run.plan.steps for run in runs}
+        self._total = sum(run.plan.steps for run in runs)
 
-    def tell(self, run: CaseSteps, done: int) -> None:
+    def tell(self, run: TimedSteps, done: int) -> None:
         """So many steps of `run` are done."""
         if self._progress is None:
             return
         with self._lock:
             self._done[id(run)] = min(done, run.plan.steps)
-            self._progress(sum(self._done.values()), sum(self._planned.values()))
+            self._progress(sum(self._done.values()), self._total)

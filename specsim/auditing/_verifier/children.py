@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.child import Child
@@ -17,7 +18,8 @@ class Children:
     """The function `reference` in up to `most` child processes, as a `Callee`; ValueError if it cannot be
     loaded.
 
-    A thread asks the child that it uses, by default the first that was `started`."""
+    A thread asks the child that it uses, by default the first that was `started`, `since` a time of
+    `time.monotonic`."""
 
     def __init__(self, reference: str, device: str | None, most: int):
         self._reference, self._wanted, self.most = reference, device, most
@@ -25,16 +27,20 @@ class Children:
         self.declared: Declared = first.declared
         self.origin: Origin = first.origin
         self.device: Device = first.device
-        self.started = [first]
+        self.started, self.since = [first], time.monotonic()
         self._own = threading.local()
-        self._lock, self._closed = threading.Lock(), False
+        self._lock, self._asked_for, self._closed = threading.Lock(), False, False
 
-    def start(self, ready: Callable[[Child], None]) -> None:
-        """Start one more child in the background, and call `ready` with it, unless it cannot be loaded, as
-        where memory is short, or declares something else."""
-        threading.Thread(target=self._start, args=(ready,), daemon=True).start()
+    def start_others(self) -> None:
+        """Start the other children in the background, if that was not asked for before.
 
-    def _start(self, ready: Callable[[Child], None]) -> None:
+        One that cannot be loaded, as where memory is short, or declares something else, is done without."""
+        if not self._asked_for:
+            self._asked_for = True
+            for _ in range(self.most - 1):
+                threading.Thread(target=self._start, daemon=True).start()
+
+    def _start(self) -> None:
         try:
             child = Child(self._reference, self._wanted)
         except (ValueError, OSError):
@@ -42,7 +48,6 @@ class Children:
         with self._lock:
             if not self._closed and child.declared == self.declared:
                 self.started.append(child)
-                ready(child)
                 return
         child.close()
 
