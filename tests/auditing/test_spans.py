@@ -108,6 +108,12 @@ def test_texts_of_a_decoder_are_those_of_one_process(tasks, smaller_audits):
     assert max(Counter(case for case, *_ in tasks).values()) > 1
 
 
+def test_workers_may_end_before_a_time_limit():
+    found = elsewhere("verifiers:right", seconds=600.0)
+    assert all(case.steps >= case.planned for case in found.cases)
+    assert not found.out_of_time
+
+
 @pytest.mark.slow
 def test_a_time_limit_is_that_of_all_workers(tasks):
     for _ in range(2):  # the first one compiles, in its limit
