@@ -164,8 +164,8 @@ def audit(
         Seconds after which one call of the verifier counts as hanging; a slow verifier, as the calls before
         show, has more for calls of many rows.
     threads : int, optional
-        Threads of a built-in rule, or processes of a verifier given by name, at most four, which count the cases
-        of a long audit side by side; all cores by default.
+        Threads of a built-in rule, or processes of a verifier given by name, at most four, which count the
+        cases of a long audit side by side; all cores by default.
     executor : Executor or str, optional
         Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     device : str, optional

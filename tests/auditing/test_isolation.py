@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from specsim.auditing._verifier.child import Child, load
 from specsim.auditing._verifier.contract import BrokenVerifier, LostVerifier
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
+from specsim.core._processes import calling
 
 pytestmark = pytest.mark.usefixtures("smaller_audits")
 
@@ -255,6 +257,16 @@ def test_a_child_that_can_no_longer_be_loaded_is_broken(child, module):
     for said in ("SIGKILL", "gone", "gone"):
         with pytest.raises(LostVerifier, match=said):
             answer(child, rows())
+
+
+def test_a_child_whose_parent_has_ended_says_nothing(capfd):
+    """As one that was still importing when the audit was over."""
+    end, other = socket.socketpair()
+    end.close()
+    command = calling(isolation.serve, str(other.fileno()), "00" * 16, "theirs:right", "")
+    with other:
+        subprocess.run(command, pass_fds=[other.fileno()], check=True, timeout=60)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_interrupted_start_leaves_no_process(monkeypatch):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -268,7 +269,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def serve(handle: str, nonce: str, reference: str, device: str) -> None:
     """Load `reference`, and answer question after question over the socket `handle`. Its arrays are on
     `device`, or where it declares if that is empty."""
-    end, own = socket.socket(fileno=int(handle)), bytes.fromhex(nonce)
+    with suppress(EOFError, ConnectionError):  # the parent has ended
+        _serve(socket.socket(fileno=int(handle)), bytes.fromhex(nonce), reference, device)
+
+
+def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
     try:
         function = load(reference)
     except ValueError as error:
@@ -285,10 +290,7 @@ def serve(handle: str, nonce: str, reference: str, device: str) -> None:
     send_frame(end, own, Kind.READY, json.dumps(ready).encode())
     kept: Arrays = {}
     while True:
-        try:
-            own, asked, kept = receive_question(end, kept)
-        except (EOFError, ConnectionError):  # the parent has ended
-            return
+        own, asked, kept = receive_question(end, kept)
         try:
             _answer(end, own, local, asked)
         except NotADraftPath as error:
