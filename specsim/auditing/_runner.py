@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -546,7 +547,10 @@ class _Rounds:
         self._seen: Counter[tuple[str, str]] = Counter()
         self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
-        self._told_of_each = Told(runs, progress)
+
+    @cached_property
+    def _told_of_each(self) -> Told:
+        return Told(self.runs, self._progress)
 
     @property
     def broken_alike(self) -> bool:
