@@ -35,6 +35,8 @@ MAX_DRAFTS = 4096
 Law = dict[Tokens, Fraction]
 #: In `rational` numbers, which are made into Fractions at the end.
 Exact = dict[Tokens, Any]
+#: Of each prefix the masses [V] of the sequences with one token more, in `rational` numbers.
+Masses = dict[Tokens, list[Any]]
 #: Tuples, so that what is made of them can be kept.
 Rows = Callable[..., tuple[Any, ...]]
 
@@ -74,51 +76,56 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     >>> {tokens: str(mass) for tokens, mass in law.items()}
     {(1,): '1/4', (0, 0): '1/4', (0, 1): '1/4', (1, 0): '1/8', (1, 1): '1/8'}
     """
-    return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, tuple(context))[0])
+    masses, _ = _step_masses(rule, _rows_of(target), _rows_of(draft), tree, tuple(context))
+    return {
+        (*prefix, token): as_fraction(mass)
+        for prefix, row in masses.items()
+        for token, mass in enumerate(row)
+        if mass
+    }
 
 
-def _step_law(
+def _step_masses(
     rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress | None = None
-) -> tuple[Exact, int]:
+) -> tuple[Masses, int]:
     """`step_law`, and the number of drafts of positive probability."""
-    law: Exact = defaultdict(rational)
     values = _values(rule)
     above = [[node - 1 for node in tree.path(node)] for node in range(tree.size + 1)]
+    num_rows = rule.num_rows(tree)
     p_after = cache(lambda path: p_rows(context + path))
     q_after = cache(lambda path: _draft_row(q_rows, tree, context, path))
     drafts = 0
-    # of each path the law of the token after it, the mass that goes there, and the keys in `law`
-    held: dict[Tokens, tuple[Sequence[Any], Any, list[Tokens]]] = {}
+    masses: Masses = {}
+    # of each path the last law of the token after it, and the mass that goes there, not yet in `masses`
+    held: dict[Tokens, tuple[Sequence[Any], Any]] = {}
 
     def add(path: Tokens) -> None:
-        follow, reached, keys = held[path]
-        for emitted, weight in zip(keys, follow, strict=True):
-            law[emitted] += reached * weight
+        follow, reached = held[path]
+        more = [reached * weight for weight in follow]
+        before = masses.get(path)
+        masses[path] = more if before is None else [a + b for a, b in zip(before, more, strict=True)]
 
     for tokens, probability in tree.drafts(lambda seen, ahead: q_rows(context + seen, ahead)):
         drafts += 1
         paths = [tuple([tokens[column] for column in columns]) for columns in above]
-        p, q = [p_after(path) for path in paths], [q_after(path) for path in paths[: rule.num_rows(tree)]]
+        p, q = [p_after(path) for path in paths], [q_after(path) for path in paths[:num_rows]]
         stop, follow = rule.law(tree.parents, tokens, p, q, **values)
-        for node, path in enumerate(paths):
-            if not stop[node]:
+        for path, chance, row in zip(paths, stop, follow, strict=True):
+            if not chance:
                 continue
-            reached = probability * stop[node]
-            if path not in held:
-                keys = [(*path, token) for token in range(len(follow[node]))]
-                law.update(dict.fromkeys(keys, rational()))
-            else:
-                before, mass, keys = held[path]
-                if before is follow[node] or before == follow[node]:
+            reached = probability * chance
+            if path in held:
+                before, mass = held[path]
+                if before is row or before == row:
                     reached += mass
                 else:
                     add(path)
-            held[path] = follow[node], reached, keys
+            held[path] = row, reached
         if tell is not None:
             tell(drafts, len(q[0]) ** tree.size)
     for path in held:
         add(path)
-    return {emitted: mass for emitted, mass in law.items() if mass}, drafts
+    return {path: masses[path] for path in held}, drafts
 
 
 @checked
@@ -179,17 +186,21 @@ def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Ex
     return dict(by_length[length])
 
 
-def _continued_tv(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Any:
-    """The total variation between `_continued_law` and `_target_law`, whose difference is continued."""
+def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) -> Any:
+    """The total variation between the law of `masses`, continued by the target to `length` tokens, and
+    `_target_law`; their difference is continued."""
     difference: Exact = {(): rational(-1)}
-    for _ in range(length):
-        longer: Exact = {}
+    for left in reversed(range(length)):
+        rows = {}
         for prefix, mass in difference.items():
-            for token, weight in enumerate(p_rows(context + prefix)):
-                emitted = (*prefix, token)
-                longer[emitted] = mass * weight + law.get(emitted, 0)
-        difference = longer
-    return sum(map(abs, difference.values()), rational()) / 2
+            row = [mass * weight for weight in p_rows(context + prefix)]
+            own = masses.get(prefix)
+            rows[prefix] = row if own is None else [a + b for a, b in zip(row, own, strict=True)]
+        if left:
+            difference = {
+                (*prefix, token): mass for prefix, row in rows.items() for token, mass in enumerate(row)
+            }
+    return sum([abs(mass) for row in rows.values() for mass in row], rational()) / 2
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
@@ -215,27 +226,28 @@ def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
     () [((0,), '1/2'), ((1,), '1/2')]
     (0,) [((0,), '1/2'), ((1,), '1/2')]
     """
-    for prefix, masses, total in _next_masses(law):
-        yield prefix, {token: mass / total for token, mass in masses.items()}
+    masses: Masses = {}
+    nonempty = {emitted: mass for emitted, mass in law.items() if emitted}
+    size = 1 + max(map(max, nonempty), default=0)
+    for emitted, mass in nonempty.items():
+        masses.setdefault(emitted[:-1], [0] * size)[emitted[-1]] = mass
+    for prefix, row in _next_masses(masses).items():
+        total = sum(row)
+        yield prefix, {(token,): mass / total for token, mass in enumerate(row) if mass}
 
 
-def _next_masses(law: Exact) -> Iterator[tuple[Tokens, Exact, Any]]:
-    """`conditional_laws`, as masses and their sum."""
-    following: dict[Tokens, Exact] = {}
-    for emitted, mass in law.items():
-        before, last = emitted[:-1], emitted[-1:]
-        if before not in following:
-            for i in range(len(emitted)):
-                following.setdefault(emitted[:i], {}).setdefault(emitted[i : i + 1], 0)
-        masses = following[before]
-        masses[last] = masses.get(last, 0) + mass
-    totals = {}
-    for prefix in sorted(following, key=len, reverse=True):
-        totals[prefix] = sum(following[prefix].values())
+def _next_masses(masses: Masses) -> Masses:
+    """Of each prefix at which a step may continue the mass of each next token, whatever follows."""
+    found: Masses = {}
+    for prefix, row in masses.items():
+        if prefix[:-1] not in found:
+            for i in range(len(prefix)):
+                found.setdefault(prefix[:i], [0] * len(row))
+        found[prefix] = list(row)
+    for prefix in sorted(found, key=len, reverse=True):
         if prefix:
-            following[prefix[:-1]][prefix[-1:]] += totals[prefix]
-    for prefix, masses in following.items():
-        yield prefix, masses, totals[prefix]
+            found[prefix[:-1]][prefix[-1]] += sum(found[prefix])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,22 +383,23 @@ def prove(
         )
     context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
     p_rows, q_rows = _rows_of(target, rounded), _rows_of(draft, rounded)
-    law, drafts = _step_law(chosen, p_rows, q_rows, tree, context, told(progress))
+    masses, drafts = _step_masses(chosen, p_rows, q_rows, tree, context, told(progress))
     worst_prefix, worst_tv = None, rational()
-    for prefix, masses, total in _next_masses(law):
-        claimed = _claimed_law(chosen, p_rows, q_rows, tree, context, prefix)
-        expected = {token: total * weight for token, weight in claimed.items()}
-        tv = rational() if masses == expected else _total_variation(masses, expected) / total
-        if tv > worst_tv:
-            worst_prefix, worst_tv = prefix, tv
+    for prefix, row in _next_masses(masses).items():
+        total = sum(row)
+        claimed = [total * weight for weight in _claimed(chosen, p_rows, q_rows, tree, context, prefix)]
+        if row != claimed:
+            tv = sum([abs(a - b) for a, b in zip(row, claimed, strict=True)]) / (2 * total)
+            if tv > worst_tv:
+                worst_prefix, worst_tv = prefix, tv
     length = tree.depth + 1
     return Proof(
         rule=str(chosen),
         tree=tree,
         vocab_size=size,
         drafts=drafts,
-        mean_tokens=as_fraction(sum(len(emitted) * mass for emitted, mass in law.items())),
-        tv=as_fraction(_continued_tv(law, p_rows, length, context)),
+        mean_tokens=as_fraction(sum((len(prefix) + 1) * sum(row) for prefix, row in masses.items())),
+        tv=as_fraction(_continued_tv(masses, p_rows, length, context)),
         worst_prefix=worst_prefix,
         worst_tv=as_fraction(worst_tv),
     )
@@ -403,9 +416,9 @@ def _as_model(one: Any) -> Any:
     return TableModel(dyadic(one))
 
 
-def _claimed_law(
+def _claimed(
     rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, prefix: Tokens
-) -> Exact:
+) -> Sequence[Any]:
     """What `rule` claims of the token after `prefix`, given that the step gets there."""
     p: Sequence[Any] = p_rows(context + prefix)
     if rule.declared is not None and rule.looks_ahead:
@@ -420,7 +433,7 @@ def _claimed_law(
         bonus = len(prefix) == tree.depth and not rule.leaf_rows
         q = None if bonus else _draft_row(q_rows, tree, context, prefix)
         p = rule.declared(p, q, len(prefix), **_values(rule))
-    return {(token,): weight for token, weight in enumerate(p) if weight}
+    return p
 
 
 def _values(rule: Rule) -> dict[str, Any]:
@@ -455,9 +468,3 @@ def _rows_of(model: Model, rounded: bool = False) -> Rows:
 
 def _as_fractions(law: Exact) -> Law:
     return {tokens: as_fraction(mass) for tokens, mass in law.items()}
-
-
-def _total_variation(one: Exact, other: Exact) -> Any:
-    return (
-        sum((abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys()), rational()) / 2
-    )
