@@ -187,6 +187,15 @@ def draw_without(weights, sums, guide, excluded, u):
 
 
 @inner_kernel
+def draw_all(weights, sums, guide, u):
+    """As `draw_without` nothing."""
+    token = min(guided_count_up_to(sums, guide, u * sums[sums.size - 1]) - 1, weights.size - 1)
+    while not weights[token] > 0.0:
+        token = (token + 1) % weights.size
+    return token
+
+
+@inner_kernel
 def admissible(weights, excluded, x):
     if not weights[x] > 0.0:
         return False
@@ -255,13 +264,16 @@ CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 
 
 @inner_kernel
-def draw_child(pair, sampling, siblings, k, count, u):
-    """Child number k of `count`, after siblings[:k], drawn from q by the method of code `sampling`."""
+def draw_child(pair, sampling, drafted, first, k, count, u):
+    """Child number k of `count`, after drafted[first : first + k], drawn from q by the method of code
+    `sampling`."""
     if sampling == 0:
         return alias_draw(pair.q_alias, u)
     if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
-    drawn = siblings[:k]
+    if k == 0:  # as with an empty slice, which costs more
+        return draw_all(pair.q, pair.q_sums, pair.q_guide, u)
+    drawn = drafted[first : first + k]
     token = draw_without(pair.q, pair.q_sums, pair.q_guide, drawn, u)
     if token >= 0:
         return token
@@ -283,7 +295,7 @@ def draw_tree(pair, children, sampling, u, siblings, drafted):
         first, count = children.starts[node], children.starts[node + 1] - children.starts[node]
         for k in range(count):
             j = children.nodes[first + k] - 1
-            siblings[k] = draw_child(pair, sampling, siblings, k, count, u[j])
+            siblings[k] = draw_child(pair, sampling, siblings, 0, k, count, u[j])
             drafted[j] = siblings[k]
 
 
@@ -318,7 +330,7 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
         columns = [child - 1 for child in tree.children(node)]
         siblings = np.zeros(len(columns), dtype=np.int64)
         for k, column in enumerate(columns):
-            siblings[k] = draw_child(pair, CODES[tree.sampling], siblings, k, len(columns), u[column])
+            siblings[k] = draw_child(pair, CODES[tree.sampling], siblings, 0, k, len(columns), u[column])
         tokens[columns] = siblings
     return [int(token) for token in tokens]
 

@@ -153,7 +153,7 @@ def fixed_pair(
                     break
                 for k in range(count):
                     v = draft_uniforms[nodes[k] - 1, s]
-                    children[k] = draw_child(pair, sampling, children, k, count, v)
+                    children[k] = draw_child(pair, sampling, children, 0, k, count, v)
                 last = verify_uniforms[size * width, s]
                 chosen, token = pick(pair, table, children[:count], u[: count * width], last)
                 if chosen < 0:

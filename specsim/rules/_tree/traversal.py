@@ -173,12 +173,12 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
             d = 0
             node[0], w[0], tried[0], left[0], of_p[0], of_q[0] = 0, 1.0, 0, 1.0, 1.0, 0.0
             while True:
-                siblings = drafted[starts[node[d]] : starts[node[d] + 1]]
-                k = tried[d]
-                if k < siblings.size:
-                    c = nodes[starts[node[d]] + k]
-                    x = draw_child(pair, sampling, siblings, k, siblings.size, draft_uniforms[c - 1, s])
-                    siblings[k] = x
+                first, k = starts[node[d]], tried[d]
+                count = starts[node[d] + 1] - first
+                if k < count:
+                    c = nodes[first + k]
+                    x = draw_child(pair, sampling, drafted, first, k, count, draft_uniforms[c - 1, s])
+                    drafted[first + k] = x
                     tried[d] += 1
                     if pair.q[x] == 0.0:
                         continue
@@ -190,16 +190,15 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
                     break
                 else:
                     d -= 1
-                    siblings = drafted[starts[node[d]] : starts[node[d]] + tried[d]]
-                    others = starts[node[d] + 1] - starts[node[d]] - siblings.size
-                    x = siblings[-1]
+                    first, k = starts[node[d]], tried[d]
+                    x = drafted[first + k - 1]
                     more, less = w[d] * of_p[d], w[d] * of_q[d] + 1.0 / left[d]
                     mass = residual_mass(pair, more, less)
                     w[d] = update(w[d], mass, pair.q[x] / left[d])
                     if mass > 0.0:
                         of_p[d], of_q[d] = more / mass, less / mass
-                    if not replaced and others > 0:
-                        left[d] = mass_without(pair.q, pair.q_sums, siblings)
+                    if not replaced and first + k < starts[node[d] + 1]:
+                        left[d] = mass_without(pair.q, pair.q_sums, drafted[first : first + k])
             for i in range(d):
                 tokens[i, s] = drafted[starts[node[i]] + tried[i] - 1]
             tokens[d, s] = draw_residual(pair, of_p[d], of_q[d], verify_uniforms[size, s])

@@ -241,22 +241,30 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
         while True:
             first, k = starts[node[d]], visited[d]
             count = starts[node[d] + 1] - first
-            drawn = drafted[first : first + count]
-            if k == 0:
-                for i in range(count):
-                    v = draft_uniforms[nodes[first + i] - 1, s]
-                    drawn[i] = draw_child(pair, sampling, drawn, i, count, v)
-            given, x = drawn[: max(count - 1, 0)], drawn[count - 1] if count > 0 else 0
-            if k == 1:
-                left[d] = mass_left(pair, given, x, w[d], scale[d], weights)
-            if k < count:
+            if count == 1:  # without slices, which cost more than the rest
+                if k == 0:
+                    x = draw_child(pair, sampling, drafted, first, 0, 1, draft_uniforms[nodes[first] - 1, s])
+                    drafted[first] = x
+                    at, chance = 0, min(1.0, w[d] * pair.p[x] / pair.q[x])
+                else:
+                    left[d] = residual_mass(pair, w[d], 1.0)
+            elif count > 1:
+                if k == 0:
+                    for i in range(first, first + count):
+                        v = draft_uniforms[nodes[i] - 1, s]
+                        drafted[i] = draw_child(pair, sampling, drafted, first, i - first, count, v)
+                given, x = drafted[first : first + count - 1], drafted[first + count - 1]
                 if k == 0:
                     mass = mass_without(pair.q, pair.q_sums, given)
                     scale[d] = 1.0 / mass if pair.q[x] > 0.0 else 0.0
                     draft = pair.q[x] / mass if pair.q[x] > 0.0 else 1.0 / (pair.q.size - given.size)
                     at, chance = count - 1, min(1.0, w[d] * pair.p[x] / draft)
                 else:
-                    at, chance = k - 1, chance_of_given(pair.p, given[k - 1 :], left[d], w[d])
+                    if k == 1:
+                        left[d] = mass_left(pair, given, x, w[d], scale[d], weights)
+                    if k < count:
+                        at, chance = k - 1, chance_of_given(pair.p, given[k - 1 :], left[d], w[d])
+            if k < count:
                 visited[d] += 1
                 d += 1
                 index[d] = first + at
@@ -268,7 +276,10 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
         last = verify_uniforms[size, s]
         if count == 0:
             tokens[d, s] = alias_draw(pair.p_alias, last)
+        elif count == 1:
+            tokens[d, s] = draw_residual(pair, w[d], 1.0, last)
         else:
+            given, x = drafted[first : first + count - 1], drafted[first + count - 1]
             tokens[d, s] = draw_left(pair, place, given, x, w[d], scale[d], last, weights)
         for i in range(d):
             tokens[i, s] = drafted[index[i + 1]]
