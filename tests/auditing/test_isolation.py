@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,10 +19,11 @@ import pytest
 from specsim.auditing import audit
 from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier import child as isolation
-from specsim.auditing._verifier.child import Child, load
+from specsim.auditing._verifier.child import Child, load, serve
 from specsim.auditing._verifier.contract import BrokenVerifier, LostVerifier
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
+from specsim.core._processes import calling
 
 pytestmark = pytest.mark.usefixtures("smaller_audits")
 
@@ -289,6 +291,21 @@ def test_a_child_ends_with_the_processes_that_it_started(child, module):
             return
         time.sleep(0.05)
     pytest.fail("the process goes on")
+
+
+def test_a_child_whose_parent_has_ended_ends_silently(module):
+    """Also where it has an answer that nobody takes."""
+    (module / "theirs.py").write_text("import time\ntime.sleep(0.2)\ndef verify(*_):\n    time.sleep(60)\n")
+    ours, theirs = socket.socketpair()
+    with subprocess.Popen(
+        calling(serve, str(theirs.fileno()), bytes(16).hex(), "theirs:verify", ""),
+        pass_fds=[theirs.fileno()],
+        stderr=subprocess.PIPE,
+    ) as process:
+        ours.close()
+        theirs.close()
+        assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,31 @@ def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     found = audited("changes:verify", 3)
     assert found.verdict == "consistent"
+
+
+def test_a_process_that_is_being_loaded_at_the_end_is_ended(tmp_path, monkeypatch, capfd):
+    """As where it waits for a file that the first has locked."""
+    (tmp_path / "waits.py").write_text(
+        "import os, time\nfrom verifiers import naps as verify\n"
+        f"first = not os.path.exists(mark := {str(tmp_path / 'mark')!r})\n"
+        "open(mark, 'w').write(str(os.getpid()))\n"
+        "if not first:\n    time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = audited("waits:verify", 2, cases=["two-point"])
+    assert found.verdict == "consistent"
+    pid = int((tmp_path / "mark").read_text())
+    for _ in range(100):
+        if not running(pid):
+            break
+        time.sleep(0.05)
+    assert not running(pid)
+    assert capfd.readouterr().err == ""
+
+
+def running(pid):
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_progress_grows_to_the_planned_steps():
