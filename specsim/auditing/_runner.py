@@ -164,8 +164,8 @@ def audit(
         Seconds after which one call of the verifier counts as hanging; a slow verifier, as the calls before
         show, has more for calls of many rows.
     threads : int, optional
-        Threads of a built-in rule, or processes of a verifier given by name, at most four, which count the cases
-        of a long audit side by side; all cores by default.
+        Threads of a built-in rule, or processes of a verifier given by name, at most four, which count the
+        cases of a long audit side by side; all cores by default.
     executor : Executor or str, optional
         Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     device : str, optional
@@ -607,8 +607,10 @@ class _Rounds:
         while (left := self._left(limit)) > 0:
             waiting = [one for one in self._candidates(wanted_tv) if one.name not in served]
             kinds = [one.kind for one in served.values()]
-            chosen = choose(waiting, kinds, left, least=0 if served else 1)
-            if self.execution.elsewhere is None:
+            here = self.execution.elsewhere is None
+            each = limit.left() if here else left
+            chosen = choose(waiting, kinds, left, each, least=0 if served else 1)
+            if here:
                 chosen = chosen[: self._processes]  # then the paces are known better
             if not chosen:
                 break
@@ -680,8 +682,10 @@ class _Rounds:
         return sum(run.total.steps for run in runs) > before
 
     def _spend(self, runs: Sequence[CaseRun], limit: Limit, seconds: Sequence[float]) -> None:
-        """Count until `runs` have taken so many seconds in all, or the limit is reached."""
-        left = self._left(limit)
+        """Count until `runs` have taken so many seconds in all, or the limit is reached.
+
+        Here one process at a time counts a case, on workers several may."""
+        left = limit.left() if self.execution.elsewhere is None else self._left(limit)
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = min(most, run.total.seconds + left)
         self._advance(runs, limit)
