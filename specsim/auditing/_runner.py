@@ -533,7 +533,8 @@ def run_in_rounds(
         for run in rounds.runs:
             run.interrupted = not run.ended and run.total.steps < run.plan.steps
     all_run = not interrupted and not rounds.broken_alike
-    yield from (run for run in rounds.runs if run.total.steps or run.total.failures or all_run)
+    begun = (run for run in rounds.runs if run not in rounds.not_begun)
+    yield from (run for run in begun if run.total.steps or run.total.failures or all_run)
     if interrupted:
         raise KeyboardInterrupt
 
@@ -544,6 +545,8 @@ class _Rounds:
     def __init__(self, execution: Execution, runs: Sequence[CaseRun], progress: Progress | None):
         self.execution, self.runs, self._progress = execution, runs, progress
         self._seen: Counter[tuple[str, str]] = Counter()
+        #: Cases that one process would not have begun, since others had broken alike before.
+        self.not_begun: set[CaseRun] = set()
         self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
         self._told_of_each = Told(runs, progress)
@@ -693,8 +696,8 @@ class _Rounds:
     def _advance(self, runs: Sequence[CaseRun], limit: Limit | None = None) -> None:
         """Count each of `runs` until it asks for no more steps."""
         if self.execution.elsewhere is not None:
-            for _ in _side_by_side(self.execution, runs, self.runs, self._progress):
-                pass
+            for looked, _ in _side_by_side(self.execution, runs, self.runs, self._progress):
+                self._looked(looked)
         elif (children := self.execution.children) is not None:
             for looked in count_on_processes(self.execution.subject, children, runs, self._told_of_each):
                 self._looked(looked)
@@ -721,10 +724,28 @@ class _Rounds:
         if any("hung: " in failure.text for failure in run.total.failures):
             for other in self.runs:
                 other.patience = AGAIN
-        self._seen.update({Finding(*failure).alike for failure in run.total.failures})
+        self._seen.update(_broken(run))
         if self.broken_alike:
-            for other in self.runs:
-                other.ended |= not other.total.steps
+            for other in self.runs[self._begun_by_one :]:
+                if not other.total.steps:
+                    other.ended = True
+                    self.not_begun.add(other)
+
+    @property
+    def _begun_by_one(self) -> int:
+        """How many cases one process begins: several have begun others when some have broken alike."""
+        seen: Counter[tuple[str, str]] = Counter()
+        for i, run in enumerate(self.runs):
+            if run.seconds is not None or not run.total.steps:
+                seen.update(_broken(run))
+            if max(seen.values(), default=0) >= ALIKE:
+                return i + 1
+        return len(self.runs)
+
+
+def _broken(run: CaseRun) -> set[tuple[str, str]]:
+    """How a case has broken the contract."""
+    return {Finding(*failure).alike for failure in run.total.failures}
 
 
 def diagnosis_of(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:

@@ -7,13 +7,18 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import verifiers
 
-from specsim.auditing import audit
+from specsim.auditing import _runner, audit
 from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._execution import Execution, open_execution
+from specsim.auditing._runner import CaseRun
 from specsim.auditing._side_by_side import processes
 from specsim.auditing._verifier.children import Children
+from specsim.simulation._counting import Failure, Partial
 
 FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}
 
@@ -81,6 +86,29 @@ def test_a_short_audit_has_one_process(notes, monkeypatch):
 @pytest.mark.parametrize("name", ["lenient", "breaks_at_some_steps", "samples"])
 def test_findings_are_those_of_one_process(name):
     check_same(audited(f"verifiers:{name}", 3), audited(f"verifiers:{name}", 1))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2), (1, 2, 3, 0)])
+def test_cases_that_one_process_does_not_begin_are_left_out_whatever_the_order(order):
+    """After three have broken alike, while others are being counted."""
+    with open_execution(verifiers.right, 1, 60.0) as execution:
+        plans = execution.subject.plans("smoke")
+        runs = [CaseRun(plan, 1, 1e-9) for plan in plans]
+
+        def count(_, children, waiting, told):
+            for i in order:
+                runs[i].add(Partial({}, failures=(Failure("contract", f"returned {i} tokens"),)))
+                yield runs[i]
+
+        processes_of_it = SimpleNamespace(started=[1, 2], most=2)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Execution, "children", processes_of_it)
+            patch.setattr(_runner, "count_on_processes", count)
+            begin = dict(zip((plan.case.name for plan in plans), runs, strict=True))
+            yielded = list(
+                _runner.run_in_rounds(execution, plans, lambda plan: begin[plan.case.name], None, 0.05, None)
+            )
+    assert yielded == runs[:3]
 
 
 def test_one_process_goes_on_alone_where_no_other_starts(tmp_path, monkeypatch):
