@@ -534,7 +534,8 @@ def run_in_rounds(
         for run in rounds.runs:
             run.interrupted = not run.ended and run.total.steps < run.plan.steps
     all_run = not interrupted and not rounds.broken_alike
-    yield from (run for run in rounds.runs if run.total.steps or run.total.failures or all_run)
+    begun = (run for run in rounds.runs if run not in rounds.not_begun)
+    yield from (run for run in begun if run.total.steps or run.total.failures or all_run)
     if interrupted:
         raise KeyboardInterrupt
 
@@ -545,6 +546,8 @@ class _Rounds:
     def __init__(self, execution: Execution, runs: Sequence[CaseRun], progress: Progress | None):
         self.execution, self.runs, self._progress = execution, runs, progress
         self._seen: Counter[tuple[str, str]] = Counter()
+        #: Cases that one process would not have begun, since others had broken alike before.
+        self.not_begun: set[CaseRun] = set()
         self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
 
@@ -611,8 +614,10 @@ class _Rounds:
         while (left := self._left(limit)) > 0:
             waiting = [one for one in self._candidates(wanted_tv) if one.name not in served]
             kinds = [one.kind for one in served.values()]
-            chosen = choose(waiting, kinds, left, least=0 if served else 1)
-            if self.execution.elsewhere is None:
+            here = self.execution.elsewhere is None
+            each = limit.left() if here else left
+            chosen = choose(waiting, kinds, left, each, least=0 if served else 1)
+            if here:
                 chosen = chosen[: self._processes]  # then the paces are known better
             if not chosen:
                 break
@@ -684,8 +689,10 @@ class _Rounds:
         return sum(run.total.steps for run in runs) > before
 
     def _spend(self, runs: Sequence[CaseRun], limit: Limit, seconds: Sequence[float]) -> None:
-        """Count until `runs` have taken so many seconds in all, or the limit is reached."""
-        left = self._left(limit)
+        """Count until `runs` have taken so many seconds in all, or the limit is reached.
+
+        Here one process at a time counts a case, on workers several may."""
+        left = limit.left() if self.execution.elsewhere is None else self._left(limit)
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = min(most, run.total.seconds + left)
         self._advance(runs, limit)
@@ -693,8 +700,8 @@ class _Rounds:
     def _advance(self, runs: Sequence[CaseRun], limit: Limit | None = None) -> None:
         """Count each of `runs` until it asks for no more steps."""
         if self.execution.elsewhere is not None:
-            for _ in _side_by_side(self.execution, runs, self.runs, self._progress):
-                pass
+            for looked, _ in _side_by_side(self.execution, runs, self.runs, self._progress):
+                self._looked(looked)
         elif (children := self.execution.children) is not None:
             for looked in count_on_processes(self.execution.subject, children, runs, self._told_of_each):
                 self._looked(looked)
@@ -721,10 +728,28 @@ class _Rounds:
         if any("hung: " in failure.text for failure in run.total.failures):
             for other in self.runs:
                 other.patience = AGAIN
-        self._seen.update({Finding(*failure).alike for failure in run.total.failures})
+        self._seen.update(_broken(run))
         if self.broken_alike:
-            for other in self.runs:
-                other.ended |= not other.total.steps
+            for other in self.runs[self._begun_by_one :]:
+                if not other.total.steps:
+                    other.ended = True
+                    self.not_begun.add(other)
+
+    @property
+    def _begun_by_one(self) -> int:
+        """How many cases one process begins: several have begun others when some have broken alike."""
+        seen: Counter[tuple[str, str]] = Counter()
+        for i, run in enumerate(self.runs):
+            if run.seconds is not None or not run.total.steps:
+                seen.update(_broken(run))
+            if max(seen.values(), default=0) >= ALIKE:
+                return i + 1
+        return len(self.runs)
+
+
+def _broken(run: CaseRun) -> set[tuple[str, str]]:
+    """How a case has broken the contract."""
+    return {Finding(*failure).alike for failure in run.total.failures}
 
 
 def diagnosis_of(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 import verifiers
@@ -19,7 +20,7 @@ from specsim.auditing._checks.concentration import (
     too_slow,
 )
 from specsim.auditing._checks.findings import detectable_in_table
-from specsim.auditing._execution import open_execution
+from specsim.auditing._execution import Execution, count_case, open_execution
 from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import Verdict, first_token_of
@@ -166,6 +167,21 @@ def test_what_is_left_goes_to_cases_that_looked_slower(slowly, plans):
     assert not found.out_of_time
 
 
+def test_a_case_that_one_of_several_processes_counts_has_no_more_than_the_time_limit(slowly, monkeypatch):
+    def count_the_only_one(subject, children, runs, told):
+        (run,) = runs
+        while (steps := run.next()) is not None:
+            run.add(count_case(subject, steps))
+            yield run
+
+    processes = SimpleNamespace(started=range(3), most=3)
+    monkeypatch.setattr(Execution, "children", processes)
+    monkeypatch.setattr(_runner, "count_on_processes", count_the_only_one)
+    for limit in range(20, 80, 10):
+        found = slowly(verifiers.right, float(limit), cases=["two-point"], wanted_tv=0.9)
+        assert 0.6 * limit < found.provenance.seconds <= 1.05 * limit
+
+
 def test_if_no_case_can_have_the_power_one_has_all_of_the_time(slowly, plans):
     limit = 0.6 * seconds_for(plans, ["two-point"])
     found = slowly(verifiers.right, limit)
@@ -229,6 +245,7 @@ def test_the_cheapest_cases_go_first():
     assert names(choose(cases, (), 11.5)) == ["b", "c"]
     assert names(choose([case(name, 1.0) for name in "xyz"], (), 2.5)) == ["x", "y"]  # ties in their order
     assert choose(cases, (), 1.0) == []
+    assert names(choose(cases, (), 30.0, 4.5)) == ["b", "c"]  # of several processes that have so long
 
 
 def test_the_first_case_of_a_kind_goes_before_a_cheaper_one():

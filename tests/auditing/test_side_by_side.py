@@ -6,13 +6,19 @@ import os
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import verifiers
 
-from specsim.auditing import audit
+from specsim.auditing import _runner, audit
 from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._execution import Execution, open_execution
+from specsim.auditing._runner import CaseRun
 from specsim.auditing._side_by_side import processes
 from specsim.auditing._verifier.children import Children
+from specsim.simulation._counting import Failure, Partial
 
 FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}
 
@@ -82,6 +88,29 @@ def test_findings_are_those_of_one_process(name):
     check_same(audited(f"verifiers:{name}", 3), audited(f"verifiers:{name}", 1))
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2), (1, 2, 3, 0)])
+def test_cases_that_one_process_does_not_begin_are_left_out_whatever_the_order(order):
+    """After three have broken alike, while others are being counted."""
+    with open_execution(verifiers.right, 1, 60.0) as execution:
+        plans = execution.subject.plans("smoke")
+        runs = [CaseRun(plan, 1, 1e-9) for plan in plans]
+
+        def count(_, children, waiting, told):
+            for i in order:
+                runs[i].add(Partial({}, failures=(Failure("contract", f"returned {i} tokens"),)))
+                yield runs[i]
+
+        processes_of_it = SimpleNamespace(started=[1, 2], most=2)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Execution, "children", processes_of_it)
+            patch.setattr(_runner, "count_on_processes", count)
+            begin = dict(zip((plan.case.name for plan in plans), runs, strict=True))
+            yielded = list(
+                _runner.run_in_rounds(execution, plans, lambda plan: begin[plan.case.name], None, 0.05, None)
+            )
+    assert yielded == runs[:3]
+
+
 def test_one_process_goes_on_alone_where_no_other_starts(tmp_path, monkeypatch):
     """As where a verifier locks a file or a device."""
     (tmp_path / "locks.py").write_text(
@@ -101,6 +130,31 @@ def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     found = audited("changes:verify", 3)
     assert found.verdict == "consistent"
+
+
+def test_a_process_that_is_being_loaded_at_the_end_is_ended(tmp_path, monkeypatch, capfd):
+    """As where it waits for a file that the first has locked."""
+    (tmp_path / "waits.py").write_text(
+        "import os, time\nfrom verifiers import naps as verify\n"
+        f"first = not os.path.exists(mark := {str(tmp_path / 'mark')!r})\n"
+        "open(mark, 'w').write(str(os.getpid()))\n"
+        "if not first:\n    time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = audited("waits:verify", 2, cases=["two-point"])
+    assert found.verdict == "consistent"
+    pid = int((tmp_path / "mark").read_text())
+    for _ in range(100):
+        if not running(pid):
+            break
+        time.sleep(0.05)
+    assert not running(pid)
+    assert capfd.readouterr().err == ""
+
+
+def running(pid):
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_progress_grows_to_the_planned_steps():

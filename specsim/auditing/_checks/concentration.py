@@ -7,6 +7,7 @@ case of a kind goes before a cheaper one of a kind that was served, unless it co
 times as much. Of equal cases the first one of the battery is chosen, so that the choice is a function of the
 paces."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,15 +95,21 @@ def too_slow(candidates: Sequence[Candidate], seconds: float, asked: int, ended:
 
 
 def choose(
-    candidates: Sequence[Candidate], served: Sequence[str], seconds: float, *, least: int = 0
+    candidates: Sequence[Candidate],
+    served: Sequence[str],
+    seconds: float,
+    each: float = math.inf,
+    *,
+    least: int = 0,
 ) -> list[Candidate]:
     """The cases that reach the wanted power one after the other in `seconds`, in the order to serve them.
 
-    `served` are the kinds that had a case before. If fewer than `least` can reach it, those that come nearest
-    with all of the time are added."""
+    A case has `each` seconds at most, as where several processes have the `seconds` together. `served` are
+    the kinds that had a case before. If fewer than `least` can reach it, those that come nearest with all of
+    the time are added."""
     waiting, kinds, chosen = [one for one in candidates if one.reachable], {"", *served}, list[Candidate]()
     left = seconds
-    while fitting := [one for one in waiting if one.cost <= left]:
+    while fitting := [one for one in waiting if one.cost <= min(left, each)]:
         first = min(fitting, key=lambda one: one.cost / (1.0 if one.kind in kinds else FIRST_OF_KIND))
         chosen.append(first)
         waiting.remove(first)

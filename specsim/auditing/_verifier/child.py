@@ -6,6 +6,7 @@ the processes that it started, and replaced for the next question."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -15,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -69,9 +69,12 @@ class Child:
     """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded.
 
     `declared` is what the child says that the function declares, but for the `device` if one is given;
-    `origin` is where it says that the function comes from, `device` what it says of the device."""
+    `origin` is where it says that the function comes from, `device` what it says of the device. If it is not
+    `loaded` here, that is for `load` to do, of another thread for example."""
 
-    def __init__(self, reference: str, device: str | None = None):
+    declared: Declared
+
+    def __init__(self, reference: str, device: str | None = None, *, loaded: bool = True):
         self.reference = reference
         self.origin = Origin()
         self.device = Device("")
@@ -82,7 +85,13 @@ class Child:
         self._gone = ""
         self._sent: Arrays = {}
         self._nonce, self._unread = b"", False
-        self.declared: Declared = self._start()
+        self._begin()
+        if loaded:
+            self.load()
+
+    def load(self) -> None:
+        """Wait until the child has loaded the function. Raises ValueError if it cannot be loaded."""
+        self.declared = self._loaded()
 
     def ask(self, asked: Asked) -> None:
         if self._unread:  # what would still come is not the answer to this
@@ -130,10 +139,11 @@ class Child:
             self._end = None
         self._unread = False
 
-    def _start(self) -> Declared:
+    def _begin(self) -> None:
+        """Start a process."""
         self._end, other = socket.socketpair()
-        self._sent, nonce = {}, os.urandom(16)
-        given = [str(other.fileno()), nonce.hex(), self.reference, self._wanted or ""]
+        self._sent, self._nonce = {}, os.urandom(16)
+        given = [str(other.fileno()), self._nonce.hex(), self.reference, self._wanted or ""]
         try:
             # what the function prints goes to standard error: standard output has the result of the command
             self._process = subprocess.Popen(
@@ -144,9 +154,16 @@ class Child:
                 stdout=2,
                 start_new_session=True,
             )
+        except BaseException:
+            self.close()
+            raise
+        finally:
             other.close()
-            kind, content = self._receive(nonce, START, MOST_TEXT)
-            return self._ready(kind, content)
+
+    def _loaded(self) -> Declared:
+        """What the process that was started declares."""
+        try:
+            return self._ready(*self._receive(self._nonce, START, MOST_TEXT))
         except LostVerifier as error:
             self.close()
             raise ValueError(f"verifier {self.reference!r}: the import {error}") from error
@@ -168,7 +185,8 @@ class Child:
     def _restart(self) -> None:
         if not self._gone:
             try:
-                if self._start() != self.declared:
+                self._begin()
+                if self._loaded() != self.declared:
                     self._gone = "declares something else than before"
             except ValueError as error:  # it could be imported before
                 self._gone = str(error)
@@ -267,13 +285,15 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve(handle: str, nonce: str, reference: str, device: str) -> None:
-    """Load `reference`, and answer question after question over the socket `handle`. Its arrays are on
-    `device`, or where it declares if that is empty."""
-    with suppress(EOFError, ConnectionError):  # the parent has ended
+    """Load `reference`, and answer question after question over the socket `handle`, until the parent has
+    ended. Its arrays are on `device`, or where it declares if that is empty."""
+    with contextlib.suppress(EOFError, ConnectionError):
         _serve(socket.socket(fileno=int(handle)), bytes.fromhex(nonce), reference, device)
 
 
 def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
+    """Answer the questions that come from `end`, the first with the nonce `own`. Raises EOFError or
+    ConnectionError once the parent has ended."""
     try:
         function = load(reference)
     except ValueError as error:

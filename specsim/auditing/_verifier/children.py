@@ -29,7 +29,8 @@ class Children:
         self.device: Device = first.device
         self.started, self.since = [first], time.monotonic()
         self._own = threading.local()
-        self._lock, self._asked_for, self._closed = threading.Lock(), False, False
+        self._lock, self._asked_for, self._ended = threading.Lock(), False, False
+        self._loading: list[Child] = []
 
     def start_others(self) -> None:
         """Start the other children in the background, if that was not asked for before.
@@ -41,12 +42,21 @@ class Children:
                 threading.Thread(target=self._start, daemon=True).start()
 
     def _start(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            try:
+                child = Child(self._reference, self._wanted, loaded=False)
+            except OSError:
+                return
+            self._loading.append(child)
         try:
-            child = Child(self._reference, self._wanted)
-        except (ValueError, OSError):
+            child.load()
+        except ValueError:
             return
         with self._lock:
-            if not self._closed and child.declared == self.declared:
+            self._loading.remove(child)
+            if not self._ended and child.declared == self.declared:
                 self.started.append(child)
                 return
         child.close()
@@ -63,14 +73,15 @@ class Children:
 
     def kill(self) -> None:
         """End the children at once; threads that wait for an answer find them lost."""
-        for child in self.started:
-            child.kill()
+        with self._lock:
+            self._ended = True
+            for child in (*self.started, *self._loading):
+                child.kill()
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            for child in self.started:
-                child.close()
+        self.kill()
+        for child in self.started:
+            child.close()
 
     def _mine(self) -> Child:
         return getattr(self._own, "child", self.started[0])
