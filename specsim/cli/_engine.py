@@ -122,7 +122,7 @@ def audit_engine(
         top_k,
         top_p,
         min_p,
-        (stop,) if stop else (),
+        () if stop is None else (stop,),
         None if logprobs < 0 else logprobs,
         penalties,
     )
@@ -179,6 +179,11 @@ def audit_engine(
     elif without is not None:
         raise ValueError("--without belongs to --matrix; an audit alone asks one server")
     else:
+        if not speculative:
+            of_draft = {"rule": rule is not None, "gamma": gamma is not None}
+            refuse(of_draft, "has no effect with --no-speculative, which decodes without a draft")
+        if engine.endswith(".json"):
+            raise ValueError(f"{engine}: no engine; an earlier audit is judged again from its texts.jsonl")
         found = engines.audit_engine(
             engine,
             engines.open_planted(planted),

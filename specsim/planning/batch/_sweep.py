@@ -203,6 +203,8 @@ def sweep_batch(
         check_known("setting", name, SETTINGS)
         if settings.get(name) is not None:
             raise ValueError(f"over: {name} is given as a setting too; leave out one of the two")
+        if name in ("prompt", "output") and settings.get("log") is not None:
+            raise ValueError(f"over: {name} has no effect on a log, which has the requests")
     combinations = [*product(*values.values())]
     made = [settings | dict(zip(values, one, strict=True)) | {"rng": root} for one in combinations]
     found: dict[int, tuple[BatchRun, BatchRun]] = {}
