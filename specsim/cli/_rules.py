@@ -239,7 +239,10 @@ def _values(text: str) -> tuple[str, list[Any]]:
         raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as lenience=0.5,1")
     if name == "rule":
         return name, values.split(",")
-    numbers = [exact(value) for value in values.split(",")]
+    try:
+        numbers = [exact(value) for value in values.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--over: {name}: {error}") from None
     wholes = name in ("gamma", "top_k")
     return name, [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
 

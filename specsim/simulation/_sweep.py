@@ -255,6 +255,13 @@ def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
             f"over: the rows of a trace cannot be sampled at another {next(iter(sampling))}; they were "
             "logged along one path"
         )
+    own = [part.partition("=")[0] for part in (pair.name or "").rpartition(":")[2].split(",") if "=" in part]
+    first = min(map(SAMPLING.index, sampling))
+    if later := [name for name in own if name in SAMPLING and SAMPLING.index(name) >= first]:
+        raise ValueError(
+            f"over: {SAMPLING[first]} cannot act on the rows of {pair.name}, which are sampled at a "
+            f"{later[0]} already; leave {later[0]} out there, and give its value in over"
+        )
     both = [sampled(one, **sampling) for one in pair]
     if pair.name is None:
         return Pair(both[0], both[1])

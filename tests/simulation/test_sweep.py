@@ -131,4 +131,12 @@ def test_the_name_of_a_pair_says_how_it_was_sampled():
     (run,) = found.runs
     assert run.pair.name == "zipf:vocab_size=20,temperature=0.5"
     assert specsim.rerun(run) == run
+    cold = specsim.read_pair("zipf:vocab_size=20,temperature=0.5")
+    (run,) = sweep(cold, over={"top_p": [0.9]}, steps=100, rng=1).runs
+    assert specsim.rerun(run) == run
+    for setting in ({"temperature": [2.0]}, {"top_p": [0.9], "temperature": [2.0]}):
+        with pytest.raises(
+            ValueError, match="over: temperature cannot act on the rows of zipf:vocab_size=20,t"
+        ):
+            sweep(cold, over=setting, steps=100, rng=1)
     assert sweep(Pair(P, Q), over={"top_k": [2]}, steps=10, rng=1).runs[0].pair.name is None
