@@ -170,6 +170,7 @@ def sweep(
     cells = [
         _Cell.of(pair, rule, gamma, dict(zip(values, one, strict=True))) for one in product(*values.values())
     ]
+    values = {name: tuple(map(_named, some)) for name, some in values.items()}
     runs, tvs = [], []
     with working(progress, "sweep", " runs") as work:
         try:
@@ -193,6 +194,11 @@ def sweep(
         len(cells),
         provenance,
     )
+
+
+def _named(value: Any) -> Any:
+    """A value as results have it: a rule by its name."""
+    return str(value) if isinstance(value, rules.Rule) else value
 
 
 def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
