@@ -196,8 +196,6 @@ def merge(
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit."""
-    if form.file is not None and form.file.resolve() in [file.resolve() for file in files]:
-        raise ValueError(f"{form.file}: a part, which --save (-o) would replace; give another file")
     if out is not None:
         make_folder(out)
     found = specsim.merge(files)

@@ -50,11 +50,6 @@ def simulate(
         raise ValueError("--shard counts a part of a run: give the file for it with --out")
     if checkpoint_seconds is not None and checkpoint is None:
         raise ValueError("--checkpoint-seconds has no effect without --checkpoint")
-    if checkpoint is not None and form.file is not None and checkpoint.resolve() == form.file.resolve():
-        raise ValueError(
-            f"{form.file}: --checkpoint (--out) names the file of the counts, --save (-o) that of the "
-            "result; give another file"
-        )
     found = pair_of(pair, vocab_size, overlap)
     if method is not None:
         given = {"rule": rule != "standard", "gamma": gamma, "tree": tree, "drawing": drawing}

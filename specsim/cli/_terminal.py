@@ -6,6 +6,7 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -66,6 +67,7 @@ class Form:
                 *most, last = self.endings
                 raise ValueError(f"{self.file}: expected a file that ends in {', '.join(most)} or {last}")
             probe_file(self.file)
+            _check_named_once(self.file)
 
     def write(self, result: Shown) -> None:
         """Write `result` to the file that was asked for, if any."""
@@ -85,6 +87,15 @@ class Form:
                 result.plot(figure.subplots())  # type: ignore[attr-defined]  # a PictureForm was asked for
                 save_figure(figure, self.file)
         print(f"wrote {self.file}", file=sys.stderr)
+
+
+def _check_named_once(file: Path) -> None:
+    """Raise ValueError if the command names the file of its result elsewhere too: it would be replaced."""
+    words = [part for word in sys.argv[1:] for part in re.split("[=,:]", word) if part]
+    if sum(os.path.realpath(word) == os.path.realpath(file) for word in words) > 1:
+        raise ValueError(
+            f"{file}: this command names it twice; give the result (--save, -o) a file of its own"
+        )
 
 
 @Parameter(name="*")

@@ -506,7 +506,7 @@ def test_shards_are_merged_to_what_simulate_prints(run, tmp_path):
     assert "steps, seed 1" in run("merge", *files)[1]
     named = files[0].rename(tmp_path / "0.json")
     code, _, complaint = run("merge", named, *files[1:], "-o", named)
-    assert (code, f"{named}: a part, which --save (-o) would replace" in complaint) == (2, True)
+    assert (code, f"{named}: this command names it twice" in complaint) == (2, True)
 
 
 def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monkeypatch):

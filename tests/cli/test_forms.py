@@ -303,7 +303,12 @@ def test_completion_can_be_installed():
         ),
         ("prove zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is not enumerated"),
         ("simulate zipf --seed -1", "--seed: a seed must be at least 0"),
-        ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: --checkpoint (--out) names the file of"),
+        ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names it twice; give"),
+        (
+            "simulate p.csv:top_k=1 --steps 9 -o ./p.csv",
+            "p.csv: this command names it twice; give the result",
+        ),
+        ("check-metrics log.json --save=log.json", "log.json: this command names it twice; give the result"),
         ("sweep zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),
         ("simulate zipf:overlap=8x", "pair 'zipf:overlap=8x': overlap: '8x' is not a number such as 12, 1e6"),
