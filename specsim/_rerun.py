@@ -57,8 +57,8 @@ def rerun(
     if saved.shard is not None:
         part = "{}/{}".format(*saved.shard)
         raise ValueError(
-            f"run: part {part} of a run, whose other steps are not in it; merge the parts, and run the result "
-            "again"
+            f"run: part {part} of a run, whose other steps are not in it; merge the parts, and run the "
+            "result again"
         )
     pair = saved.pair if target is None else Pair(target, draft, saved.pair.name)
     if pair.target is None:
