@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from specsim.cli._app import VERDICT, audit_app, ending
 from specsim.cli._options import REAL, Seed, whole
 from specsim.cli._terminal import TEXT, Form, print_result
-from specsim.core._files import make_folder, read_text, write_text
+from specsim.core._files import read_text, write_text
 
 Count = Parameter(converter=whole)
 
@@ -114,8 +114,7 @@ def audit_engine(
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if tolerance is not None:
         options["tolerance"] = tolerance
-    if out is not None:
-        make_folder(out)  # before the work, in case it cannot be
+    form.make_folder(out, "engine.json")  # before the work, in case it cannot be
     plain = engines.Sampling()
     sampling = engines.Sampling(
         temperature,

@@ -20,7 +20,7 @@ from specsim.cli._options import (
 )
 from specsim.cli._pairs import gamma_for, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
-from specsim.core._files import make_folder, write_text
+from specsim.core._files import write_text
 from specsim.core._numbers import exact
 
 
@@ -125,8 +125,8 @@ def compare(
         both = pair_of(pair, vocab_size, overlap)
         return _compare_methods(both, methods, batch, context, work, form)
     refuse({"batch": batch, "context": context}, "without --method")
-    if out is not None:
-        make_folder(out)
+    pictures = [f"{name}{ending}" for name in ("pareto", "drafts") for ending in (".png", ".svg")]
+    form.make_folder(out, "comparison.json", *pictures)
     both = pair_of(pair, vocab_size, overlap)
     found = compare_rules(
         both,

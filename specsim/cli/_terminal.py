@@ -55,6 +55,19 @@ class Form:
         if self.file is not None and self.file.suffix in PICTURES:
             raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
+    def make_folder(self, out: Path | None, *names: str) -> None:
+        """Make the folder `out`, if any, for files of these names. Raises as `make_folder`, and ValueError if
+        one of them would replace the file of the result."""
+        if out is None:
+            return
+        from specsim.core._files import make_folder
+
+        make_folder(out)
+        if self.file is not None and os.path.realpath(self.file) in [
+            os.path.realpath(out / n) for n in names
+        ]:
+            raise ValueError(f"{self.file}: --out writes a file of this name; give --save (-o) another one")
+
     def __post_init__(self) -> None:
         """Raises before the work what would fail after it."""
         if self.as_json and self.as_csv:

@@ -309,6 +309,10 @@ def test_completion_can_be_installed():
             "p.csv: this command names it twice; give the result",
         ),
         ("check-metrics log.json --save=log.json", "log.json: this command names it twice; give the result"),
+        ("audit standard --out r -o r/audit.json", "r/audit.json: --out writes a file of this name; give"),
+        ("audit m:f --against m:g --out r -o r/against.json", "r/against.json: --out writes a file of this"),
+        ("compare zipf --out r -o r/pareto.svg", "r/pareto.svg: --out writes a file of this name; give"),
+        ("audit engine specsim --out r --save r/engine.json", "r/engine.json: --out writes a file of this"),
         ("sweep zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),
         ("simulate zipf:overlap=8x", "pair 'zipf:overlap=8x': overlap: '8x' is not a number such as 12, 1e6"),
@@ -331,6 +335,7 @@ def test_completion_can_be_installed():
     ],
 )
 def test_what_has_no_effect_or_is_misspelt_is_refused(command, message, tmp_path):
+    (tmp_path / "r").mkdir()
     found = run(*command.split(), cwd=tmp_path)
     assert (found.code, message in found.err) == (2, True), found.err
     assert not found.out
