@@ -42,7 +42,7 @@ def rerun(
     Raises
     ------
     ValueError
-        If the pair is missing, or is another one now than it was.
+        If the pair is missing, or is another one now than it was, and for a part of a run.
 
     Examples
     --------
@@ -54,6 +54,12 @@ def rerun(
     saved = run if isinstance(run, Simulation) else load(run)
     if not isinstance(saved, Simulation):
         raise ValueError(f"run: a {type(saved).__name__}, and only a Simulation can be run again")
+    if saved.shard is not None:
+        part = "{}/{}".format(*saved.shard)
+        raise ValueError(
+            f"run: part {part} of a run, whose other steps are not in it; merge the parts, and run the "
+            "result again"
+        )
     pair = saved.pair if target is None else Pair(target, draft, saved.pair.name)
     if pair.target is None:
         if pair.name is None:

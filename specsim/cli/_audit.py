@@ -13,11 +13,13 @@ from specsim.cli._app import VERDICT, app, audit_app, ending
 from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, pair_help, shard_of, whole
 from specsim.cli._pairs import small_pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
-from specsim.core._files import make_folder, write_text
+from specsim.core._files import write_text
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
 
+#: The files that --out writes, besides those in which no result of -o can be.
+REPORT, AGAINST = ("audit.json", "audit.png", "audit.svg"), "against.json"
 
 AuditDevice = Annotated[
     str | None,
@@ -117,8 +119,8 @@ def audit(
         raise ValueError(f"--device: with --against the verifiers have to declare it, as device={device!r}")
     if against is not None:
         form.check_no_picture("a comparison of two verifiers")
-    if out is not None:
-        make_folder(out)  # before the work, in case it cannot be
+    written = REPORT if against is None else (AGAINST,)
+    form.make_folder(out, *written)  # before the work, in case it cannot be
     if against is not None:
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
@@ -160,8 +162,7 @@ def audit_score(
     """Judge the tokens of an engine for exported cases."""
     from specsim.auditing._offline import score
 
-    if out is not None:
-        make_folder(out)
+    form.make_folder(out, *REPORT)
     result = score(folder, tokens, name=name)
     return report(result, out, form)
 
@@ -196,8 +197,11 @@ def merge(
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit."""
-    if out is not None:
-        make_folder(out)
+    from specsim.simulation._checkpoints import Part
+
+    if out is not None and "audit of" not in Part.read(files[0]).run:
+        raise ValueError("--out has no effect on parts of a simulation; -o writes its result to a file")
+    form.make_folder(out, *REPORT)
     found = specsim.merge(files)
     if isinstance(found, specsim.Audit):
         return report(found, out, form)
@@ -247,7 +251,7 @@ def _audit_against(
     found = audit_against(new, old, level, seed, **limits)
     print_result(found, form)
     if out is not None:
-        write_text(out / "against.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
+        write_text(out / AGAINST, json.dumps(found.to_dict(), indent=1, allow_nan=False))
         if form.is_text:
             print(f"wrote against.json to {out}")
     return found.exit_code

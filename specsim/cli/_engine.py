@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from specsim.cli._app import VERDICT, audit_app, ending
 from specsim.cli._options import REAL, Seed, whole
 from specsim.cli._terminal import TEXT, Form, print_result
-from specsim.core._files import make_folder, read_text, write_text
+from specsim.core._files import read_text, write_text
 
 Count = Parameter(converter=whole)
 
@@ -114,15 +114,14 @@ def audit_engine(
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if tolerance is not None:
         options["tolerance"] = tolerance
-    if out is not None:
-        make_folder(out)  # before the work, in case it cannot be
+    form.make_folder(out, "engine.json")  # before the work, in case it cannot be
     plain = engines.Sampling()
     sampling = engines.Sampling(
         temperature,
         top_k,
         top_p,
         min_p,
-        (stop,) if stop else (),
+        () if stop is None else (stop,),
         None if logprobs < 0 else logprobs,
         penalties,
     )
@@ -179,6 +178,11 @@ def audit_engine(
     elif without is not None:
         raise ValueError("--without belongs to --matrix; an audit alone asks one server")
     else:
+        if not speculative:
+            of_draft = {"rule": rule is not None, "gamma": gamma is not None}
+            refuse(of_draft, "has no effect with --no-speculative, which decodes without a draft")
+        if engine.endswith(".json"):
+            raise ValueError(f"{engine}: no engine; an earlier audit is judged again from its texts.jsonl")
         found = engines.audit_engine(
             engine,
             engines.open_planted(planted),

@@ -28,7 +28,7 @@ def build(
         if pattern is not None:
             raise ValueError("--suffix and --pattern: give one of the two")
         pattern = f"*.{suffix.removeprefix('.')}"
-    target, draft = build_pair(folder, out, pattern=pattern or "*.py")
+    target, draft = build_pair(folder, out, pattern="*.py" if pattern is None else pattern)
     for name, value in target.provenance.items():
         print(f"{name:<24} {value}")
     print(

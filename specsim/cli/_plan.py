@@ -13,6 +13,7 @@ from specsim.cli._options import RATIO, REAL, CHat, Most, Seed, refuse, whole
 from specsim.cli._pairs import pair_of, trace_of
 from specsim.cli._terminal import TEXT, Form, listing, print_result
 from specsim.core._numbers import real
+from specsim.core._numbers import whole as whole_of
 from specsim.models import Pair
 
 #: The largest γ to consider.
@@ -84,6 +85,7 @@ def plan(
     if drafts is not None:
         from specsim.planning import rank_drafts
 
+        refuse({"policies": policies}, "with --draft: policies are compared on a pair of models")
         if c is not None or c_hat is not None:
             raise ValueError("--c has no effect on --draft, which has a ratio of its own: name=alpha,c")
         return print_result(rank_drafts([_candidate(text) for text in drafts], most=most), form)
@@ -165,11 +167,13 @@ def _candidate(text: str) -> Any:
     name, _, rest = text.partition("=")
     rate, _, ratio = rest.rpartition(",")
     try:
+        if not name:
+            raise ValueError("it has no name")
         c = real(ratio)
         if Path(rate).is_dir():
             return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)
         if "/" in rate:
-            accepted, tested = map(int, rate.split("/"))
+            accepted, tested = map(whole_of, rate.split("/", 1))
             return Candidate.of_counts(name, accepted, tested, c)
         return Candidate.of_rate(name, real(rate), c)
     except ValueError as error:

@@ -99,6 +99,11 @@ def plant(
         raise ValueError(
             "dtype: belongs to --check; the weights are exact in all of float32, float16, bfloat16"
         )
+    if form.as_csv or form.file is not None:
+        raise ValueError(
+            f"{'--csv' if form.as_csv else '--save'}: belongs to --check; planted.json in the folder has "
+            "what was made"
+        )
     from specsim.planted import plant
 
     made = plant(folder, **options)  # type: ignore[arg-type]  # None is left out

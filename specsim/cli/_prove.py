@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from specsim.cli._app import app, ending
-from specsim.cli._options import Drawing, Overlap, Rule, SmallPairName, Widths, whole
+from specsim.cli._options import Drawing, Overlap, Rule, SmallPairName, whole
 from specsim.cli._pairs import draft_of, small_pair_of
 from specsim.cli._terminal import TEXT, Form, print_result
 
@@ -37,7 +37,10 @@ def prove(
             help=f"Drafted tokens of a chain. Default: {GAMMA}, or 1 if there are more than 64 tokens.",
         ),
     ] = None,
-    tree: Widths = None,
+    tree: Annotated[
+        str | None,
+        Parameter(help="Draft a tree: number of children at each depth, such as 2,1. Default: a chain."),
+    ] = None,
     drawing: Drawing = None,
     form: Form = TEXT,
 ) -> int:

@@ -20,7 +20,7 @@ from specsim.cli._options import (
 )
 from specsim.cli._pairs import gamma_for, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
-from specsim.core._files import make_folder, write_text
+from specsim.core._files import write_text
 from specsim.core._numbers import exact
 
 
@@ -125,8 +125,8 @@ def compare(
         both = pair_of(pair, vocab_size, overlap)
         return _compare_methods(both, methods, batch, context, work, form)
     refuse({"batch": batch, "context": context}, "without --method")
-    if out is not None:
-        make_folder(out)
+    pictures = [f"{name}{ending}" for name in ("pareto", "drafts") for ending in (".png", ".svg")]
+    form.make_folder(out, "comparison.json", *pictures)
     both = pair_of(pair, vocab_size, overlap)
     found = compare_rules(
         both,
@@ -239,7 +239,10 @@ def _values(text: str) -> tuple[str, list[Any]]:
         raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as lenience=0.5,1")
     if name == "rule":
         return name, values.split(",")
-    numbers = [exact(value) for value in values.split(",")]
+    try:
+        numbers = [exact(value) for value in values.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--over: {name}: {error}") from None
     wholes = name in ("gamma", "top_k")
     return name, [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from specsim.cli._app import app, ending
-from specsim.cli._options import Gamma, Rule, Seed, whole
+from specsim.cli._options import Gamma, Rule, Seed, refuse, whole
 
 if TYPE_CHECKING:
     from specsim.planted._server._pair import Pair
+
+#: Drafted tokens per step, where no other number is given.
+GAMMA = 4
 
 
 @app.command(help_epilogue=ending("serve pair --port 8000", "serve --mistake list"))
@@ -20,7 +23,7 @@ def serve(
     ] = "ngram",
     *,
     rule: Rule = "standard",
-    gamma: Gamma = 4,
+    gamma: Gamma = GAMMA,
     mistake: Annotated[
         str | None,
         Parameter(help="Decode with a known mistake; 'list' prints all of them. Default: none."),
@@ -41,6 +44,8 @@ def serve(
     if mistake == "list":
         _print_mistakes()
         return
+    if plain:
+        refuse({"rule": rule != "standard", "gamma": gamma != GAMMA}, "with --plain, which has no draft")
     decoder = Decoder(_pair_of(source), rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
     if not 0 <= port <= 65535:
         raise ValueError(f"port: {port} is not in [0, 65535]")

@@ -6,6 +6,7 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -54,6 +55,19 @@ class Form:
         if self.file is not None and self.file.suffix in PICTURES:
             raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
+    def make_folder(self, out: Path | None, *names: str) -> None:
+        """Make the folder `out`, if any, for files of these names. Raises as `make_folder`, and ValueError if
+        one of them would replace the file of the result."""
+        if out is None:
+            return
+        from specsim.core._files import make_folder
+
+        make_folder(out)
+        if self.file is not None and os.path.realpath(self.file) in [
+            os.path.realpath(out / n) for n in names
+        ]:
+            raise ValueError(f"{self.file}: --out writes a file of this name; give --save (-o) another one")
+
     def __post_init__(self) -> None:
         """Raises before the work what would fail after it."""
         if self.as_json and self.as_csv:
@@ -66,6 +80,7 @@ class Form:
                 *most, last = self.endings
                 raise ValueError(f"{self.file}: expected a file that ends in {', '.join(most)} or {last}")
             probe_file(self.file)
+            _check_named_once(self.file)
 
     def write(self, result: Shown) -> None:
         """Write `result` to the file that was asked for, if any."""
@@ -85,6 +100,15 @@ class Form:
                 result.plot(figure.subplots())  # type: ignore[attr-defined]  # a PictureForm was asked for
                 save_figure(figure, self.file)
         print(f"wrote {self.file}", file=sys.stderr)
+
+
+def _check_named_once(file: Path) -> None:
+    """Raise ValueError if the command names the file of its result elsewhere too: it would be replaced."""
+    words = [part for word in sys.argv[1:] for part in re.split("[=,:]", word) if part]
+    if sum(os.path.realpath(word) == os.path.realpath(file) for word in words) > 1:
+        raise ValueError(
+            f"{file}: this command names it twice; give the result (--save, -o) a file of its own"
+        )
 
 
 @Parameter(name="*")

@@ -140,7 +140,8 @@ def build_pair(
     Raises
     ------
     ValueError
-        If the folder is missing, matches fewer than two files, or has too little text.
+        If the folder is missing, matches fewer than two files, or has too little text, or `out` is one of
+        these files.
 
     Examples
     --------
@@ -154,6 +155,8 @@ def build_pair(
     """
     probe_file(out)
     files = _matching_files(Path(folder), pattern, exclude)
+    if Path(out).exists() and any(Path(out).samefile(file) for file in files):
+        raise ValueError(f"out: {out} is a file of the text, and is not replaced; give another path")
     return _build(_split(files, f"files {pattern}"), Path(out), n_target, n_draft)
 
 

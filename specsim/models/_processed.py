@@ -36,6 +36,8 @@ def process(
     >>> process([0.5, 0.3, 0.2], temperature=0.5, top_k=2).round(4)
     array([0.7353, 0.2647, 0.    ])
     """
+    if top_k is not None:
+        check_count("top_k", top_k)
     found: Any = rows
     for step, value, nothing in _steps(temperature, top_k, top_p, min_p):
         if value != nothing:
@@ -113,8 +115,6 @@ class Processed(Processable):
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
             raise TypeError(f"model: expected a model, got {type(self.model).__name__}")
-        if self.top_k is not None:
-            check_count("top_k", self.top_k)
         self._process(np.ones(1))  # for its checks
 
     @property

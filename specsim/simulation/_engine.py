@@ -120,7 +120,7 @@ class Simulation(Shown):
     it were: both are exact, not simulated. `acceptance` is known for a fixed pair and many rules, else None.
     `method` is the drafting system, if one was named. `source` describes the origin of p and q, `pair` is
     what they were, `tree` the shape of the draft. Of `planned` steps fewer were drawn if the run was
-    `interrupted`."""
+    `interrupted`. `shard` is the part (i, n) of a run that they are, if any."""
 
     source: str
     rule: str
@@ -134,6 +134,7 @@ class Simulation(Shown):
     provenance: Provenance = field(repr=False)
     acceptance: tuple[float, ...] | None = field(default=None, repr=False)
     method: str | None = None
+    shard: tuple[int, int] | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -194,7 +195,8 @@ class Simulation(Shown):
     def parts(self) -> Iterator[Piece]:
         seed = self.provenance.root
         how = "" if self.method is None else f"{self.method}: "
-        yield f"{how}{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {seed}"
+        drawn = f"{self.steps:,} steps, seed {seed}{self._part}"
+        yield f"{how}{self.source}, rule {self.rule}, {self.tree}: {drawn}"
         if self.interrupted:
             yield self._interruption()
         errors = {"tokens_per_step": self.tokens_per_step_error, "alpha_verified": self.alpha_verified_error}
@@ -212,7 +214,12 @@ class Simulation(Shown):
             yield self._interruption()
         verified = with_error(self.alpha_verified, self.alpha_verified_error)
         yield f"α context {self.alpha_context:.5f}, verified {verified}, drafted {self.alpha_drafted:.5f}"
-        yield f"{self.steps:,} steps, seed {self.provenance.root}, specsim {self.provenance.specsim}"
+        seed = self.provenance.root
+        yield f"{self.steps:,} steps, seed {seed}{self._part}, specsim {self.provenance.specsim}"
+
+    @property
+    def _part(self) -> str:
+        return "" if self.shard is None else ", part {}/{} of a run".format(*self.shard)
 
     def _interruption(self) -> Line:
         return Line(f"interrupted after {self.steps:,} of {self.planned:,} steps", "bold yellow")
@@ -366,7 +373,8 @@ def simulate(
     pair = replace(pair, sha256=_digest(source))
     about_run = (source.kind, str(rules.get(rule)), source.tree)
     name = None if system is None else str(system)
-    return _simulation(*about_run, total, exact, end - first, pair, provenance, name)
+    found = _simulation(*about_run, total, exact, end - first, pair, provenance, name)
+    return replace(found, shard=None if (first, end) == (0, steps) else shard)
 
 
 def pair_of(target: Any, draft: Any) -> Pair:
@@ -567,8 +575,13 @@ def make_source(
     chosen.check(tree)
     reader: RowReader
     if isinstance(tree, DynamicTree):
+        if not (isinstance(target, Model) and isinstance(draft, Model)):
+            raise TypeError(
+                "gamma: a dynamic tree is drafted by a model after each of its tokens; give two models, such "
+                "as default_pair() (ngram), or a Tree (--tree 2,2)"
+            )
         check_pair(target, draft)
-        reader = DynamicRows(target, draft, tree, shared_contexts(target, draft))  # type: ignore[arg-type]
+        reader = DynamicRows(target, draft, tree, shared_contexts(target, draft))
     elif isinstance(target, Trace):
         reader = _trace_rows(target, draft, tree, chosen.leaf_rows)
     elif isinstance(draft, PromptLookup | LookaheadDecoding):

@@ -170,6 +170,7 @@ def sweep(
     cells = [
         _Cell.of(pair, rule, gamma, dict(zip(values, one, strict=True))) for one in product(*values.values())
     ]
+    values = {name: tuple(map(_named, some)) for name, some in values.items()}
     runs, tvs = [], []
     with working(progress, "sweep", " runs") as work:
         try:
@@ -193,6 +194,11 @@ def sweep(
         len(cells),
         provenance,
     )
+
+
+def _named(value: Any) -> Any:
+    """A value as results have it: a rule by its name."""
+    return str(value) if isinstance(value, rules.Rule) else value
 
 
 def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
@@ -254,6 +260,13 @@ def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
         raise ValueError(
             f"over: the rows of a trace cannot be sampled at another {next(iter(sampling))}; they were "
             "logged along one path"
+        )
+    own = [part.partition("=")[0] for part in (pair.name or "").rpartition(":")[2].split(",") if "=" in part]
+    first = min(map(SAMPLING.index, sampling))
+    if later := [name for name in own if name in SAMPLING and SAMPLING.index(name) >= first]:
+        raise ValueError(
+            f"over: {SAMPLING[first]} cannot act on the rows of {pair.name}, which are sampled at a "
+            f"{later[0]} already; leave {later[0]} out there, and give its value in over"
         )
     both = [sampled(one, **sampling) for one in pair]
     if pair.name is None:

@@ -25,7 +25,7 @@ from specsim.core._rational import as_fraction, rational
 from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core._types import Tokens
 from specsim.core.distributions import dyadic
-from specsim.drafts import MAX_NODES, Tree, as_tree, chain
+from specsim.drafts import MAX_NODES, DynamicTree, Tree, as_tree, chain
 from specsim.models import Model, Pair, TableModel, check_pair, row_ahead, shared_contexts
 from specsim.rules import Rule
 
@@ -375,6 +375,10 @@ def prove(
     check_pair(target, draft)
     assert isinstance(target, Model)
     assert isinstance(draft, Model)
+    if isinstance(gamma, DynamicTree):
+        raise TypeError(
+            "gamma: a dynamic tree is not enumerated; give a Tree, as branching(2, 1) (--tree 2,1)"
+        )
     tree = as_tree(gamma)
     size = target.vocab_size
     if size**tree.size > MAX_DRAFTS:

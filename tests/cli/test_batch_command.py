@@ -69,12 +69,15 @@ def test_a_sweep_is_a_table_and_a_picture(tmp_path):
         ("--log no.csv", "no.csv: there is no such file"),
         ("--over rate", "--over: 'rate' is not of the form"),
         ("--over gamma=1,2", "unknown setting 'gamma'"),
+        ("--log log.csv --over prompt=3", "--over: prompt has no effect on a log, which has the requests"),
+        ("--log log.csv --over output=3", "--over: output has no effect on a log, which has the requests"),
         ("--over rate=1 --over rate=2", "give each setting once"),
         ("--over max_batch=1.5", "--over: '1.5' is not a whole number"),
         ("--max-batch 500", "requests: 2,000 are too few for batches of 500; give at least 5,000"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(words, message, tmp_path):
+    (tmp_path / "log.csv").write_text("arrival,prompt,output\n0,5,9\n1,4,3\n")
     found = run("simulate-batch", *words.split(), cwd=tmp_path)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith("specsim: ")

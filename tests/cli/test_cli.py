@@ -504,6 +504,12 @@ def test_shards_are_merged_to_what_simulate_prints(run, tmp_path):
     code, _, complaint = run("merge", *files[1:])
     assert (code, "are missing: 0 to" in complaint) == (2, True)
     assert "steps, seed 1" in run("merge", *files)[1]
+    code, _, complaint = run("merge", *files, "--out", tmp_path / "report")
+    assert (code, "--out has no effect on parts of a simulation" in complaint) == (2, True)
+    assert not (tmp_path / "report").exists()
+    named = files[0].rename(tmp_path / "0.json")
+    code, _, complaint = run("merge", named, *files[1:], "-o", named)
+    assert (code, f"{named}: this command names it twice" in complaint) == (2, True)
 
 
 def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monkeypatch):

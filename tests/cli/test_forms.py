@@ -281,6 +281,9 @@ def test_completion_can_be_installed():
         ("simulate zipf --tree 2,1 --gamma 3", "--gamma has no effect on a tree"),
         ("simulate zipf --checkpoint-seconds 3", "--checkpoint-seconds has no effect without --checkpoint"),
         ("plan --draft a=0.5,0.1 --c 0.1", "--c has no effect on --draft"),
+        ("plan --draft a=0.5,0.1 --policies --length 5 --seed 3", "--policies has no effect with --draft"),
+        ("plan --draft =0.5,0.1", "expected name=alpha,c such as small=0.75,0.02 (it has no name)"),
+        ("plan --draft a=3/4/5,0.1", "such as small=0.75,0.02 ('4/5' is not a whole number)"),
         ("plan zipf --alpha 0.8 --c 0.1", "give one of PAIR, --alpha, --trace and --draft"),
         (
             "models build . --out x.npz --suffix txt --pattern *.md",
@@ -288,6 +291,28 @@ def test_completion_can_be_installed():
         ),
         ("sweep zipf --over gamma", "'gamma' is not of the form setting=value,value"),
         ("sweep zipf --over gamma=1 --over gamma=2", "give each setting once"),
+        ("sweep zipf --over gamma=1,,2", "--over: gamma: '' is not a number"),
+        ("sweep zipf --over top_k=0", "top_k: 0 is not at least 1"),
+        (
+            "sweep zipf:top_p=0.9 --over temperature=2",
+            "over: temperature cannot act on the rows of zipf:top_p=0.9, which are sampled at a top_p already",
+        ),
+        (
+            "simulate zipf --tree dynamic --rule naive_matching",
+            "--tree: a dynamic tree is drafted by a model",
+        ),
+        ("prove zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is not enumerated"),
+        ("simulate zipf --seed -1", "--seed: a seed must be at least 0"),
+        ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names it twice; give"),
+        (
+            "simulate p.csv:top_k=1 --steps 9 -o ./p.csv",
+            "p.csv: this command names it twice; give the result",
+        ),
+        ("check-metrics log.json --save=log.json", "log.json: this command names it twice; give the result"),
+        ("audit standard --out r -o r/audit.json", "r/audit.json: --out writes a file of this name; give"),
+        ("audit m:f --against m:g --out r -o r/against.json", "r/against.json: --out writes a file of this"),
+        ("compare zipf --out r -o r/pareto.svg", "r/pareto.svg: --out writes a file of this name; give"),
+        ("audit engine specsim --out r --save r/engine.json", "r/engine.json: --out writes a file of this"),
         ("sweep zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),
         ("simulate zipf:overlap=8x", "pair 'zipf:overlap=8x': overlap: '8x' is not a number such as 12, 1e6"),
@@ -310,6 +335,7 @@ def test_completion_can_be_installed():
     ],
 )
 def test_what_has_no_effect_or_is_misspelt_is_refused(command, message, tmp_path):
+    (tmp_path / "r").mkdir()
     found = run(*command.split(), cwd=tmp_path)
     assert (found.code, message in found.err) == (2, True), found.err
     assert not found.out

@@ -316,6 +316,11 @@ def test_bad_folders(folder, tmp_path):
         build_pair(folder, out)
     with pytest.raises(ValueError, match="1 files matching"):
         build_pair(folder, out, pattern="*.md")
+    text = next(folder.rglob("*.txt"))
+    before = text.read_bytes()
+    with pytest.raises(ValueError, match="is a file of the text, and is not replaced"):
+        build_pair(folder, text, pattern="*.txt")
+    assert text.read_bytes() == before
     (folder / "00.md").write_bytes(b"abc")
     with pytest.raises(ValueError, match="no byte after 4 others"):
         build_pair(folder, out, pattern="*.md")

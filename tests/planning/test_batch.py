@@ -475,6 +475,8 @@ def test_requests_of_a_log_are_served(tmp_path):
 def test_a_result_is_saved_shown_and_drawn(tmp_path):
     run = simulate_batch(preset("llama-8b"), Fixed(2), rate=5.0, requests=400, rng=1)
     found = sweep_batch(preset("llama-8b"), Fixed(2), over={"output": [8, Geometric(9)]}, requests=400, rng=1)
+    assert [row["output"] for row in found.records()] == ["8", "geometric:9"]
+    assert found.to_arrow().column("output").to_pylist() == ["8", "geometric:9"]
     for one in (run, found):
         one.save(tmp_path / "run.json")
         assert load(tmp_path / "run.json") == one == pickle.loads(pickle.dumps(one))
@@ -590,6 +592,10 @@ ONE = PassTime(fixed=1.0)
         (lambda: policy_named("none:gamma=1"), "none has no parameters"),
         (lambda: sweep_batch(SECOND, over={}), "over: expected a mapping"),
         (lambda: sweep_batch(SECOND, over={"rate": []}), "over: rate needs a sequence of values"),
+        (
+            lambda: sweep_batch(SECOND, over={"prompt": [1]}, log=RequestLog([0.0], [1], [1])),
+            "over: prompt has no effect on a log",
+        ),
         (lambda: sweep_batch(SECOND, over={"gamma": [1]}), "unknown setting 'gamma'"),
         (lambda: sweep_batch(SECOND, over={"rate": [1.0]}, rate=2.0), "over: rate is given as a setting too"),
     ],

@@ -344,6 +344,8 @@ def test_the_command_prints_json(tmp_path):
     [
         (("new", "--offsets", "a"), "'a' is not a list of whole numbers"),
         (("new", "--dtype", "float32"), "belongs to --check"),
+        (("new", "--csv"), "--csv: belongs to --check"),
+        (("new", "-o", "made.json"), "--save: belongs to --check"),
         (("new", "--check"), "not a folder of planted checkpoints"),
         (("new", "--check", "--order", "1"), "it takes --dtype and --json"),
         (("new", "--format", "onnx"), "is not one of hf, gguf"),

@@ -525,7 +525,7 @@ def test_values_out_of_range_are_named(arguments, options, message):
         (
             (P, Q),
             {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
-            "must be of one kind: two models",
+            "gamma: a dynamic tree is drafted by a model .* give two models",
         ),
         ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup needs a model"),
         ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),

@@ -87,6 +87,9 @@ def test_a_shard_is_the_run_over_its_own_steps(shards, whole):
     again = simulate(P, Q, **RUN, shard=(2, 5), checkpoint=shards[2])  # found done
     assert counts_of(again) == counts_of(runs[2])
     assert steps_in(shards[2]) == runs[2].steps
+    assert f"seed {again.provenance.root}, part 2/5 of a run" in str(again)
+    with pytest.raises(ValueError, match=r"run: part 2/5 of a run, .* merge the parts"):
+        specsim.rerun(again)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,17 @@ def test_rules_can_be_swept_and_wrong_ones_have_no_tv():
     assert "pointwise_envelope" in str(found)
 
 
+def test_rules_are_named_in_the_result(tmp_path):
+    some = [specsim.rules.get("lenience:lenience=0.5"), "standard"]
+    found = sweep(P, Q, over={"rule": some}, steps=100, rng=1)
+    assert found.over == {"rule": ("lenience:lenience=0.5", "standard")}
+    assert found == sweep(P, Q, over=found.over, steps=100, rng=1)
+    found.save(tmp_path / "sweep.json")
+    assert specsim.load(tmp_path / "sweep.json") == found
+    assert found.to_csv().splitlines()[1].startswith("lenience:lenience=0.5,")
+    assert found.plot().get_xlabel() == "rule"
+
+
 def test_the_plot_has_a_line_for_each_other_setting():
     found = sweep(P, Q, rule="lenience", over={"lenience": [0.5, 1.0], "gamma": [2, 3]}, steps=500, rng=1)
     axes = found.plot(Figure().subplots())
@@ -131,4 +142,12 @@ def test_the_name_of_a_pair_says_how_it_was_sampled():
     (run,) = found.runs
     assert run.pair.name == "zipf:vocab_size=20,temperature=0.5"
     assert specsim.rerun(run) == run
+    cold = specsim.read_pair("zipf:vocab_size=20,temperature=0.5")
+    (run,) = sweep(cold, over={"top_p": [0.9]}, steps=100, rng=1).runs
+    assert specsim.rerun(run) == run
+    for setting in ({"temperature": [2.0]}, {"top_p": [0.9], "temperature": [2.0]}):
+        with pytest.raises(
+            ValueError, match="over: temperature cannot act on the rows of zipf:vocab_size=20,t"
+        ):
+            sweep(cold, over=setting, steps=100, rng=1)
     assert sweep(Pair(P, Q), over={"top_k": [2]}, steps=10, rng=1).runs[0].pair.name is None

@@ -76,8 +76,10 @@ class BatchSweep(Shown):
     def records(self) -> list[dict[str, Any]]:
         """A row for each setting: speed-up, gain in capacity, goodput, latency, and the load of both."""
         rows = []
+        numbers = {name: all(map(_is_number, values)) for name, values in self.over.items()}
         for number, (values, run, plain) in enumerate(zip(self.settings, self.runs, self.plain, strict=True)):
-            row = {name: _plain(value) for name, value in zip(self.over, values, strict=True)}
+            given = zip(self.over, values, strict=True)
+            row = {name: value if numbers[name] else str(value) for name, value in given}
             ratios = ("speedup", self.speedup(number)), ("capacity_gain", self.capacity_gain(number))
             for name, found in ratios:
                 row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
@@ -125,7 +127,6 @@ class BatchSweep(Shown):
         check_known("column", y, ("speedup", "capacity_gain"))
         ax = axes_or_new(ax)
         x, *others = self.over
-        numbers = all(isinstance(value, int | float) for value in self.over[x])
         lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.records():
             lines.setdefault(tuple(row[name] for name in others), []).append(row)
@@ -133,7 +134,7 @@ class BatchSweep(Shown):
             named = zip(others, values, strict=True)
             middle = np.array([row[y] for row in rows], dtype=float)
             ax.errorbar(
-                [row[x] if numbers else str(row[x]) for row in rows],
+                [row[x] for row in rows],
                 middle,
                 yerr=np.array([row[f"{y}_high"] for row in rows], dtype=float) - middle,
                 fmt=f"{marker}-",
@@ -203,6 +204,8 @@ def sweep_batch(
         check_known("setting", name, SETTINGS)
         if settings.get(name) is not None:
             raise ValueError(f"over: {name} is given as a setting too; leave out one of the two")
+        if name in ("prompt", "output") and settings.get("log") is not None:
+            raise ValueError(f"over: {name} has no effect on a log, which has the requests")
     combinations = [*product(*values.values())]
     made = [settings | dict(zip(values, one, strict=True)) | {"rng": root} for one in combinations]
     found: dict[int, tuple[BatchRun, BatchRun]] = {}
@@ -249,6 +252,6 @@ def _run_both(
     return simulate_batch(cost, policy, **options), simulate_batch(cost, Fixed(0), **options)
 
 
-def _plain(value: Any) -> Any:
-    """A value of a setting as tables and axes take it: numbers as they are, laws in words."""
-    return value if isinstance(value, int | float) else str(value)
+def _is_number(value: Any) -> bool:
+    """Whether tables and axes take a value as it is; a column with laws has all values in words."""
+    return isinstance(value, int | float)

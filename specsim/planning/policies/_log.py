@@ -152,7 +152,10 @@ class DraftLog:
         """The first `share` of the positions, to fit policies, and the others, to compare them."""
         cut = int(share * len(self)) if 0 < share < 1 else 0
         if not 0 < cut < len(self):
-            raise ValueError(f"share: {share} of {len(self)} positions leaves one part empty; try 0.25")
+            raise ValueError(
+                f"share: {share} of {len(self)} positions leaves one part empty; give a share such as 0.25, "
+                "of a longer log"
+            )
         return self.part(0, cut), self.part(cut, len(self))
 
 

@@ -286,7 +286,10 @@ def simulate_policies(
         if not isinstance(policy, Policy):
             raise TypeError(f"policies: {policy!r} is not a policy, such as Constant(5)")
     if not 2 <= blocks <= len(log):
-        raise ValueError(f"blocks: {blocks} is outside [2, {len(log)}], the positions of the log")
+        raise ValueError(
+            f"blocks: {blocks} is outside [2, {len(log)}], the positions of the log; give a longer log, or "
+            "fewer blocks"
+        )
     if len(constants) == 0:
         raise ValueError("constants: none to compare with; give at least one γ ≥ 1")
     if cost is not None and (draft_cost != DRAFT_COST or verify_cost is not one_pass):

@@ -140,11 +140,18 @@ class Decoder:
 
     def _verifier(self) -> tuple[Verify, str, int]:
         """What verifies a step, how a token is drafted, and the number of the draft's rows."""
+        mistake = self.mistake
+        wrong = mistake if mistake is not None and mistake.where == "verification" else None
+        if wrong is not None and (self.plain or self.rule.name != "standard"):
+            raise ValueError(
+                f"mistake: {wrong.name} is a verifier in place of the standard rule's; "
+                + ("without a draft nothing is verified" if self.plain else f"leave {self.rule.name} out")
+            )
         if self.plain:
             return _sample, "sampled", 0
-        if self.mistake is not None and self.mistake.where == "verification":
-            wrong, generator = self.mistake.act, np.random.default_rng(self.root)
-            return lambda step: _verify_by_function(step, wrong, generator), "sampled", self.gamma
+        if wrong is not None:
+            act, generator = wrong.act, np.random.default_rng(self.root)
+            return lambda step: _verify_by_function(step, act, generator), "sampled", self.gamma
         ways = self.rule.draft_sampling
         if not {"sampled", "top"} & set(ways):
             raise ValueError(f"rule: {self.rule.name} verifies trees only; 'standard' verifies chains")

@@ -617,6 +617,31 @@ def test_a_matrix_refuses_settings(pair, options, name):
     assert f"{name} is not an option of --matrix" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--no-speculative", "--rule", "block"], "--rule has no effect with --no-speculative"),
+        (["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
+        (
+            ["--no-speculative", "--mistake", "resamples_target"],
+            "--mistake: resamples_target is a verifier in",
+        ),
+        (["--rule", "block", "--mistake", "resamples_target"], "standard rule's; leave block out"),
+        (["--stop", ""], "--stop: ('',) is not strings, none empty"),
+    ],
+)
+def test_options_without_effect_are_refused(pair, options, message):
+    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--tokens", "300", *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_the_file_of_a_result_is_no_engine(pair):
+    ran = run("audit", "engine", "run/engine.json", "--planted", pair.folder)
+    assert ran.code == 2
+    assert "engine.json: no engine; an earlier audit is judged again from its texts.jsonl" in ran.err
+
+
 def test_without_belongs_to_the_matrix(pair):
     ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--without", "http://localhost:1")
     assert (ran.code, len(ran.err.splitlines())) == (2, 1)

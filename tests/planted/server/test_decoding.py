@@ -214,6 +214,8 @@ def test_prompts_of_a_law_with_openers():
         ({"rule": "standart"}, "did you mean 'standard'"),
         ({"rule": "greedy_multi_draft"}, "trees only|several drafts"),
         ({"mistake": "greedy_bonuss"}, "did you mean 'greedy_bonus'"),
+        ({"mistake": "resamples_target", "rule": "block"}, "mistake: resamples_target is .*leave block out"),
+        ({"mistake": "resamples_target", "plain": True}, "mistake: .* without a draft nothing is verified"),
         ({"gamma": 0}, "gamma: 0 is not at least 1"),
     ],
 )
