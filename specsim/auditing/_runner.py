@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -549,7 +550,6 @@ class _Rounds:
         self.not_begun: set[CaseRun] = set()
         self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
-        self._told_of_each = Told(runs, progress)
 
     @property
     def broken_alike(self) -> bool:
@@ -653,6 +653,10 @@ class _Rounds:
             for run in self.runs
             if run.total.steps and not run.ended
         ]
+
+    @cached_property
+    def _told_of_each(self) -> Told:
+        return Told(self.runs, self._progress)
 
     @property
     def _at_a_time(self) -> bool:
