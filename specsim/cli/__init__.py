@@ -25,7 +25,7 @@ def __dir__() -> list[str]:
 
 
 #: Options that have another name than the argument that they set.
-OPTIONS = {"alphas": "--alpha", "sampling": "--drawing", "seconds": "--time"}
+OPTIONS = {"alphas": "--alpha", "rng": "--seed", "sampling": "--drawing", "seconds": "--time"}
 
 for _name in modules_beside(__file__):  # each file registers its commands
     import_module(f"{__name__}.{_name}")
