@@ -551,10 +551,6 @@ class _Rounds:
         self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
 
-    @cached_property
-    def _told_of_each(self) -> Told:
-        return Told(self.runs, self._progress)
-
     @property
     def broken_alike(self) -> bool:
         """Whether so many cases have broken the contract alike that no other one is begun."""
@@ -657,6 +653,10 @@ class _Rounds:
             for run in self.runs
             if run.total.steps and not run.ended
         ]
+
+    @cached_property
+    def _told_of_each(self) -> Told:
+        return Told(self.runs, self._progress)
 
     @property
     def _at_a_time(self) -> bool:

@@ -67,6 +67,14 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run, theirs, few_cases_in_module
     assert "out of cheese" in out
 
 
+def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs, tmp_path):
+    options = ("--level", "smoke", "--case", "two-point", "-o", tmp_path / "x.png")
+    code, out, err = run("audit", f"{theirs}:raises", *options, "--out", tmp_path / "out")
+    assert f"{theirs}:raises: broken" in out
+    assert (code, "no table can be plotted" in err) == (2, True)
+    assert (tmp_path / "out" / "audit.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -88,7 +96,7 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run, theirs, few_cases_in_module
         (["audit", "score", "nowhere", "."], "give the folder that export wrote"),
         (["audit", "no_such:thing"], "cannot import no_such"),
         (["audit", "--seed", "x"], "seed"),
-        (["audit", "--seed", "-1"], "at least 0"),
+        (["audit", "--seed", "-1"], "--seed: a seed must be at least 0"),
         (["audit", "--threads", "0", "--level", "smoke"], "threads"),
         (["audit", "--seed", "1.5"], "'1.5' is not a whole number"),
         (["simulate", "zipf", "--steps", "1e-6"], "'1e-6' is not a whole number"),
