@@ -119,8 +119,9 @@ def audit(
         raise ValueError(f"--device: with --against the verifiers have to declare it, as device={device!r}")
     if against is not None:
         form.check_no_picture("a comparison of two verifiers")
-    written = REPORT if against is None else (AGAINST,)
-    form.make_folder(out, *written)  # before the work, in case it cannot be
+    if out is not None:
+        written = REPORT if against is None else (AGAINST,)
+        form.make_folder(out, *written)  # before the work, in case it cannot be
     if against is not None:
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
@@ -162,7 +163,8 @@ def audit_score(
     """Judge the tokens of an engine for exported cases."""
     from specsim.auditing._offline import score
 
-    form.make_folder(out, *REPORT)
+    if out is not None:
+        form.make_folder(out, *REPORT)
     result = score(folder, tokens, name=name)
     return report(result, out, form)
 
@@ -199,9 +201,10 @@ def merge(
     """Merge the parts of a run, and print the result of simulate or audit."""
     from specsim.simulation._checkpoints import Part
 
-    if out is not None and "audit of" not in Part.read(files[0]).run:
-        raise ValueError("--out has no effect on parts of a simulation; -o writes its result to a file")
-    form.make_folder(out, *REPORT)
+    if out is not None:
+        if "audit of" not in Part.read(files[0]).run:
+            raise ValueError("--out has no effect on parts of a simulation; -o writes its result to a file")
+        form.make_folder(out, *REPORT)
     found = specsim.merge(files)
     if isinstance(found, specsim.Audit):
         return report(found, out, form)

@@ -114,7 +114,8 @@ def audit_engine(
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if tolerance is not None:
         options["tolerance"] = tolerance
-    form.make_folder(out, "engine.json")  # before the work, in case it cannot be
+    if out is not None:
+        form.make_folder(out, "engine.json")  # before the work, in case it cannot be
     plain = engines.Sampling()
     sampling = engines.Sampling(
         temperature,

@@ -126,7 +126,8 @@ def compare(
         return _compare_methods(both, methods, batch, context, work, form)
     refuse({"batch": batch, "context": context}, "without --method")
     pictures = [f"{name}{ending}" for name in ("pareto", "drafts") for ending in (".png", ".svg")]
-    form.make_folder(out, "comparison.json", *pictures)
+    if out is not None:
+        form.make_folder(out, "comparison.json", *pictures)
     both = pair_of(pair, vocab_size, overlap)
     found = compare_rules(
         both,

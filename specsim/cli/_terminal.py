@@ -55,11 +55,9 @@ class Form:
         if self.file is not None and self.file.suffix in PICTURES:
             raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
-    def make_folder(self, out: Path | None, *names: str) -> None:
-        """Make the folder `out`, if any, for files of these names. Raises as `make_folder`, and ValueError if
-        one of them would replace the file of the result."""
-        if out is None:
-            return
+    def make_folder(self, out: Path, *names: str) -> None:
+        """Make the folder `out` for files of these names. Raises as `make_folder`, and ValueError if one of
+        them would replace the file of the result."""
         from specsim.core._files import make_folder
 
         make_folder(out)
