@@ -56,6 +56,11 @@ class Vocabulary:
         """Numbers of the rows that no token has; None if their length is not known."""
         return None if self.rows is None else self.rows - sum(number < self.rows for number in self.tokens)
 
+    @property
+    def without_row(self) -> int:
+        """Tokens whose number is beyond the model's rows; 0 if their length is not known."""
+        return 0 if self.rows is None else sum(number >= self.rows for number in self.tokens)
+
 
 @dataclass(frozen=True, eq=False)
 class VocabularyComparison(Shown):
@@ -146,6 +151,12 @@ class VocabularyComparison(Shown):
             )
         elif any(one.padding for one in (self.target, self.draft)):
             found.append("numbers without a token need probability 0 in the rows of both")
+        found += [
+            f"{one.without_row:,} tokens of the {side} have numbers beyond its rows, which end before "
+            f"{one.rows:,}: it never emits them, and they need probability 0 in the other's rows"
+            for side, one in (("target", self.target), ("draft", self.draft))
+            if one.without_row
+        ]
         others = [
             name
             for name in ("bos", "eos")

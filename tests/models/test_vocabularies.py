@@ -33,6 +33,17 @@ def test_the_same_tokens_with_other_padding(tmp_path):
     assert "eos differ: decode with those of the target" in text
 
 
+def test_tokens_beyond_the_rows_are_told(tmp_path):
+    found = compare_vocabularies(
+        folder(tmp_path, "one", bpe(), {"vocab_size": 8}), folder(tmp_path, "other", bpe(), {"vocab_size": 2})
+    )
+    beyond = len(found.draft.tokens) - 2
+    assert found.same
+    assert found.draft.without_row == beyond
+    assert f"{beyond} tokens of the draft have numbers beyond its rows, which end before 2" in str(found)
+    assert "tokens of the target have numbers beyond" not in str(found)
+
+
 def test_added_tokens_count(tmp_path):
     end = {"added_tokens": [{"id": 6, "content": "<end>"}]}
     with_end = folder(tmp_path, "a", bpe(**end))
