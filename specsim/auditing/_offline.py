@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._cases.battery import LEVELS, Case, battery, case_key
+from specsim.auditing._cases.battery import BITS, LEVELS, Case, battery, case_key
 from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
@@ -204,8 +204,12 @@ def _manifest(folder: Path) -> dict[str, Any]:
     _check_fields(path, document, FIELDS)
     for entry in document["cases"]:
         _check_fields(path, entry, CASE_FIELDS)
-    if document["level"] not in LEVELS or not document["cases"]:
-        raise ValueError(f"{path}: has been altered: a known level and at least one case are expected")
+    known = document["level"] in LEVELS and document["dtype"] in BITS
+    if not (known and document["root"] >= 0 and document["cases"]):
+        raise ValueError(
+            f"{path}: has been altered: a known level and dtype, a seed of at least 0 and at least one case "
+            "are expected; export again"
+        )
     return document
 
 
