@@ -6,6 +6,7 @@ of a call, are separated by the rejected tables of the audit: each mistake is ru
 that does not reproduce all cases of the audit is not named."""
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -364,7 +365,8 @@ def _evidence(
     step = _find_outcome(subject, case.name, case_key(root, case.name), (int(code), accepted, token))
     if step is None:
         return text, ""
-    replay = f"specsim audit replay {subject.name} --case {case.name!r} --step {step} --seed {root}"
+    name = shlex.quote(subject.name)
+    replay = f"specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
     if subject.device != "cpu":
         replay += f" --device {subject.device}"
     return text, f"One such step: {replay}"

@@ -257,7 +257,7 @@ def replay(audit: Audit) -> str:
     if (audit.proof is not None or is_engine(audit.verifier) or importable) and own != [PREFIX]:
         more = f" --pair {shlex.quote(own[1])}" if own[1:] else ""
         more += f" --device {audit.device}" if audit.device != "cpu" else ""
-        return f"specsim audit {audit.verifier}{more} --level {audit.level} --seed {root}"
+        return f"specsim audit {shlex.quote(audit.verifier)}{more} --level {audit.level} --seed {root}"
     return f'the same function or tokens, with level "{audit.level}" and rng={root}'
 
 
