@@ -42,6 +42,8 @@ from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
 
 MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
+#: What the rows of a file may be.
+DTYPES = tuple(dtype for dtype in BITS if dtype != "bfloat16")
 #: Bytes of rows in one file.
 FILE_BYTES = 2**26
 #: Drafts at the start of a case whose digest `score` checks.
@@ -64,11 +66,13 @@ def export(
     Rows have `dtype`; with `lengths` one case has drafts of different lengths. Raises ValueError for a folder
     that is not empty, and an unknown level or dtype."""
     check_limits(level)
-    declared = Declared(dtypes=(dtype,), lengths=lengths)
     if dtype == "bfloat16":
         raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is none of {', '.join(DTYPES)}")
+    declared, root = Declared(dtypes=(dtype,), lengths=lengths), root_of(rng)
     check_new_folder(folder)
-    path, root = make_folder(folder), root_of(rng)
+    path = make_folder(folder)
     entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
     document = {
         "format": FORMAT,
@@ -115,6 +119,9 @@ def score(
             )
         tally = AuditTally(case, Claim(None, case.tree))
         plans.append(plan_case(tally, "rows", entry["steps"], rows_of(case).alpha_context()))
+    listed = [plan.case.name for plan in plans]
+    if len(set(listed)) < len(listed):
+        raise ValueError(f"{Path(folder) / MANIFEST}: has been altered: it lists a case twice; export again")
     tests = sum(plan.tests for plan in plans)
     results: list[CaseResult] = []
     for entry, plan in zip(document["cases"], plans, strict=True):
@@ -140,6 +147,7 @@ def score(
         interrupted=results[-1].interrupted,
         provenance=Provenance.record(document["root"], 1, time.perf_counter() - started),
         planned=len(plans),
+        left_out=tuple(name for name in cases if name not in listed),
     )
 
 

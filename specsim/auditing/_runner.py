@@ -232,7 +232,7 @@ def chosen_plans(subject: Subject, level: str, cases: Sequence[str] | None) -> l
     unknown = [name for name in cases if name not in names]
     if unknown or not cases:
         said = f"{unknown[0]!r} is none of the audit's cases" if unknown else "name some of the audit's cases"
-        raise ValueError(f"cases (--case): {said}: {', '.join(names)}")
+        raise ValueError(f"cases (--case): {said}: {', '.join(map(repr, names))}")
     return [subject.plan(index, level) for index, name in enumerate(names) if name in cases]
 
 

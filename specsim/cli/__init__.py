@@ -27,6 +27,7 @@ def __dir__() -> list[str]:
 #: Options that have another name than the argument that they set.
 OPTIONS = {
     "alphas": "--alpha",
+    "executor": "--executor",
     "gamma": "--tree",
     "rng": "--seed",
     "sampling": "--drawing",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -226,32 +228,28 @@ def engines(*, form: Form = TEXT) -> None:
 def report(result: Audit, out: Path | None, form: Form) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing import _report as forms
+    from specsim.auditing._report.figures import worst_tables
 
-    try:
-        if form.as_json:
-            print(forms.audit_to_json(result))
-            form.write(result)
-        else:
-            print_result(result, form)
-    finally:  # also where there is no picture of it
-        if out is not None:
-            _write_report(result, out)
-            if form.is_text:
-                print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
+    if form.has_picture and not worst_tables(result):
+        print(f"{form.file}: not written, no case has a table that can be plotted", file=sys.stderr)
+        form = replace(form, file=None)
+    if form.as_json:
+        print(forms.audit_to_json(result))
+        form.write(result)
+    else:
+        print_result(result, form)
+    if out is not None:
+        from specsim.core._plotting import save_figure
+
+        texts = {"json": forms.audit_to_json, "html": forms.audit_page, "xml": forms.audit_to_junit}
+        for ending, tell in texts.items():
+            write_text(out / f"audit.{ending}", tell(result))
+        figure = forms.audit_figure(result)
+        for ending in ("png", "svg"):
+            save_figure(figure, out / f"audit.{ending}")
+        if form.is_text:
+            print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code
-
-
-def _write_report(result: Audit, out: Path) -> None:
-    """Write the files of a report."""
-    from specsim.auditing import _report as forms
-    from specsim.core._plotting import save_figure
-
-    texts = {"json": forms.audit_to_json, "html": forms.audit_page, "xml": forms.audit_to_junit}
-    for form, tell in texts.items():
-        write_text(out / f"audit.{form}", tell(result))
-    figure = forms.audit_figure(result)
-    for form in ("png", "svg"):
-        save_figure(figure, out / f"audit.{form}")
 
 
 def _audit_against(

@@ -50,9 +50,14 @@ class Form:
         """Whether the result is printed as text, and written to no file."""
         return not (self.as_json or self.as_csv or self.file)
 
+    @property
+    def has_picture(self) -> bool:
+        """Whether the file is a picture."""
+        return self.file is not None and self.file.suffix in PICTURES
+
     def check_no_picture(self, of: str) -> None:
         """Raise ValueError, before the work, if a picture was asked for where there is none."""
-        if self.file is not None and self.file.suffix in PICTURES:
+        if self.has_picture:
             raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
     def make_folder(self, out: Path, *names: str) -> None:

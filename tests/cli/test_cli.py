@@ -71,8 +71,9 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
     options = ("--level", "smoke", "--case", "two-point", "-o", tmp_path / "x.png")
     code, out, err = run("audit", f"{theirs}:raises", *options, "--out", tmp_path / "out")
     assert f"{theirs}:raises: broken" in out
-    assert (code, "no table can be plotted" in err) == (2, True)
+    assert (code, "x.png: not written, no case has a table that can be plotted" in err) == (1, True)
     assert (tmp_path / "out" / "audit.json").exists()
+    assert not (tmp_path / "x.png").exists()
 
 
 @pytest.mark.parametrize(

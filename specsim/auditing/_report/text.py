@@ -199,10 +199,11 @@ def wanted_line(audit: Audit) -> str:
 
 def limits_line(audit: Audit) -> str:
     """What the verifier declares, and which cases are therefore left out."""
-    if not audit.limits:
-        return ""
     number = len(audit.left_out)
     names = f": {', '.join(audit.left_out)}" if number else ""
+    if not audit.limits:
+        asked = audit.planned + number
+        return f"{number} of {asked} cases were not exported{names}." if number else ""
     return (
         f"The verifier declares {', '.join(audit.limits)}; {number} of {audit.planned + number} cases were "
         f"left out{names}."
