@@ -198,6 +198,7 @@ def _smaller_audits(cases=None):
     from specsim.auditing import _runner
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
+    from specsim.auditing._side_by_side import processes
     from specsim.rules import Rule
 
     whole, shapes = subjects.battery, subjects.shape_cases
@@ -217,6 +218,7 @@ def _smaller_audits(cases=None):
         patch.setitem(
             inspect.unwrap(_runner.audit).__kwdefaults__, "wanted_tv", 0.2
         )  # that is what so few steps show
+        patch.setattr(processes, "ALONE", 600.0)  # one process of a verifier, however slow the machine is
         yield
 
 

@@ -20,8 +20,8 @@ from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.simulation import _executors as executors
 from specsim.simulation._executors import Workers
 
-#: Batches of a chunk: one, many, a round of calls of changing shape, rows that differ.
-FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}
+#: Batches of a chunk: one, many in several chunks and in one, a round of calls of changing shape, rows that differ.
+FEW_CASES = {"two-point", "irregular", "Zipf 1 000", "shapes, few ids", "own rows"}
 
 
 @pytest.fixture(scope="module", autouse=True)
