@@ -230,7 +230,7 @@ def report(result: Audit, out: Path | None, form: Form) -> int:
     from specsim.auditing import _report as forms
     from specsim.auditing._report.figures import worst_tables
 
-    if form.has_picture and not worst_tables(result):
+    if form.file and form.has_picture and not worst_tables(result):
         print(f"{form.file}: not written, no case has a table that can be plotted", file=sys.stderr)
         form = replace(form, file=None)
     if form.as_json:
