@@ -2,9 +2,8 @@
 
 import math
 from numbers import Real
+from operator import index
 from typing import Any
-
-import numpy as np
 
 #: Steps, positions and tokens are numbered in 64 bits.
 MOST = 2**63 - 1
@@ -13,13 +12,16 @@ MOST = 2**63 - 1
 def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     """`value` as an int. Raises TypeError unless it is an integer and no bool, ValueError below `least` or
     above `most`."""
-    if isinstance(value, bool | type) or not hasattr(value, "__index__") or np.ndim(value):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if not least <= value <= most:
-        shown = shown_number(value)
-        bound = f"at least {least}" if value < least else f"at most {_shown(most)}"
-        raise ValueError(f"{name}: {shown} is not {bound}")
-    return int(value)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None
+    if not least <= found <= most:
+        bound = f"at least {least}" if found < least else f"at most {_shown(most)}"
+        raise ValueError(f"{name}: {shown_number(found)} is not {bound}")
+    return found
 
 
 def shown_number(value: Any) -> Any:

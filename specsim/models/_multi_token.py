@@ -56,7 +56,7 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | Non
     >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
     array([[0.5, 0.5]])
     """
-    check_count("ahead", ahead, 0, MOST_AHEAD)
+    ahead = check_count("ahead", ahead, 0, MOST_AHEAD)
     rows = model.rows(histories, out=out)
     if ahead:
         move_ahead(rows, table_of(model), ahead)

@@ -9,6 +9,8 @@ import pytest
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
+from specsim.core._checks import check_count
+from specsim.models import TableModel, rows_ahead
 
 
 @checked
@@ -83,3 +85,14 @@ def test_of_a_class_the_constructor_is_looked_at():
     assert Made(1).count == 2
     with pytest.raises(TypeError, match="count: expected an int, got str"):
         Made("x")
+
+
+def test_a_count_is_an_integer_in_whatever_type():
+    for given in (3, np.int8(3), np.array(3)):
+        found = check_count("n", given)
+        assert (found, type(found)) == (3, int)
+    for given in (True, np.True_, 3.0, np.array(3.0), np.array([3]), [3], "3", int):
+        with pytest.raises(TypeError, match="n: expected an int, got"):
+            check_count("n", given)
+    rows = rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=np.array(1))
+    assert rows.tolist() == [[0.5, 0.5]]
