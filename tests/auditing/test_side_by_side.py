@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import verifiers
+from audits import check_same
 
 from specsim.auditing import _runner, audit
 from specsim.auditing._cases.battery import LEVELS
@@ -33,16 +34,6 @@ def _few_cases(few_cases_in_module):
 
 def audited(name, threads, **options):
     return audit(name, "smoke", 3, threads=threads, diagnose=False, **options)
-
-
-def check_same(found, expected):
-    assert found.verdict == expected.verdict
-    assert [case.case for case in found.cases] == [case.case for case in expected.cases]
-    for one, other in zip(found.cases, expected.cases, strict=True):
-        assert (one.steps, one.findings) == (other.steps, other.findings)
-        assert one.counts.keys() == other.counts.keys()
-        for name, counts in one.counts.items():
-            assert (counts == other.counts[name]).all(), (one.case, name)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 import verifiers
+from audits import check_same
 
 from benchmarks._virtual import VirtualExecutor
 from specsim.auditing import audit
@@ -40,15 +41,6 @@ def audited(name, **options):
 def elsewhere(name, workers=3, **options):
     with ThreadPoolExecutor(workers) as pool:
         return audited(name, executor=pool, **options)
-
-
-def check_same(found, expected):
-    assert [case.case for case in found.cases] == [case.case for case in expected.cases]
-    for one, other in zip(found.cases, expected.cases, strict=True):
-        assert (one.steps, one.findings) == (other.steps, other.findings)
-        assert one.counts.keys() == other.counts.keys()
-        for name, counts in one.counts.items():
-            assert (counts == other.counts[name]).all(), (one.case, name)
 
 
 @pytest.fixture
