@@ -610,10 +610,8 @@ class _Rounds:
         while (left := self._left(limit)) > 0:
             waiting = [one for one in self._candidates(wanted_tv) if one.name not in served]
             kinds = [one.kind for one in served.values()]
-            here = self.execution.elsewhere is None
-            each = limit.left() if here else left
-            chosen = choose(waiting, kinds, left, each, least=0 if served else 1)
-            if here:
+            chosen = choose(waiting, kinds, left, self._left_of_a_case(limit), least=0 if served else 1)
+            if self.execution.elsewhere is None:
                 chosen = chosen[: self._processes]  # then the paces are known better
             if not chosen:
                 break
@@ -674,6 +672,11 @@ class _Rounds:
             return limit.left() * self._processes
         return min(limit.left(), limit.seconds - sum(run.total.seconds for run in self.runs))
 
+    def _left_of_a_case(self, limit: Limit) -> float:
+        """The seconds that are left for one case: here one process at a time counts it, on workers several
+        may."""
+        return limit.left() if self.execution.elsewhere is None else self._left(limit)
+
     def _groups(self, runs: Sequence[CaseRun]) -> list[Sequence[CaseRun]]:
         """The cases that are counted at a time."""
         together = self._at_a_time and len(runs) > 0
@@ -689,10 +692,8 @@ class _Rounds:
         return sum(run.total.steps for run in runs) > before
 
     def _spend(self, runs: Sequence[CaseRun], limit: Limit, seconds: Sequence[float]) -> None:
-        """Count until `runs` have taken so many seconds in all, or the limit is reached.
-
-        Here one process at a time counts a case, on workers several may."""
-        left = limit.left() if self.execution.elsewhere is None else self._left(limit)
+        """Count until `runs` have taken so many seconds in all, or the limit is reached."""
+        left = self._left_of_a_case(limit)
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = min(most, run.total.seconds + left)
         self._advance(runs, limit)
