@@ -42,7 +42,7 @@ class Wheel(NamedTuple):
 
 
 class Clone(NamedTuple):
-    """A repository, OWNER/NAME."""
+    """A repository, OWNER/NAME. Where only files of it are there, a file COMMIT in its folder says of which."""
 
     repository: str
 
@@ -66,6 +66,7 @@ EAGLE = Clone("SafeAILab/EAGLE")
 ROMSTO = Clone("romsto/Speculative-Decoding")
 FEIFEIBEAR = Clone("feifeibear/LLMSpeculativeSampling")
 GPT_FAST = Clone("pytorch-labs/gpt-fast")
+TENSORRT = Clone("NVIDIA/TensorRT-LLM")
 
 #: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
 BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
@@ -83,7 +84,7 @@ SUBJECTS = [
     Subject("vllm-ascend:block", ASCEND, BATCHED),
     Subject("vllm-ascend:triton", ASCEND, 9 * INTERPRETED, FEW_TOKENS),
     Subject("vllm-ascend:triton-block", ASCEND, INTERPRETED, ONE_CASE),
-    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
+    Subject("vllm-ascend:v2", ASCEND, 10 * INTERPRETED, FEW_TOKENS),
     Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 6 * BATCHED),
     Subject("sglang:chain", SGLANG, 8 * INTERPRETED, FEW_TOKENS),
     Subject("sglang:block", SGLANG, 4 * INTERPRETED, FEW_TOKENS),
@@ -101,6 +102,8 @@ SUBJECTS = [
     Subject("eagle2", EAGLE, 1.25 * BY_ROW, ONE_TREE),
     Subject("eagle:batched", EAGLE, BY_ROW),
     Subject("eagle-harness", Wheel("eagle-harness", "eagle_harness"), 1.25 * BY_ROW, ONE_TREE),
+    Subject("tensorrt-llm", TENSORRT, BY_ROW),
+    Subject("tensorrt-llm:tree", TENSORRT, BY_ROW),
     Subject("medusa", Clone("FasterDecoding/Medusa"), BY_ROW),
     Subject("deepspec", Clone("deepseek-ai/DeepSpec"), BY_ROW),
     Subject("naive-speculate", Clone("VioletsOleander/naive-speculate"), BY_ROW),
@@ -172,7 +175,10 @@ def _is_here(origin: Wheel | Clone) -> bool:
 def _version(origin: Wheel | Clone) -> str:
     if isinstance(origin, Wheel):
         return version(origin.package)
-    command = ["git", "-C", str(CLONES / origin.repository), "rev-parse", "--short=7", "HEAD"]
+    folder = CLONES / origin.repository
+    if (folder / "COMMIT").is_file():
+        return (folder / "COMMIT").read_text(encoding="utf-8")[:7]
+    command = ["git", "-C", str(folder), "rev-parse", "--short=7", "HEAD"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -173,7 +173,8 @@ def test_a_slow_verifier_is_not_taken_for_one_that_hangs():
         ("dies:verify", "the import ended its process \\(exit code 4\\)"),
         ("theirs:nothing", "theirs has no function nothing"),
         ("theirs:not_callable", "theirs has no function not_callable"),
-        ("nowhere:verify", "cannot import nowhere"),
+        ("nowhere:verify", "cannot import nowhere .*'nowhere'\\)$"),
+        ("vllm2:blocks", "cannot import vllm2 .*; the names of that engine are vllm2, vllm2:block$"),
     ],
 )
 def test_what_cannot_be_loaded_is_named(reference, said, full):

@@ -337,8 +337,10 @@ def load(reference: str) -> Verifier:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a module may raise anything on import
+        engines = [name for name in adapters.ENGINES if name.partition(":")[0] == module_name]
+        meant = f"; the names of that engine are {', '.join(engines)}" if engines else ""
         raise ValueError(
-            f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error})"
+            f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error}){meant}"
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
