@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -118,6 +118,9 @@ class Shown:
 
     __slots__ = ()
 
+    #: The first columns of `records`, for results that may have no row.
+    columns: ClassVar[tuple[str, ...]] = ()
+
     def parts(self) -> Iterable[Piece]:
         """What is shown: tables, and lines between them."""
         raise NotImplementedError
@@ -158,7 +161,7 @@ class Shown:
         Numbers are written in full, None as nothing, and lists as JSON."""
         rows = [plain(row) for row in self.records()]
         text = io.StringIO()
-        names = list(dict.fromkeys(name for row in rows for name in row))
+        names = list(dict.fromkeys([*self.columns, *(name for row in rows for name in row)]))
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
         for row in rows:

@@ -87,6 +87,8 @@ class VocabularyComparison(Shown):
     only_draft: int
     differences: tuple[tuple[int, str | None, str | None], ...]
 
+    columns = ("number", "target", "draft")
+
     @property
     def same(self) -> bool:
         """Whether every number has the same token in both."""
@@ -133,7 +135,7 @@ class VocabularyComparison(Shown):
             f"draft has {self.shared:.1%} of the target's tokens",
         ]
         if self.differences:
-            parts.append(Table(("number", "target", "draft"), [_shown(one) for one in self.differences]))
+            parts.append(Table(self.columns, [_shown(one) for one in self.differences]))
         return [*parts, *self._advice()]
 
     def _advice(self) -> list[Piece]:
@@ -168,7 +170,7 @@ class VocabularyComparison(Shown):
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each difference that is shown."""
-        return [dict(zip(("number", "target", "draft"), one, strict=True)) for one in self.differences]
+        return [dict(zip(self.columns, one, strict=True)) for one in self.differences]
 
 
 @checked

@@ -65,6 +65,7 @@ def test_every_kind_of_file(tmp_path):
         tmp_path / "bpe" / "tokenizer.json",
     ]
     assert all(compare_vocabularies(places[0], place).same for place in places)
+    assert compare_vocabularies(places[0], places[1]).to_csv() == "number,target,draft\n"
     swapped = dict(LETTERS, a=1, b=0)
     found = compare_vocabularies(places[0], folder(tmp_path, "swapped", bpe(swapped)))
     assert (found.same, found.moved, found.alike, found.shared) == (False, 2, 4, 1.0)
