@@ -42,7 +42,7 @@ class Wheel(NamedTuple):
 
 
 class Clone(NamedTuple):
-    """A repository, OWNER/NAME. Where only files of it are there, a file COMMIT in its folder says of which."""
+    """A repository, OWNER/NAME; where only files of it are there, the file COMMIT says of which commit."""
 
     repository: str
 
