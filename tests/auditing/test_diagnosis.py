@@ -690,6 +690,16 @@ def test_other_values_are_those_about_as_likely():
     assert not as_likely((), lambda values: 0.0, {}, 4)
 
 
+def test_first_of_other_values_are_those_in_fewer_digits():
+    """A constant that somebody wrote is rather 0.7 than 0.7019, and for a token of p = 0.7 that is another law."""
+    lenience = mutants.get("lenience").parameters
+    found = as_likely(
+        lenience, lambda values: -(((values["lenience"] - 0.7019) / 0.002) ** 2), {"lenience": 0.7019}, 4
+    )
+    assert found == [{"lenience": 0.7}, {"lenience": 0.702}]
+    assert {"lenience": 1.0} not in as_likely(lenience, lambda values: 0.0, {"lenience": 0.9996}, 4)
+
+
 def test_a_default_is_taken_where_it_is_about_as_likely():
     parameter = Parameter("t", 0.5, 0.0, 1.0, "")
     assert marginalise((parameter,), lambda values: 0.0 if values["t"] > 0.2 else -5.0)[1] == {"t": 0.5}

@@ -64,16 +64,29 @@ def _marginalise(
 def as_likely(
     parameters: Sequence[Parameter], log_likelihood: Callable[[Values], float], values: Values, points: int
 ) -> list[Values]:
-    """At most `points` others that are about as likely as `values`: of the first parameter, with the defaults
-    of those after it or with theirs in `values`."""
+    """Others that are about as likely as `values`: these in fewer digits, as people choose them, and then at
+    most `points` more of the first parameter, with the defaults of those after it or with theirs in `values`.
+    """
     if not parameters:
         return []
     (first, *others), least = parameters, log_likelihood(values) - SMOOTH
     usual = values | {one.name: one.default for one in others}
     bases = [usual, values] if usual != values else [values]
-    tried = (base | {first.name: value} for base in bases for value in _grid(first, GRID))
-    found = [one for one in tried if one != values and log_likelihood(one) >= least]
-    return found[:: max(1, -(-len(found) // points))]
+    grid = [base | {first.name: value} for base in bases for value in _grid(first, GRID)]
+    found: list[Values] = []
+    for one in (_rounded(parameters, values, digits) for digits in range(1, DIGITS)):
+        if one not in (values, *found) and log_likelihood(one) >= least:
+            found.append(one)
+    more = [one for one in grid if one not in (values, *found) and log_likelihood(one) >= least]
+    return found + more[:: max(1, -(-len(more) // points))]
+
+
+def _rounded(parameters: Sequence[Parameter], values: Values, digits: int) -> Values:
+    """`values` in so many significant digits, where that is not an end of a parameter's range."""
+    shorter = {one.name: float(f"{values[one.name]:.{digits}g}") for one in parameters}
+    return values | {
+        one.name: shorter[one.name] for one in parameters if one.low < shorter[one.name] < one.high
+    }
 
 
 def few_values(parameters: Sequence[Parameter], points: int) -> Iterator[Values]:
