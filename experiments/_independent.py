@@ -48,6 +48,12 @@ SETS = {
         "wrong decoder": "fifth_decoders",
         "right decoder": "fifth_decoders",
     },
+    "sixth": {
+        "wrong verifier": "sixth_verifiers",
+        "right verifier": "sixth_right",
+        "wrong decoder": "sixth_decoders",
+        "right decoder": "sixth_decoders",
+    },
 }
 #: Verdicts that find a mistake.
 FOUND = ("biased", "broken")

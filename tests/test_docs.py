@@ -483,6 +483,18 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     )
     said = f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused"
     assert (accused, said in text) == (0, True)
+    (caught, large), (decoders, texts) = (
+        found_of("sixth", kind, 0.02) for kind in ("wrong verifier", "wrong decoder")
+    )
+    (accused, right), (other, rest) = (
+        found_of("sixth", kind) for kind in ("right verifier", "right decoder")
+    )
+    said = (
+        f"of its {large} wrong verifiers with a total variation of at least .02 audits at level quick found {caught}, "
+        f"that is {100 * caught / large:.0f} %, and {decoders} of {texts} wrong decoders; none of the {right} right "
+        f"verifiers was accused. Of the {rest} right decoders {other} was called broken"
+    )
+    assert (accused, said in text) == (0, True)
     first, again = (
         json.loads((ROOT / f"tests/independent/{name}.json").read_text())["rows"]
         for name in ("diagnosed_first", "diagnosed")
@@ -504,7 +516,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     ) in text
     assert f"in one shape of calls only, and {after['rightly unknown']} rightly." in text
     given = {}
-    for each in ("third", "second", "fourth", "fifth"):
+    for each in ("third", "second", "fourth", "fifth", "sixth"):
         rows = json.loads((ROOT / f"tests/independent/diagnosed_{each}.json").read_text())["rows"]
         held_out = {one: sum(row["outcome"] == one for row in rows) for one in outcomes}
         given[each] = [row["outcome"] for row in rows if row["named"]]
@@ -517,14 +529,24 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         ) in text
     together = [one for each in ("third", "second", "fourth") for one in given[each]]
     assert f"{together.count('right')} of {len(together)} names were right as they were given" in text
-    for kind, said in (("verifier", "names of verifiers"), ("decoder", "names of decoders")):
+    together = [one for names in given.values() for one in names]
+    assert (
+        f"In the five sets together {together.count('right')} of {len(together)} names were right as they"
+        in text
+    )
+    for kind, sets in (
+        ("verifier", ("second", "fourth")),
+        ("decoder", ("second", "fourth")),
+        ("verifier", ("second", "fourth", "sixth")),
+        ("decoder", ("fifth", "sixth")),
+    ):
         names = [
             row["outcome"]
-            for each in ("second", "fourth")
+            for each in sets
             for row in json.loads((ROOT / f"tests/independent/diagnosed_{each}.json").read_text())["rows"]
             if row["named"] and subjects()[f"{each}:{row['name']}"]["kind"] == f"wrong {kind}"
         ]
-        assert f"{names.count('right')} of {len(names)} {said}" in text
+        assert f"{names.count('right')} of {len(names)} names of {kind}s" in text
     tested = json.loads((ROOT / "tests/independent/fitting.json").read_text())["rows"]
     kept_names = {True: [], False: []}
     for row in tested:

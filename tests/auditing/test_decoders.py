@@ -472,6 +472,47 @@ def test_a_first_token_that_is_lost_is_found():
     assert rejected(CASES["whole text"], without)
 
 
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_models_have_rows_for_texts_shorter_than_they_read(case):
+    """Another one than after the whole text: what is lost is seen. Each call gives the same."""
+    for model in (case.target, case.draft):
+        for prompt in case.prompts:
+            whole = np.asarray(model.row(prompt))
+            for text in (prompt[len(prompt) - n :] for n in range(model.order)):
+                short = np.asarray(model.row(text))
+                assert short.sum() == 1.0
+                assert not np.allclose(short, whole)
+                assert np.array_equal(model.rows([text], out=np.empty((1, case.vocab_size)))[0], short)
+        with pytest.raises(ValueError, match=f"context, position 0: token {case.vocab_size} is outside"):
+            model.row((case.vocab_size,))
+
+
+@pytest.mark.parametrize("seen", [0, 1])
+def test_a_draft_may_read_less_than_its_model_does(seen):
+    """The tokens have the target's law whatever the draft has read, as long as q is what they were drawn from."""
+
+    def forgetful(target, draft, prompt, max_new_tokens, eos, rng):
+        new = []
+        while len(new) < max_new_tokens and (not new or new[-1] != eos):
+            text = [*prompt, *new]
+            p, q = np.asarray(target.row(text)), np.asarray(draft.row(text[len(text) - seen :]))
+            x = inverse_cdf(q, rng.random())
+            if rng.random() * q[x] >= p[x]:
+                x = inverse_cdf(np.maximum(p - q, 0.0), rng.random())
+            new.append(int(x))
+        return new
+
+    assert not any(rejected(case, forgetful, FEW) for case in CASES.values())
+
+
+def test_a_target_that_reads_one_token_too_few_is_found():
+    short = partial(
+        looping, rows=lambda target, text, prompt: target.row(text[1 - target.order or len(text) :])
+    )
+    assert rejected(CASES["second order"], short, FEW)
+    assert rejected(CASES["zeros"], short, FEW)
+
+
 @pytest.mark.parametrize(
     ("name", "tokens"), [("one token", 1), pytest.param("two tokens", 2, marks=pytest.mark.slow)]
 )

@@ -73,7 +73,7 @@ class WholeText:
     """A model that reads its whole text: how long it is, its first token, the one 17 back, and the last.
 
     `table` float64 [2, V, V, V, V] has a row for each parity of the length and each of these tokens; a text
-    that is shorter has token 0 at 17 back."""
+    that is shorter has token 0 there."""
 
     table: Floats
     order = 1
@@ -88,18 +88,46 @@ class WholeText:
         return np.zeros((1, 1), dtype=np.int32)
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
-        texts = recent_tokens(histories, np.asarray(histories).shape[1], self.vocab_size)
-        back = texts[:, -BACK] if texts.shape[1] >= BACK else np.zeros_like(texts[:, 0])
-        found = self.table[texts.shape[1] % 2, texts[:, 0], back, texts[:, -1]]
-        if out is None:
-            return found
-        out[...] = found
-        return out
+        length = np.asarray(histories).shape[1]
+        texts = recent_tokens(histories, length, self.vocab_size)
+        if length == 0:
+            texts = np.zeros((len(texts), 1), dtype=np.int32)
+        back = texts[:, -BACK] if length >= BACK else np.zeros_like(texts[:, 0])
+        return _into(out, self.table[length % 2, texts[:, 0], back, texts[:, -1]])
 
     def row(self, context: Sequence[int]) -> Floats:
-        text = last_tokens(context, len(context), self.vocab_size)
-        row: Floats = self.table[len(text) % 2, text[0], text[-BACK] if len(text) >= BACK else 0, text[-1]]
-        return row
+        return self.rows([last_tokens(context, len(context), self.vocab_size)])[0]
+
+
+class ContextTable(TableModel):
+    """A table that has a row for a text that is shorter than it reads too, as a language model has: the mean
+    over the tokens that are missing.
+
+    So a draft may read as little as it likes, and a target that has lost a token has another law."""
+
+    def __init__(self, table: Floats):
+        super().__init__(table)
+        #: For 0, 1, … tokens n the rows [V]*n + [V].
+        self.shorter = [dyadic(table.mean(axis=tuple(range(self.order - n)))) for n in range(self.order)]
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        length = np.asarray(histories).shape[1]
+        if length >= self.order:
+            return super().rows(histories, out)
+        texts = recent_tokens(histories, length, self.vocab_size)
+        rows = self.shorter[length][tuple(texts.T)]
+        return _into(out, np.broadcast_to(rows, (len(texts), self.vocab_size)).copy())
+
+    def row(self, context: Sequence[int]) -> Any:
+        text = last_tokens(context, min(self.order, len(context)), self.vocab_size)
+        return super().row(text) if len(text) == self.order else self.shorter[len(text)][tuple(text)]
+
+
+def _into(out: Floats | None, rows: Floats) -> Floats:
+    if out is None:
+        return rows
+    out[...] = rows
+    return out
 
 
 def _whole_text() -> tuple[WholeText, WholeText]:
@@ -124,8 +152,8 @@ def _peaked(vocab_size: int, order: int, *masses: float) -> Floats:
     return np.array(masses)[(np.arange(vocab_size) - turns[..., None]) % vocab_size]
 
 
-def _table(rows: Floats) -> TableModel:
-    return TableModel(dyadic(rows))
+def _table(rows: Floats) -> ContextTable:
+    return ContextTable(dyadic(rows))
 
 
 def _end(vocab_size: int, *seeds: int) -> tuple[Floats, Floats]:
