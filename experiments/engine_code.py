@@ -297,7 +297,7 @@ print(f"{wrong} of 1000 steps emit a token of probability 0")
     "medusa": Known(
         "Medusa: typical acceptance",
         "Lossy by design: a drafted token passes where p is above min(.3, .09·exp(-H)) "
-        "(`medusa/model/utils.py`). The rule `typical` has the law that it keeps.",
+        "(`medusa/model/utils.py`). It is recognised as that rule, `typical`.",
     ),
     "naive-speculate": Known(
         "naive-speculate: noise in the residual",

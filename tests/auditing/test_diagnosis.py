@@ -13,7 +13,7 @@ import verifiers
 
 from experiments import diagnosis
 from experiments._kept import kept
-from specsim import generate
+from specsim import generate, rules
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
@@ -40,6 +40,7 @@ from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant
 from specsim.auditing.mutants._decoding import Decoder, in_a_loop
+from specsim.drafts import Tree
 from specsim.rules import Parameter
 
 SEED = 3
@@ -564,6 +565,24 @@ def test_a_mistake_is_named_in_a_verifier_of_trees():
         without = diagnose_tree(place.subject, failed, SEED, known[1:])
     assert first(found) == "resamples_target"
     assert first(without) == "unknown"
+
+
+def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule():
+    """As Medusa does it: the likeliest of the longest paths of typical tokens."""
+    rule = rules.get("typical_tree:epsilon=0.3,delta=0.09")
+
+    @declares(tree=True, sampling="top")
+    def verify(parents, tokens, p, q, rng):
+        stop, follow = rule.law(parents.tolist(), tokens.tolist(), p.tolist(), q.tolist(), **rule.values)
+        node = stop.index(1)
+        return list(Tree(tuple(parents.tolist())).path(node)), follow[node].index(1)
+
+    cases = ("two-point", "asymmetric", "zeros", "identical", "irregular")
+    failed = failures(verify, [f"{case}, {tree}" for case in cases for tree in ("two chains", "branches")])
+    with open_execution(verify, 1, 60) as place:
+        found = diagnose_tree(place.subject, failed, SEED)
+    assert first(found) == "typical"
+    assert str(found.named[0]).startswith("lossy (typical:")
 
 
 # --- decoders --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ that p/q overflows.
 
 from functools import lru_cache
 from itertools import accumulate, combinations
-from math import comb, exp, inf, log, sqrt
+from math import comb, exp, inf, log, prod, sqrt
 from operator import mul
 
 from specsim.core.distributions import inverse_cdf as draw
@@ -482,7 +482,7 @@ def fly(parents, tokens, p, q, u, threshold, window):
 
 
 def typical_tree(parents, tokens, p, q, u, epsilon, delta):
-    """All paths from the root, and the longest of those whose tokens all pass the test of a chain."""
+    """All paths from the root, and of the longest ones whose tokens all pass the test of a chain the likeliest."""
 
     def path(node):
         return [] if node == 0 else [*path(parents[node - 1]), node]
@@ -493,7 +493,9 @@ def typical_tree(parents, tokens, p, q, u, epsilon, delta):
         before = [0, *nodes]
         if all(typical(p[b], tokens[n - 1], 0, epsilon, delta) for b, n in zip(before, nodes, strict=False)):
             passing.append(nodes)
-    longest = max(passing, key=len)
+    longest = max(
+        passing, key=lambda nodes: (len(nodes), prod(p[parents[n - 1]][tokens[n - 1]] for n in nodes))
+    )
     node = longest[-1] if longest else 0
     return [*(tokens[n - 1] for n in longest), ranked(p[node])[0]]
 

@@ -569,7 +569,7 @@ def test_two_thresholds_walks_a_tree():
     assert step.tokens == [1, 2, 1]
 
 
-def test_a_typical_tree_takes_the_longest_path_and_the_first_of_equals():
+def test_a_typical_tree_takes_the_longest_path_and_of_equals_the_likeliest():
     """Two children of the root: below the second there is one more typical token; then there is not."""
     rule = rules.get("typical_tree")
     even, sure = [F(1, 2), F(1, 2), F(0)], [F(0), F(0), F(1)]
@@ -579,6 +579,9 @@ def test_a_typical_tree_takes_the_longest_path_and_the_first_of_equals():
     assert (stop, follow[4]) == ([0, 0, 0, 0, 1], [0, 0, 1])
     stop, _ = rule.law(parents, (0, 1, 0, 0), rows, rows, **rule.values)
     assert stop == [0, 1, 0, 0, 0]
+    rows[0] = [F(1, 3), F(2, 3), F(0)]  # of equally long ones the likeliest
+    stop, _ = rule.law(parents, (0, 1, 0, 0), rows, rows, **rule.values)
+    assert stop == [0, 0, 1, 0, 0]
 
 
 def test_a_typical_chain_is_typical_acceptance():

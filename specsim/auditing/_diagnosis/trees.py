@@ -2,12 +2,13 @@
 
 A mistake of a verifier of chains is one of a verifier of trees that decides node by node: each child is
 tested as the chain's mistake tests its first token, and what is recovered is the target of the next child.
-Given the tokens before, every exact verifier emits the target's law, so there is one exact hypothesis."""
+Typical acceptance takes the longest path instead, as Medusa does (`WHOLE`). Given the tokens before, every
+exact verifier emits the target's law, so there is one exact hypothesis."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -35,11 +36,14 @@ from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.models import row_ahead
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise
+from specsim.rules._lossy import typical_tree
 
-#: Steps of each case that are drawn besides those of the audit.
-STEPS = 2**13
-#: The most drafts of a case, the most cases, and values of a parameter that are looked at first.
-DRAFTS, CASES, FEW = 600, 2, 8
+#: Steps of a case, and of all cases, that are drawn besides those of the audit.
+STEPS, STEPS_IN_ALL = 2**13, 2**14
+#: The laws of a step of mistakes that do not decide node by node.
+WHOLE = {"typical": typical_tree.RULE.law}
+#: The most drafts of a case and of all cases, and values of a parameter that are looked at first.
+DRAFTS, IN_ALL, FEW = 600, 1200, 8
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class _Seen:
 
     def prediction(self, mutant: Mutant) -> Prediction:
         case, tree = self.case, self.case.tree
-        law = nodewise.law(_node_law(mutant, tree.sampling))
+        whole = WHOLE.get(mutant.name)
+        law = partial(whole, **mutant.values) if whole else nodewise.law(_node_law(mutant, tree.sampling))
         found = np.zeros(self.counts.shape)
         nodes = range(tree.size + 1)
         for tokens, chance in self.drafts:
@@ -147,14 +152,16 @@ def diagnose_tree(
 
     Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
     seen: list[_Seen] = []
+    left = IN_ALL
     for result in sorted(failed, key=lambda result: -result.largest_log10_e):
         case = subject.cases[subject.index(result.case)]
-        if isinstance(case, Case) and table_positions(case) and len(seen) < CASES:
+        if isinstance(case, Case) and table_positions(case):
             one = _Seen(case, result.counts["prefixes"].reshape(-1, case.vocab_size))
-            if len(one.drafts) <= DRAFTS:
-                asked = Steps(case.name, case_key(root, f"diagnosis, {case.name}"), 0, STEPS)
-                more = count_steps(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
-                seen.append(replace(one, counts=one.counts + more.reshape(one.counts.shape)))
+            if len(one.drafts) <= min(DRAFTS, left):
+                left -= len(one.drafts)
+                seen.append(one)
+    steps = min(STEPS, STEPS_IN_ALL // max(1, len(seen)))
+    seen = [_with_more(one, subject, root, steps, deadline) for one in seen]
     if not seen:
         return conclude(None, 0, "No case that failed has drafts that can be enumerated.")
     # of one node alone: nothing that depends on other positions, rows or steps
@@ -173,6 +180,14 @@ def diagnose_tree(
     )
     found = posterior(drop_far(scored), [exact], len(mutants))
     return conclude(found, sum(int(one.counts[0].sum()) for one in seen))
+
+
+def _with_more(one: _Seen, subject: VerifierSubject, root: int, steps: int, deadline: float) -> _Seen:
+    """The case with the counts of more steps."""
+    name = one.case.name
+    asked = Steps(name, case_key(root, f"diagnosis, {name}"), 0, steps)
+    more = count_steps(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
+    return replace(one, counts=one.counts + more.reshape(one.counts.shape))
 
 
 def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:

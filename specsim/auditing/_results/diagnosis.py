@@ -60,7 +60,7 @@ class Diagnosis:
         if first.lossy:
             text.append(
                 f"It does what the built-in rule {first.name} does, which is lossy by design. If that is "
-                f'intended, declare it: declares(rule="{first.name}").'
+                f'intended, a verifier of chains declares it: declares(rule="{first.name}").'
             )
         if first.threads:
             text.append(f"Reported in {', '.join(first.threads)}.")

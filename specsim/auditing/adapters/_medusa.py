@@ -8,8 +8,9 @@
 
 The L rows are the paths from the root to a leaf, D = depth + 1, padded with token 0. A drafted token passes
 where p(x) > min(threshold, alpha·exp(-entropy)); the longest path wins, then the likeliest. The token after
-it is drawn outside, from p: the adapter does that. In sampling 'nucleus' of later versions each path draws
-target tokens of its own.
+it is chosen outside, in `generate_candidates`, whose default (`fast`, and all of 0.1) is the most probable
+one of p: the adapter does that. In sampling 'nucleus' of later versions each path draws target tokens of its
+own.
 """
 
 from typing import Any
@@ -39,7 +40,7 @@ def adapt(evaluate_posterior: engines.Function) -> Verifier:
         with engines.seeded_torch(rng):
             best, length = evaluate_posterior(p.log()[torch.tensor(paths)], candidates, 1.0, THRESHOLD, ALPHA)
             nodes = paths[int(best)][: int(length) + 1]
-            return nodes[1:], int(torch.multinomial(p[nodes[-1]], 1))
+            return nodes[1:], int(p[nodes[-1]].argmax())
 
     return verify
 
