@@ -109,6 +109,8 @@ class ContextTable(TableModel):
         super().__init__(table)
         #: For 0, 1, … tokens n the rows [V]*n + [V].
         self.shorter = [dyadic(table.mean(axis=tuple(range(self.order - n)))) for n in range(self.order)]
+        for rows in self.shorter:
+            rows.flags.writeable = False
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         length = np.asarray(histories).shape[1]
