@@ -154,7 +154,7 @@ def test_pytest_finds_the_tests_of_the_docs_example(tmp_path):
     """`test_docs` calls the same tests."""
     page = (DOCS / "auditing-your-engine.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)
-    assert [name for name, _ in blocks] == ["mine.py", "test_mine.py"]
+    assert [name for name, _ in blocks] == ["mine.py", "loop.py", "test_mine.py"]
     for name, code in blocks:
         (tmp_path / name).write_text(code, encoding="utf-8")
     done = pytest_in(tmp_path, "--collect-only")
