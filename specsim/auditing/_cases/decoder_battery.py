@@ -96,7 +96,10 @@ class WholeText:
         return _into(out, self.table[length % 2, texts[:, 0], back, texts[:, -1]])
 
     def row(self, context: Sequence[int]) -> Floats:
-        return self.rows([last_tokens(context, len(context), self.vocab_size)])[0]
+        text = last_tokens(context, len(context), self.vocab_size)
+        first, last = (text[0], text[-1]) if text else (0, 0)
+        row: Floats = self.table[len(text) % 2, first, text[-BACK] if len(text) >= BACK else 0, last]
+        return row.copy()
 
 
 class ContextTable(TableModel):
@@ -121,8 +124,10 @@ class ContextTable(TableModel):
         return _into(out, np.broadcast_to(rows, (len(texts), self.vocab_size)).copy())
 
     def row(self, context: Sequence[int]) -> Any:
-        text = last_tokens(context, min(self.order, len(context)), self.vocab_size)
-        return super().row(text) if len(text) == self.order else self.shorter[len(text)][tuple(text)]
+        if len(context) >= self.order:
+            return super().row(context)
+        text = last_tokens(context, len(context), self.vocab_size)
+        return self.shorter[len(text)][tuple(text)]
 
 
 def _into(out: Floats | None, rows: Floats) -> Floats:

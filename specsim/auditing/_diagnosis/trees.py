@@ -160,10 +160,10 @@ def diagnose_tree(
             if len(one.drafts) <= min(DRAFTS, left):
                 left -= len(one.drafts)
                 seen.append(one)
-    steps = min(STEPS, STEPS_IN_ALL // max(1, len(seen)))
-    seen = [_with_more(one, subject, root, steps, deadline) for one in seen]
     if not seen:
         return conclude(None, 0, "No case that failed has drafts that can be enumerated.")
+    steps = min(STEPS, STEPS_IN_ALL // len(seen))
+    seen = [_with_more(one, subject, root, steps, deadline) for one in seen]
     # of one node alone: nothing that depends on other positions, rows or steps
     mutants = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
     first = []

@@ -44,7 +44,7 @@ def law(
         if parent in reached and typical.acceptance(p[parent], q[0], x, epsilon, delta):
             depth, chance = reached[parent]
             reached[node] = depth + 1, chance * p[parent][x]
-    taken = max(reached, key=lambda node: (reached[node], -node))
+    taken = max(reached, key=lambda node: reached[node])  # the first of equals
     return [int(node == taken) for node in range(len(p))], [argmax(row) for row in p]
 
 
