@@ -9,7 +9,8 @@ from benchmarks._report import Report, in_turn
 from specsim.core.distributions import synthetic_pair
 from specsim.models import Model, TableModel, default_pair
 
-STEPS = 2**19
+#: Long enough for the first rows, which are made as steps come to them, to count little.
+STEPS = 2**21
 
 
 def markov_pair(vocab_size: int) -> tuple[TableModel, TableModel]:
@@ -22,7 +23,7 @@ def measure(report: Report) -> None:
     fixed = synthetic_pair("zipf", 32, 0.8)
 
     def beside() -> object:
-        return specsim.simulate(*fixed, gamma=5, steps=16 * STEPS, rng=1, threads=2)
+        return specsim.simulate(*fixed, gamma=5, steps=4 * STEPS, rng=1, threads=2)
 
     pairs: dict[str, tuple[Model, Model]] = {
         "Markov pair, V = 32": markov_pair(32),
@@ -35,4 +36,4 @@ def measure(report: Report) -> None:
 
         slow, fast = in_turn(rows, beside)
         rate = f"{STEPS / np.median(slow) / 1e6:.1f} million steps/s; wanted are 5"
-        report.add(f"time of a step: {name} / fixed pair, V = 32", 16 * slow / fast, "", rate)
+        report.add(f"time of a step: {name} / fixed pair, V = 32", 4 * slow / fast, "", rate)

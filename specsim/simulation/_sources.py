@@ -162,44 +162,41 @@ class ModelSource(RowSource):
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         reader, gamma, tables = self.reader, self.tree.size, self.tables
         assert isinstance(reader, ModelRows)
-        for start, n in pieces(first, steps, FIXED_PAIR_BATCH):
+        for start, n in pieces(first, steps, self.chunk):
             draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
             verify = uniforms(key, int(Purpose.VERIFY), start, n, gamma + 1)
             tokens, accepted = np.full((gamma + 1, n), -1, dtype=np.int32), np.empty(n, dtype=np.int64)
             codes, context = tables.starts(sample_starts(key, start, n, len(reader.contexts)))
+            place = np.zeros(n, dtype=np.int64)
             given = draft, verify, self.rule.array(), tokens, accepted
-            going, lost = _apart(np.arange(n), context)
-            for i in range(gamma + 1):
-                known = tables.known
-                going = self._passed(i, going, context, tables.tables, known, given)
-                new = going[context[going] < 0]
-                codes[new], context[new] = tables.after(-context[new], tokens[i, new])
-                if lost.size:
-                    lost = self._passed_alone(i, lost, context, codes, given)
-                    going = np.append(going, lost)
+            going = np.arange(n)
+            while going.size:
                 going, lost = _apart(going, context)
+                going = self._stopped(going, place, context, tables.tables, tables.known, given)
+                codes[going], context[going] = tables.after(-context[going], tokens[place[going] - 1, going])
+                if lost.size:
+                    going = np.append(going, self._stopped_alone(lost, place, context, codes, given))
+                    going = going[np.argsort(place[going], kind="stable")]
             yield Batch(start, tokens, accepted)
 
-    def _passed(
-        self, i: int, steps: Ints, context: TokenArray, tables: RowTables, known: int, given: tuple[Any, ...]
+    def _stopped(
+        self, steps: Ints, place: Ints, context: TokenArray, tables: RowTables, known: int, given: Any
     ) -> Ints:
-        """Those of `steps` that go on after position i."""
+        """Those of `steps` that came to contexts that are not in `tables`, or not `known`."""
         assert self.rule.positions is not None
-        return steps[: self.rule.positions.verify(i, steps, context, tables, known, *given)]
+        return steps[: self.rule.positions.verify(steps, place, context, tables, known, *given)]
 
-    def _passed_alone(
-        self, i: int, steps: Ints, context: TokenArray, codes: Ints, given: tuple[Any, ...]
-    ) -> Ints:
-        """The same for contexts without a number, given by their codes."""
-        passed, tokens, tables = [], given[3], self.tables
+    def _stopped_alone(self, steps: Ints, place: Ints, context: TokenArray, codes: Ints, given: Any) -> Ints:
+        """The same for contexts without a number, given by their codes: after one position."""
+        stopped, tokens = [], given[3]
         row_bytes = 8 * self.vocab_size * 5  # p, q, the sums of both, and the next contexts
         for start, n in pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
             some = steps[start : start + n]
             context[some] = np.arange(1, n + 1)
-            some = self._passed(i, some, context, tables.alone(codes[some]), 0, given)
-            codes[some], context[some] = tables.follow(codes[some], tokens[i, some])
-            passed.append(some)
-        return np.concatenate(passed)
+            some = self._stopped(some, place, context, self.tables.alone(codes[some]), 0, given)
+            codes[some], context[some] = self.tables.follow(codes[some], tokens[place[some] - 1, some])
+            stopped.append(some)
+        return np.concatenate(stopped)
 
 
 def _apart(steps: Ints, context: TokenArray) -> tuple[Ints, Ints]:

@@ -47,39 +47,55 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
     # the references to rows are counted unless both are inner
     test_drafts = inner_kernel(test) if accept.inner else kernel(test)
 
-    def verify_position(
-        i, going, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
+    def verify_steps(
+        going, place, context, tables, known, draft_uniforms, verify_uniforms, values, tokens, accepted
     ):
         p, q, q_sums, p_of, q_of, recovered, follow = tables
-        gamma, count = tokens.shape[0] - 1, going.size
+        gamma, size = tokens.shape[0] - 1, going.size
         last = verify_uniforms[gamma]
-        if i == gamma:
-            weights = np.empty(p.shape[1])
-            for j in range(count):
-                s = going[j]
-                bonus(p[p_of[context[s]]], q[q_of[context[s]]], values, weights)
-                tokens[i, s] = cumulative_draw(weights, last[s])
-                accepted[s] = i
-            return 0
-        drawn, passed, ended = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-        draw_drafts(going, context, q_sums, q_of, draft_uniforms[i], drawn)
-        test_drafts(going, context, tables, drawn, verify_uniforms[i], values, passed)
-        n, m = 0, 0
-        for j in range(count):  # without a branch, which would be mispredicted
-            s = going[j]
-            going[n], ended[m] = s, s
-            drawn[n] = drawn[j]
-            n += passed[j]
-            m += 1 - passed[j]
-        for j in range(n):
-            s, x = going[j], drawn[j]
-            tokens[i, s] = x
-            after = follow[context[s], x]
-            context[s] = after if 0 < after < known else -context[s]
-        draw_recovered(ended[:m], context, recovered, last, tokens[i])
-        for j in range(m):
-            accepted[ended[j]] = i
-        return n
+        alive, ended = np.empty(size, np.int64), np.empty(size, np.int64)
+        drawn, passed = np.empty(size, np.int64), np.empty(size, np.int64)
+        count, begun, apart = 0, 0, 0  # how many are alive, have begun, and were set apart
+        for i in range(gamma + 1):
+            while begun < size and place[going[begun]] == i:
+                alive[count] = going[begun]
+                count += 1
+                begun += 1
+            if i == gamma:
+                break
+            draw_drafts(alive[:count], context, q_sums, q_of, draft_uniforms[i], drawn)
+            test_drafts(alive[:count], context, tables, drawn, verify_uniforms[i], values, passed)
+            n, m = 0, 0
+            for j in range(count):  # without a branch, which would be mispredicted
+                s = alive[j]
+                alive[n], ended[m] = s, s
+                drawn[n] = drawn[j]
+                n += passed[j]
+                m += 1 - passed[j]
+            draw_recovered(ended[:m], context, recovered, last, tokens[i])
+            for j in range(m):
+                accepted[ended[j]] = i
+            count = 0
+            for j in range(n):
+                s, x = alive[j], drawn[j]
+                tokens[i, s] = x
+                after = follow[context[s], x]
+                if 0 < after < known:
+                    context[s] = after
+                    alive[count] = s
+                    count += 1
+                else:
+                    context[s] = -context[s]
+                    place[s] = i + 1
+                    going[apart] = s
+                    apart += 1
+        weights = np.empty(p.shape[1])
+        for j in range(count):
+            s = alive[j]
+            bonus(p[p_of[context[s]]], q[q_of[context[s]]], values, weights)
+            tokens[gamma, s] = cumulative_draw(weights, last[s])
+            accepted[s] = gamma
+        return apart
 
     def sum_recovered(tables, first, end, values):
         p, q, _, p_of, q_of, recovered, _ = tables
@@ -90,7 +106,7 @@ def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Posi
                 copy_row(p[p_of[a]], weights)
             sum_up(weights, recovered[a])
 
-    return Positions(kernel(verify_position), kernel(sum_recovered))
+    return Positions(kernel(verify_steps), kernel(sum_recovered))
 
 
 @inner_kernel
