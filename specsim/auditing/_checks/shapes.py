@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
-from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pairs_of_quarters, pit_bin
+from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pit_bin
 from specsim.auditing._checks.tables import Plan, Table
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.simulation._counting import EXAMPLES, Example, no_counts
@@ -180,7 +180,10 @@ class ShapesTally:
             counts["images"], impossible, first, bonus,
         )  # fmt: skip
         counts["impossible"] += impossible
-        _count_pairs(first, bonus, longest, rows, counts["pairs"])
+        paired, of_bonus = _quarters(first[list(PAIRED)]), _quarters(bonus[[OF_BONUS] * len(PAIRED)])
+        kinds = rows.places[:, 0].copy(), rows.places[np.arange(steps), longest]
+        apart = np.array(DISTANCES), np.array(CALLS_APART)
+        count_pairs(paired, of_bonus, *kinds, rows.inside, rows.block.rows, *apart, counts["pairs"])
         halves = counts["halves"][_class(ROWS, rows.block.rows) - 1]
         _count_halves([*first[list(PAIRED)], bonus[OF_BONUS]], v[gamma + 1], rows, halves)
         return self._impossible(batch, rows) if impossible.any() else []
@@ -251,43 +254,48 @@ def count_images(  # type: ignore[no-untyped-def]
             before = before_next
 
 
-def _count_pairs(first: Floats, bonus: Floats, longest: Ints, rows: ShapedRows, pairs: Ints) -> None:
-    """Count the quarters of two tokens' images; no step is in two pairs of one distance, and a bonus and a
-    first token are in one pair each."""
-    block, steps = rows.block, len(rows.inside)
-    place, call = rows.inside % block.rows, rows.inside // block.rows
-    each, tables = np.arange(steps), iter(pairs)
-    firsts = _Images(first[list(PAIRED)], rows.places[:, 0])
-    bonuses = _Images(bonus[[OF_BONUS] * len(PAIRED)], rows.places[each, longest])
-    for distance in DISTANCES:
-        apart, of_distance = distance or block.rows // 2, next(tables)
-        if apart == 0 or apart >= block.rows:
-            continue
-        begins = place < apart if distance == 0 else place // apart % 2 == 0
-        _add_pairs(firsts, firsts, each[begins & (place + apart < block.rows)], apart, of_distance)
-    for distance in CALLS_APART:
-        ones = each[call // distance % 2 == 0]
-        _add_pairs(firsts, firsts, ones, distance * block.rows, next(tables))
-    for ones in (each[place + 1 < block.rows], each[place + 1 == block.rows]):
-        _add_pairs(bonuses, firsts, ones, 1, next(tables))
+def _quarters(images: Floats) -> Ints:
+    """The quarters of images [order, B], -1 where there is none."""
+    return np.where(images >= 0.0, np.minimum(images * QUARTERS, QUARTERS - 1), -1.0).astype(np.int64)
 
 
-class _Images(NamedTuple):
-    """A token of each step: its images [order, B], negative where there is none, and its kind of row [B]."""
+@kernel
+def count_pairs(first, bonus, kinds, kinds_of_bonus, inside, rows, distances, calls_apart, pairs):  # type: ignore[no-untyped-def]
+    """Count the quarters of two tokens in pairs[distance, alike, order, cell]: first[order, B] are those of
+    the first tokens, whose rows are of kinds[B], bonus[order, B] those of the bonuses.
 
-    images: Floats
-    kinds: NDArray[np.int32]
+    No step is in two pairs of one distance, and a bonus and a first token are in one pair each."""
+    steps, number = inside.size, 0
+    place = inside % rows
+    for distance in distances:
+        apart = distance if distance > 0 else rows // 2
+        if 0 < apart < rows:
+            for s in range(steps - apart):
+                begins = place[s] < apart if distance == 0 else place[s] // apart % 2 == 0
+                if begins and place[s] + apart < rows:
+                    _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
+        number += 1
+    for distance in calls_apart:
+        apart = distance * rows
+        for s in range(steps - apart):
+            if inside[s] // apart % 2 == 0:
+                _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
+        number += 1
+    for s in range(steps - 1):
+        next_call = 1 if place[s] + 1 == rows else 0
+        alike = kinds_of_bonus[s] == kinds[s + 1]
+        _add_pair(bonus[:, s], first[:, s + 1], alike, pairs[number + next_call])
 
 
-def _add_pairs(one: _Images, other: _Images, ones: Ints, apart: int, tables: Ints) -> None:
-    """Add the pairs of `one` at the steps `ones` with `other` at the steps `apart` from them to tables[alike,
-    order, cell]."""
-    ones = ones[ones + apart < len(one.kinds)]
-    ones = ones[(one.images[0, ones] >= 0.0) & (other.images[0, ones + apart] >= 0.0)]
-    for of_alike, alike in zip(tables, ALIKE, strict=True):
-        chosen = ones[one.kinds[ones] == other.kinds[ones + apart]] if alike else ones
-        for row, left, right in zip(of_alike, one.images, other.images, strict=True):
-            row += pairs_of_quarters(left[chosen], right[chosen + apart])
+@inner_kernel
+def _add_pair(one, other, alike, table):  # type: ignore[no-untyped-def]
+    """Add the pair of quarters one[order], other[order] to table[alike, order, cell], if there are both."""
+    if one[0] >= 0 and other[0] >= 0:
+        for o in range(one.size):
+            cell = one[o] * QUARTERS + other[o]
+            table[0, o, cell] += 1
+            if alike:
+                table[1, o, cell] += 1
 
 
 def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves: Ints) -> None:
