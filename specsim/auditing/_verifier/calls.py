@@ -30,6 +30,9 @@ TIMEOUT = 60.0
 COMPARED_STEPS, COMPARED_BATCHES = 512, 16
 #: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
+#: Steps of a batch, at least, whose rows are taken from a bank where the verifier runs: to ask costs as much
+#: for one step as for these.
+LEAST_FROM_BANK = 8
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class VerifierSource:
     @property
     def batch_steps(self) -> int:
         """The most steps of a question."""
-        return max(1, BATCH_BYTES // self.case.step_bytes)
+        from_bank = not self.declared.tree and isinstance(self.reader, PairRows)
+        return max(LEAST_FROM_BANK if from_bank else 1, BATCH_BYTES // self.case.step_bytes)
 
     @cached_property
     def reader(self) -> RowReader:

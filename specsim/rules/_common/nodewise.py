@@ -15,10 +15,14 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import copy_row, cumulative_draw, is_zero
+from specsim.core.distributions import alias_buffers, alias_draws, copy_row, cumulative_draw, is_zero
 from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair, uniform_per_node
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child
+
+#: Nodes a level, at most, of trees whose i.i.d. drafts are all drawn: so many at once cost less than those
+#: that a step reaches one by one.
+SLIM = 4
 
 
 def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
@@ -115,7 +119,7 @@ def fixed_pair(
     table: Callable[..., Any] = no_table,
     uniforms: Callable[[Tree], int] = uniform_per_node,
 ) -> FixedPair:
-    """Build the fixed-pair kernel of a rule. Branches that the verification does not reach are not drawn.
+    """Build the fixed-pair kernel of a rule. Of a tree with many nodes only those that are reached are drawn.
 
     pick(pair, table, children, u, last) gives (index of the accepted child, anything), or (-1, the token that
     follows), drawn with the uniform `last`; u is as in `rows`, of `uniforms(tree)` = w·n + 1. table(p, q,
@@ -135,6 +139,12 @@ def fixed_pair(
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
         width = (verify_uniforms.shape[0] - 1) // size
         u = np.empty(size * width)
+        start, coin, _ = alias_buffers(accepted.size)
+        sampled = np.empty((size, accepted.size), np.int32)
+        at_once = sampling == 0 and size <= SLIM * (levels.starts.size - 1)
+        if at_once:
+            for j in range(size):
+                alias_draws(pair.q_alias, start, pair.q.size, draft_uniforms[j], coin, sampled[j])
         for s in range(accepted.size):
             level[:] = 0
             level[0] = 1
@@ -152,8 +162,11 @@ def fixed_pair(
                     token = alias_draw(pair.p_alias, verify_uniforms[size * width, s])
                     break
                 for k in range(count):
-                    v = draft_uniforms[nodes[k] - 1, s]
-                    children[k] = draw_child(pair, sampling, children, 0, k, count, v)
+                    if at_once:
+                        children[k] = sampled[nodes[k] - 1, s]
+                    else:
+                        v = draft_uniforms[nodes[k] - 1, s]
+                        children[k] = draw_child(pair, sampling, children, 0, k, count, v)
                 last = verify_uniforms[size * width, s]
                 chosen, token = pick(pair, table, children[:count], u[: count * width], last)
                 if chosen < 0:
