@@ -20,8 +20,8 @@ class PairTables(NamedTuple):
     """The tables of p and q [V].
 
     Alias tables of both; sums by token, [V+1], with their guides; `ranked`, tokens by falling q; and by
-    rising q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p, with a guide, and of q
-    over them, from 0 on."""
+    rising q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0
+    on. Of the ratios and the sums of p there are guides."""
 
     p: Floats
     q: Floats
@@ -34,6 +34,7 @@ class PairTables(NamedTuple):
     ranked: Ints
     order: Ints
     ratio: Floats
+    ratio_guide: Ints
     p_sorted: Floats
     p_sorted_guide: Ints
     q_sorted: Floats
@@ -59,6 +60,7 @@ def build_tables(p: Floats, q: Floats) -> PairTables:
         np.argsort(-q, kind="stable"),
         order,
         ratio[rising],
+        ratio_guide(ratio[rising]),
         p_sorted,
         guide(p_sorted),
         _sums(q[order]),
@@ -73,6 +75,14 @@ def guide(sums: Floats) -> Ints:
     """For V stretches of [0, 1) and the rest, how many of the sums [V+1] lie in the stretches below."""
     parts = sums.size - 1
     return np.searchsorted(np.minimum((sums * parts).astype(np.int64), parts), np.arange(parts + 1))
+
+
+def ratio_guide(ratio: Floats) -> Ints:
+    """For as many stretches of [0, 1) as there are numbers in `ratio`, how many of them lie in the stretches
+    below; then how many are below 1, and how many there are."""
+    parts = ratio.size
+    stretch = (np.minimum(ratio, 1.0) * parts).astype(np.int64)
+    return np.searchsorted(stretch, np.arange(parts + 2))
 
 
 class Groups(NamedTuple):
@@ -120,14 +130,16 @@ def count_up_to(rising, goal):
 
 
 @inner_kernel
-def count_below(rising, goal):
-    """As `count_up_to`, of those < goal."""
-    first, size = 0, rising.size
-    while size > 1:
-        half = size // 2
+def count_below(rising, guide, goal):
+    """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`."""
+    part = np.int64(min(goal, 1.0) * (guide.size - 2))
+    first = guide[part]
+    size = guide[part + 1] - first
+    while size > 0:
+        half = (size + 1) // 2
         first += half * np.int64(rising[first + half - 1] < goal)
         size -= half
-    return first + np.int64(rising[first] < goal)
+    return first
 
 
 @inner_kernel
@@ -205,7 +217,7 @@ def admissible(weights, excluded, x):
 @inner_kernel
 def scaled_prefix(pair, b, d):
     """Number of tokens, in order of q/p, with b·p > d·q."""
-    return count_below(pair.ratio, b / d) if d > 0.0 else pair.ratio.size
+    return count_below(pair.ratio, pair.ratio_guide, b / d) if d > 0.0 else pair.ratio.size
 
 
 @inner_kernel
