@@ -199,15 +199,6 @@ def draw_without(weights, sums, guide, excluded, u):
 
 
 @inner_kernel
-def draw_all(weights, sums, guide, u):
-    """As `draw_without` nothing."""
-    token = min(guided_count_up_to(sums, guide, u * sums[sums.size - 1]) - 1, weights.size - 1)
-    while not weights[token] > 0.0:
-        token = (token + 1) % weights.size
-    return token
-
-
-@inner_kernel
 def admissible(weights, excluded, x):
     if not weights[x] > 0.0:
         return False
@@ -279,12 +270,10 @@ CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 def draw_child(pair, sampling, drafted, first, k, count, u):
     """Child number k of `count`, after drafted[first : first + k], drawn from q by the method of code
     `sampling`."""
-    if sampling == 0:
-        return alias_draw(pair.q_alias, u)
     if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
-    if k == 0:  # as with an empty slice, which costs more
-        return draw_all(pair.q, pair.q_sums, pair.q_guide, u)
+    if sampling == 0 or k == 0:
+        return alias_draw(pair.q_alias, u)
     drawn = drafted[first : first + k]
     token = draw_without(pair.q, pair.q_sums, pair.q_guide, drawn, u)
     if token >= 0:
