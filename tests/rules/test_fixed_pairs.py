@@ -12,9 +12,11 @@ from specsim.core.distributions import alias_lookup, inverse_cdf
 from specsim.rules._common.fixed_pairs import (
     alias_draw,
     build_tables,
+    count_below,
     draw_residual,
     draw_without,
     mass_without,
+    ratio_guide,
     residual_mass,
 )
 
@@ -41,6 +43,23 @@ def test_an_alias_table_is_read_as_it_means():
         for u in (0.0, 1 - 2.0**-42, *uniforms):
             assert alias_draw(pair.p_alias, u) == alias_lookup(pair.p_alias, u)
             assert alias_draw(pair.q_alias, u) == alias_lookup(pair.q_alias, u)
+
+
+def test_numbers_below_a_goal_are_counted_as_searchsorted_does():
+    rng = np.random.default_rng(2)
+    for size in rng.integers(1, 40, 200):
+        numbers = np.sort(rng.gamma(0.5, size=size) * rng.choice([1e-3, 1.0, 50.0]))
+        if rng.random() < 0.5:  # many are equal, some are 1
+            numbers = np.round(numbers * 4) / 4
+        if rng.random() < 0.2:
+            numbers[-1] = np.inf
+        near = [np.nextafter(numbers, to) for to in (0.0, np.inf)]
+        goals = np.concatenate([numbers, *near, rng.random(9), [0.0, 1 - 2.0**-53, 1.0, 5e-324, np.inf]])
+        guide = ratio_guide(numbers)
+        assert [count_below(numbers, guide, goal) for goal in goals] == np.searchsorted(
+            numbers, goals
+        ).tolist()
+        assert 0 <= count_below(numbers, guide, np.nan) <= size
 
 
 def test_a_residual_is_drawn_by_inverse_cdf_in_order_of_q_over_p():

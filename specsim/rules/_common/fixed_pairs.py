@@ -131,8 +131,11 @@ def count_up_to(rising, goal):
 
 @inner_kernel
 def count_below(rising, guide, goal):
-    """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`."""
-    part = np.int64(min(goal, 1.0) * (guide.size - 2))
+    """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`.
+
+    For NaN, the quotient of two infinite numbers, it is some number from 0 to their size."""
+    last = guide.size - 2
+    part = np.int64(goal * last) if goal < 1.0 else last
     first = guide[part]
     size = guide[part + 1] - first
     while size > 0:
