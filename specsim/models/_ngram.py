@@ -122,16 +122,7 @@ class NGramModel(Processable):
         if not recent.flags.writeable:  # numba compiles the kernel for each of both
             recent = recent.copy()
         out = check_out(out, len(recent), VOCAB)
-        _fill_rows(
-            recent,
-            self._dense,
-            self._slots,
-            self._records,
-            self._successors,
-            self._successor_counts,
-            self.discounts,
-            out,
-        )
+        _fill_rows(recent, self._dense, *self._hashed, self.discounts, out)
         return out
 
     def row(self, context: Sequence[int]) -> Floats:
@@ -161,11 +152,13 @@ class NGramModel(Processable):
         return found
 
     @cached_property
-    def _slots(self) -> NDArray[np.int32]:
-        """The hash table: slot → index of a record, -1 where empty; at most half full."""
-        slots = np.full(1 << (2 * len(self._records)).bit_length(), -1, dtype=np.int32)
-        _fill_slots(self._records, slots)
-        return slots
+    def _hashed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A hash table [2^k, 4] of the records, at most half full, with key 0 where empty; and of each
+        successor count · 256 + byte. So a context is found with one read from memory, and its successors with
+        one."""
+        table = np.zeros((1 << (2 * len(self._records)).bit_length(), 4), dtype=np.int64)
+        _fill_table(self._records, table)
+        return table, self._successor_counts.astype(np.int64) << 8 | self._successors
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one `.npz` file, atomically."""
@@ -342,25 +335,25 @@ def slot_of(key, n_slots):
 
 
 @kernel
-def _fill_slots(records, slots):
+def _fill_table(records, table):
     for index in range(len(records)):
-        slot = slot_of(int(records[index, 0]), len(slots))
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (len(slots) - 1)
-        slots[slot] = index
+        slot = slot_of(int(records[index, 0]), len(table))
+        while table[slot, 0] > 0:
+            slot = (slot + 1) & (len(table) - 1)
+        table[slot] = records[index]
 
 
 @kernel
-def _find(key, slots, records):
-    """The index of the record of `key`, -1 if there is none."""
-    slot = slot_of(key, len(slots))
-    while slots[slot] >= 0 and records[slots[slot], 0] != key:
-        slot = (slot + 1) & (len(slots) - 1)
-    return slots[slot]
+def _find(key, table):
+    """Where in `table` the record of `key` is, -1 if there is none."""
+    slot = slot_of(key, len(table))
+    while table[slot, 0] > 0 and table[slot, 0] != key:
+        slot = (slot + 1) & (len(table) - 1)
+    return slot if table[slot, 0] > 0 else -1
 
 
 @kernel
-def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out):
+def _fill_rows(recent, dense, table, successors, discounts, out):
     size, order = recent.shape
     seen = np.empty(order + 1, np.int64)
     weights = np.empty(order + 1)
@@ -370,25 +363,25 @@ def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out
         longest = 1
         for length in range(2, order + 1):
             packed |= int(recent[b, order - length]) << 8 * (length - 1)
-            index = _find(packed | 1 << 8 * length, slots, records)
-            if index < 0:
+            slot = _find(packed | 1 << 8 * length, table)
+            if slot < 0:
                 break
-            seen[length] = index
+            seen[length] = slot
             longest = length
 
         # p = weight_n · (c_n - D_n) + … + weight_3 · (c_3 - D_3) + scale · p_2
         scale = 1.0
         for length in range(longest, 1, -1):
-            kinds, total = records[seen[length], 2], records[seen[length], 3]
+            kinds, total = table[seen[length], 2], table[seen[length], 3]
             weights[length] = scale / total
             scale *= discounts[length + 1] * kinds / total
         for x in range(out.shape[1]):
             out[b, x] = scale * dense[last, x]
         for length in range(2, longest + 1):
-            start, kinds = records[seen[length], 1], records[seen[length], 2]
+            start, kinds = table[seen[length], 1], table[seen[length], 2]
             weight, discount = weights[length], discounts[length + 1]
             for e in range(start, start + kinds):
-                out[b, successors[e]] += weight * (counts[e] - discount)
+                out[b, successors[e] & 255] += weight * ((successors[e] >> 8) - discount)
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
