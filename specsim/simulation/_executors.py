@@ -47,8 +47,8 @@ TRIES = 3
 KEPT = 4
 #: Seconds without a result after which the connection to the scheduler is checked.
 LISTEN = 5.0
-#: Time-out of the connection to a Dask scheduler.
-CONNECT = 30.0
+#: Time-out of the connection to a Dask scheduler: long for one that is there, and short for a wrong address.
+CONNECT = 15.0
 
 
 class LostWorkers(ConnectionError):
