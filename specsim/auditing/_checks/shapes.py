@@ -182,8 +182,7 @@ class ShapesTally:
         counts["impossible"] += impossible
         paired, of_bonus = _quarters(first[list(PAIRED)]), _quarters(bonus[[OF_BONUS] * len(PAIRED)])
         kinds = rows.places[:, 0].copy(), rows.places[np.arange(steps), longest]
-        apart = np.array(DISTANCES), np.array(CALLS_APART)
-        count_pairs(paired, of_bonus, *kinds, rows.inside, rows.block.rows, *apart, counts["pairs"])
+        count_pairs(paired, of_bonus, *kinds, rows.inside, rows.block.rows, counts["pairs"])
         halves = counts["halves"][_class(ROWS, rows.block.rows) - 1]
         _count_halves([*first[list(PAIRED)], bonus[OF_BONUS]], v[gamma + 1], rows, halves)
         return self._impossible(batch, rows) if impossible.any() else []
@@ -260,14 +259,14 @@ def _quarters(images: Floats) -> Ints:
 
 
 @kernel
-def count_pairs(first, bonus, kinds, kinds_of_bonus, inside, rows, distances, calls_apart, pairs):  # type: ignore[no-untyped-def]
+def count_pairs(first, bonus, kinds, kinds_of_bonus, inside, rows, pairs):  # type: ignore[no-untyped-def]
     """Count the quarters of two tokens in pairs[distance, alike, order, cell]: first[order, B] are those of
     the first tokens, whose rows are of kinds[B], bonus[order, B] those of the bonuses.
 
     No step is in two pairs of one distance, and a bonus and a first token are in one pair each."""
     steps, number = inside.size, 0
     place = inside % rows
-    for distance in distances:
+    for distance in DISTANCES:
         apart = distance if distance > 0 else rows // 2
         if 0 < apart < rows:
             for s in range(steps - apart):
@@ -275,7 +274,7 @@ def count_pairs(first, bonus, kinds, kinds_of_bonus, inside, rows, distances, ca
                 if begins and place[s] + apart < rows:
                     _add_pair(first[:, s], first[:, s + apart], kinds[s] == kinds[s + apart], pairs[number])
         number += 1
-    for distance in calls_apart:
+    for distance in CALLS_APART:
         apart = distance * rows
         for s in range(steps - apart):
             if inside[s] // apart % 2 == 0:
