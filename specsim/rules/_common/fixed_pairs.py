@@ -73,16 +73,17 @@ def _sums(weights: Floats) -> Floats:
 
 def guide(sums: Floats) -> Ints:
     """For V stretches of [0, 1) and the rest, how many of the sums [V+1] lie in the stretches below."""
-    parts = sums.size - 1
-    return np.searchsorted(np.minimum((sums * parts).astype(np.int64), parts), np.arange(parts + 1))
+    return _below_stretches(sums, sums.size - 1)[:-1]
 
 
 def ratio_guide(ratio: Floats) -> Ints:
     """For as many stretches of [0, 1) as there are numbers in `ratio`, how many of them lie in the stretches
     below; then how many are below 1, and how many there are."""
-    parts = ratio.size
-    stretch = (np.minimum(ratio, 1.0) * parts).astype(np.int64)
-    return np.searchsorted(stretch, np.arange(parts + 2))
+    return _below_stretches(ratio, ratio.size)
+
+
+def _below_stretches(numbers: Floats, parts: int) -> Ints:
+    return np.searchsorted((np.minimum(numbers, 1.0) * parts).astype(np.int64), np.arange(parts + 2))
 
 
 class Groups(NamedTuple):
