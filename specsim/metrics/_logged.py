@@ -12,8 +12,6 @@ Counters are the text that a server gives to Prometheus: `spec_decode_num_drafts
 SGLang's gauges `spec_accept_length` and `spec_accept_rate`.
 """
 
-import math
-import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,6 +22,7 @@ from typing import Any, NamedTuple
 from specsim.core._files import open_file
 from specsim.core._json import parse_json
 from specsim.core._lines import LONGEST, Line, log_files, read_lines, split_lines
+from specsim.metrics._prometheus import COUNTERS, Series, read_series
 
 #: The names of a number, the present one first.
 HISTOGRAM = ("acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
@@ -35,17 +34,9 @@ ACCEPTED = (
 DRAFTED = ("num_draft_tokens", "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 RATE = ("draft_acceptance_rate", "spec_accept_rate")
 MEAN = ("mean_acceptance_length", "spec_accept_length")
-#: Counters of Prometheus, behind the name of the engine.
-COUNTERS = {
-    "spec_decode_num_drafts_total": "steps",
-    "spec_decode_num_draft_tokens_total": "drafted",
-    "spec_decode_num_accepted_tokens_total": "accepted",
-}
 BY_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
 GAUGES = {"spec_accept_length": "tokens_per_step", "spec_accept_rate": "acceptance_rate"}
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
-SERIES = re.compile(r"(?:(\w+):)?(\w+)(?:\{(.*)\})?\s+(\S+)(?:\s+\d+)?\s*")
-POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,3})"')
 #: The most tokens accepted in a step, and the largest count.
 MOST_ACCEPTED, MOST = 256, 2**53
 #: By how much a printed rate or mean may differ from that of the counts.
@@ -238,17 +229,17 @@ def _read_counters(path: Path) -> Logged:
     counts, positions, gauges = Counter[str](), Counter[int](), dict[str, str]()
     engine, several = "vllm", set[str]()
     for place, found in _series(path):
-        prefix, name, labels, text = found.groups()
-        engine = ENGINES.get(prefix or "", engine)
-        if name in GAUGES:
-            several |= {name} if gauges.setdefault(GAUGES[name], text) != text else set()
-        elif name in COUNTERS:
-            counts[COUNTERS[name]] += _counter(text, place)
+        engine = ENGINES.get(found.engine, engine)
+        if found.name in GAUGES:
+            text = str(found.value)
+            several |= {found.name} if gauges.setdefault(GAUGES[found.name], text) != text else set()
+        elif found.name in COUNTERS:
+            counts[COUNTERS[found.name]] += _counter(found.value, place)
         else:
-            position = POSITION.search(labels or "")
-            if position is None:
+            position = found.labels.get("position", "")
+            if not position.isdecimal() or len(position) > 3:
                 raise ValueError(f"{place}: {BY_POSITION} without a position")
-            positions[int(position[1])] += _counter(text, place)
+            positions[int(position)] += _counter(found.value, place)
     if not counts and not gauges:
         raise ValueError(f"{path}: neither JSON, nor counters such as vllm:{next(iter(COUNTERS))}")
     for name in several:  # of several ranks or models; their mean is not known
@@ -261,23 +252,22 @@ def _read_counters(path: Path) -> Logged:
     return Logged(requests, gauges, engine, True, [])
 
 
-def _series(path: Path) -> Iterator[tuple[str, re.Match[str]]]:
-    """The lines of Prometheus' text that are about speculative decoding."""
+def _series(path: Path) -> Iterator[tuple[str, Series]]:
+    """The lines of Prometheus' text that are about speculative decoding, with their places."""
     names = {*COUNTERS, *GAUGES, BY_POSITION}
     with open_file(path) as file:
         for number, line in enumerate(split_lines(file), 1):
-            found = SERIES.fullmatch((line or b"").decode("utf-8", "replace").strip())
-            if found is not None and found[2] in names:
+            try:
+                found = read_series((line or b"").decode("utf-8", "replace"), names)
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: {error}") from None
+            if found is not None:
                 yield f"{path}:{number}", found
 
 
-def _counter(text: str, place: str) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+def _counter(value: float, place: str) -> int:
     if not 0 <= value <= MOST or value != int(value):
-        raise ValueError(f"{place}: {reprlib.repr(text)} is not a count")
+        raise ValueError(f"{place}: {reprlib.repr(value)} is not a count")
     return int(value)
 
 

@@ -104,6 +104,31 @@ def test_counters_of_a_server(tmp_path):
     assert read_acceptance(path).numbers == {"steps": "43", "drafted": "129", "accepted": "10"}
 
 
+def test_lines_of_prometheus_with_timestamps_and_odd_labels(tmp_path):
+    path = tmp_path / "metrics.txt"
+    stamped = METRICS.replace(".0\n", ".0 1700000000000\n").replace('"m"', '"a} 9,position=\\"7\\""')
+    path.write_text("\ufeff# a comment\n" + stamped + "up{ 1\n")
+    assert read_acceptance(path).lengths == (39, 1, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "line", ["{ 1", '{a="1} 1', " ", " one", " 1 1e400x", " 1 " + "9" * 400, f'{{a="{"x" * 20_000}"}} 1']
+)
+def test_a_line_that_is_not_of_prometheus_is_named(line, tmp_path):
+    path = tmp_path / "metrics.txt"
+    path.write_text(METRICS + f"vllm:spec_decode_num_drafts_total{line}\n")
+    with pytest.raises(ValueError, match=r"metrics\.txt:11: 'vllm:spec_d.* is not a series of Prometheus"):
+        read_acceptance(path)
+
+
+@pytest.mark.parametrize("value", ["-1", "0.5", "nan", "1e400", "9" * 4000])
+def test_a_counter_that_is_not_a_count_is_named(value, tmp_path):
+    path = tmp_path / "metrics.txt"
+    path.write_text(METRICS + f"vllm:spec_decode_num_drafts_total {value}\n")
+    with pytest.raises(ValueError, match=r"metrics\.txt:11: .* is not a count"):
+        read_acceptance(path)
+
+
 def test_intervals_cover_where_requests_differ():
     """Requests of 20 steps, with an α of their own; the exact interval of all steps alone is too narrow."""
     from specsim.metrics._acceptance import _interval

@@ -2,10 +2,10 @@
 
 import json
 import math
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from specsim.metrics._prometheus import COUNTERS, read_series
 from specsim.planted._engines._requests import Completion, Request
 from specsim.planted._server._pair import Pair
 
@@ -260,23 +260,14 @@ def read_counters(text: str) -> dict[str, int] | None:
     """The counters of speculation in the Prometheus text of a server, added up over labels; None without."""
     found: dict[str, int] = {}
     for line in text.splitlines():
-        name, value = re.split(r"[{ ]", line, maxsplit=1)[0], line.rpartition(" ")[2]
-        counted = COUNTERS.get(name.rpartition(":")[2])
         try:
-            number = float(value)
+            series = read_series(line, COUNTERS)
         except ValueError:
             continue
-        if counted and 0 <= number < 2**53:
-            found[counted] = found.get(counted, 0) + int(number)
+        if series is not None and 0 <= series.value < 2**53:
+            counted = COUNTERS[series.name]
+            found[counted] = found.get(counted, 0) + int(series.value)
     return found if {"drafted", "accepted"} <= set(found) else None
-
-
-#: Names of counters after the server's prefix, with what they count.
-COUNTERS = {
-    "spec_decode_num_drafts_total": "steps",
-    "spec_decode_num_draft_tokens_total": "drafted",
-    "spec_decode_num_accepted_tokens_total": "accepted",
-}
 
 
 def error_message(body: bytes) -> str:

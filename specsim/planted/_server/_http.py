@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from specsim.core._provenance import specsim_version
+from specsim.metrics._prometheus import COUNTERS
 from specsim.planted._server._batching import Batching
 from specsim.planted._server._decoding import Decoder
 from specsim.planted._server._protocol import ApiError, read_call, write_answer, write_events
@@ -14,11 +15,7 @@ from specsim.planted._server._protocol import ApiError, read_call, write_answer,
 MOST_BYTES, PATIENCE = 2**24, 60.0
 
 #: vLLM's names of the counters, with what they count.
-METRICS = {
-    "vllm:spec_decode_num_drafts_total": "steps",
-    "vllm:spec_decode_num_draft_tokens_total": "drafted",
-    "vllm:spec_decode_num_accepted_tokens_total": "accepted",
-}
+METRICS = {f"vllm:{name}": counted for name, counted in COUNTERS.items()}
 
 
 class Server(ThreadingHTTPServer):

@@ -372,6 +372,13 @@ def test_counters_of_prometheus():
     assert read_counters("up 1") is None
 
 
+def test_a_timestamp_behind_a_counter_is_not_its_value():
+    lines = [
+        f"vllm:spec_decode_num_{name}_total 7 1700000000000" for name in ("draft_tokens", "accepted_tokens")
+    ]
+    assert read_counters("\n".join(lines)) == {"drafted": 7, "accepted": 7}
+
+
 def test_engines_by_name():
     engine = open_engine("specsim", PAIR, speculative=False, seed=1)
     assert engine.describe()["speculative"] is False

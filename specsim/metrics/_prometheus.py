@@ -1,0 +1,44 @@
+"""Counters of speculative decoding in the text that a server gives to Prometheus."""
+
+import re
+import reprlib
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+#: Names of counters behind that of the engine, with what they count.
+COUNTERS = {
+    "spec_decode_num_drafts_total": "steps",
+    "spec_decode_num_draft_tokens_total": "drafted",
+    "spec_decode_num_accepted_tokens_total": "accepted",
+}
+NAME = re.compile(r"\s*([\w:]+)")
+#: The characters of a longer line are not read: its labels would take the square of their number.
+LONGEST = 10_000
+
+
+class Series(NamedTuple):
+    """One line: `vllm:name{labels} value` has the engine "vllm". A timestamp behind the value is left out."""
+
+    engine: str
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def read_series(line: str, names: Collection[str]) -> Series | None:
+    """The series in a line; None where its name, behind that of the engine, is not in `names`.
+
+    Raises ValueError for a line with such a name that is not as Prometheus reads it."""
+    found = NAME.match(line)
+    engine, _, name = found[1].rpartition(":") if found else ("", "", "")
+    if name not in names:
+        return None
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        if len(line) > LONGEST:
+            raise ValueError
+        ((sample,),) = (family.samples for family in text_string_to_metric_families(line))
+    except (ValueError, IndexError, OverflowError):  # the last two for some labels and timestamps
+        raise ValueError(f"{reprlib.repr(line)} is not a series of Prometheus with a number") from None
+    return Series(engine, name, sample.labels, sample.value)
