@@ -9,8 +9,12 @@ import numpy as np
 from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats, Ints
 from specsim.planted._audit._places import Masses, Places
+from specsim.planted._audit._requests_plan import LONG
 from specsim.planted._audit._results import EngineEfficiency
 from specsim.planted._engines._requests import Completion
+
+#: More tokens than any engine drafts in a step, all nodes of a tree included.
+WIDEST = 1_024
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,13 @@ def draft_length(
     counted = [*([_total(told)] if told else []), *([one] if (one := _of_server(texts, server)) else [])]
     for one in counted:
         if one.steps:
-            return one.drafted / one.steps
-    steps = [one.emitted - one.accepted for one in counted]
-    return counted[0].drafted / steps[0] if counted and steps[0] > 0 else None
+            return _mean(one.drafted, one.steps)
+    return _mean(counted[0].drafted, counted[0].emitted - counted[0].accepted) if counted else None
+
+
+def _mean(drafted: int, steps: int) -> float | None:
+    """The mean length of drafts; None if there can be no such steps."""
+    return drafted / steps if steps > 0 and drafted <= WIDEST * steps else None
 
 
 def efficiency(
@@ -154,17 +162,37 @@ def impossible(texts: Sequence[Completion], length: float | None) -> Finding | N
     """Counters that no run can have.
 
     Each step emits its accepted tokens and one more; only the last step of a text may emit fewer. Where steps
-    are not counted, there are at least drafted / γ. A mean `length` that is no whole number tells no γ."""
+    are not counted, there are at least drafted / γ. A mean `length` that is no whole number tells no γ; then
+    a text may lose as many tokens at its end as the longest text has, since no engine drafts more at once."""
     told = reported(texts)
+    cut = max(LONG - 1, _most_cut(length))
     for one in told:
-        if one.accepted > one.drafted:
-            return Finding(
-                "counters",
-                f"request {one.number} reports {one.accepted:,} accepted of {one.drafted:,} drafted tokens",
-            )
+        if text := _fault(one, cut):
+            return Finding("counters", f"request {one.number} reports {text}")
     if told and (text := _surplus(_total(told), length)):
         return Finding("counters", text)
     return None
+
+
+def _most_cut(length: float | None) -> int:
+    """The tokens of a step, which may all be cut off at the end of a text; 0 if the length is not known."""
+    return int(np.ceil(length)) + 1 if length else 0
+
+
+def _fault(one: Drafts, cut: int) -> str:
+    """What is impossible of counters where each text lost at most `cut` counted tokens; else ""."""
+    steps = one.steps or 0
+    for name, count in (("drafted tokens", one.drafted), ("accepted tokens", one.accepted), ("steps", steps)):
+        if count < 0:
+            return f"{count:,} {name}"
+    if one.accepted > one.drafted:
+        return f"{one.accepted:,} accepted of {one.drafted:,} drafted tokens"
+    if one.accepted + steps > one.emitted + cut * one.texts:
+        more = f" in {steps:,} steps" if steps else ""
+        return f"{one.accepted:,} accepted tokens{more}, and {one.emitted:,} of text"
+    if one.drafted > WIDEST * (steps or one.emitted + one.texts):
+        return f"{one.drafted:,} drafted tokens, more than {WIDEST:,} in a step"
+    return ""
 
 
 def impossible_of_server(

@@ -112,15 +112,16 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     fitted = fit(few, masses.mass[some], known, given, law.vocab_size)
     tests = _tests(run.planted, places, masses, asked, texts, rows, fitted, len(few), tolerance)
     logs, kind = _log_probabilities(law, places, texts, masses, rows, sampling, tolerance)
+    impossible = _counters.impossible(every, length)
     findings = [
         *_contract(run, texts, asked, places),
         *(one for one in [support_finding(places, masses, lambda i: f"request {texts[i].number}")] if one),
         *_deviations(tests),
         *(one for one in [_logprobs.finding(logs, max(tolerance, LEAST_TOLERANCE))] if one),
-        *(one for one in [_counters.impossible(every, length)] if one),
+        *([impossible] if impossible else []),
     ]
     deviates = any(finding.kind in ("deviation", "support") for finding in findings)
-    efficiency = _counters.efficiency(every, run.counters, places, masses, length)
+    efficiency = None if impossible else _counters.efficiency(every, run.counters, places, masses, length)
     return EngineAudit(
         engine=run.engine,
         version=run.version,

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from listening import listening
+from listening import answering, listening
 
+from specsim.core._tables import to_text
 from specsim.planted import Completion, Sampling, audit_engine, plant
 from specsim.planted._audit._counters import (
     _mean_step,
@@ -12,6 +13,8 @@ from specsim.planted._audit._counters import (
     impossible_of_server,
     reported,
 )
+from specsim.planted._engines._opening import open_engine
+from specsim.planted._engines._requests import Request
 from specsim.planted._server._decoding import Decoder
 from specsim.planted._server._http import Server
 from specsim.theory import expected_tokens
@@ -102,6 +105,66 @@ def test_counters_of_several_texts_are_added_up():
     first = Completion(0, 1, (0,) * 3)
     (found,) = reported([one, first, other])
     assert (found.drafted, found.accepted, found.steps, found.emitted, found.texts) == (20, 5, 5, 13, 2)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "drafts", "text"),
+    [
+        (64, (192, 128, None), "128 accepted tokens, and 64 of text"),  # each token is counted twice
+        (64, (2**63, 2**62, None), f"{2**62:,} accepted tokens, and 64"),
+        (64, (8, 2, 2**64), f"2 accepted tokens in {2**64:,} steps, and 64"),
+        (64, (8, 9, None), "9 accepted of 8 drafted tokens"),
+        (64, (10**400, 2, 1), "drafted tokens, more than 1,024 in a step"),
+        (64, (2**62, 2, None), f"{2**62:,} drafted tokens, more than 1,024"),
+        (64, (-8, -9, None), "-8 drafted tokens"),
+        (64, (8, 2, -1), "-1 steps"),
+    ],
+)
+def test_counters_of_a_request_that_no_text_allows_whatever_the_drafts(tokens, drafts, text):
+    found = texts((40, 30, None), drafts, tokens=tokens)
+    assert text in impossible(found, draft_length(found, None, None)).text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "drafts"),
+    [
+        (1, (4, 4, 1)),  # all of a draft is accepted, and cut off
+        (1, (60, 60, None)),
+        (64, (62, 62, None)),
+        (64, (122, 122, 2)),  # two drafts of 61
+        (64, (128, 0, 65)),  # one step behind the end
+        (3, (0, 0, None)),
+        (2, (2_048, 1, 2)),  # large trees
+    ],
+)
+def test_counters_that_right_engines_have(tokens, drafts):
+    found = texts(drafts, tokens=tokens)
+    assert impossible(found, draft_length(found, None, None)) is None
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        lambda n: (3 * n, 2 * n),
+        lambda n: (2**63, 2**62),
+    ],
+)
+def test_impossible_counters_of_a_server_are_not_printed_as_facts(counts, pair):
+    """A server like llama.cpp's, which counts no steps."""
+    right = open_engine("specsim", pair)
+
+    def answer(payload, number, handler):
+        request = Request(0, tuple(payload["prompt"]), payload["max_tokens"], payload["seed"])
+        (text,) = right.complete([request])
+        drafted, accepted = counts(len(text.tokens))
+        timings = {"draft_n": drafted, "draft_n_accepted": accepted}
+        return {"choices": [{"index": 0, "token_ids": text.tokens}], "timings": timings}
+
+    with answering(answer) as url:
+        found = audit_engine(url, pair, tokens=1_000, connections=1, rng=1)
+    assert [one.kind for one in found.findings] == ["counters"]
+    assert found.efficiency is None
+    assert "Speculation" not in to_text(found.parts())
 
 
 def test_what_no_run_can_have():
