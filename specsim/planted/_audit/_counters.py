@@ -73,20 +73,59 @@ def _of_server(texts: Sequence[Completion], server: Mapping[str, int] | None) ->
     return Drafts(-1, server["drafted"], server["accepted"], server.get("steps") or None, emitted, len(texts))
 
 
+def usable(
+    texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
+) -> tuple[Mapping[str, int] | None, str]:
+    """The differences of server-wide counters if they can be those of `texts`, and a sentence about them.
+
+    None where the requests' own counters tell as much. Nothing that is wrong with the differences is the
+    engine's fault: it may have been started again, and others may use it. Counters of too few tokens are
+    used, since only their ratios are."""
+    own = _total(told) if (told := reported(texts)) else None
+    whole = _of_server(texts, server)
+    if server is None or whole is None or (own and (own.steps or gamma)):
+        return None, ""
+    length = float(gamma) if gamma else whole.steps and _mean(whole.drafted, whole.steps)
+    reason = ""
+    if min(server.values()) < 0:
+        reason = "they fell, as those of a server do that is started again"
+    elif own and (whole.drafted, whole.accepted) != (own.drafted, own.accepted):
+        reason = f"they count {whole.accepted:,} accepted of {whole.drafted:,} drafted tokens, the requests "
+        reason += f"{own.accepted:,} of {own.drafted:,}"
+    elif own and (whole.steps or 0) > whole.emitted + whole.texts:
+        reason = f"they count {whole.steps:,} steps, the texts have {whole.emitted:,} tokens"
+    elif not own and (text := _surplus(whole, length) or _fault(whole, _most_cut(length))):
+        reason = f"they are wrong, or count other requests too: {text}"
+    if not reason:
+        return server, _missing(whole)
+    return None, f"The server's counters are not used: {reason}."
+
+
+def _missing(whole: Drafts) -> str:
+    """A sentence about tokens that server-wide counters leave out; "" if there may be none."""
+    most = whole.accepted + (whole.steps or 0) + whole.texts  # the first token of a text needs no step
+    if not whole.steps or most >= whole.emitted:
+        return ""
+    return (
+        f"The server's counters are of at most {most:,} of {whole.emitted:,} tokens: the other steps had no "
+        "draft, or it was started again."
+    )
+
+
 def draft_length(
     texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
 ) -> float | None:
     """Drafted tokens per step: `gamma` where it is known, else the mean that the counters tell.
 
-    Without a count of steps it is estimated, since each step emits its accepted tokens and one more."""
+    Without a count of steps it is estimated from the requests' own counters, since each step emits its
+    accepted tokens and one more; those of a server may leave out tokens. `server` are `usable` ones."""
     if gamma:
         return float(gamma)
-    told = reported(texts)
-    counted = [*([_total(told)] if told else []), *([one] if (one := _of_server(texts, server)) else [])]
-    for one in counted:
-        if one.steps:
+    own = _total(told) if (told := reported(texts)) else None
+    for one in (own, _of_server(texts, server)):
+        if one and one.steps:
             return _mean(one.drafted, one.steps)
-    return _mean(counted[0].drafted, counted[0].emitted - counted[0].accepted) if counted else None
+    return _mean(own.drafted, own.emitted - own.accepted) if own else None
 
 
 def _mean(drafted: int, steps: int) -> float | None:
@@ -193,15 +232,6 @@ def _fault(one: Drafts, cut: int) -> str:
     if one.drafted > WIDEST * (steps or one.emitted + one.texts):
         return f"{one.drafted:,} drafted tokens, more than {WIDEST:,} in a step"
     return ""
-
-
-def impossible_of_server(
-    texts: Sequence[Completion], server: Mapping[str, int] | None, length: float | None
-) -> str:
-    """What is impossible of server-wide counters, unless others were served too; "" if nothing, or if the
-    requests have counters of their own."""
-    counted = None if reported(texts) else _of_server(texts, server)
-    return _surplus(counted, length) if counted else ""
 
 
 def _surplus(total: Drafts, length: float | None) -> str:

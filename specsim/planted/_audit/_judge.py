@@ -92,8 +92,8 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     law, sampling = run.planted.target, run.requests[0].sampling
     every = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
     texts = [one for one in every if one.number in fresh]
-    length = _counters.draft_length(every, run.counters, run.gamma)
-    surplus = _counters.impossible_of_server(every, run.counters, length)
+    server, about_server = _counters.usable(every, run.counters, run.gamma)
+    length = _counters.draft_length(every, server, run.gamma)
     places = places_of(law, asked, texts)
     if tolerance is None:
         tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * law.vocab_size)
@@ -121,7 +121,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         *([impossible] if impossible else []),
     ]
     deviates = any(finding.kind in ("deviation", "support") for finding in findings)
-    efficiency = None if impossible else _counters.efficiency(every, run.counters, places, masses, length)
+    efficiency = None if impossible else _counters.efficiency(every, server, places, masses, length)
     return EngineAudit(
         engine=run.engine,
         version=run.version,
@@ -134,7 +134,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         findings=tuple(findings),
         logprobs=logs,
         efficiency=efficiency,
-        notes=tuple(_notes(run, kind, order, asked, surplus)),
+        notes=tuple(_notes(run, kind, order, asked, about_server)),
         diagnosis=_ranked(tests, diagnose(few, fitted, given) if deviates else ()),
         tolerance=tolerance,
         order=order,
@@ -339,7 +339,7 @@ def _ranked(tests: Sequence[TestResult], of_law: Sequence[KnownMistake]) -> tupl
     return tuple(replace(one, behind=found[0].gained - one.gained) for one in found)
 
 
-def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request], surplus: str) -> list[str]:
+def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request], about_server: str) -> list[str]:
     """Facts that are no part of the verdict."""
     notes = []
     sampling = run.requests[0].sampling
@@ -357,8 +357,8 @@ def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request], surplu
     if pairs and asked[numbers[0]].seed is not None:
         same = sum(first == again for first, again in pairs)
         notes.append(f"The same seed gave the same text in {same} of {len(pairs)} repeated requests.")
-    if surplus:
-        notes.append(f"The server's counters are wrong, or it served others too: {surplus}.")
+    if about_server:
+        notes.append(about_server)
     if run.failures:
         last = run.failures[-1]
         notes.append(f"{len(run.failures):,} requests have no text, the last one: {last.kind}, {last.text}")

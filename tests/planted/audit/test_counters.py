@@ -10,13 +10,13 @@ from specsim.planted._audit._counters import (
     _mean_step,
     draft_length,
     impossible,
-    impossible_of_server,
     reported,
+    usable,
 )
 from specsim.planted._engines._opening import open_engine
 from specsim.planted._engines._requests import Request
 from specsim.planted._server._decoding import Decoder
-from specsim.planted._server._http import Server
+from specsim.planted._server._http import METRICS, Handler, Server
 from specsim.theory import expected_tokens
 
 TOKENS = 20_000
@@ -89,10 +89,11 @@ def texts(*drafts, tokens=10):
         ([(20, 5, 5), (12, 7, 3)], None, None, 4.0),
         ([(20, 5, 5), (13, 7, 3)], None, None, 4.125),
         ([(20, 5, 5)], None, 7, 7.0),
-        ([(20, 5, None)], {"drafted": 60, "accepted": 9, "steps": 20}, None, 3.0),  # of others too
+        ([(20, 5, None)], {"drafted": 20, "accepted": 5, "steps": 8}, None, 2.5),
         ([(20, 5, None)], None, None, 4.0),  # each of the 10 - 5 steps emits one token more
         ([(20, 10, None)], None, None, None),
-        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 0}, None, 5.0),
+        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 4}, None, 5.0),
+        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 0}, None, None),  # of how many tokens?
         ([(None, None, None)], None, None, None),
     ],
 )
@@ -181,7 +182,78 @@ def test_what_no_run_can_have():
     assert (
         impossible(texts(*[(200, 24, 40)] * 3, tokens=64), 4.0) is None
     )  # the root of a tree is counted too
-    silent, counted = texts((None, None, None), tokens=64), {"drafted": 64, "accepted": 64, "steps": 16}
-    assert "64 accepted of 64" in impossible_of_server(silent, counted, 4.0)
-    assert impossible_of_server(silent, counted | {"accepted": 40}, 4.0) == ""
-    assert impossible_of_server(surplus, counted, 4.0) == ""
+
+
+COUNTED = {"drafted": 160, "accepted": 24, "steps": 40}
+
+
+@pytest.mark.parametrize(
+    ("drafts", "server", "gamma", "told"),
+    [
+        ((None,) * 3, COUNTED, None, ""),
+        ((None,) * 3, {"drafted": 12, "accepted": 5, "steps": 3}, None, "at most 9 of 64 tokens"),
+        ((None,) * 3, {"drafted": 160, "accepted": 24}, None, ""),
+        ((160, 24, None), COUNTED, None, ""),
+        ((160, 24, None), None, None, ""),
+    ],
+)
+def test_counters_of_a_server_that_are_used(drafts, server, gamma, told):
+    found, text = usable(texts(drafts, tokens=64), server, gamma)
+    assert found is server
+    assert told in text
+    assert bool(told) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "server", "gamma", "told"),
+    [
+        ((None,) * 3, {"drafted": 64, "accepted": 64, "steps": 16}, None, "64 accepted of 64 drafted"),
+        ((None,) * 3, {"drafted": 64, "accepted": 64}, 4, "64 accepted of 64 drafted"),
+        ((None,) * 3, COUNTED | {"steps": -1}, None, "they fell"),
+        ((None,) * 3, {"drafted": -60, "accepted": -20}, 4, "they fell"),
+        ((None,) * 3, {"drafted": 900, "accepted": 65}, None, "65 accepted tokens, and 64 of text"),
+        ((None,) * 3, COUNTED | {"steps": 90}, None, "24 accepted tokens in 90 steps, and 64"),
+        ((None,) * 3, {"drafted": 8, "accepted": 9, "steps": 4}, None, "9 accepted of 8"),
+        (
+            (160, 24, None),
+            {"drafted": 320, "accepted": 48, "steps": 80},
+            None,
+            "48 accepted of 320 drafted tokens, the requests 24 of 160",
+        ),
+        ((160, 24, None), COUNTED | {"steps": 160}, None, "they count 160 steps, the texts have 64 tokens"),
+        ((160, 24, None), {"drafted": 80, "accepted": 12, "steps": 20}, None, "12 accepted of 80"),
+    ],
+)
+def test_counters_of_a_server_that_are_not_of_the_texts(drafts, server, gamma, told):
+    found, text = usable(texts(drafts, tokens=64), server, gamma)
+    assert found is None
+    assert text.startswith("The server's counters are not used: they ")
+    assert told in text
+
+
+def test_the_counters_of_requests_come_before_those_of_their_server():
+    worse = dict.fromkeys(COUNTED, -1)
+    assert usable(texts((160, 24, 40), tokens=64), worse, None) == (None, "")
+    assert usable(texts((160, 24, None), tokens=64), worse, 4) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("gained", "told"),
+    [
+        ((-(10**6),) * 3, "they fell, as those of a server do that is started again"),
+        ((10**6,) * 3, "they count 1,000,000 accepted of 1,000,000 drafted tokens, the requests"),
+        ((40, 40, 40), "they count 40 accepted of 40 drafted tokens, the requests"),
+    ],
+)
+def test_a_right_server_is_not_accused_for_its_other_requests(gained, told, pair, monkeypatch):
+    answers = iter([(10**7,) * 3, [10**7 + one for one in gained]])
+
+    def metrics(handler):
+        return "".join(f"{name} {number}\n" for name, number in zip(METRICS, next(answers), strict=True))
+
+    monkeypatch.setattr(Handler, "_metrics", metrics)
+    with listening(Server(Decoder(pair), port=0)) as url:
+        found = audit_engine(url, pair, tokens=1_000, rng=1)
+    assert found.findings == ()
+    assert [told in note for note in found.notes].count(True) == 1
+    assert found.efficiency.gamma == pytest.approx(4.0, abs=0.5)  # from the counters of the requests
