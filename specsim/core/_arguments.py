@@ -207,7 +207,9 @@ def _is_sequence(value: Any, hint: Any) -> bool:
         return False
     if len(items) == 1 and _is_known(items[0]) and hasattr(value, "__len__"):
         some = value[:1] if isinstance(value, range) else value  # all of a range are like the first
-        return all(any(_fits(one, member) for member in _members(items[0])) for one in some)
+        return all(
+            any(member == ArrayLike or _fits(one, member) for member in _members(items[0])) for one in some
+        )
     return True
 
 

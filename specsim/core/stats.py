@@ -37,6 +37,8 @@ MIN_EXPECTED = 10.0
 POWER = 0.999
 #: Cells up to which SciPy computes non-central chi-squares.
 MOST_CELLS = 10_000_000
+#: The most draws of a table: 2^40. Beyond it e-values, differences of large logarithms, are rounding.
+MOST_DRAWS = 2**40
 #: Beyond these, numbers of draws and probabilities are too large or too small for a float.
 LEAST_DISTANCE, MOST_TOLERANCE = 1e-300, 700.0
 #: The non-centrality that a test is never said to need less than.
@@ -122,7 +124,8 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
     TypeError
         If `counts` are not integers: frequencies would make the test unable to fail.
     ValueError
-        If shapes differ, a count is negative, or a cell has probability 0.
+        If shapes differ, a count is negative, the counts add up to more than 2^40, or a cell has
+        probability 0.
 
     Examples
     --------
@@ -442,7 +445,7 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     Raises
     ------
     TypeError, ValueError
-        For anything but pairs of counts, integers ≥ 0.
+        For anything but pairs of counts, integers ≥ 0 that add up to at most 2^40.
 
     References
     ----------
@@ -455,7 +458,7 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     >>> log_two_sample_e([same] * 4) < 1 < log_two_sample_e([other] * 4)
     True
     """
-    return log_pooled_two_sample_e([blocks])
+    return float(_log_mean_exp(_two_sample_logs(blocks)))
 
 
 @checked
@@ -806,6 +809,8 @@ def _check_counts(counts: ArrayLike) -> Ints:
         )
     if observed.size and observed.min() < 0:
         raise ValueError(f"counts: {observed.min()} is negative")
+    if (total := observed.sum(dtype=np.float64)) > MOST_DRAWS:
+        raise ValueError(f"counts: {total:,.0f} draws are more than 2^40; test fewer at a time")
     return observed.astype(np.int64)
 
 

@@ -4,6 +4,7 @@ stopping.
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -23,7 +24,9 @@ from specsim.core.stats import (
     detectable_tv,
     log_e_value,
     log_pooled_e_value,
+    log_pooled_two_sample_e,
     log_single_cell_e_value,
+    log_two_sample_e,
     lower_tail_p_value,
     merge_cells,
     needed_draws,
@@ -84,6 +87,57 @@ def test_every_statistic_refuses_what_is_no_table_of_counts(function):
 def test_a_law_that_is_not_a_number_is_refused():
     with pytest.raises(ValueError, match="pmf"):
         chi_square([1, 2], [math.nan, 0.5])
+
+
+#: Every function of a table of counts and its law.
+OF_TABLES = [
+    chi_square,
+    log_e_value,
+    log_single_cell_e_value,
+    lambda c, p: log_pooled_e_value([(c, p)]),
+    lambda c, p: certified_tv(c, p, 0.1),
+    lambda c, p: tv_interval(c, p, 0.1),
+    lambda c, _: log_two_sample_e([(c, [1, 1]), ([1, 1], c)]),
+    lambda c, _: log_pooled_two_sample_e([[([1, 1], c)]]),
+]
+
+
+@pytest.mark.parametrize("function", OF_TABLES)
+@pytest.mark.parametrize("counts", [[2**39 + 1, 2**39], [2**62, 2**62], np.array([2**64 - 1, 0], np.uint64)])
+def test_more_draws_than_an_e_value_resolves_are_refused(function, counts):
+    with pytest.raises(ValueError, match=r"counts: [\d,]+ draws are more than 2\^40"):
+        function(counts, [0.5, 0.5])
+
+
+def log_gamma(z):
+    """The logarithm of Γ(z) to 40 digits, by Stirling's series."""
+    z, shift = Decimal(z), Decimal(0)
+    while z < 1000:
+        z, shift = z + 1, shift + z.ln()
+    series = sum(Decimal(a) / b / z ** (2 * i + 1) for i, (a, b) in enumerate(STIRLING))
+    return (z - Decimal("0.5")) * z.ln() - z + (2 * PI).ln() / 2 + series - shift
+
+
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+STIRLING = [(1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156)]
+
+
+@pytest.mark.parametrize("counts", [(2**39, 2**39), (2**39 + 2_000_000, 2**39 - 2_000_000), (2**40, 0)])
+def test_statistics_of_the_most_draws_are_exact_up_to_rounding(counts):
+    """Of a law of two equal cells, with 50 digits and in fractions."""
+    with localcontext(prec=50):
+        logs = []
+        for deviation in DEVIATIONS:
+            a = 1 / (4 * Decimal(deviation) ** 2)  # of each of the two cells
+            cells = sum(log_gamma(a + x) - log_gamma(a) for x in counts)
+            logs.append(log_gamma(2 * a) - log_gamma(2 * a + 2**40) + cells + 2**40 * Decimal(2).ln())
+        exact = (sum((one - max(logs)).exp() for one in logs) / len(logs)).ln() + max(logs)
+    assert log_e_value(counts, [0.5, 0.5]) == pytest.approx(float(exact), rel=1e-12, abs=0.02)
+    assert log_pooled_e_value([(counts, [0.5, 0.5])]) == log_e_value(counts, [0.5, 0.5])
+    statistic = Fraction((counts[0] - counts[1]) ** 2, 2**40)
+    assert chi_square(counts, [0.5, 0.5]).statistic == pytest.approx(float(statistic), rel=1e-15)
+    assert tv_interval(counts, [0.5, 0.5], 0.1)[0] == (counts[0] - counts[1]) / 2**41
+    assert log_two_sample_e([(counts, counts)] * 2) == pytest.approx(0, abs=1e-3)
 
 
 def test_negative_counts_are_refused():
