@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._arrays import UNREADABLE, read_arrays
+from specsim.core._columns import read_columns
 from specsim.core._files import open_file, read_text
 from specsim.core._numbers import real, whole
 from specsim.core._registry import suggestion
@@ -154,7 +153,7 @@ def _read(source: str) -> tuple[Any, Any]:
 def _read_file(path: Path) -> tuple[Any, Any]:
     """The pmfs p and q, or the models, in one file."""
     if path.suffix == ".csv":
-        arrays = _columns(path)
+        arrays = {name: np.array(column) for name, column in read_columns(path, "pq").items()}
     elif path.suffix == ".safetensors":
         arrays = read_tensors(path)[0]
     elif path.suffix == ".npy":
@@ -219,30 +218,6 @@ def _load(path: Path) -> NDArray[Any]:
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{path}: not an array of NumPy that can be read ({error})") from None
-
-
-def _columns(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns p and q of a CSV file with a line of names."""
-    rows = [*csv.DictReader(io.StringIO(read_text(path)))]
-    found: dict[str, NDArray[Any]] = {}
-    for name in rows[0] if rows else ():
-        if name in ("p", "q"):
-            try:
-                found[name] = np.array([float(row[name]) for row in rows])
-            except (TypeError, ValueError):
-                place = next(i for i, row in enumerate(rows, 2) if not _is_number(row[name]))
-                raise ValueError(f"{path}, line {place}: {name} is not a number") from None
-        else:
-            found[name or ""] = np.empty(0)
-    return found
-
-
-def _is_number(text: str | None) -> bool:
-    try:
-        float(text or "")
-    except ValueError:
-        return False
-    return True
 
 
 def _softmax(logits: NDArray[Any], path: str) -> NDArray[Any]:

@@ -91,6 +91,12 @@ def test_a_pmf_may_be_the_row_of_one_position_and_others_must_have_the_same_posi
         specsim.read_pair("logits:nothing.npy,logits_q.npy")
 
 
+def test_a_csv_file_may_begin_with_the_mark_of_its_encoding(tmp_path):
+    rows = 'p,text,q\n0.5,"a\n",0.25\n0.5,\u2028,0.75\n'
+    (tmp_path / "pair.csv").write_text(rows, encoding="utf-8-sig")
+    assert specsim.read_pair(str(tmp_path / "pair.csv")).target.tolist() == [0.5, 0.5]
+
+
 def test_models_and_traces_are_read(tmp_path):
     for name in ("one", "two"):
         (tmp_path / f"{name}.txt").write_text("the cat sat on the mat " * 5)
@@ -136,10 +142,14 @@ def test_synthetic_pairs_take_their_options():
         ("long.npz", "p has 6 tokens, q 7: they must share one vocabulary"),
         ("weights.npz", "weights.npz: p: sums to"),
         ("steps.npz", "Rows of logged steps are a log: specsim trace import"),
-        ("only_p.csv", "only_p.csv: has no q, only p"),
-        ("bad.csv", "bad.csv, line 3: q is not a number"),
-        ("short.csv", "short.csv, line 3: q is not a number"),
-        ("empty.csv", "empty.csv: has no p, only"),
+        ("only_p.csv", "only_p.csv: no column 'q' in its first line"),
+        ("bad.csv", "bad.csv:3: q 'x' is not a number"),
+        ("short.csv", "short.csv:3: no q; fill the gap"),
+        ("empty.csv", "empty.csv: no column 'p' in its first line"),
+        ("twice.csv", "twice.csv: 2 columns 'p' in its first line; keep one"),
+        ("digits.csv", "digits.csv:2: p '0.5_0' is not a number"),
+        ("script.csv", "script.csv:2: q '٠.٥' is not a number"),
+        ("long.csv", r"long.csv:2: not CSV that can be read \(field larger"),
         ("damaged.npz", "damaged.npz: neither arrays of NumPy nor a file of models"),
         ("damaged.npy", "damaged.npy: not an array of NumPy"),
         ("pickled.npz", "pickled.npz: neither arrays"),
@@ -160,6 +170,10 @@ def test_what_is_no_pair_is_told(folder, monkeypatch, name, message):
         "bad.csv": "p,q\n0.5,0.5\n0.5,x\n",
         "short.csv": "p,q\n0.5,0.5\n0.5\n",
         "empty.csv": "",
+        "twice.csv": "p,q,p\n0.5,0.5,0.1\n0.5,0.5,0.9\n",
+        "digits.csv": "p,q\n0.5_0,0.5\n0.5,0.5\n",
+        "script.csv": "p,q\n0.5,٠.٥\n0.5,0.5\n",
+        "long.csv": "p,q\n0.5," + "1" * 200_000,
         "words.txt": "no numbers",
         "damaged.npz": "PK",
         "damaged.npy": "no",

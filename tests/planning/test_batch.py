@@ -615,6 +615,7 @@ def test_values_out_of_range_are_named(call, message):
         ("batch,tokens,ms\n1,1,nan\n2,3,4\n5,6,7\n", "milliseconds: row 1 has nan"),
         ("batch,tokens,ms\n1,2,3\n2,4,5\n4,8,9\n", "their coefficients are not determined"),
         ("", "no column 'batch'"),
+        ("batch,tokens,ms,tokens\n1,1,2,3\n", "2 columns 'tokens' in its first line; keep one"),
     ],
 )
 def test_a_damaged_file_of_measurements_is_named(tmp_path, text, message):

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
+from specsim.core._columns import read_columns
 from specsim.core._files import PathLike
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
-from specsim.planning.batch._columns import read_columns
 from specsim.planning.batch._kernel import pass_seconds
 from specsim.planning.costs import Experts, Hardware, Network
 

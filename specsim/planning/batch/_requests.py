@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
+from specsim.core._columns import read_columns
 from specsim.core._files import PathLike
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
-from specsim.planning.batch._columns import read_columns
 from specsim.planning.batch._kernel import BLOCK
 
 #: The longest prompt and output, in tokens, and the most requests of a replication.
