@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,25 @@ from typing import Any
 SEAL = "sha256"
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The value that `text` is. Raises ValueError also for what is nested too deeply."""
+class RefusedError(ValueError):
+    """Valid JSON that is not read."""
+
+
+def parse_json(text: str | bytes, unique: bool = True) -> Any:
+    """The value that `text` is. Raises ValueError also for what is nested too deeply, and if `unique` for an
+    object with a key twice, of which Python takes the last value."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object if unique else None)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise RefusedError("nested too deeply") from None
+
+
+def _object(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(entries)
+    if len(found) < len(entries):
+        twice, _ = Counter(key for key, _ in entries).most_common(1)[0]
+        raise RefusedError(f"the key {twice[:80]!r} is in an object twice")
+    return found
 
 
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:

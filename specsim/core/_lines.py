@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from specsim.core._files import check_file, open_file
+from specsim.core._json import RefusedError, parse_json
 
 SUFFIXES = (".jsonl", ".ndjson")
 #: Longer lines are not read.
@@ -68,12 +69,12 @@ def _parse(line: bytes | None, place: str) -> Line:
     if line.startswith(b"\x1f\x8b"):
         return Line(place, None, "compressed; unpack the file")
     try:
-        return Line(place, json.loads(line.decode("utf-8")))
+        return Line(place, parse_json(line.decode("utf-8")))
     except UnicodeDecodeError as error:
         return Line(place, None, f"not UTF-8 at byte {error.start + 1}")
     except json.JSONDecodeError as error:
         return Line(place, None, f"not JSON at character {error.pos + 1}")
-    except RecursionError:
-        return Line(place, None, "nested too deeply")
+    except RefusedError as error:
+        return Line(place, None, str(error))
     except ValueError:
         return Line(place, None, "a number of too many digits")

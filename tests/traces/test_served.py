@@ -469,6 +469,7 @@ def one_place(**logprobs):
 HOSTILE = [
     (GOOD[: len(GOOD) // 2], "not JSON"),
     ("[" * 100_000, "nested too deeply"),
+    ('{"temperature": 1, "choices": [], "temperature": 0}', "the key 'temperature' is in an object twice"),
     ('{"response": ' * 5000 + "1" + "}" * 5000, ""),
     ('{"x": "\udcff"}', "not UTF-8"),
     ('{"choices": ' + "9" * 5000 + "}", "too many digits"),

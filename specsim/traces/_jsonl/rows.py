@@ -2,6 +2,7 @@
 
 Lines are parsed by orjson where it is installed; where it fails, or what it reads is refused, the standard
 library's parser has the last word, so that result and messages are the same without it.
+Of a key that is in an object twice both take the last value: orjson tells of none.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
 
 def _record(line: bytes, place: str) -> Any:
     try:
-        return parse_json(line.decode("utf-8"))
+        return parse_json(line.decode("utf-8"), unique=False)
     except UnicodeDecodeError as error:
         remedy = "unpack it, it is gzipped" if line.startswith(GZIP) else "convert it to UTF-8"
         raise ValueError(f"{place}: not text in UTF-8 ({error}); {remedy}") from None
