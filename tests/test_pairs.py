@@ -1,5 +1,6 @@
 """The reader of pairs, and runs that are run again from their files."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,7 @@ def test_synthetic_pairs_take_their_options():
         ("digits.csv", "digits.csv:2: p '0.5_0' is not a number"),
         ("script.csv", "script.csv:2: q '٠.٥' is not a number"),
         ("long.csv", r"long.csv:2: not CSV that can be read \(field larger"),
+        ("members.npz", "members.npz: .*array 'p' is in it 2 times; keep one"),
         ("damaged.npz", "damaged.npz: neither arrays of NumPy nor a file of models"),
         ("damaged.npy", "damaged.npy: not an array of NumPy"),
         ("pickled.npz", "pickled.npz: neither arrays"),
@@ -164,6 +166,9 @@ def test_what_is_no_pair_is_told(folder, monkeypatch, name, message):
     np.savez("weights.npz", p=2 * P, q=Q)
     np.savez("steps.npz", p=[[P, P]], q=[[Q, Q]])
     np.savez("pickled.npz", p=np.array([{}], dtype=object), q=Q)
+    np.savez("members.npz", p=P, q=Q)
+    with zipfile.ZipFile("members.npz", "a") as archive, pytest.warns(match="Duplicate name"):
+        archive.writestr("p.npy", archive.read("q.npy"))
     np.save("nan.npy", np.append(P[1:], np.nan))
     for file, text in {
         "only_p.csv": "p\n1\n",

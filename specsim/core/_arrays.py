@@ -2,6 +2,8 @@
 
 import tokenize
 import zlib
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from zipfile import BadZipFile
 
@@ -20,4 +22,12 @@ UNREADABLE = (
 def read_arrays(path: PathLike) -> dict[str, NDArray[Any]]:
     """The arrays in the `.npz` file `path`, without objects. Raises `UNREADABLE`, and as `open_file`."""
     with open_file(path) as file:
-        return dict(np.load(file, allow_pickle=False).items())
+        archive = np.load(file, allow_pickle=False)
+        check_unique("array", archive.files)
+        return dict(archive.items())
+
+
+def check_unique(what: str, names: Sequence[str]) -> None:
+    """Raise ValueError, naming it, for a name that is there twice."""
+    if twice := [name for name, number in Counter(names).items() if number > 1]:
+        raise ValueError(f"{what} {twice[0]!r} is in it {names.count(twice[0])} times; keep one")

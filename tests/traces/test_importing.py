@@ -10,6 +10,7 @@ import math
 import re
 import threading
 import tracemalloc
+import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -225,6 +226,30 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     path.write_bytes(data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])
     with pytest.raises(ValueError, match=r"log\.npz, .\.npy: damaged"):
         import_trace(path, tmp_path / "out2")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = save(tmp_path, "npz", arrays())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("q.npy", archive.read("q.npy"))
+    with pytest.raises(ValueError, match=r"log\.npz: .*array 'q' is in it 2 times; keep one"):
+        import_trace(path, tmp_path / "out")
+    table = parquet.read_table(save(tmp_path, "parquet", arrays()))
+    parquet.write_table(table.append_column("q", table["q"]), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match=r"log\.parquet: column 'q' is in it 2 times; keep one"):
+        import_trace(tmp_path / "log.parquet", tmp_path / "out")
+    parquet.write_table(
+        table.append_column("x", pa.nulls(N)).append_column("x", pa.nulls(N)), tmp_path / "log.parquet"
+    )
+    assert import_trace(tmp_path / "log.parquet", tmp_path / "read").num_steps == N
+    path = save(tmp_path, "safetensors", {"p": np.ones(1), "r": np.ones(1)})
+    path.write_bytes(path.read_bytes().replace(b'"r"', b'"p"'))
+    with pytest.raises(ValueError, match=r"log\.safetensors: .*the key 'p' is in an object twice"):
+        import_trace(path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("given", [V - 3, V + 87])

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._arrays import UNREADABLE
+from specsim.core._arrays import UNREADABLE, check_unique
 from specsim.core._files import open_file
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
@@ -31,7 +31,9 @@ def read(source: Source) -> Logged:
         else:
             with zipfile.ZipFile(path) as archive:
                 members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-            columns = {member.filename.removesuffix(".npy"): _column(path, member) for member in members}
+            names = [member.filename.removesuffix(".npy") for member in members]
+            check_unique("array", names)
+            columns = {name: _column(path, member) for name, member in zip(names, members, strict=True)}
     except UNREADABLE as error:
         raise ValueError(f"{path}: not arrays of NumPy that can be read ({error})") from None
     return from_columns(columns, source)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._arrays import check_unique
 from specsim.core._tables import ARROW
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
 
@@ -39,6 +40,7 @@ def read(source: Source) -> Logged:
         raise ValueError(f"{source.path}: Parquet needs pyarrow: pip install '{ARROW}'") from None
     with _named(source.path):
         table = parquet.ParquetFile(source.path)
+    check_unique(f"{source.path}: column", [name for name in table.schema_arrow.names if name in NAMES])
     names = [name for name in NAMES if name in table.schema_arrow.names]
     truncated = {"p_tokens", "q_tokens"} <= set(names)
     if not {"p", "q"} <= set(names) or (not truncated and {"p_tokens", "q_tokens"} & set(names)):
