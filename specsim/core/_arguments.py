@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._checks import check_unmasked
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Digits of the largest integers that a float is as large as.
@@ -27,9 +29,9 @@ LARGEST = 10**LARGEST_DIGITS
 def checked(function: F) -> F:
     """If a call of `function` fails, check the types of its arguments; of a class, its constructor's.
 
-    Calls that succeed cost nothing, and an error that names an argument is passed on. Raises TypeError,
-    naming the argument; ValueError for rows of different lengths, and paths that cannot be. Annotations that
-    are not known here are not checked."""
+    Calls that succeed cost nothing but a look for masked arrays, and an error that names an argument is
+    passed on. Raises TypeError, naming the argument; ValueError for rows of different lengths, masked
+    entries, and paths that cannot be. Annotations that are not known here are not checked."""
     if isinstance(function, type):
         function.__init__ = checked(function.__init__)  # type: ignore[misc]
         return function
@@ -39,6 +41,11 @@ def checked(function: F) -> F:
     def called(*arguments: Any, **named: Any) -> Any:
         if later:
             _check_all(function, arguments, named)
+        for value in (*arguments, *named.values()):
+            if isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # masked, perhaps
+                positions = zip(_read(function)[0].parameters, arguments, strict=False)
+                for name, given in (*positions, *named.items()):
+                    check_unmasked(name, given)
         try:
             return function(*arguments, **named)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:

@@ -5,6 +5,8 @@ from numbers import Real
 from operator import index
 from typing import Any
 
+import numpy as np
+
 #: Steps, positions and tokens are numbered in 64 bits.
 MOST = 2**63 - 1
 
@@ -46,6 +48,17 @@ def check_between(name: str, value: Any, low: float, high: float, what: str) -> 
     if not (low <= value <= high and math.isfinite(value)):
         allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
         raise ValueError(f"{name}: {shown_number(value)} is outside {allowed}; give a {what}")
+
+
+def check_unmasked(name: str, value: Any) -> None:
+    """Raise ValueError if entries of an array, or of arrays in a list, are masked: NumPy would use them."""
+    for array in value if isinstance(value, list | tuple) else (value,):
+        if type(array) is np.ndarray or not isinstance(array, np.ndarray):
+            continue
+        if masked := int(np.sum(getattr(array, "mask", False))):
+            raise ValueError(
+                f"{name}: {masked:,} of {array.size:,} entries are masked; give an array without a mask"
+            )
 
 
 #: The most seconds of a time limit, three years: clocks and sockets take no arbitrary number.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, check_unmasked
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints
 
@@ -180,6 +180,7 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
 
 
 def _as_array(values: ArrayLike, name: str, parts: str) -> NDArray[Any]:
+    check_unmasked(name, values)
     try:
         return np.asarray(values)
     except MemoryError:

@@ -15,7 +15,7 @@ import scipy  # its modules, which load slowly, are loaded at their first use
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_count, check_unmasked
 from specsim.core._types import Floats, Ints
 
 __all__ = [
@@ -802,6 +802,7 @@ def _radius(cells: int, n: int, delta: float) -> float:
 
 
 def _check_counts(counts: ArrayLike) -> Ints:
+    check_unmasked("counts", counts)
     observed = np.asarray(counts)
     if observed.dtype.kind not in "iu":
         raise TypeError(
@@ -815,6 +816,7 @@ def _check_counts(counts: ArrayLike) -> Ints:
 
 
 def _check_table(counts: ArrayLike, pmf: ArrayLike) -> tuple[Ints, Floats]:
+    check_unmasked("pmf", pmf)
     observed, law = _check_counts(counts), np.asarray(pmf, dtype=np.float64)
     if observed.shape != law.shape or observed.ndim != 1 or len(law) == 0:
         raise ValueError(f"counts {observed.shape} and pmf {law.shape} must share one shape [k], k ≥ 1")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_counts
+from specsim.core._checks import check_counts, check_unmasked
 from specsim.core._types import Ints
 from specsim.drafts._tree import Tree, as_tree
 
@@ -179,6 +179,7 @@ def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
 
 def as_text(values: ArrayLike, name: str) -> Ints:
     """`values` as a row of tokens. Raises ValueError for another shape, TypeError for no integers."""
+    check_unmasked(name, values)
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{name}: shape {array.shape}; expected a single row of integers")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
+from specsim.core._checks import check_unmasked
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_tokens
 
@@ -121,6 +122,7 @@ def read_by(model: Model, text: Sequence[int]) -> Sequence[int]:
 
 def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """The last `order` columns of `histories` ([B, T]), checked, as a contiguous int32 array [B, order]."""
+    check_unmasked("histories", histories)
     array = np.asarray(histories)
     if array.ndim != 2 or array.shape[1] < order:
         raise ValueError(
@@ -144,6 +146,7 @@ def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int
 
 def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """`contexts` as a read-only int32 array [N, order] with N ≥ 1."""
+    check_unmasked("contexts", contexts)
     array = np.asarray(contexts)
     if array.ndim != 2 or array.shape[1] != order or len(array) == 0:
         raise ValueError(f"contexts: shape {array.shape}; expected [N, {order}] with N ≥ 1")

@@ -81,6 +81,7 @@ class NGramModel(Processable):
 
     vocab_size = VOCAB
 
+    @checked
     def __init__(
         self,
         ngrams: NDArray[np.uint8],

@@ -356,6 +356,7 @@ class LinearStep:
             raise ValueError("fixed, per_context and per_token: a pass of the target takes no time at all")
 
     @classmethod
+    @checked
     def fit(
         cls,
         context: ArrayLike,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
+from specsim.core._checks import check_unmasked
 from specsim.core._json import parse_json
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._registry import check_known
@@ -268,6 +269,7 @@ class Trace:
         if self.top is not None:
             kept = f"their {self.top} most probable tokens"
             raise ValueError(f"{self.path}: rows are cut to {kept}; whole rows are needed")
+        check_unmasked("indices", indices)
         wanted = np.asarray(indices)
         if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
             raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, check_unmasked
 from specsim.core._files import check_new_folder, make_folder
 from specsim.core._tensors import save_tensors
 from specsim.core._types import MOST_TOKENS
@@ -379,6 +379,7 @@ def _integer(value: Any, name: str) -> int:
 
 
 def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
+    check_unmasked(name, values)
     try:
         return np.asarray(values)
     except ValueError:  # NumPy's message does not name the array

@@ -318,6 +318,7 @@ def test_tokens_of_another_row_are_caught_without_statistics():
         (verifiers.raises, "raised RuntimeError: out of cheese"),
         (verifiers.exits, "raised SystemExit"),
         (verifiers.ragged, "returned no array"),
+        (verifiers.masked, "returned no array [B, γ+1] (ValueError: output: "),
         (verifiers.returns_floats, "returned float64, expected integer tokens"),
         (verifiers.returns_nan, "returned float64"),
         (verifiers.wrong_shape, "returned shape"),

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+import specsim
+from specsim import theory
+from specsim.core import distributions, stats
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.models import TableModel, rows_ahead
+from specsim.planning.batch import LoggedLengths, PassTime, RequestLog
+from specsim.planning.costs import LinearStep
 
 
 @checked
@@ -53,6 +58,51 @@ def test_what_made_a_call_fail_is_named(given, error, said):
 
 def test_calls_that_succeed_are_not_looked_at():
     assert example([Fraction(1, 2), 1], np.int64(1), share=True) == (0.5, [])
+
+
+MASKED = np.ma.masked_array([0.5, 0.3, 0.2], [0, 0, 1])
+PASSES = np.ma.masked_array([1, 2, 4], [0, 0, 1])
+PLAIN = [0.5, 0.3, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("rows", lambda: example(MASKED)),
+        ("rows", lambda: example(rows=MASKED)),
+        ("target", lambda: specsim.simulate(MASKED, PLAIN, steps=10)),
+        ("draft", lambda: specsim.simulate(PLAIN, MASKED, steps=10)),
+        ("draft", lambda: specsim.compare(PLAIN, draft=MASKED, steps=10)),
+        ("target", lambda: specsim.sweep(MASKED, PLAIN, over={"gamma": [1]}, steps=10)),
+        ("target", lambda: specsim.prove(MASKED, PLAIN)),
+        ("p", lambda: distributions.check_rows(MASKED)),
+        ("p", lambda: distributions.check_rows([MASKED, MASKED])),
+        ("p", lambda: distributions.top_k(MASKED, 1)),
+        ("draft_tokens", lambda: distributions.check_tokens(PASSES, 9)),
+        ("weights", lambda: distributions.alias_table(MASKED)),
+        ("alpha", lambda: theory.expected_tokens(MASKED, 3)),
+        ("alpha", lambda: theory.memory_access_factor(MASKED, 3)),
+        ("counts", lambda: stats.chi_square(PASSES, PLAIN)),
+        ("tables: .*pmf", lambda: stats.log_pooled_e_value([([1, 2, 3], MASKED)])),
+        ("blocks: .*counts", lambda: stats.log_two_sample_e([(PASSES, [1, 2, 3])])),
+        ("table", lambda: TableModel(MASKED)),
+        ("histories", lambda: TableModel(PLAIN).rows(np.ma.masked_array([[1]], [[1]]))),
+        ("sequences", lambda: PassTime.fit(PASSES, [1, 5, 9], [1, 2, 3])),
+        ("tokens", lambda: LinearStep.fit([1, 2, 4], PASSES, [1, 2, 3], 0.1)),
+        ("arrival", lambda: RequestLog(MASKED, [1, 1, 1], [1, 1, 1])),
+        ("lengths", lambda: LoggedLengths(PASSES)),
+    ],
+)
+def test_masked_entries_are_not_used(name, call):
+    with pytest.raises(
+        ValueError, match=rf"{name}: [123] of [123] entries are masked; give an array without"
+    ):
+        call()
+
+
+def test_a_masked_array_without_a_masked_entry_is_an_array():
+    assert distributions.check_rows(np.ma.masked_array(PLAIN)).tolist() == PLAIN
+    assert example(np.ma.masked_array([1.0, 2.0], [0, 0]), 2) == (1.5, [])
 
 
 def test_errors_that_name_an_argument_are_passed_on():

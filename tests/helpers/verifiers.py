@@ -141,6 +141,10 @@ def ragged(draft_tokens, p, q, rng):
     return [row[row >= 0].tolist() for row in verify(draft_tokens, p, q, rng)]
 
 
+def masked(draft_tokens, p, q, rng):
+    return np.ma.masked_less(verify(draft_tokens, p, q, rng), 0)
+
+
 def wrong_and_dies_of_wide_rows(draft_tokens, p, q, rng):
     """Biased where it lives, but for rows of two tokens."""
     if p.shape[2] > 64:

@@ -200,6 +200,8 @@ def test_no_steps_and_steps_that_are_not_there(folder: Path) -> None:
             trace.steps([0, index])
     with pytest.raises(ValueError, match="int"):
         trace.steps([0.5])
+    with pytest.raises(ValueError, match="indices: 1 of 2 entries are masked"):
+        trace.steps(np.ma.masked_array([0, 1], [0, 1]))
 
 
 # --- α ---------------------------------------------------------------------------------------------------
@@ -755,6 +757,7 @@ GOOD = {"context": 0, "tokens": [1, 2], "accepted": 1, "p": np.full((3, 4), 0.25
         ({"context": None}, TypeError, "context: expected an integer, got None"),
         ({"context": 2**63}, ValueError, "context: 9223372036854775808 does not fit in 64 bits"),
         ({"context": -(2**63) - 1}, ValueError, "context: -9223372036854775809 does not fit"),
+        ({"p": np.ma.masked_less(np.eye(3, 4), 1)}, ValueError, "p: 9 of 12 entries are masked"),
         ({"p": [[0.5, 0.5, 0, 0], [1.0]]}, ValueError, r"p: rows differ in length; expected shape \(3, 4\)"),
         ({"tokens": [[1], [1, 2]]}, ValueError, "tokens: lists differ in length"),
         (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.origin import LONGEST
+from specsim.core._checks import check_unmasked
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
 
@@ -378,4 +379,5 @@ def _to_numpy(value: Any) -> Any:
         value = value.detach().cpu().numpy()
     elif hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):  # of CuPy
         value = value.get()
+    check_unmasked("output", value)
     return np.asarray(value)

@@ -50,6 +50,7 @@ class PassTime:
         return cls(network=network, hardware=hardware)
 
     @classmethod
+    @checked
     def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> PassTime:
         """Fit to n ≥ 3 measured passes, by non-negative least squares; each column is [n].
 

@@ -72,6 +72,7 @@ class Beta:
         return np.asarray(betaincinv(self.mean * size, (1.0 - self.mean) * size, u))
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class LoggedLengths:
     """Accepted lengths as they were logged: `lengths[k]` steps accepted exactly k of γ drafted tokens.
@@ -104,6 +105,7 @@ class LoggedLengths:
 Acceptance = ArrayLike | Beta | LoggedLengths
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class RequestLog:
     """Logged requests: seconds of arrival, in order, and the lengths of prompt and output, each [n].
