@@ -101,19 +101,17 @@ class LookaheadDecoding:
         """The window and pool of one text."""
         return Lookahead(target, self.window, gamma + 1, self.candidates, rng)
 
-    def decode(self, target: Model, gamma: int) -> Iterator[tuple[int, Draft]]:
-        """Decode along `text`, and yield where each step that drafts begins, and its draft.
+    def decode(self, target: Model, gamma: int) -> Iterator[tuple[int, Draft | None]]:
+        """Decode along `text`, and yield where each step begins, and its draft or None.
 
         The text is a sample of the target, so naive matching accepts what a draft shares with it."""
         text, lookahead = self.text.tolist(), self.start(target, gamma, np.random.default_rng(0))
         place = max(1, target.order)
         while place < len(text):
-            accepted, history = 0, text[:place]
-            if (found := lookahead.draft(history)) is not None:
-                yield place, found
-                accepted = _shared(*found, text[place:])
+            history = text[:place]
+            yield place, (found := lookahead.draft(history))
             lookahead.update(history)
-            place += accepted + 1
+            place += 1 + (0 if found is None else _shared(*found, text[place:]))
 
 
 #: A tree and its tokens.

@@ -13,6 +13,7 @@ Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a t
 positions.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,8 +36,8 @@ class PromptLookup:
     Parameters
     ----------
     text : array_like of int, shape [T]
-        Steps of `simulate` start anywhere in it; `generate` searches it in front of the prompt, and it may
-        be empty there.
+        `simulate` decodes along it, from its beginning; `generate` searches it in front of the prompt, and it
+        may be empty there.
     max_ngram : int
         The most tokens that are matched.
     """
@@ -60,9 +61,17 @@ class PromptLookup:
         if rule.leaf_rows:
             raise ValueError(ONE_CHAIN)
 
-    def drafts(self, positions: ArrayLike, gamma: int) -> Ints:
-        """`lookup_drafts` at `positions` of the text."""
-        return lookup_drafts(self.text, positions, gamma, self.max_ngram)
+    def decode(self, first: int, gamma: int) -> Iterator[tuple[int, Ints]]:
+        """Decode along `text` from position `first` on, and yield where each step begins, and its draft as
+        `lookup_drafts` pads it. A step accepts what its draft shares with the text."""
+        places = np.arange(first, self.text.size)
+        drafts = lookup_drafts(self.text, places, gamma, self.max_ngram)
+        ahead = np.append(self.text, np.full(gamma, -2))[places[:, None] + np.arange(gamma)]
+        shared = np.cumprod(drafts == ahead, axis=1).sum(axis=1)
+        place = 0
+        while place < places.size:
+            yield first + place, drafts[place]
+            place += 1 + int(shared[place])
 
 
 @checked

@@ -118,6 +118,7 @@ class Simulation(Shown):
     `alpha_context` is the mean acceptance probability of the standard rule over the contexts where steps
     begin, and `acceptance[i]` the probability that this rule accepts the token at i, given that those before
     it were: both are exact, not simulated. `acceptance` is known for a fixed pair and many rules, else None.
+    A draft from a text may be short or missing; α counts its end as a rejection.
     `method` is the drafting system, if one was named. `source` describes the origin of p and q, `pair` is
     what they were, `tree` the shape of the draft. Of `planned` steps fewer were drawn if the run was
     `interrupted`. `shard` is the part (i, n) of a run that they are, if any."""
@@ -267,8 +268,8 @@ def simulate(
         Two pmfs [V], the same at every position; the rows [N, V] of N positions of a text, frozen as those of
         a trace; two models, whose steps start at contexts that they share; a
         trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); a model
-        and a `specsim.drafts.PromptLookup`, whose steps start anywhere in its text, or a `LookaheadDecoding`,
-        whose steps start where decoding its text has them start; or a `Pair` of these as `target`.
+        and a `specsim.drafts.PromptLookup` or `LookaheadDecoding`, whose steps are those of decoding its text
+        from the beginning, with or without a draft; or a `Pair` of these as `target`.
     rule : str or Rule
         A built-in rule, with parameters if any.
     gamma : int or Draft

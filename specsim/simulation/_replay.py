@@ -174,6 +174,7 @@ def _row_step(
         else:
             start = f"context {reader.context(key, step).tolist()}"
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
+    rows.end(tokens, accepted)
     random = tree.sampling != "top" and not isinstance(reader, LookupRows | LookaheadRows)
     drafted, pairs = rows.draft_tokens[0].tolist(), list(zip(rows.p[0], rows.q[0], strict=False))
     return start, _nodes(rows.parents[0].tolist(), drafted, pairs, u[:, 0] if random else None), v

@@ -5,7 +5,7 @@ A reader draws the drafts of steps with their rows of p and q. Random numbers ar
 step), so the rows of a step do not depend on how a run is split."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,16 +27,26 @@ ROW_BATCH_BYTES = 2**21
 class Rows:
     """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
 
-    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ."""
+    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ.
+    `depths` int64 [B] is the depth of each draft, where some are padded; 0 is a step without a draft."""
 
     draft_tokens: Ints
     p: Floats
     q: Floats
     parents: Ints
+    depths: Ints | None = field(default=None, kw_only=True)
 
     @property
     def vocab_size(self) -> int:
         return int(self.p.shape[2])
+
+    def end(self, tokens: NDArray[np.int32], accepted: Ints) -> None:
+        """End steps a token after their drafts, in tokens [depth+1, B] and accepted [B] of padded ones.
+
+        Of a lossless rule that token has the target's law, whether it was the padding or not."""
+        if self.depths is not None:
+            np.minimum(accepted, self.depths, out=accepted)
+            tokens[np.arange(len(tokens))[:, None] > accepted] = -1
 
 
 class Described(Protocol):
@@ -224,9 +234,10 @@ class DynamicRows(_PairRows):
 
 @dataclass(frozen=True)
 class _TextRows:
-    """Steps that begin at places of a text, drawn uniformly, with drafts that are functions of the text.
+    """Steps of a text that is decoded from its beginning, drawn uniformly, with or without a draft.
 
-    q is 1 at a drafted token."""
+    Drafts are functions of the text, and q is 1 at a drafted token. Decoding accepts what a draft shares with
+    the text, as naive matching does if the text is a sample of the target."""
 
     target: Model
     draft: Any
@@ -237,19 +248,21 @@ class _TextRows:
         return self.target.vocab_size
 
     @cached_property
-    def all_drafts(self) -> tuple[Ints, Ints, Ints]:
-        """Places [S] of the text, and of the draft at each of them parents and tokens [S, n]."""
+    def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Places [S] of the text where steps begin, and of the draft at each of them parents and tokens
+        [S, n], and the depth [S]."""
         raise NotImplementedError
 
     def alpha_context(self) -> float:
-        """The mean probability that p gives to the first drafted tokens, over all places."""
-        places, parents, tokens = self.all_drafts
+        """The mean probability that p gives to the first drafted tokens, 0 for a step without a draft."""
+        places, parents, tokens, depths = self.all_drafts
         total = 0.0
         for start, n in pieces(0, len(places), max(1, ROW_BATCH_BYTES // (8 * self.vocab_size))):
             p = self.target.rows(self._seen(places[start : start + n]))
             first = np.zeros(p.shape, dtype=bool)
             for j in range(tokens.shape[1]):
-                below = np.flatnonzero(parents[start : start + n, j] == 0)
+                drafted = depths[start : start + n] > 0
+                below = np.flatnonzero(drafted & (parents[start : start + n, j] == 0))
                 first[below, tokens[start + below, j]] = True
             total += float(p[first].sum())
         return total / len(places)
@@ -266,49 +279,49 @@ class _TextRows:
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         chosen = sample_starts(key, first, steps, len(self.all_drafts[0]))
-        places, parents, tokens = (part[chosen] for part in self.all_drafts)
+        places, parents, tokens, depths = (part[chosen] for part in self.all_drafts)
         p = np.empty((steps, self.tree.size + 1, self.vocab_size))
         for node, seen in enumerate(_before_nodes(self._seen(places), parents, tokens)):
             p[:, node] = self.target.rows(seen)
         q = np.zeros((steps, self.tree.size, self.vocab_size))
         q[np.arange(steps)[:, None], parents, tokens] = 1.0
-        return Rows(tokens, p, q, parents)
+        return Rows(tokens, p, q, parents, depths=depths)
 
 
 @dataclass(frozen=True)
 class LookupRows(_TextRows):
-    """Drafts by prompt lookup, at every place of the text. Where fewer than γ tokens are found, the draft is
-    padded with token 0."""
+    """Drafts by prompt lookup, padded with token 0 where fewer than γ tokens are found."""
 
     draft: PromptLookup
     kind = "text, prompt lookup"
 
     @cached_property
-    def all_drafts(self) -> tuple[Ints, Ints, Ints]:
-        places = np.arange(self.target.order, len(self.draft.text))
-        return places, tile_parents(self.tree, len(places)), self.draft.drafts(places, self.tree.size).clip(0)
+    def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
+        found = list(self.draft.decode(self.target.order, self.tree.size))
+        places, tokens = np.array([place for place, _ in found]), np.array([drafted for _, drafted in found])
+        depths = (tokens >= 0).sum(axis=1)
+        return places, tile_parents(self.tree, len(places)), tokens.clip(0), depths
 
 
 @dataclass(frozen=True)
 class LookaheadRows(_TextRows):
-    """Drafts of lookahead decoding, at the places of the text where a step that drafts begins.
-
-    A draft with fewer tokens is padded with a first token again, which naive matching never reaches."""
+    """Drafts of lookahead decoding. One with fewer tokens than the tree is padded with a first token again,
+    which naive matching never reaches."""
 
     draft: LookaheadDecoding
     kind = "text, lookahead decoding"
 
     @cached_property
-    def all_drafts(self) -> tuple[Ints, Ints, Ints]:
+    def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
         found = list(self.draft.decode(self.target, self.tree.depth))
-        if not found:
-            raise ValueError(f"text: no step of {len(self.draft.text)} tokens has a draft; give more tokens")
         parents = np.zeros((len(found), self.tree.size), dtype=np.int64)
-        tokens = np.empty_like(parents)
-        for i, (_, (tree, drafted)) in enumerate(found):
-            parents[i, : tree.size], tokens[i, : tree.size] = tree.parents, drafted
-            tokens[i, tree.size :] = drafted[0]
-        return np.array([place for place, _ in found]), parents, tokens
+        tokens, depths = np.zeros_like(parents), np.zeros(len(found), dtype=np.int64)
+        for i, (_, drafted) in enumerate(found):
+            if drafted is not None:
+                tree, tokens[i, : tree.size] = drafted
+                parents[i, : tree.size], depths[i] = tree.parents, tree.depth
+                tokens[i, tree.size :] = tokens[i, 0]
+        return np.array([place for place, _ in found]), parents, tokens, depths
 
 
 def _before_nodes(start: NDArray[np.int32], parents: Ints, tokens: Ints) -> Iterator[NDArray[np.int32]]:

@@ -142,6 +142,7 @@ class RowSource:
         for start, n in pieces(first, steps, max(1, self.batch_bytes // row_bytes)):
             rows = self.reader.rows(key, start, n)
             tokens, accepted = self.verify(rows, key, start)
+            rows.end(tokens, accepted)
             yield Batch(start, tokens, accepted, rows)
 
 

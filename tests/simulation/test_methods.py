@@ -34,7 +34,7 @@ def test_the_rule_of_a_system_holds_for_what_it_drafts(name, pair):
     assert rerun(run) == run
 
 
-@pytest.mark.parametrize("name", sorted({*methods.names()} - LOSSY - {"prompt_lookup"}))
+@pytest.mark.parametrize("name", sorted({*methods.names()} - LOSSY))
 def test_first_tokens_have_the_law_of_the_target(name):
     """Frequencies within 5 standard errors of p, for small drafts of each system."""
     method = methods.get(name)

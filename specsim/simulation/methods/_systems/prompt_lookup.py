@@ -16,8 +16,10 @@ METHOD = Method(
     title="Prompt lookup decoding",
     citation="Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding",
     rule="one_hot",
-    modelled="The tokens that followed the longest match of the last tokens, in a text of the target's own.",
-    left_out="Prompts that the answer quotes: the text is drawn from the target, so matches are its habits.",
+    modelled="The tokens that followed the longest match of the last tokens, in a text of the target's own, "
+    "decoded from its beginning; a step without a match emits one token.",
+    left_out="Prompts that the answer quotes: the text is drawn from the target, so matches are its habits. "
+    "Each step is charged for a whole draft.",
     make=make,
     parameters=(
         count("gamma", 10, "drafted tokens"),
