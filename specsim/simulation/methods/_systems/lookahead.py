@@ -22,8 +22,9 @@ METHOD = Method(
     modelled="A window of the target's guesses, moved by a token in every step, and a pool of the n-grams "
     "found there; those that begin with the last token are drafted. Window and n-grams are computed in the "
     "target's pass.",
-    left_out="The seed of the window is not varied: the steps, with and without a draft, are those of "
-    "one text of the target's own, from its beginning. Each is charged for a whole tree.",
+    left_out="The seed of the window is not varied: the steps, with and without a draft, are those of one "
+    "text of the target's own, from its beginning. Another text's mean may differ by more than the standard "
+    "error. Each step is charged for a whole tree.",
     make=make,
     parameters=(
         count("window", 15, "columns of the window"),

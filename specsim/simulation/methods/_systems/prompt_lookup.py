@@ -19,7 +19,7 @@ METHOD = Method(
     modelled="The tokens that followed the longest match of the last tokens, in a text of the target's own, "
     "decoded from its beginning; a step without a match emits one token.",
     left_out="Prompts that the answer quotes: the text is drawn from the target, so matches are its habits. "
-    "Each step is charged for a whole draft.",
+    "Another text's mean may differ by more than the standard error. Each step is charged for a whole draft.",
     make=make,
     parameters=(
         count("gamma", 10, "drafted tokens"),
