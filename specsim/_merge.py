@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from specsim.core._arguments import checked
 from specsim.simulation._checkpoints import add_parts
@@ -15,16 +15,19 @@ if TYPE_CHECKING:
 
 
 @checked
-def merge(paths: Sequence[str | os.PathLike[str]], *, diagnose: bool = True) -> Simulation | Audit:
+def merge(
+    paths: Sequence[str | os.PathLike[str]], *, diagnose: bool | str | Callable[..., Any] = True
+) -> Simulation | Audit:
     """Return the result of the run whose parts are in the files `paths`.
 
     Parameters
     ----------
     paths : sequence of path
         Checkpoints of `specsim.simulate`, or files of `specsim.auditing.audit_shard`, in any order.
-    diagnose : bool
-        Open the verifier of an audit that failed, by the name in the files, and draw more of its steps, as
-        `specsim.audit` does; the diagnosis says so if it cannot be opened, or is not the audited one.
+    diagnose : bool, str or callable
+        The verifier of an audit that failed, as `audit_shard` took it, or the function: more of its steps are
+        drawn, as `specsim.audit` does, if its file is the one that was audited. The name in the files is not
+        enough, since they may be somebody else's; True opens only engines that `specsim engines` lists.
 
     Returns
     -------
@@ -34,8 +37,8 @@ def merge(paths: Sequence[str | os.PathLike[str]], *, diagnose: bool = True) -> 
     Raises
     ------
     ValueError
-        If a file is damaged or not a part, the parts belong to different runs, or a step or case is missing
-        or in two of them.
+        If a file is damaged or not a part, the parts belong to different runs, a step or case is missing or
+        in two of them, or `diagnose` names another verifier than the parts.
 
     Examples
     --------
@@ -53,4 +56,6 @@ def merge(paths: Sequence[str | os.PathLike[str]], *, diagnose: bool = True) -> 
         from specsim.auditing._shards import merge_audit
 
         return merge_audit(total, diagnose)
+    if not isinstance(diagnose, bool):
+        raise ValueError("diagnose: the parts are of a simulation, which has no verifier; leave it out")
     return merge_simulation(total)

@@ -6,6 +6,7 @@ user's verifier are one more case."""
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from specsim import rules
+from specsim.auditing import adapters
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
@@ -31,8 +33,8 @@ from specsim.auditing._runner import (
     run_cases,
 )
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import Declared
-from specsim.auditing._verifier.origin import Origin
+from specsim.auditing._verifier.contract import Declared, Verifier
+from specsim.auditing._verifier.origin import Origin, digest_of, source_of
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, this_code
@@ -132,11 +134,16 @@ def audit_shard(
     return names
 
 
-def merge_audit(part: Part, diagnose: bool = True) -> Audit:
-    """Judge the audit whose parts add up to `part`, and `diagnose` what failed with the verifier that the
-    parts name. Raises ValueError with the names of missing cases."""
+def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
+    """Judge the audit whose parts add up to `part`, and `diagnose` what failed, as `specsim.merge` says.
+
+    Raises ValueError with the names of missing cases, and where `diagnose` names another verifier."""
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
+    if isinstance(diagnose, str) and diagnose != run["audit of"]:
+        raise ValueError(
+            f"diagnose: {diagnose!r}, where the parts are of {run['audit of']!r}; name that verifier"
+        )
     subject = planned_subject(run["audit of"], promise, part.about["threads"])
     plans = subject.plans(run["level"])
     promises = [PROMISES] if isinstance(subject, VerifierSubject) else []
@@ -162,22 +169,34 @@ def merge_audit(part: Part, diagnose: bool = True) -> Audit:
     )
     if not diagnose or promise is None or not any(case.findings for case in merged.cases):
         return merged
-    return replace(merged, diagnosis=_diagnosis(subject, merged, max(part.seconds, DIAGNOSIS)))
+    verifier = subject.name if diagnose is True else diagnose
+    if diagnose is True and not _is_installed(subject.name):
+        why = f"specsim merge imports only what you name: --diagnose {shlex.quote(subject.name)}"
+        return replace(merged, diagnosis=Diagnosis(reason=f"There is none, since {why}."))
+    return replace(merged, diagnosis=_diagnosis(verifier, subject, merged, max(part.seconds, DIAGNOSIS)))
 
 
-def _diagnosis(planned: Subject, merged: Audit, seconds: float) -> Diagnosis | None:
+def _is_installed(name: str) -> bool:
+    """Whether `name` is that of an engine whose code is an installed package, not a folder in the name."""
+    return adapters.is_engine(name) and ",source=" not in name
+
+
+def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, seconds: float) -> Diagnosis | None:
     """The diagnosis of a merged audit of a user's verifier, or why there is none: more steps are drawn, so
-    it must be here, and the one that was audited."""
+    it must be here, and the one that was audited. Its file is compared before it is imported."""
+    audited = merged.origin and merged.origin.digest
+    another = Diagnosis(reason="There is none, since the verifier's file is not the one that was audited.")
+    if isinstance(verifier, str) and audited:
+        here = digest_of(source_of(verifier.partition(":")[0]))
+        if here is not None and here != audited:
+            return another
     with ExitStack() as stack:
         try:
-            execution = stack.enter_context(open_execution(planned.name, 1, TIMEOUT))
+            execution = stack.enter_context(open_execution(verifier, 1, TIMEOUT))
         except (ValueError, TypeError) as error:
             return Diagnosis(reason=f"There is none, since the verifier cannot be opened here: {error}.")
-        audited = merged.origin and merged.origin.digest
         if execution.origin is None or (execution.origin.digest or None) != audited:
-            return Diagnosis(
-                reason="There is none, since the verifier's file is not the one that was audited."
-            )
+            return another
         if [case.name for case in execution.subject.cases] != [case.name for case in planned.cases]:
             return Diagnosis(reason="There is none, since the verifier declares something else here.")
         return diagnosis_of(execution, merged, time.monotonic() + seconds)

@@ -197,6 +197,12 @@ def merge(
     files: Annotated[list[Path], Parameter(negative="", help="Files that --shard wrote, in any order.")],
     /,
     *,
+    diagnose: Annotated[
+        str | None,
+        Parameter(
+            help="The verifier that was audited, package.module:function; it is imported for the diagnosis."
+        ),
+    ] = None,
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
@@ -207,7 +213,7 @@ def merge(
         if "audit of" not in Part.read(files[0]).run:
             raise ValueError("--out has no effect on parts of a simulation; -o writes its result to a file")
         form.make_folder(out, *REPORT)
-    found = specsim.merge(files)
+    found = specsim.merge(files, diagnose=True if diagnose is None else diagnose)
     if isinstance(found, specsim.Audit):
         return report(found, out, form)
     print_result(found, form)

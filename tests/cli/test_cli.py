@@ -516,6 +516,8 @@ def test_shards_are_merged_to_what_simulate_prints(run, tmp_path):
     code, _, complaint = run("merge", *files, "--out", tmp_path / "report")
     assert (code, "--out has no effect on parts of a simulation" in complaint) == (2, True)
     assert not (tmp_path / "report").exists()
+    code, _, complaint = run("merge", *files, "--diagnose", "mine:verify")
+    assert (code, "the parts are of a simulation, which has no verifier" in complaint) == (2, True)
     named = files[0].rename(tmp_path / "0.json")
     code, _, complaint = run("merge", named, *files[1:], "-o", named)
     assert (code, f"{named}: this command names it twice" in complaint) == (2, True)

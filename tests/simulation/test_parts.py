@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -538,20 +539,47 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     paths = [tmp_path / f"{i}.part" for i in range(2)]
     for i in (0, 1):
         audit_shard(name, paths[i], (i, 2), "smoke", 0)
-    merged = specsim.merge(paths)
+    merged = specsim.merge(paths, diagnose=name)
     assert merged.diagnosis == whole.diagnosis
     assert audited(merged) == audited(whole)
+    with pytest.raises(
+        ValueError, match="diagnose: 'merged_here:right', where the parts are of 'merged_here:w"
+    ):
+        specsim.merge(paths, diagnose="merged_here:right")
+    ran = tmp_path / "ran"
     with module.open("a", encoding="utf-8") as more:
-        more.write("\n# changed\n")
-    changed = specsim.merge(paths)
+        more.write(f"\nopen({str(ran)!r}, 'w').close()\n")
+    unnamed = specsim.merge(paths)
+    assert unnamed.diagnosis.reason.endswith("imports only what you name: --diagnose merged_here:wrong.")
+    changed = specsim.merge(paths, diagnose=name)
+    assert not ran.exists()
     assert [case.findings for case in changed.cases] == [case.findings for case in merged.cases]
     assert changed.diagnosis.reason.endswith("the verifier's file is not the one that was audited.")
     module.unlink()
-    gone = specsim.merge(paths)
+    gone = specsim.merge(paths, diagnose=name)
     assert (gone.verdict, gone.exit_code) == (whole.verdict, 1)
     assert "the verifier cannot be opened here: " in gone.diagnosis.reason
     assert "cannot import merged_here" in gone.diagnosis.reason
     assert specsim.merge(paths, diagnose=False).diagnosis is None
+
+
+def test_merge_runs_no_code_that_a_file_names(tmp_path, monkeypatch):
+    """Not even where the file has the digest of the code, and not from a folder in an engine's name."""
+    part, module = tmp_path / "a.part", tmp_path / "theirs_here.py"
+    audit_shard("verifiers:resamples_from_target", part, (0, 1), "smoke", 0)
+    module.write_text("open('HARM', 'w').close()\n", encoding="utf-8")
+    (tmp_path / "common").mkdir()
+    shutil.copy(module, tmp_path / "common/verification.py")
+    monkeypatch.chdir(tmp_path)
+    kept = Part.read(part)
+    for name in ("theirs_here:verify", "theirs_here.inner:verify", f"shreyansh,source={tmp_path}"):
+        digest = hashlib.sha256(module.read_bytes()).hexdigest()
+        forged = kept.run | {"audit of": name, "verifier's code": digest}
+        replace(kept, run=forged).write(part)
+        merged = specsim.merge([part])
+        assert not Path("HARM").exists()
+        assert merged.exit_code == 1
+        assert "imports only what you name" in merged.diagnosis.reason
 
 
 def test_examples_and_failures_of_an_audit_survive_the_file(tmp_path):

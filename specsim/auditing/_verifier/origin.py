@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -67,6 +68,20 @@ def digest_of(file: str | None) -> str | None:
         return None
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def source_of(module: str) -> str | None:
+    """The file that the import of `module` would run, None if there is none. Nothing is imported."""
+    places = sys.path if os.getcwd() in sys.path else [os.getcwd(), *sys.path]  # as a verifier is loaded
+    parts, file = module.split("."), None
+    for i in range(len(parts)):
+        name = ".".join(parts[: i + 1])
+        specs = (finder.find_spec(name, places) for finder in sys.meta_path)
+        found = next(filter(None, specs), None)
+        if found is None:
+            return None
+        file, places = found.origin, found.submodule_search_locations or []
+    return file
 
 
 def _version(name: str) -> str:
