@@ -10,8 +10,9 @@ allocate no array: they are inlined, and references to arrays are not counted, w
 Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything
 the code depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its
 arguments, the processor and the versions. A file is replaced in one step, so any number of processes may
-share the folder. Kernels written elsewhere, in a notebook say, and those made of them are compiled in every
-session.
+share the folder. What a file holds is executed: folders and files are made for this user alone, and what
+others, but root, can change is not read. Kernels written elsewhere, in a notebook say, and those made of them
+are compiled in every session.
 
 `interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for
 a debugger or for coverage.
@@ -28,6 +29,7 @@ import stat
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -284,7 +286,7 @@ class _Entries:
         if key and self.folder is not None:
             with suppress(Exception):  # unpickling a damaged file can raise anything
                 path = self._path(key)
-                content = path.read_bytes()
+                content = _read(path)
                 digest, rest = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
                 if rest.startswith(key) and hashlib.sha256(rest).digest() == digest:
                     loaded = CompileResult._rebuild(target_context, *pickle.loads(rest[len(key) :]))
@@ -310,8 +312,9 @@ class _Entries:
         temporary = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
         with suppress(OSError):
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                _made(self.folder)  # it may have been removed
                 _remove_unused(self.folder)
+                temporary.touch(mode=0o600, exist_ok=False)
                 temporary.write_bytes(hashlib.sha256(rest).digest() + rest)
                 os.replace(temporary, path)
             finally:
@@ -362,32 +365,88 @@ def _type_described(argument: Any) -> str:
 
 
 def _folder() -> Path | None:
-    """Where compiled code is kept: the package, else the user's home, else a temporary folder; None where
-    nothing can be written."""
+    """Where compiled code is kept: NUMBA_CACHE_DIR, else the package, the user's home or a temporary folder;
+    None where nothing can be written, or others can."""
     from numba import config
 
-    chosen = config.CACHE_DIR  # type: ignore[attr-defined]  # set at run time
-    if chosen or os.access(PACKAGE, os.W_OK):
-        return Path(chosen or PACKAGE / "__pycache__") / "kernels"
-    with suppress(RuntimeError, OSError):  # a user without a home, as in some containers
-        home = Path.home() / ".cache" / "specsim" / "kernels"
-        home.mkdir(parents=True, exist_ok=True)
-        if os.access(home, os.W_OK):
-            return home
-    return _temporary_folder()
+    if chosen := config.CACHE_DIR:  # type: ignore[attr-defined]  # set at run time
+        folder = _made(Path(chosen) / "kernels")
+        if folder is not None and (place := _changed_by_others(folder)) is not None:
+            _tell_of(place)
+            return None
+        return folder
+    folders = filter(None, map(_made, _places()))
+    return next((one for one in folders if os.access(one, os.W_OK) and not _changed_by_others(one)), None)
 
 
-def _temporary_folder() -> Path | None:
-    """A folder that only this user can write: what it holds is executed."""
-    user = os.getuid() if hasattr(os, "getuid") else None
-    folder = Path(tempfile.gettempdir()) / ("specsim" if user is None else f"specsim-{user}")
+def _places() -> Iterator[Path]:
+    """Where compiled code is kept without NUMBA_CACHE_DIR, the best first."""
+    user = _user()
+    if os.access(PACKAGE, os.W_OK) and (user is None or PACKAGE.stat().st_uid in (user, 0)):
+        yield PACKAGE / "__pycache__" / "kernels"
+    with suppress(RuntimeError):  # a user without a home, as in some containers
+        yield Path.home() / ".cache" / "specsim" / "kernels"
+    own = Path(tempfile.gettempdir()) / ("specsim" if user is None else f"specsim-{user}")
+    if not own.is_symlink():
+        yield own / "kernels"
+
+
+def _made(folder: Path) -> Path | None:
+    """`folder`, which this user alone can enter if it is new, as those above it; None if it cannot be."""
     try:
+        if not folder.parent.exists() and _made(folder.parent) is None:
+            return None
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
     except OSError:
         return None
-    ours = user is None or (found.st_uid == user and not found.st_mode & 0o077)
-    return folder / "kernels" if ours and stat.S_ISDIR(found.st_mode) else None
+    return folder
+
+
+def _changed_by_others(folder: Path) -> Path | None:
+    """`folder`, or one above it, where somebody else but root can put a file or a folder; None if there is
+    none. A group may write above `folder`, as many users have one of their own."""
+    if _user() is None:
+        return None
+    whole = folder.resolve()
+    for depth, place in enumerate((whole, *whole.parents)):
+        try:
+            found = place.stat()
+        except OSError:  # it was just removed
+            return place
+        of_another = depth < 2 and found.st_uid not in (_user(), 0)
+        open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if of_another or open_to_all or (depth == 0 and found.st_mode & 0o022):
+            return place
+    return folder if folder.is_symlink() else None
+
+
+def _user() -> int | None:
+    """The number of this user, None on systems without."""
+    return os.getuid() if hasattr(os, "getuid") else None
+
+
+@cache
+def _tell_of(place: Path) -> None:
+    """Warn of a folder in NUMBA_CACHE_DIR that others can change. Once in a process."""
+    warnings.warn(
+        f"NUMBA_CACHE_DIR: kernels are compiled without a cache, since other users can change {place}, and a "
+        "cache is executed; name a folder that only you can write",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _read(path: Path) -> bytes:
+    """The content of an entry. Raises PermissionError where somebody else but root can have written it."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NOT_A_LINK)) as file:
+        found = os.fstat(file.fileno())
+        if _user() is not None and (found.st_uid not in (_user(), 0) or found.st_mode & 0o022):
+            raise PermissionError(f"{path}: other users can change it")
+        return file.read()
+
+
+#: Opening a symbolic link fails, on systems that have them.
+NOT_A_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @cache

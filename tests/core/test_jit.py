@@ -5,10 +5,13 @@ damaged.
 import errno
 import hashlib
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from types import FunctionType
 
@@ -17,12 +20,14 @@ import numpy as np
 import pytest
 
 from specsim import rules
+from specsim.core import _kernels
 from specsim.core._kernels import (
     DIGEST_BYTES,
     PACKAGE,
     UNUSED,
     Kernel,
     _folder,
+    _tell_of,
     inner_kernel,
     kernel,
     summary_kernel,
@@ -243,6 +248,77 @@ def test_a_damaged_entry_is_compiled_again(folder, damage):
     assert [hits(again(other.plain)), hits(again(other.plain))] == [0, 1]
 
 
+class Harmful:
+    def __init__(self, place):
+        self.place = place
+
+    def __reduce__(self):
+        return Path.touch, (self.place,)
+
+
+def give(path):
+    """Make `path` another user's, in the eyes of this process."""
+    if not hasattr(os, "getuid") or os.getuid():
+        pytest.skip("only root can give files away")
+    os.chown(path, 65534, -1)
+
+
+def linked(folder):
+    folder.symlink_to(folder.rename(folder.with_name("elsewhere")))
+
+
+#: What lets others write code of the cache: done to its folder, or to a file in it.
+OPENED = {
+    "all write the folder": lambda folder, _: folder.chmod(0o777),
+    "a group writes the folder": lambda folder, _: folder.chmod(0o770),
+    "all write the folder above": lambda folder, _: folder.parent.chmod(0o777),
+    "the folder is another user's": lambda folder, _: give(folder),
+    "the folder above is another user's": lambda folder, _: give(folder.parent),
+    "the folder is a link": lambda folder, _: linked(folder),
+    "a group writes the file": lambda _, path: path.chmod(0o660),
+    "the file is another user's": lambda _, path: give(path),
+    "the file is a link": lambda _, path: linked(path),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no modes")
+@pytest.mark.parametrize("opened", OPENED)
+def test_code_that_others_can_have_written_is_not_run(folder, opened, tmp_path):
+    path, harm = entry(folder, again(other.plain)), tmp_path / "harm"
+    content = path.read_bytes()
+    rest = content[DIGEST_BYTES : content.index(b"\0", DIGEST_BYTES) + 1] + pickle.dumps(Harmful(harm))
+    path.write_bytes(hashlib.sha256(rest).digest() + rest)
+    OPENED[opened](folder, path)
+    _tell_of.cache_clear()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert [hits(again(other.plain)), hits(again(other.plain))][0] == 0
+    assert not harm.exists()
+    said = [str(one.message) for one in told]
+    if "the file" in opened:  # another takes its place
+        assert (said, path.stat().st_mode & 0o777) == ([], 0o600)
+        assert hits(again(other.plain)) == 1
+    else:
+        assert len(said) == 1
+        assert said[0].startswith(
+            "NUMBA_CACHE_DIR: kernels are compiled without a cache, since other users can"
+        )
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no modes")
+def test_the_cache_is_this_user_s_alone_whatever_the_umask(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "new/cache"))
+    before = os.umask(0)
+    try:
+        path = entry(tmp_path / "new/cache/kernels", again())
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert {place.stat().st_mode & 0o777 for place in path.parents[:3]} == {0o700}
+    tmp_path.chmod(0o1777)  # as /tmp
+    assert hits(again()) == 1
+
+
 def test_another_kernel_s_entry_is_not_taken(folder):
     mine, its = (entry(folder, again(each.plain)) for each in (shifted, other))
     mine.write_bytes(its.read_bytes())
@@ -309,13 +385,25 @@ def test_an_installation_that_cannot_be_written_uses_the_home(read_only, monkeyp
     assert _folder().parent.parent == read_only
 
 
+@pytest.mark.parametrize("whose", ["the package", "its cache"])
+def test_a_package_of_another_user_is_run_with_a_cache_elsewhere(read_only, monkeypatch, whose):
+    package = read_only / "package"
+    cache = package / "__pycache__/kernels"
+    cache.mkdir(parents=True)
+    monkeypatch.setattr(_kernels, "PACKAGE", package)
+    monkeypatch.setattr(Path, "home", lambda: read_only / "home")
+    assert _folder() == cache
+    give(package if whose == "the package" else cache)
+    assert _folder() == read_only / "home/.cache/specsim/kernels"
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the temporary folder is the user's own")
 def test_without_a_home_a_temporary_folder_is_used_that_nobody_else_can_write(read_only):
     own = read_only / f"specsim-{os.getuid()}"
     assert _folder() == own / "kernels"
     own.chmod(0o777)
     assert _folder() is None
-    own.rmdir()
+    shutil.rmtree(own)
     (read_only / "elsewhere").mkdir()
     own.symlink_to(read_only / "elsewhere")
     assert _folder() is None
