@@ -56,16 +56,33 @@ class Batching:
                 self._add(pending)
                 time.sleep(COLLECT)
                 self._decode()
-            except Exception as error:  # the decoder's state is lost; the callers are told
-                for pending in {id(pending): pending for pending, _ in self._open.values()}.values():
-                    pending.answer.set_exception(error)
-                self._open.clear()
-                self.decoder.clear()
+            except Exception:
+                self._decode_one_by_one()
 
-    def _decode(self) -> None:
-        """Decode until nothing is left, and begin with what comes meanwhile."""
+    def _decode_one_by_one(self) -> None:
+        """Decode each open call from its beginning, alone, so that a call fails only if it raises itself."""
+        for pending in self._forget():
+            try:
+                self._add(pending)
+                self._decode(more=False)
+            except Exception as error:
+                self._forget()
+                pending.answer.set_exception(error)
+
+    def _forget(self) -> list[_Pending]:
+        """The open calls, as if they had not begun: the decoder's state was lost."""
+        calls = list({id(pending): pending for pending, _ in self._open.values()}.values())
+        for pending in calls:
+            pending.names.clear()
+            pending.found.clear()
+        self._open.clear()
+        self.decoder.clear()
+        return calls
+
+    def _decode(self, more: bool = True) -> None:
+        """Decode until nothing is left, and begin with what comes meanwhile, if there may be `more`."""
         while self._open:
-            while not self._calls.empty():
+            while more and not self._calls.empty():
                 if (pending := self._calls.get()) is None:
                     self._calls.put(None)  # the end is that of `_work`
                     break

@@ -74,7 +74,8 @@ class Decoder:
         self.totals = {"drafted": 0, "accepted": 0, "steps": 0}
         self._verify, self._drawing, self._num_q = self._verifier()
         self._admitted = 0
-        self.clear()
+        self._waiting: deque[Text] = deque()
+        self._run = self._running([])
         row_bytes = 8 * pair.target.vocab_size * (self.gamma + 1) * 4
         self._room = max(1, min(MOST_TEXTS, STEP_BYTES // row_bytes))
 
@@ -95,8 +96,10 @@ class Decoder:
         }
 
     def clear(self) -> None:
-        """Forget all texts that are not finished."""
-        self._waiting: deque[Text] = deque()
+        """Forget all texts that are not finished, and take back what they counted."""
+        for name in self.totals:
+            self.totals[name] -= int(getattr(self._run, name).sum())
+        self._waiting.clear()
         self._run = self._running([])
 
     def add(self, request: Request) -> None:

@@ -11,8 +11,8 @@ from specsim.planted._server._batching import Batching
 from specsim.planted._server._decoding import Decoder
 from specsim.planted._server._protocol import ApiError, read_call, write_answer, write_events
 
-#: The most bytes of a request's body, and the seconds in which it has to come.
-MOST_BYTES, PATIENCE = 2**24, 60.0
+#: The most bytes of a request's body, the digits of its length, and the seconds in which it has to come.
+MOST_BYTES, MOST_DIGITS, PATIENCE = 2**24, 20, 60.0
 
 #: vLLM's names of the counters, with what they count.
 METRICS = {f"vllm:{name}": counted for name, counted in COUNTERS.items()}
@@ -84,9 +84,9 @@ class Handler(BaseHTTPRequestHandler):
         if not length.isdecimal():
             self.close_connection = True
             raise ApiError(411, "the header Content-Length is missing")
-        if int(length) > MOST_BYTES:
+        if len(length) > MOST_DIGITS or int(length) > MOST_BYTES:
             self.close_connection = True
-            raise ApiError(413, f"a body of {length} bytes; at most {MOST_BYTES} are read")
+            raise ApiError(413, f"a body of {length[:MOST_DIGITS]} bytes; at most {MOST_BYTES} are read")
         return self.rfile.read(int(length))
 
     def _complete(self, body: bytes) -> None:

@@ -1,7 +1,7 @@
 """OpenAI's protocol of completions: from the JSON of a request to requests, and from completions to JSON."""
 
 import json
-import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -108,8 +108,8 @@ def _number(given: dict[str, Any], name: str, default: float) -> float:
     value = given.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ApiError(400, f"{name}: {value!r} is not a number", name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise ApiError(400, f"{name}: {value!r} is not a number, or not a finite one", name)
     return float(value)
 
 
@@ -117,8 +117,8 @@ def _whole(given: dict[str, Any], name: str, default: int | None) -> int | None:
     value = given.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**63:
-        raise ApiError(400, f"{name}: {value!r} is not a whole number", name)
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ApiError(400, f"{name}: {value!r} is not a whole number of 64 bits", name)
     return value
 
 

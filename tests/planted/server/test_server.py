@@ -151,6 +151,9 @@ def test_metrics_are_vllms():
         ({"temperature": -1}, 400, "temperature"),
         ({"top_p": 0}, 400, "top_p"),
         ({"seed": 10**30}, 400, "seed"),
+        ({"seed": 2**63}, 400, "seed"),
+        ({"top_k": 2**63}, 400, "top_k"),
+        *(({name: 10**400}, 400, name) for name in ("temperature", "top_p", "min_p")),
         ({"n": 10**6}, 400, "n"),
         ({"stop": [1]}, 400, "stop"),
         ({"temprature": 1}, 400, "temprature"),
@@ -182,6 +185,7 @@ def test_other_errors(server):
     assert send(server, "/v1/chat/completions", {})[0] == 404
     assert send(server, "/")[0] == 404
     assert send(server, "/v1/completions", body=b"", headers={"Content-Length": str(10**12)})[0] == 413
+    assert send(server, "/v1/completions", body=b"", headers={"Content-Length": "9" * 5000})[0] == 413
     assert send(server, "/v1/completions", body=b"", headers={"Content-Length": "-1"})[0] == 411
 
 
@@ -193,6 +197,50 @@ def test_an_error_of_the_decoder_is_told_and_the_server_goes_on(monkeypatch):
         assert (status, answer["error"]["message"]) == (500, "ZeroDivisionError: division by zero")
         monkeypatch.undo()
         assert complete(server)["choices"]
+
+
+def test_a_call_that_makes_the_decoder_fail_fails_alone(monkeypatch):
+    """Also where others are half decoded; their steps count once, and what they did before does not."""
+    with serving(seed=1) as server:
+        decoder = server.batching.decoder
+        emit = decoder._verify_and_emit
+
+        def poisoned(step):
+            emit(step)
+            counts = zip(step.run.texts, step.run.count, strict=True)
+            if any(text.request.seed == 999 and count > 3 for text, count in counts):
+                raise ValueError("a bad request")
+
+        monkeypatch.setattr(decoder, "_verify_and_emit", poisoned)
+        given = [{"seed": seed, "n": 2, "max_tokens": 40} for seed in (1, 2, 999, 3, 999, 4)]
+        with ThreadPoolExecutor(len(given)) as pool:
+            answers = list(
+                pool.map(lambda one: send(server, "/v1/completions", {"prompt": "Aab"} | one), given)
+            )
+        for one, (status, answer) in zip(given, answers, strict=True):
+            assert status == (500 if one["seed"] == 999 else 200)
+            if status == 200:
+                texts = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 40, one["seed"], 2)])
+                assert [choice["text"] for choice in answer["choices"]] == [
+                    PAIR.decode(text.tokens) for text in texts
+                ]
+        found = [answer["usage"]["completion_tokens_details"] for status, answer in answers if status == 200]
+        assert decoder.totals["drafted"] == sum(sum(one.values()) for one in found)
+        assert decoder.totals["accepted"] == sum(one["accepted_prediction_tokens"] for one in found)
+
+
+def test_calls_that_only_fail_together_are_all_answered(monkeypatch):
+    with serving() as server:
+        decoder, begin = server.batching.decoder, server.batching.decoder._begin
+
+        def scarce():
+            if len(decoder._run.texts) > 2:
+                raise MemoryError
+            return begin()
+
+        monkeypatch.setattr(decoder, "_begin", scarce)
+        with ThreadPoolExecutor(6) as pool:
+            assert all(pool.map(lambda seed: complete(server, seed=seed, n=2), range(6)))
 
 
 def test_a_plain_server_reports_no_drafts():
