@@ -321,6 +321,35 @@ def test_an_interrupt_is_said_first(audits, pages):
     assert "interrupted" not in printed(audits["consistent"])
 
 
+def test_an_interrupt_says_how_many_of_the_cases_with_tests_were_started(audits):
+    few, planned = audits["interrupted"], audits["interrupted"].planned
+    missing = dataclasses.replace(few, cases=few.cases[:2])
+    untested = dataclasses.replace(few.cases[0], planned=0)
+    besides = dataclasses.replace(few, cases=(untested, *few.cases))
+    for result, started in ((few, planned), (missing, 2), (besides, planned), (audits["nothing"], 0)):
+        said = f"interrupted: the results so far; {started} of {planned} cases started."
+        assert said in words.progress_lines(result)
+
+
+def test_the_formula_of_the_standard_rule_is_that_rule_s_alone(audits, pages):
+    formula = "(1-α^(γ+1))/(1-α)"
+    for kind in ("consistent", "limited"):
+        assert formula in printed(audits[kind])
+        assert formula in pages[kind]
+    for kind in ("lossy", "biased", "refuted"):
+        assert formula not in printed(audits[kind])
+        assert formula not in pages[kind]
+    for other in ("block", "verifiers:right"):
+        assert not words.iid_report(dataclasses.replace(audits["consistent"], verifier=other))
+
+
+def test_the_wanted_power_is_said_where_the_verdict_needs_it(audits):
+    said = "for a verdict it must be in half of them"
+    for result in audits.values():
+        needs = result.exit_code != 1
+        assert (said in words.wanted_line(result)) == (said in audit_to_junit(result)) == needs
+
+
 def test_fewer_steps_than_planned_are_said(audits, pages):
     limited = audits["limited"]
     planned = 2 * limited.steps

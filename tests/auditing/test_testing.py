@@ -78,6 +78,15 @@ def test_any_other_verdict_is_an_assertion_that_tells_the_report(verifier, said,
     assert re.search(r"\nagain: specsim audit \S+ --level smoke --seed 3$", text)
 
 
+def test_a_verdict_against_a_verifier_needs_no_power():
+    with pytest.raises(AssertionError, match="wrong: biased") as raised:
+        assert_exact(wrong, seconds=10, diagnose=False)
+    assert "for a verdict" not in str(raised.value)
+    with pytest.raises(AssertionError, match="right: inconclusive") as raised:
+        assert_exact(right, seconds=10)
+    assert "for a verdict it must be in half of them" in str(raised.value)
+
+
 def test_a_wasteful_verifier_passes_unless_that_is_refused():
     found = assert_exact(wasteful, seconds=10, wanted_tv=0.2)
     assert found.wasteful

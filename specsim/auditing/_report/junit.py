@@ -42,8 +42,8 @@ def audit_to_junit(audit: Audit) -> str:
     suite.extend(cases)
     output = ElementTree.SubElement(suite, "system-out")
     said = [words.headline(audit), *words.diagnosis(audit), words.test_line(audit), words.wanted_line(audit)]
-    said += [*words.time_lines(audit), *filter(None, (words.limits_line(audit), words.replay(audit)))]
-    output.text = "\n".join(said)
+    said += [*words.time_lines(audit), words.limits_line(audit), words.replay(audit)]
+    output.text = "\n".join(filter(None, said))
     ElementTree.indent(suite)
     for element in suite.iter():
         element.attrib = {name: _written_out(value) for name, value in element.attrib.items()}

@@ -107,13 +107,11 @@ def diagnosis(audit: Audit) -> list[str]:
 
 def progress_lines(audit: Audit) -> list[str]:
     """What an interrupt or the time limit left out."""
-    lines = []
+    lines, begun = [], sum(case.planned > 0 for case in audit.cases)
     if audit.interrupted:
-        begun = f"{len(audit.cases)} cases were" if audit.cases else "no case was"
-        lines.append(
-            f"interrupted: the results so far; {begun} started{', the others not' if audit.cases else ''}."
-        )
-    left = audit.planned - sum(case.planned > 0 for case in audit.cases)
+        of = _counted(audit.planned, "case")
+        lines.append(f"interrupted: the results so far; {begun} of {of} started.")
+    left = audit.planned - begun
     if left and any(case.broken for case in audit.cases) and not audit.interrupted:
         lines.append(f"{_counted(left, 'case')} of {audit.planned} not run, since the contract is broken.")
     slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
@@ -186,7 +184,10 @@ def test_line(audit: Audit) -> str:
 
 
 def wanted_line(audit: Audit) -> str:
-    """Whether the wanted power was reached, and the evidence beside what an alarm needs."""
+    """Whether the wanted power was reached, and the evidence beside what an alarm needs; empty where a
+    verdict is against the verifier, which needs no power."""
+    if audit.exit_code == 1:
+        return ""
     asked = audit.planned + len(audit.left_out)
     strongest, case = audit.strongest
     where = f" (case {case})" if strongest > 0 else ""
@@ -291,7 +292,10 @@ def legend(audit: Audit) -> str:
 
 
 def iid_report(audit: Audit) -> list[str]:
-    """`iid_lines` of the cases whose rows change with the context."""
+    """`iid_lines` of the cases whose rows change with the context, of the standard rule, whose α they are,
+    unless something was found."""
+    if audit.verifier != "standard" or audit.exit_code == 1:
+        return []
     return [line for case in audit.cases if not case.iid for line in iid_lines(case)]
 
 
@@ -308,8 +312,8 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     if (proof := proof_line(audit)) is not None:
         yield proof
     yield test_line(audit)
-    if audit.exit_code != 1:
-        yield wanted_line(audit)
+    if said := wanted_line(audit):
+        yield said
     yield from time_lines(audit)
     if said := limits_line(audit):
         yield said
