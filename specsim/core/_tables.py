@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS = {
     **dict.fromkeys(("consistent", "same"), "green"),
-    **dict.fromkeys(("lossy", "inconclusive"), "yellow"),
+    **dict.fromkeys(("lossy", "inconclusive", "no power"), "yellow"),
     **dict.fromkeys(("biased", "broken", "changed", "fails"), "red"),
 }
 NONE = "–"
@@ -72,7 +72,7 @@ class Table:
         return f"<table>{''.join(lines)}</table>"
 
     def to_rich(self) -> RenderableType:
-        """Columns of numbers to the right; only columns that have spaces in them wrap."""
+        """Columns of numbers to the right; only columns that have spaces in them wrap, verdicts never."""
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -87,7 +87,7 @@ class Table:
             table.add_column(
                 self.columns[i] if self.columns else "",
                 justify="right" if numbers and any(map(_NUMBER.fullmatch, cells)) else "left",
-                no_wrap=numbers or not any(" " in cell for cell in cells),
+                no_wrap=numbers or not any(" " in cell and cell not in COLORS for cell in cells),
             )
         for i, row in enumerate(texts):
             style = "bold" if i in self.bold else ""

@@ -12,6 +12,7 @@ from specsim.auditing import audit, audit_against, declares
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import WANTED_TV, Verdict
+from specsim.core._tables import Table
 
 FEW = {"vocab_size": 2, "gamma": 1, "batch": 1}
 
@@ -77,6 +78,9 @@ def test_two_verifiers_are_not_the_same_without_power(smaller_audits):
     assert (found.verdict, found.exit_code) == ("same", 0)
     few = audit_against(right, right, "smoke", rng=1, wanted_tv=1e-3)
     assert (few.verdict, few.exit_code, few.identical) == ("inconclusive", 3, True)
+    for result, said in ((found, "same"), (few, "no power")):
+        (table,) = (part for part in result.parts() if isinstance(part, Table))
+        assert {row[-1] for row in table.rows} == {said}
 
 
 @pytest.mark.parametrize("wanted", [0.0, -1.0, 1.5, float("nan")])

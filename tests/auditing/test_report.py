@@ -76,11 +76,17 @@ def audits(few_cases_in_module, few_mistakes, full):
         standard, cases=(*standard.cases[:4], half), interrupted=True, proof=None
     )
     found["nothing"] = dataclasses.replace(standard, cases=(), interrupted=True, proof=None)
+    found["weak"] = dataclasses.replace(standard, wanted_tv=between(standard))
     found["decoder"] = with_cases(
         dataclasses.replace(found["biased"], cases=found["biased"].cases[: None if full else 3]),
         lambda case: dataclasses.replace(case, tree=None, alphas=None, efficiency=None),
     )
     return found
+
+
+def between(result):
+    """A total variation that was detectable in all cases but the two least sensitive ones."""
+    return sorted(case.first_token.detectable_tv for case in result.cases)[-3]
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +108,7 @@ KINDS = (
     "limited",
     "interrupted",
     "nothing",
+    "weak",
     "decoder",
 )
 
@@ -232,7 +239,7 @@ def test_the_first_table_fits_into_eighty_columns(audits, kind):
     rows = words.evidence(audits[kind])
     for row in rows:
         line = next(line for line in lines if line.startswith(f"{row['case']} "))
-        assert line.split()[-1] == row["verdict"]
+        assert line.rstrip().endswith(f" {row['verdict']}")
 
 
 SCHEMA = json.loads((files(specsim) / "data" / "audit.schema.json").read_text(encoding="utf-8"))
@@ -368,6 +375,54 @@ def test_what_has_no_rows_shows_dashes(audits):
     assert words.speed(audits["broken"]) == words.speed(audits["decoder"]) == []
     assert {row["γ"] for row in words.evidence(audits["decoder"])} == {"–"}
     assert {row["min p"] for row in words.evidence(audits["broken"])} == {"–"}
+
+
+def test_a_case_that_could_find_nothing_is_not_called_consistent(audits, pages):
+    weak = audits["weak"]
+    assert weak.verdict is Verdict.CONSISTENT
+    assert weak.exit_code == 0
+    verdicts = {
+        case.case: "consistent" if case.first_token.detectable_tv <= weak.wanted_tv else "no power"
+        for case in weak.cases
+    }
+    without = [name for name, verdict in verdicts.items() if verdict == "no power"]
+    assert len(without) == len(weak.cases) - weak.powerful == 2
+    assert {row["case"]: row["verdict"] for row in words.evidence(weak)} == verdicts
+    assert {row["case"]: row["verdict"] for row in weak.records()} == verdicts
+    document = json.loads(audit_to_json(weak))
+    assert {case["case"]: case["verdict"] for case in document["cases"]} == verdicts
+    suite = ElementTree.fromstring(audit_to_junit(weak))
+    skipped = {case.get("name"): case.find("skipped") for case in suite.iter("testcase")}
+    assert [name for name, element in skipped.items() if element is not None] == without
+    assert skipped[without[0]].get("message").startswith("no power: a total variation of ")
+    assert pages["weak"].count('<td class="tone no-power">no power</td>') == 2
+    assert weak._repr_html_().count("<td>no power</td>") == 2
+    said = f"no power where a total variation of {weak.wanted_tv:g} of the first token was not detectable"
+    for text in (flat(printed(weak)), Page(pages["weak"]).text, Page(weak._repr_html_()).text):
+        assert said in text
+    assert "no power" not in printed(audits["consistent"]) + pages["consistent"]
+
+
+def test_power_is_asked_of_each_case_of_an_audit_that_ended_early(audits):
+    for kind in ("limited", "interrupted"):
+        strict = dataclasses.replace(audits[kind], wanted_tv=1e-3)
+        assert {row["verdict"] for row in words.evidence(strict)} == {"no power"}
+    unseen = with_cases(audits["interrupted"], lambda case: dataclasses.replace(case, steps=0, tables=()))
+    assert {case.verdict for case in unseen.cases} == {Verdict.NO_POWER}
+
+
+def test_a_case_without_power_takes_nothing_from_a_verdict(audits):
+    """A lossy rule is lossy, and a bias is one, whatever the other cases could have found."""
+    lossy, biased = audits["lossy"], audits["biased"]
+    lossless = [case for case in lossy.cases if case.verdict is Verdict.CONSISTENT]
+    few = dataclasses.replace(lossy, wanted_tv=between(lossy))
+    assert few.verdict is Verdict.LOSSY
+    assert Verdict.NO_POWER in {case.verdict for case in few.cases}
+    assert len(lossless) < len(lossy.cases)
+    found = [case.case for case in biased.cases if case.findings]
+    strict = dataclasses.replace(biased, wanted_tv=1e-3)
+    assert strict.verdict is Verdict.BIASED
+    assert [case.case for case in strict.cases if case.verdict is Verdict.BIASED] == found
 
 
 def test_cases_with_one_finding_share_a_line(audits):

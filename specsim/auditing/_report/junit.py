@@ -13,7 +13,8 @@ NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def audit_to_junit(audit: Audit) -> str:
     """One test case for each case, one for the proof and one for the power.
 
-    A failure is a bias, an error a broken verifier or too little power for a verdict.
+    A failure is a bias, an error a broken verifier or too little power for a verdict. A case without power,
+    or that was not run to its end, is skipped.
 
     Times are seconds, of a case and of the whole."""
     cases = [*(_case(audit, case) for case in audit.cases), *_proof(audit), _power(audit)]
@@ -71,6 +72,10 @@ def _case(audit: Audit, case: CaseResult) -> ElementTree.Element:
         _outcome(element, "skipped", f"interrupted after {case.steps:,} of {case.planned:,} steps", None)
     elif words.left_out_for_time(audit, case):
         _outcome(element, "skipped", f"left out for time after {case.steps:,} steps", None)
+    elif case.verdict is Verdict.NO_POWER:
+        least = case.first_token.detectable_tv if case.first_token else 1.0
+        said = f"a total variation of {least:.4f} of the first token was detectable"
+        _outcome(element, "skipped", f"{case.verdict}: {said}, {case.wanted_tv:g} wanted", None)
     return element
 
 

@@ -280,15 +280,21 @@ def iid_lines(case: CaseResult) -> list[str]:
 def columns(audit: Audit) -> dict[str, str]:
     """What the columns of the two tables mean, with the e-value from which this audit rejects."""
     alarm = f"the verifier is rejected above 10^{audit.needed_log10_e:.1f}"
-    return COLUMNS | {"max e": f"{COLUMNS['max e']}; {alarm}"}
+    said = COLUMNS | {"max e": f"{COLUMNS['max e']}; {alarm}"}
+    if any(case.verdict is Verdict.NO_POWER for case in audit.cases):
+        said["verdict"] = (
+            f"{Verdict.NO_POWER} where a total variation of {audit.wanted_tv:g} of the first token was not "
+            "detectable"
+        )
+    return said
 
 
 def legend(audit: Audit) -> str:
     """The columns that need an explanation, in one paragraph."""
     named = ["min p", "max e", "detectable TV", "certified"]
-    named += ["Σ min(p,q)", "theory", "efficiency"] if speed(audit) else []
+    named += ["verdict", *(["Σ min(p,q)", "theory", "efficiency"] if speed(audit) else [])]
     said = columns(audit)
-    return " ".join(f"{name}: {said[name]}." for name in named)
+    return " ".join(f"{name}: {said[name]}." for name in named if name in said)
 
 
 def iid_report(audit: Audit) -> list[str]:
@@ -326,7 +332,7 @@ def comparison_parts(found: TwoSampleAudit) -> Iterator[Piece]:
     if found.interrupted:
         yield Line("interrupted: the results so far", "bold yellow")
     if found.cases:
-        yield Table.of([_difference(case) for case in found.cases], gap=1)
+        yield Table.of([_difference(found, case) for case in found.cases], gap=1)
     yield from (Line(f"{case.case}: {case.text}", "red") for case in found.cases if case.text)
     yield Line(
         "e: largest e-value of the case against equal distributions; the verifiers are called changed above "
@@ -346,8 +352,9 @@ def comparison_parts(found: TwoSampleAudit) -> Iterator[Piece]:
     yield Line(f"{found.new} against {found.old}: {found.verdict}{same}", f"bold {COLORS[found.verdict]}")
 
 
-def _difference(case: Difference) -> dict[str, str]:
+def _difference(found: TwoSampleAudit, case: Difference) -> dict[str, str]:
     new, old = case.tokens_per_step
+    alike = "same" if found.has_power(case) else str(Verdict.NO_POWER)
     return {
         "case": case.case,
         "steps": short(case.steps),
@@ -356,7 +363,7 @@ def _difference(case: Difference) -> dict[str, str]:
         "new": f"{new:.4f}",
         "old": f"{old:.4f}",
         "detectable TV": f"{case.detectable_tv:.4f}",
-        "verdict": "broken" if case.broken else "changed" if case.changed else "same",
+        "verdict": "broken" if case.broken else "changed" if case.changed else alike,
     }
 
 

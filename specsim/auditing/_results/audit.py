@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -29,25 +29,27 @@ BUDGET = 1e-6
 WANTED_TV = 0.05
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
-#: The version of the JSON of an audit. A key that is added changes the number after the dot, one that is gone
-#: or has another meaning the one before it.
-SCHEMA = "specsim-audit 1.3"
+#: The version of the JSON of an audit. A key or value that is added changes the number after the dot, one
+#: that is gone or has another meaning the one before it.
+SCHEMA = "specsim-audit 1.4"
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
 
 
 class Verdict(StrEnum):
-    """The verdict of an audit.
+    """The verdict of an audit, or of a case of it.
 
     `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
     declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
-    broken. `inconclusive`: nothing was found, and too little could have been, or it was interrupted."""
+    broken. `inconclusive`: nothing was found, and too little could have been, or it was interrupted.
+    `no power`, of a case only: nothing was found, and the wanted total variation was not detectable."""
 
     CONSISTENT = "consistent"
     LOSSY = "lossy"
     BIASED = "biased"
     BROKEN = "broken"
     INCONCLUSIVE = "inconclusive"
+    NO_POWER = "no power"
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class CaseResult:
     `tree` is the shape of the draft (None for a decoder), `positions` the most tokens of a step, `counts` the
     integer counts, `examples` the first impossible tokens, `planned` the steps of the level, `seconds` the
     time of the case; `pooled_log10_e` is the e-value of its tables together; `alphas` and `efficiency` are
-    measured where they are defined."""
+    measured where they are defined. `wanted_tv` is that of the audit."""
 
     case: str
     purpose: str
@@ -184,6 +186,7 @@ class CaseResult:
     efficiency: Efficiency | None = None
     examples: tuple[Example, ...] = field(default=(), repr=False)
     seconds: float = field(default=0.0, compare=False)
+    wanted_tv: float = field(default=1.0, repr=False)
 
     @property
     def gamma(self) -> int:
@@ -206,7 +209,10 @@ class CaseResult:
         return as_dict(
             self,
             *("gamma", "verdict", "lengths", "tokens_per_step"),
-            without=("tree", "iid", "positions", "counts", "examples", "seconds", "alphas", "efficiency"),
+            without=(
+                *("tree", "iid", "positions", "counts", "examples", "seconds", "alphas", "efficiency"),
+                "wanted_tv",
+            ),
             parents=self.tree and self.tree.parents,
             drawing=self.tree and self.tree.sampling,
             alpha_context=alphas and alphas.context,
@@ -222,7 +228,14 @@ class CaseResult:
             return Verdict.BROKEN
         if self.findings:
             return Verdict.BIASED
+        if self.planned and not self.powerful:
+            return Verdict.NO_POWER
         return Verdict.LOSSY if self.declared_tv > LEAST_TV else Verdict.CONSISTENT
+
+    @property
+    def powerful(self) -> bool:
+        """Whether a total variation of `wanted_tv` was detectable at the first token."""
+        return self.first_token is not None and self.first_token.detectable_tv <= self.wanted_tv
 
     @property
     def tokens_per_step(self) -> float:
@@ -309,6 +322,10 @@ class Audit(Shown):
     origin: Origin | None = field(default=None, repr=False)
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        cases = tuple(replace(case, wanted_tv=self.wanted_tv) for case in self.cases)
+        object.__setattr__(self, "cases", cases)
+
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of the cases; a rule that the proof refutes is biased whatever the draws say.
@@ -323,13 +340,12 @@ class Audit(Shown):
             return Verdict.BIASED
         if self.interrupted or 2 * self.powerful < self.planned + len(self.left_out):
             return Verdict.INCONCLUSIVE
-        return Verdict.LOSSY if Verdict.LOSSY in found else Verdict.CONSISTENT
+        return Verdict.LOSSY if self.declared_tv > LEAST_TV else Verdict.CONSISTENT
 
     @property
     def powerful(self) -> int:
         """In how many cases a total variation of `wanted_tv` was detectable at the first token."""
-        first = (case.first_token for case in self.cases)
-        return sum(table is not None and table.detectable_tv <= self.wanted_tv for table in first)
+        return sum(case.powerful for case in self.cases)
 
     @property
     def declared_tv(self) -> float:

@@ -60,8 +60,12 @@ class TwoSampleAudit(Shown):
             return "broken"
         if any(case.changed for case in self.cases):
             return "changed"
-        powerful = sum(case.detectable_tv <= self.wanted_tv for case in self.cases)
+        powerful = sum(self.has_power(case) for case in self.cases)
         return "inconclusive" if self.interrupted or 2 * powerful < self.planned else "same"
+
+    def has_power(self, case: Difference) -> bool:
+        """Whether a total variation of `wanted_tv` was detectable in a case."""
+        return case.detectable_tv <= self.wanted_tv
 
     @property
     def identical(self) -> bool:
