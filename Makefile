@@ -54,7 +54,7 @@ test-shipped: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow tests/test_*.py
 
 test-engines: $(ENGINES)
-	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/auditing/test_adapters.py
+	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/adapters/test_adapters.py
 
 torture: $(STAMP)
 	$(BIN)/python tests/torture
@@ -79,7 +79,7 @@ bundled-data: $(STAMP)
 	$(BIN)/specsim trace record specsim/data/ngram-trace --gamma 4 --steps 768 --dtype float16 --top 16 --seed 1
 
 transformers-trace: $(ENGINES)
-	$(BIN)/python -m specsim.recording._training
+	$(BIN)/python -m specsim.decoding._recording.training
 
 figures: $(STAMP)
 	$(BIN)/python -m figures

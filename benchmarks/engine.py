@@ -15,7 +15,7 @@ from benchmarks.numpy_baseline import simulate as simulate_with_numpy
 from specsim.core._kernels import kernel
 from specsim.core._streams import Purpose, fill_uniforms, uniforms_buffer
 from specsim.core.distributions import alias_buffers, alias_draws, synthetic_pair
-from specsim.drafts import chain
+from specsim.models import chain
 from specsim.rules import get
 from specsim.simulation._sources import FIXED_PAIR_BATCH
 

@@ -1,7 +1,9 @@
 """Experiments, one file or folder for each table: what is computed or simulated, with one row for each cell
 of the table.
 
-An experiment is a module or a package of this folder. Its docstring says what is computed, by which formula,
+An experiment is a module or a package of one of the folders `ROOMS`: the literature's curves and tables,
+simulations of our own, measurements of the audit, and engines. Its docstring says what is computed, by which
+formula,
 after which paper. `TITLE` says it in one line, and `MINUTES` how long it takes on one core where that is more
 than a minute. It has either
 
@@ -19,15 +21,27 @@ none of them.
 from __future__ import annotations
 
 import importlib
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from specsim.core._progress import Progress, working
 from specsim.core._registry import check_known, modules_beside
 
-__all__ = ["Row", "cell_rows", "get", "names", "number_of_cells"]
+__all__ = ["ROOMS", "Row", "cell_rows", "get", "names", "number_of_cells", "path_of"]
 
 Row = dict[str, Any]
+ROOMS = ("literature", "simulation", "audit", "engines")
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """{name of an experiment: the folder that it is in}."""
+    files = {room: Path(__file__).parent / room / "__init__.py" for room in ROOMS}
+    return {
+        name: room for room, file in files.items() for name in modules_beside(str(file)) if name[0] != "_"
+    }
 
 
 def names() -> list[str]:
@@ -36,15 +50,20 @@ def names() -> list[str]:
     >>> "leviathan_figure_2" in names()
     True
     """
-    return [name for name in modules_beside(__file__) if not name.startswith("_")]
+    return sorted(_homes())
+
+
+def path_of(name: str) -> str:
+    """The dotted name of the module of the experiment called `name`. Raises ValueError, with the nearest
+    name, if there is none.
+    """
+    check_known("experiment", name, names())
+    return f"{__name__}.{_homes()[name]}.{name}"
 
 
 def get(name: str) -> ModuleType:
-    """The module of the experiment called `name`. Raises ValueError, with the nearest name, if there is
-    none.
-    """
-    check_known("experiment", name, names())
-    return importlib.import_module(f"{__name__}.{name}")
+    """The module of the experiment called `name`. Raises ValueError if there is none."""
+    return importlib.import_module(path_of(name))
 
 
 def number_of_cells(name: str, *, fast: bool) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import experiments
+
 __all__ = ["ROOT", "sources"]
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +25,7 @@ DATA = ("specsim/data/*.npz",)
 def sources(name: str) -> list[Path]:
     """The files that the rows of the experiment `name` depend on, in order."""
     found: set[Path] = {path for pattern in DATA for path in ROOT.glob(pattern)}
-    folder = ROOT / "experiments" / name
+    folder = ROOT.joinpath(*experiments.path_of(name).split("."))
     waiting = list(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
     while waiting:
         path = waiting.pop()

@@ -1,4 +1,4 @@
-"""The verdicts on the claims of each document: `experiments.claims`, counted."""
+"""The verdicts on the claims of each document: `experiments.literature.claims`, counted."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
+from specsim.decoding import record
 from specsim.planning.policies import (
     SVIP,
     ConfidenceThreshold,
@@ -23,7 +24,6 @@ from specsim.planning.policies import (
     Oracle,
     log_from_trace,
 )
-from specsim.recording import record
 from specsim.traces import summarise
 
 plt.style.use("specsim.style")

@@ -14,20 +14,16 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats as distributions
 
-from experiments import (
-    acceptance_by_temperature,
-    iid_gap,
-    leviathan_lenience,
-)
 from experiments._kept import kept
-from experiments.claims import DOCUMENTS
-from experiments.claims import VERDICTS as CLAIM_VERDICTS
-from experiments.kill_matrix import AUDIT
-from experiments.published.values import CHEN, LEVIATHAN
+from experiments.audit.kill_matrix import AUDIT
+from experiments.literature import leviathan_lenience
+from experiments.literature.claims import DOCUMENTS
+from experiments.literature.claims import VERDICTS as CLAIM_VERDICTS
+from experiments.literature.published.values import CHEN, LEVIATHAN
+from experiments.simulation import acceptance_by_temperature, iid_gap
 from paper.latex import code, decimal, listed, percent, short, text, whole, word
 from paper.sources import Sources, hold, the
-from specsim import default_pair, rules
-from specsim.auditing import mutants
+from specsim import default_pair, mistakes, rules
 from specsim.auditing._cases import decoder_battery as decoder_cases
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks import counts as tallies
@@ -37,9 +33,9 @@ from specsim.auditing._checks import tables as plan
 from specsim.auditing._checks.subjects import RuleSubject, Subject, function_subject
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants import _reference as pieces
 from specsim.core._streams import PER_SLOT, Purpose, uniform
 from specsim.core.stats import DEVIATIONS, POWER, detectable_tv
+from specsim.mistakes import _reference as pieces
 from specsim.theory._enumeration import MAX_DRAFTS
 
 Macros = dict[str, str]
@@ -69,7 +65,7 @@ def macros(sources: Sources) -> Macros:
 
 
 def about(sources: Sources) -> Macros:
-    known = mutants.catalogue() + mutants.exact_controls()
+    known = mistakes.catalogue() + mistakes.exact_controls()
     threads = {thread for mutant in known for thread in mutant.threads}
     return {
         "nVersion": sources.version,

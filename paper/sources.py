@@ -10,11 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from experiments import audit_calibration, audit_power, diagnosis
 from experiments._kept import kept, kept_provenance
 from experiments._tables import read_table
-from experiments.kill_matrix import KillMatrix, kept_matrix
-from experiments.published.recomputed import Row, published
+from experiments.audit import audit_calibration, audit_power, diagnosis
+from experiments.audit.kill_matrix import KillMatrix, kept_matrix
+from experiments.literature.published.recomputed import Row, published
 
 Rows = list[dict[str, Any]]
 

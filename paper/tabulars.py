@@ -8,9 +8,9 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from experiments.claims import DOCUMENTS, VERDICTS
-from experiments.kill_matrix import AUDIT, Verifier
-from experiments.kill_matrix.table import show_cell, show_tv
+from experiments.audit.kill_matrix import AUDIT, Verifier
+from experiments.audit.kill_matrix.table import show_cell, show_tv
+from experiments.literature.claims import DOCUMENTS, VERDICTS
 from paper.latex import code, decimal, short, text, whole
 from paper.sources import Rows, Sources, the
 

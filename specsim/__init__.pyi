@@ -1,21 +1,21 @@
 __version__: str
 
+from . import adapters as adapters
 from . import auditing as auditing
 from . import decoding as decoding
-from . import drafts as drafts
-from . import metrics as metrics
+from . import engines as engines
+from . import mistakes as mistakes
 from . import models as models
 from . import planning as planning
-from . import planted as planted
-from . import recording as recording
 from . import rules as rules
+from . import served as served
 from . import simulation as simulation
 from . import testing as testing
 from . import theory as theory
 from . import traces as traces
-from ._merge import merge as merge
-from ._pairs import read_pair as read_pair
-from ._rerun import rerun as rerun
+from ._named_pairs import read_pair as read_pair
+from ._runs import merge as merge
+from ._runs import rerun as rerun
 from .auditing import Audit as Audit
 from .auditing import audit as audit
 from .core import distributions as distributions
@@ -24,8 +24,9 @@ from .core._saving import load as load
 from .decoding import Generation as Generation
 from .decoding import generate as generate
 from .decoding import sample as sample
-from .metrics import MetricsCheck as MetricsCheck
-from .metrics import check_metrics as check_metrics
+from .engines import audit_engine as audit_engine
+from .engines import open_planted as open_planted
+from .engines import plant as plant
 from .models import NGramModel as NGramModel
 from .models import Pair as Pair
 from .models import TableModel as TableModel
@@ -36,9 +37,8 @@ from .planning import plan as plan
 from .planning import rank_drafts as rank_drafts
 from .planning.policies import draft_log as draft_log
 from .planning.policies import simulate_policies as simulate_policies
-from .planted import audit_engine as audit_engine
-from .planted import open_planted as open_planted
-from .planted import plant as plant
+from .served import MetricsCheck as MetricsCheck
+from .served import check_metrics as check_metrics
 from .simulation import Simulation as Simulation
 from .simulation import Sweep as Sweep
 from .simulation import Verification as Verification

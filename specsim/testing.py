@@ -8,9 +8,9 @@ The default seed is fixed, so that a test is reproducible. The pytest fixture `s
 
 from typing import Any
 
+from specsim.adapters._contract import Verifier
 from specsim.auditing import Audit, TwoSampleAudit, Verdict, audit, audit_against
 from specsim.auditing._report import text as words
-from specsim.auditing._verifier.contract import Verifier
 from specsim.core._streams import RandomSource
 
 __all__ = ["assert_exact", "assert_same"]

@@ -32,7 +32,7 @@ SLOW_FIXTURES = {"made", "cluster"}
 #: Examples of the documentation that audit or compare at full scale; `test_testing`, `test_against` and
 #: `test_parts` do so with small ones.
 SLOW_EXAMPLES = {
-    "specsim._merge.merge",
+    "specsim._runs.merge",
     "specsim.auditing._runner.audit",
     "specsim.auditing._two_sample.audit_against",
     "specsim.testing.assert_exact",

@@ -33,12 +33,11 @@ from commands import forget, parse, run
 from laws import Outcomes, generated
 from scipy.stats import qmc
 
-from experiments import independent_names
-from experiments._independent import FOUND, first_verdicts, subjects
+from experiments.audit import independent_names
+from experiments.audit._independent import FOUND, first_verdicts, subjects
 from specsim.core._kernels import _folder, interpreted
-from specsim.drafts import chain
-from specsim.models import TableModel
-from specsim.planted._guide import guide
+from specsim.engines._planted.guide import guide
+from specsim.models import TableModel, chain
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law
 

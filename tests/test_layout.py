@@ -21,7 +21,7 @@ PAGE = ROOT / "docs/architecture.md"
 PACKAGES = ("specsim", "experiments", "figures")
 #: The files directly in specsim/: the public interface, which the command line uses, and what imports
 #: both.
-INTERFACE = {"", "_merge", "_rerun", "testing"}
+INTERFACE = {"", "_runs", "testing"}
 ENTRIES = {"__main__", "_pytest_plugin"}
 
 
@@ -101,7 +101,7 @@ def height_of(module):
     *library, command_line = subpackages()
     order = [
         *map(set, zip(library, strict=True)),
-        {"_pairs"},
+        {"_named_pairs"},
         INTERFACE,
         {command_line},
         ENTRIES,
@@ -115,7 +115,7 @@ def test_the_page_shows_the_packages_that_there_are():
     assert set(subpackages()) == folders
     assert len(subpackages()) == len(folders) <= 14
     files = {path.stem for path in (ROOT / "specsim").glob("*.py")}
-    assert files == INTERFACE - {""} | ENTRIES | {"__init__", "_pairs"}
+    assert files == INTERFACE - {""} | ENTRIES | {"__init__", "_named_pairs"}
 
 
 def test_the_audit_has_few_parts():
@@ -200,7 +200,7 @@ def modules_loaded_by(code):
         "import specsim.rules; [specsim.rules.get(name) for name in specsim.rules.names()]",
         "import specsim; specsim.simulate, specsim.prove, specsim.verify, specsim.audit",
         "import specsim.cli",
-        "import specsim.auditing.mutants",
+        "import specsim.mistakes",
     ],
 )
 def test_numba_is_not_loaded_by(code):

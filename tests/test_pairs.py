@@ -9,9 +9,9 @@ from safetensors.numpy import save_file
 
 import specsim
 from specsim.core.distributions import synthetic_pair, top_k
+from specsim.decoding import _recording
 from specsim.models import NGramModel, Pair, Processed, TableModel
-from specsim.models._pairs import build_pair
-from specsim.recording import _kept
+from specsim.models._trained_pairs import build_pair
 
 P, Q = synthetic_pair("zipf", 6, 0.7)
 
@@ -106,7 +106,7 @@ def test_models_and_traces_are_read(tmp_path):
     assert isinstance(target, NGramModel)
     assert (target.n, draft.n) == (2, 1)
     assert isinstance(specsim.read_pair(f"{tmp_path}/models.npz:temperature=0.5").draft, Processed)
-    trace = specsim.recording.record(tmp_path / "trace", target, draft, gamma=2, steps=20, rng=1)
+    trace = specsim.decoding.record(tmp_path / "trace", target, draft, gamma=2, steps=20, rng=1)
     pair = specsim.read_pair(str(tmp_path / "trace"))
     assert (pair.target.path, pair.draft) == (trace.path, None)
     run = specsim.simulate(pair, gamma=2, steps=50, rng=1)
@@ -203,9 +203,9 @@ def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_
     def record(folder, target, draft, prompts, *, rng, gamma=5, **options):
         asked.append((target, draft, prompts, gamma, options))
         models = TableModel(P), TableModel(Q)
-        return specsim.recording.record(folder, *models, gamma=gamma, steps=10, rng=rng)
+        return specsim.decoding.record(folder, *models, gamma=gamma, steps=10, rng=rng)
 
-    monkeypatch.setattr(_kept, "record_hf", record)
+    monkeypatch.setattr(_recording.kept, "record_hf", record)
     monkeypatch.setenv("SPECSIM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "weights").write_text("1")
@@ -229,7 +229,7 @@ def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_
         (Path(folder) / "shard").touch()
         raise ValueError("no torch")
 
-    monkeypatch.setattr(_kept, "record_hf", fail)
+    monkeypatch.setattr(_recording.kept, "record_hf", fail)
     prompts.write_text("four\n")
     with pytest.raises(ValueError, match="no torch"):
         specsim.read_pair(name)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from experiments.kill_matrix import AUDIT, LEVEL, kept_matrix
+from experiments.audit.kill_matrix import AUDIT, LEVEL, kept_matrix
 from specsim import rules
 
 ROOT = Path(__file__).parents[1]

@@ -1,5 +1,3 @@
-from . import adapters as adapters
-from . import mutants as mutants
 from ._cases.battery import LEVELS as LEVELS
 from ._replay import replay_step as replay_step
 from ._results.audit import BUDGET as BUDGET
@@ -12,5 +10,3 @@ from ._runner import audit as audit
 from ._shards import audit_shard as audit_shard
 from ._two_sample import TwoSampleAudit as TwoSampleAudit
 from ._two_sample import audit_against as audit_against
-from ._verifier.contract import Declared as Declared
-from ._verifier.contract import declares as declares

@@ -11,19 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specsim import rules
-from specsim.auditing import adapters
-from specsim.auditing._checks.subjects import (
-    DecoderSubject,
-    RuleSubject,
-    Subject,
-    VerifierSubject,
-    function_subject,
-)
-from specsim.auditing._verifier.arrays import Device
-from specsim.auditing._verifier.child import Child
-from specsim.auditing._verifier.children import Children
-from specsim.auditing._verifier.contract import (
+from specsim import adapters, rules
+from specsim.adapters._contract import (
     BrokenVerifier,
     Declared,
     LostVerifier,
@@ -32,6 +21,15 @@ from specsim.auditing._verifier.contract import (
     declared,
     on_device,
 )
+from specsim.auditing._checks.subjects import (
+    DecoderSubject,
+    RuleSubject,
+    Subject,
+    VerifierSubject,
+    function_subject,
+)
+from specsim.auditing._verifier.arrays import Device
+from specsim.auditing._verifier.child import Child, Children
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.auditing._verifier.requests import Callee

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import BrokenVerifier, Declared
 from specsim.auditing._cases.battery import BITS, LEVELS, Case, battery, case_key
 from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
@@ -30,7 +31,6 @@ from specsim.auditing._checks.tables import plan_case
 from specsim.auditing._results.audit import BUDGET, CaseResult
 from specsim.auditing._runner import Audit, CaseRun, check_limits, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._files import check_new_folder, make_folder, read_text, write_text
 from specsim.core._json import parse_json
 from specsim.core._progress import ShowProgress, shows_progress, told

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import Case, case_key
+from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import interim_looks
-from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.verifiers import SEGMENTS
 from specsim.auditing._execution import open_execution
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._streams import Key

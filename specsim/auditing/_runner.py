@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
@@ -23,8 +24,7 @@ from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
-from specsim.auditing._diagnosis.diagnose import diagnose_failed
-from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
+from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.posterior import OutOfTime
 from specsim.auditing._execution import Execution, Steps, count_case, open_execution, with_pair
 from specsim.auditing._report.figures import draw_deviation, worst_tables
@@ -38,13 +38,11 @@ from specsim.auditing._report.text import (
     wanted_line,
 )
 from specsim.auditing._results import audit as _results
-from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
-from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Diagnosis, Finding
 from specsim.auditing._side_by_side.processes import Told, count_on_processes
 from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._checks import check_seconds
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
@@ -178,7 +176,7 @@ def audit(
         Stop after the first case that fails.
     diagnose : bool
         Draw more steps of a biased verifier of chains or decoder, and compare them with
-        `specsim.auditing.mutants`.
+        `specsim.mistakes`.
     progress : bool or callable, optional
         A bar by default, as in `specsim.simulate`. A function is called as progress(steps done,
         steps in all).

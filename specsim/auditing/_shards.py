@@ -14,15 +14,14 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from specsim import rules
-from specsim.auditing import adapters
+from specsim import adapters, rules
+from specsim.adapters._contract import Declared, Verifier
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._execution import Execution, open_execution, planned_subject
-from specsim.auditing._results.audit import BUDGET
-from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._results.audit import BUDGET, Diagnosis
 from specsim.auditing._runner import (
     DIAGNOSIS,
     Audit,
@@ -33,7 +32,6 @@ from specsim.auditing._runner import (
     run_cases,
 )
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import Declared, Verifier
 from specsim.auditing._verifier.origin import Origin, digest_of, source_of
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, shows_progress, told

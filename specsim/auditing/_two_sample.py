@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
+from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
@@ -24,12 +25,10 @@ from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.auditing._execution import Steps, check_name, count_steps, is_rule, open_execution
 from specsim.auditing._report.text import comparison_parts
-from specsim.auditing._results import two_sample as _results
-from specsim.auditing._results.audit import BUDGET
-from specsim.auditing._results.two_sample import WANTED_TV_OF_TWO, Difference
+from specsim.auditing._results import audit as _results
+from specsim.auditing._results.audit import BUDGET, WANTED_TV_OF_TWO, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli._app import VERDICT, app, audit_app, ending
 from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, pair_help, shard_of, whole
-from specsim.cli._pairs import small_pair_of
+from specsim.cli._pair_options import small_pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
 from specsim.core._files import write_text
 
@@ -89,7 +89,7 @@ def audit(
 ) -> int:
     """Audit a verifier: verdict, evidence and power."""
     from specsim import auditing
-    from specsim.auditing.adapters import is_engine
+    from specsim.adapters import is_engine
 
     if source is not None:
         if not is_engine(verifier):
@@ -223,7 +223,7 @@ def merge(
 @app.command(help_epilogue=ending("engines", codes="0 done"))
 def engines(*, form: Form = TEXT) -> None:
     """List the engines that audit knows by name."""
-    from specsim.auditing.adapters import ENGINES
+    from specsim.adapters import ENGINES
     from specsim.core._tables import Table
 
     rows = [(name, description) for name, (_, description) in ENGINES.items()]

@@ -108,7 +108,7 @@ def audit_engine(
     Exit code 0 if consistent, 1 if biased or broken, 3 without a verdict (inconclusive or interrupted). With
     --against 0 if the two servers' texts have the same law, 1 if it is changed or one is broken, 3 without a
     verdict, or if texts at temperature 0 differ."""
-    from specsim import planted as engines
+    from specsim import engines as engines
 
     chosen = {"model": model, "connections": connections, "rule": rule, "gamma": gamma, "mistake": mistake}
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli._app import app, ending
 from specsim.cli._options import RATIO, REAL, CHat, Most, Seed, refuse, whole
-from specsim.cli._pairs import pair_of, trace_of
+from specsim.cli._pair_options import pair_of, trace_of
 from specsim.cli._terminal import TEXT, Form, listing, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of

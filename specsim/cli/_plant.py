@@ -13,7 +13,7 @@ from specsim.cli._options import REAL, whole
 from specsim.cli._terminal import TEXT, Form, print_result
 
 if TYPE_CHECKING:
-    from specsim.planted import Planted
+    from specsim.engines import Planted
 
 
 @app.command(
@@ -104,7 +104,7 @@ def plant(
             f"{'--csv' if form.as_csv else '--save'}: belongs to --check; planted.json in the folder has "
             "what was made"
         )
-    from specsim.planted import plant
+    from specsim.engines import plant
 
     made = plant(folder, **options)  # type: ignore[arg-type]  # None is left out
     print(json.dumps(made.to_dict(), allow_nan=False) if form.as_json else _summary(made))
@@ -116,7 +116,7 @@ def _print_check(folder: Path, dtype: str | None, surplus: bool, form: Form) -> 
         raise ValueError(
             "check: reads a folder that is there; of the other options it takes --dtype and --json"
         )
-    from specsim.planted import check
+    from specsim.engines import check
 
     found = check(folder, dtypes=() if dtype is None else dtype.split(","))
     print_result(found, form)

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from specsim.cli._app import app, ending
 from specsim.cli._options import Drawing, Overlap, Rule, SmallPairName, whole
-from specsim.cli._pairs import draft_of, small_pair_of
+from specsim.cli._pair_options import draft_of, small_pair_of
 from specsim.cli._terminal import TEXT, Form, print_result
 
 #: Tokens of a synthetic pair and drafted tokens, where no other numbers are given: all drafts are enumerated.

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from specsim.cli._app import ending, record_app, trace_app
 from specsim.cli._options import REAL, Dtype, Gamma, Models, Rule, Seed, whole
-from specsim.cli._pairs import models_of
+from specsim.cli._pair_options import models_of
 from specsim.cli._terminal import written
 
 
@@ -27,7 +27,7 @@ def trace_record(
     seed: Seed = None,
 ) -> None:
     """Decode speculatively, and log the drafted tokens with their rows of p and q."""
-    from specsim.recording import record
+    from specsim.decoding import record
 
     layout: dict[str, Any] = {"gamma": gamma, "dtype": dtype, "top": top}
     trace = record(path, *models_of(models), steps=steps, rule=rule, rng=seed, **layout)
@@ -65,8 +65,8 @@ def hf(
     seed: Seed = None,
 ) -> None:
     """Decode with two models of Hugging Face transformers, and log the drafted tokens with p and q."""
-    from specsim.recording import record_hf
-    from specsim.recording._prompts import read_prompts
+    from specsim.decoding import record_hf
+    from specsim.decoding._recording.prompts import read_prompts
 
     texts = read_prompts(prompts)
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "rule": rule}

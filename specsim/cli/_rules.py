@@ -18,7 +18,7 @@ from specsim.cli._options import (
     refuse,
     whole,
 )
-from specsim.cli._pairs import gamma_for, pair_of
+from specsim.cli._pair_options import gamma_for, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
 from specsim.core._files import write_text
 from specsim.core._numbers import exact

@@ -10,7 +10,7 @@ from specsim.cli._app import app, ending
 from specsim.cli._options import Gamma, Rule, Seed, refuse, whole
 
 if TYPE_CHECKING:
-    from specsim.planted._server._pair import Pair
+    from specsim.engines._planted.served_pair import Pair
 
 #: Drafted tokens per step, where no other number is given.
 GAMMA = 4
@@ -38,8 +38,8 @@ def serve(
     """Serve a target and its draft with OpenAI's completions, until interrupted.
 
     The server is right, or wrong in one known way: an engine to try audits on."""
-    from specsim.planted._server._decoding import Decoder
-    from specsim.planted._server._http import Server
+    from specsim.engines._server.decoding import Decoder
+    from specsim.engines._server.http import Server
 
     if mistake == "list":
         _print_mistakes()
@@ -57,17 +57,17 @@ def serve(
 def _pair_of(source: str) -> Pair:
     """The planted pair in a folder, or the bundled one."""
     if source == "ngram":
-        from specsim.planted._server._pair import ngram_pair
+        from specsim.engines._planted.served_pair import ngram_pair
 
         return ngram_pair()
-    from specsim.planted import open_planted
+    from specsim.engines import open_planted
 
     return open_planted(source)
 
 
 def _print_mistakes() -> None:
     """All mistakes, those of verifiers last."""
-    from specsim.planted._server._mistakes import find_mistake, mistake_names
+    from specsim.engines._server.mistakes import find_mistake, mistake_names
 
     for name in mistake_names():
         found = find_mistake(name)

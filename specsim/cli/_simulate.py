@@ -10,7 +10,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import app, ending
-from specsim.cli._pairs import draft_of, gamma_for, models_of, pair_of
+from specsim.cli._pair_options import draft_of, gamma_for, models_of, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, show
 
 #: Why options of rule and draft have no effect.

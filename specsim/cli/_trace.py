@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from specsim.cli._app import VERDICT, ending, trace_app
 from specsim.cli._options import RATIO, REAL, CHat, Dtype, Folder, Most, Rule, Seed, Steps, Threads, whole
-from specsim.cli._pairs import draft_of, trace_of
+from specsim.cli._pair_options import draft_of, trace_of
 from specsim.cli._plan import print_trace_plan, sorted_runs
 from specsim.cli._simulate import simulate_and_print
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, written
@@ -177,7 +177,7 @@ def trace_audit(
     of_served = {name: value for name, value in of_served.items() if value is not None}
     found: Any
     if path is not None and _is_served(path):
-        from specsim.traces import audit_served
+        from specsim.served import audit_served
 
         if lenience is not None:
             raise ValueError(f"--lenience is for traces, and {path} is a log of served responses")

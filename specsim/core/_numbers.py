@@ -1,7 +1,10 @@
 """Numbers as people write them: 12, 1e6, 10M, 80%."""
 
+from __future__ import annotations
+
 import re
 from fractions import Fraction
+from typing import Any
 
 #: What may stand behind a number.
 SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9}
@@ -42,3 +45,20 @@ def real(text: str) -> float:
         return float(exact(text))
     except OverflowError:
         raise ValueError(f"{text!r} is out of range") from None
+
+
+# Exact arithmetic of the enumerations: ``mpq`` of gmpy2 if installed, otherwise ``fractions.Fraction``.
+
+try:
+    from gmpy2 import mpq as _exact
+except ImportError:
+    _exact = Fraction
+
+#: The type of exact numbers: ``rational(value)`` of an integer, a float or a rational.
+rational: Any = _exact
+
+
+def as_fraction(value: Any) -> Fraction:
+    """`value`, of any type of real number, as a Fraction of Python integers."""
+    numerator, denominator = value.as_integer_ratio()
+    return Fraction(int(numerator), int(denominator))

@@ -1,14 +1,20 @@
 """Safetensors files, written atomically and read whole."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping
+import tokenize
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
+from zipfile import BadZipFile
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import PathLike, atomic_write, check_file
+from specsim.core._files import PathLike, atomic_write, check_file, open_file
 
 #: The types of a safetensors header.
 TYPES: dict[str, np.dtype[Any]] = {
@@ -67,3 +73,26 @@ def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"{path}: not a safetensors file, or damaged ({error})") from error
+
+
+# Reading NumPy's archives of arrays.
+
+#: What damaged or foreign files make NumPy, zipfile, and the reading of their arrays raise.
+UNREADABLE = (
+    ArithmeticError, AttributeError, EOFError, LookupError, OSError, NotImplementedError, RuntimeError,
+    SyntaxError, TypeError, ValueError, BadZipFile, tokenize.TokenError, zlib.error,
+)  # fmt: skip
+
+
+def read_arrays(path: PathLike) -> dict[str, NDArray[Any]]:
+    """The arrays in the `.npz` file `path`, without objects. Raises `UNREADABLE`, and as `open_file`."""
+    with open_file(path) as file:
+        archive = np.load(file, allow_pickle=False)
+        check_unique("array", archive.files)
+        return dict(archive.items())
+
+
+def check_unique(what: str, names: Sequence[str]) -> None:
+    """Raise ValueError, naming it, for a name that is there twice."""
+    if twice := [name for name, number in Counter(names).items() if number > 1]:
+        raise ValueError(f"{what} {twice[0]!r} is in it {names.count(twice[0])} times; keep one")

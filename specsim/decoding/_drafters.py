@@ -10,8 +10,7 @@ import numpy as np
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.decoding._sessions import DraftSide, Side, levels
-from specsim.drafts import Draft, DynamicTree, LookaheadDecoding, PromptLookup, Tree, prompt_lookup
-from specsim.models import Model
+from specsim.models import Draft, DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree, prompt_lookup
 from specsim.models._base import read_by
 from specsim.rules import Rule
 

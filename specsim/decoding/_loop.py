@@ -18,8 +18,17 @@ from specsim.core.distributions import check_tokens, cumulative_draw
 from specsim.decoding._drafters import Drafter, make_drafter
 from specsim.decoding._result import Generation, Step
 from specsim.decoding._sessions import TargetSide
-from specsim.drafts import Draft, DynamicTree, LookaheadDecoding, PromptLookup, Tree, chain
-from specsim.models import Model, Pair, check_pair
+from specsim.models import (
+    Draft,
+    DynamicTree,
+    LookaheadDecoding,
+    Model,
+    Pair,
+    PromptLookup,
+    Tree,
+    chain,
+    check_pair,
+)
 from specsim.rules import Rule
 from specsim.simulation import methods
 from specsim.simulation._rows import Rows, tile_parents

@@ -21,8 +21,7 @@ import numpy as np
 
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import temperature
-from specsim.drafts import Tree, draw_siblings
-from specsim.models import Model, Session
+from specsim.models import Model, Session, Tree, draw_siblings
 
 
 class Side:

@@ -1,4 +1,4 @@
-"""Target and draft models whose rows depend on the context: Markov tables and byte-level n-grams.
+"""Targets and drafts: models whose rows depend on the context, and the shapes of what a draft proposes.
 
 A `Model` gives, for a history of tokens, the row (pmf over the vocabulary) of the next one. It reads only the
 last `order` tokens, so that a whole run can be replayed from a few numbers.
@@ -15,6 +15,10 @@ library; `build_pair` trains such a pair on any folder of text.
 >>> target, draft = default_pair()
 >>> target.rows(target.contexts[:100]).shape
 (100, 256)
+
+*Drafts* are what is proposed for a step: a `Tree` is fixed, a `DynamicTree` is chosen by the draft's own
+probabilities (EAGLE-2), and `best_tree` by dynamic programming (Sequoia). Prompt lookup and lookahead
+decoding draft without a draft model.
 """
 
 import lazy_loader as _lazy

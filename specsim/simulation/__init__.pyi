@@ -1,10 +1,10 @@
+from ._comparison import Acceptance as Acceptance
 from ._comparison import Comparison as Comparison
 from ._comparison import Entry as Entry
+from ._comparison import acceptance_by_drafts as acceptance_by_drafts
 from ._comparison import as_markdown as as_markdown
 from ._comparison import compare as compare
 from ._comparison import load_bundled as load_bundled
-from ._draft_counts import Acceptance as Acceptance
-from ._draft_counts import acceptance_by_drafts as acceptance_by_drafts
 from ._engine import Simulation as Simulation
 from ._engine import simulate as simulate
 from ._replay import replay as replay

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from specsim.core._plotting import COLORS, LINES, curve, figure_style, heading, points
-from specsim.simulation._comparison import Comparison, Entry
-from specsim.simulation._draft_counts import BOUNDS, RULES, Acceptance
+from specsim.simulation._comparison import BOUNDS, RULES, Acceptance, Comparison, Entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

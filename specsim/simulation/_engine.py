@@ -39,11 +39,21 @@ from specsim.core._saving import decoded, encoded
 from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
 from specsim.core.distributions import Floats, Ints, check_rows, check_tokens
-from specsim.drafts import Draft, DynamicTree, LookaheadDecoding, PromptLookup, Tree, as_tree
-from specsim.models import Model, Pair, check_pair, default_pair, shared_contexts
+from specsim.models import (
+    Draft,
+    DynamicTree,
+    LookaheadDecoding,
+    Model,
+    Pair,
+    PromptLookup,
+    Tree,
+    as_tree,
+    check_pair,
+    default_pair,
+    shared_contexts,
+)
 from specsim.simulation import methods
 from specsim.simulation._checkpoints import CHECKPOINT_SECONDS, Checkpoint, Part, shard_interval
-from specsim.simulation._closed_form import accepted_law_by_position
 from specsim.simulation._counting import Interval, Partial, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._rows import (
@@ -55,7 +65,13 @@ from specsim.simulation._rows import (
     TraceRows,
     model_rows,
 )
-from specsim.simulation._sources import Batch, FixedPairSource, RowSource, model_source
+from specsim.simulation._sources import (
+    Batch,
+    FixedPairSource,
+    RowSource,
+    accepted_law_by_position,
+    model_source,
+)
 from specsim.simulation.methods import Method
 from specsim.theory import accepted_law, expected_tokens_by_position
 from specsim.theory._rates import rates, with_error
@@ -268,12 +284,12 @@ def simulate(
         Two pmfs [V], the same at every position; the rows [N, V] of N positions of a text, frozen as those of
         a trace; two models, whose steps start at contexts that they share; a
         trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); a model
-        and a `specsim.drafts.PromptLookup` or `LookaheadDecoding`, whose steps are those of decoding its text
+        and a `specsim.models.PromptLookup` or `LookaheadDecoding`, whose steps are those of decoding its text
         from the beginning, with or without a draft; or a `Pair` of these as `target`.
     rule : str or Rule
         A built-in rule, with parameters if any.
     gamma : int or Draft
-        Drafted tokens of a chain, a `specsim.drafts.Tree`, or for two models a `DynamicTree`.
+        Drafted tokens of a chain, a `specsim.models.Tree`, or for two models a `DynamicTree`.
     method : str or Method, optional
         A drafting system in place of `rule` and `gamma`, of `specsim.simulation.methods`, such as
         "eagle2:nodes=30".

@@ -16,8 +16,7 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
 from specsim.core._tables import Shown, as_dict
 from specsim.core._types import Floats, Ints, TokenArray
-from specsim.drafts import Draft, LookaheadDecoding, PromptLookup
-from specsim.models import Model
+from specsim.models import Draft, LookaheadDecoding, Model, PromptLookup
 from specsim.rules._common import fixed_pairs
 from specsim.simulation._engine import make_source
 from specsim.simulation._rows import (

@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 
 from specsim.core._streams import Key, Purpose, uniform, uniforms
 from specsim.core.distributions import Floats, Ints
-from specsim.drafts import Draft, DynamicTree, LookaheadDecoding, PromptLookup, Tree, draw_siblings
-from specsim.models import Model, check_pair, shared_contexts
+from specsim.models import (
+    Draft,
+    DynamicTree,
+    LookaheadDecoding,
+    Model,
+    PromptLookup,
+    Tree,
+    check_pair,
+    draw_siblings,
+    shared_contexts,
+)
 from specsim.models._multi_token import move_ahead, table_of
 from specsim.traces import Trace, TraceSummary, summarise
 
@@ -27,7 +36,7 @@ ROW_BATCH_BYTES = 2**21
 class Rows:
     """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
 
-    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ.
+    `parents` int64 [B, n] is the tree of each step, see `specsim.models._drafts.tree`; a chain has m = n = γ.
     `depths` int64 [B] is the depth of each draft, where some are padded; 0 is a step without a draft."""
 
     draft_tokens: Ints

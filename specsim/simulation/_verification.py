@@ -14,7 +14,7 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import Piece, Shown, Table
 from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
@@ -144,7 +144,7 @@ def verify(
     rng : int, Generator, SeedSequence or None
         Source of the uniforms.
     parents : sequence of int, optional
-        The parent of each token in a draft tree, see `specsim.drafts.Tree`. p then has a row for each of n+1
+        The parent of each token in a draft tree, see `specsim.models.Tree`. p then has a row for each of n+1
         nodes, q one up to the last node with children, or for all nodes if the rule reads them.
 
     Returns

@@ -20,13 +20,24 @@ import numpy as np
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
+from specsim.core._numbers import as_fraction, rational
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
-from specsim.core._rational import as_fraction, rational
 from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core._types import Tokens
 from specsim.core.distributions import dyadic
-from specsim.drafts import MAX_NODES, DynamicTree, Tree, as_tree, chain
-from specsim.models import Model, Pair, TableModel, check_pair, row_ahead, shared_contexts
+from specsim.models import (
+    MAX_NODES,
+    DynamicTree,
+    Model,
+    Pair,
+    TableModel,
+    Tree,
+    as_tree,
+    chain,
+    check_pair,
+    row_ahead,
+    shared_contexts,
+)
 from specsim.rules import Rule
 
 #: More drafts than this are not enumerated: V^(drafted tokens).
@@ -69,10 +80,10 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     Examples
     --------
     >>> from fractions import Fraction as F
-    >>> from specsim import drafts, rules
+    >>> from specsim import models, rules
     >>> from specsim.models import TableModel
     >>> p, q = TableModel([F(1, 2), F(1, 2)]), TableModel([F(3, 4), F(1, 4)])
-    >>> law = step_law(rules.get("standard"), p, q, drafts.chain(1))
+    >>> law = step_law(rules.get("standard"), p, q, models.chain(1))
     >>> {tokens: str(mass) for tokens, mass in law.items()}
     {(1,): '1/4', (0, 0): '1/4', (0, 1): '1/4', (1, 0): '1/8', (1, 1): '1/8'}
     """

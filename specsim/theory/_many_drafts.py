@@ -1,7 +1,7 @@
 """K drafts of one token: the probability that one of them is accepted, by known verifiers and at best.
 
 "Accepted" means that the emitted token, whose law is p, is one of the K drafted. Sampling methods are those
-of `specsim.drafts.SAMPLING_METHODS`.
+of `specsim.models.SAMPLING_METHODS`.
 """
 
 import math
@@ -35,7 +35,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     drafts : int
         K ≥ 1 drafted tokens, and K ≤ V unless `sampling` is "sampled".
     sampling : str
-        How the drafts are sampled, one of `specsim.drafts.SAMPLING_METHODS`.
+        How the drafts are sampled, one of `specsim.models.SAMPLING_METHODS`.
 
     Returns
     -------

@@ -14,11 +14,6 @@ from ._reader import Trace as Trace
 from ._reader import default_trace as default_trace
 from ._reader import open_trace as open_trace
 from ._reader import upgrade_trace as upgrade_trace
-from ._served.audit import audit_served as audit_served
-from ._served.result import Contradiction as Contradiction
-from ._served.result import RareTokens as RareTokens
-from ._served.result import ServedAudit as ServedAudit
-from ._served.result import ServedTable as ServedTable
 from ._summary import TraceBounds as TraceBounds
 from ._summary import TraceSummary as TraceSummary
 from ._summary import summarise as summarise

@@ -24,7 +24,7 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
-from specsim.drafts import chain
+from specsim.models import chain
 from specsim.rules import Rule
 from specsim.traces._analysis import ALONE, CONFIDENCE, document_draws, outer_quantiles
 from specsim.traces._format import AnyColumns, Layout

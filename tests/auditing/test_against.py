@@ -12,10 +12,10 @@ import verifiers
 from conftest import FALSE_ALARM
 from scipy.stats import binom
 
+from specsim.adapters._contract import Declared, declares
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._two_sample import BLOCKS, _detectable, audit_against
-from specsim.auditing._verifier.contract import Declared, declares
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, log_two_sample_e
 

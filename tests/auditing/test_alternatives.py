@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._checks.alternatives import BONUS, DRAFT, alternatives, bins_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.tables import Joined, plan_tables, pooled_tables
-from specsim.auditing._verifier.contract import Declared
 from specsim.core.stats import log_e_value, log_e_values, log_pooled_e_value, log_pooled_e_values, log_shared
 
 ROWS = [

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim import rules
-from specsim.auditing import BUDGET, audit, mutants
+from specsim import mistakes, rules
+from specsim.adapters._contract import BrokenVerifier, Declared
+from specsim.auditing import BUDGET, audit
 from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks import subjects
@@ -27,14 +28,12 @@ from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._report import audit_figure, audit_to_json
 from specsim.auditing._results.audit import ProofSummary, Verdict
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.auditing._verifier.local import Local
 from specsim.core._plotting import save_figure
 from specsim.core._streams import key_of
 from specsim.core._tables import to_rich
 from specsim.core.stats import MIN_EXPECTED, detectable_tv, log_e_value
-from specsim.drafts import Tree, chain, chains
-from specsim.models import TableModel
+from specsim.models import TableModel, Tree, chain, chains
 from specsim.rules import get
 from specsim.simulation._counting import EXAMPLES, no_counts
 from specsim.simulation._rows import model_rows, start_of
@@ -300,7 +299,7 @@ def test_a_law_that_is_off_is_not_called_dependent(from_target):
 
 @pytest.mark.parametrize("name", ["batch_shares_uniforms", "pairs_share_uniforms", "reseeded"])
 def test_shared_randomness_is_called_dependent(name):
-    result = audit(mutants.get(name).function, level="smoke", rng=1, diagnose=False)
+    result = audit(mistakes.get(name).function, level="smoke", rng=1, diagnose=False)
     assert "dependent" in {kind for _, kind, _ in findings(result)}
 
 

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim.auditing import audit, mutants
+from specsim import mistakes
+from specsim.adapters._contract import BrokenVerifier, Declared, declared, declares
+from specsim.auditing import audit
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import promises_result
@@ -22,7 +24,6 @@ from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._results.audit import BUDGET, Verdict
 from specsim.auditing._runner import CaseRun, check_promises_at, run_case
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, declared, declares
 from specsim.auditing._verifier.local import Local
 
 #: The false-alarm probability of one table: as in an audit, which makes fewer than a thousand tests.
@@ -409,7 +410,7 @@ def test_a_last_uniform_that_rounds_to_1_is_out_of_range():
 @pytest.mark.parametrize("name", ["last_id_if_degenerate", "first_id_if_degenerate", "residual_epsilon"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dtype):
-    result = promises(declares(dtypes=(dtype,))(mutants.get(name).function))
+    result = promises(declares(dtypes=(dtype,))(mistakes.get(name).function))
     assert result.verdict is Verdict.BIASED
     assert kinds(result) == {"support"}
     assert "a drafted token of p = 0, q = 6e-08" in text(result)
@@ -417,7 +418,7 @@ def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dty
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_an_exact_verifier_replaces_a_draft_that_hardly_ever_comes(dtype):
-    controls = [control.function for control in mutants.exact_controls() if control.decode is None]
+    controls = [control.function for control in mistakes.exact_controls() if control.decode is None]
     for function in (verifiers.right, *controls):
         assert text(promises(declares(dtypes=(dtype,))(function))) == ""
 

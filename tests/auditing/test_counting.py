@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import verifiers
 
+from specsim.adapters._contract import BrokenVerifier, Declared
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import InverseCDF, TableRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import ENDS, PIT_BINS, TAIL_EDGES, AuditTally, prefix_cells
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.auditing._verifier.local import COMPARED_ROWS, Local
 from specsim.auditing._verifier.requests import RowsAsked, receive_question, send_question
 from specsim.core._streams import Purpose, uniforms

@@ -9,12 +9,12 @@ import pytest
 from conftest import FALSE_ALARM
 
 from specsim import audit, generate
-from specsim.auditing import declares
+from specsim.adapters import declares
+from specsim.adapters._contract import BrokenVerifier, Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.findings import evidence, judge_case, judge_table
 from specsim.auditing._checks.tables import Plan
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value

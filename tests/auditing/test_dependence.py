@@ -6,8 +6,8 @@ import pytest
 from specsim.auditing import audit
 from specsim.auditing._checks.counts import PIT_BINS, count_dependence
 from specsim.auditing._checks.findings import calls_differ, design_effect
-from specsim.auditing.mutants import get
 from specsim.core.stats import tv_interval
+from specsim.mistakes import get
 
 LAW = np.full(PIT_BINS, 1.0 / PIT_BINS)
 #: Steps of a call, and how many of them share one random number.

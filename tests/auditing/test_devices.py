@@ -8,7 +8,9 @@ import numpy as np
 import on_devices
 import pytest
 
-from specsim.auditing import audit, declares
+from specsim.adapters import declares
+from specsim.adapters._contract import Declared, declared
+from specsim.auditing import audit
 from specsim.auditing._cases import shapes
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._replay import replay_step
@@ -16,7 +18,6 @@ from specsim.auditing._report.text import replay
 from specsim.auditing._results.audit import Verdict
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.arrays import library_of
-from specsim.auditing._verifier.contract import Declared, declared
 from specsim.auditing._verifier.local import Local
 from specsim.cli import _audit as command
 

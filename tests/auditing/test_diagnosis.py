@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import verifiers
 
-from experiments import diagnosis
 from experiments._kept import kept
-from specsim import generate, rules
-from specsim.auditing import audit, declares, mutants
+from experiments.audit import diagnosis
+from specsim import generate, mistakes, rules
+from specsim.adapters import declares
+from specsim.adapters._contract import Declared
+from specsim.auditing import audit
+from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
 from specsim.auditing._diagnosis.dependence import independent, signatures
-from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
+from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import (
     NEAR,
     Prediction,
@@ -26,7 +29,6 @@ from specsim.auditing._diagnosis.likelihood import (
     log_likelihood,
     log_near,
 )
-from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import Scored, posterior
 from specsim.auditing._diagnosis.predictions import predict
@@ -36,11 +38,10 @@ from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._execution import open_execution
 from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
-from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants import Mutant
-from specsim.auditing.mutants._decoding import Decoder, in_a_loop
-from specsim.drafts import Tree
+from specsim.mistakes import Mutant
+from specsim.mistakes._decoding import Decoder, in_a_loop
+from specsim.models import Tree
 from specsim.rules import Parameter
 
 SEED = 3
@@ -141,7 +142,7 @@ def test_the_noise_of_a_simulation_does_not_refute_it():
 
 def test_the_mean_over_a_parameter_is_the_integral():
     """Of a normal density of standard deviation .004 at .3: 1, to the tenth or so that trapezoids err by."""
-    parameter = mutants.get("lenience").parameters[0]
+    parameter = mistakes.get("lenience").parameters[0]
 
     def log_density(values):
         return -0.5 * ((values["lenience"] - 0.3) / 0.004) ** 2 - np.log(0.004 * np.sqrt(2 * np.pi))
@@ -152,7 +153,7 @@ def test_the_mean_over_a_parameter_is_the_integral():
 
 
 def test_the_mean_over_two_parameters_is_the_integral():
-    parameters = mutants.get("typical").parameters
+    parameters = mistakes.get("typical").parameters
     (first, middle), (second, other) = ((one.name, (one.low + min(one.high, 4.0)) / 2) for one in parameters)
 
     def log_density(values):
@@ -165,7 +166,7 @@ def test_the_mean_over_two_parameters_is_the_integral():
 
 
 def scored(name, likelihood, near=-1000.0):
-    return Scored(mutants.get(name), likelihood, near)
+    return Scored(mistakes.get(name), likelihood, near)
 
 
 def test_mistakes_within_the_odds_are_named_together():
@@ -190,9 +191,9 @@ def test_with_one_likely_exact_verifier_among_unlikely_ones_nothing_is_named():
 # --- predictions -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", mutants.names("verifier"))
+@pytest.mark.parametrize("name", mistakes.names("verifier"))
 def test_a_prediction_is_a_law_for_each_drafted_path(name):
-    mutant = mutants.get(name)
+    mutant = mistakes.get(name)
     if mutant.law is None:
         return
     for case in diagnostic_cases(Declared()):
@@ -208,7 +209,7 @@ def test_a_prediction_is_a_law_for_each_drafted_path(name):
 
 @pytest.mark.parametrize("name", ["resamples_target", "shared_gumbel", "block_tokenwise_residual"])
 def test_a_mutant_that_is_run_does_what_its_law_says(name):
-    mutant = mutants.get(name)
+    mutant = mistakes.get(name)
     for case in diagnostic_cases(Declared())[:3]:
         exact, run = predict(mutant, case), predict(replace(mutant, law=None), case)
         seen = run.draws > 500
@@ -226,15 +227,15 @@ def test_a_mutant_that_is_run_does_what_its_law_says(name):
     [("resamples_target", "asymmetric"), ("one_uniform", "own rows"), ("shared_gumbel", "opposite")],
 )
 def test_a_known_mistake_is_named(spelled, case, full):
-    found = diagnosed(mutants.get(spelled).function, (case,), level="quick" if full else "smoke")
+    found = diagnosed(mistakes.get(spelled).function, (case,), level="quick" if full else "smoke")
     assert first(found) == spelled
-    assert found.named[0].threads == mutants.get(spelled).threads
+    assert found.named[0].threads == mistakes.get(spelled).threads
     assert found.named[0].mechanism in " ".join(found.lines())
 
 
 def test_mistakes_of_one_law_are_named_together():
     """A residual that is replaced by p whatever its mass is p: no number of steps tells these apart."""
-    known = [mutants.get(name) for name in ("resamples_target", "residual_floor", "lenience")]
+    known = [mistakes.get(name) for name in ("resamples_target", "residual_floor", "lenience")]
     found = diagnosed(verifiers.resamples_from_target, known=known)
     assert [one.name.partition(":")[0] for one in found.named] == ["resamples_target", "residual_floor"]
     assert sum(one.probability for one in found.named) > 0.95
@@ -245,7 +246,7 @@ def test_mistakes_of_one_law_are_named_together():
     ("name", "value"), [("lenience", 0.55), pytest.param("ensemble", 0.7, marks=pytest.mark.slow)]
 )
 def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
-    mutant = mutants.get(name)
+    mutant = mistakes.get(name)
     parameter = mutant.parameters[0].name
     found = diagnosed(mutant.with_parameters(**{parameter: value}).function)
     assert first(found) == name
@@ -298,7 +299,7 @@ def test_a_mistake_whose_steps_are_independent_does_not_explain_those_that_are_n
 def test_dependent_steps_are_compared_by_their_law_too(name):
     """Steps of both depend on each other in pairs, and only those of the second are exact one by one."""
     for other in ("neighbours_token", "pairs_share_uniforms"):
-        assert refuted_by_audit(other, mutants.get(name).function) is (other != name)
+        assert refuted_by_audit(other, mistakes.get(name).function) is (other != name)
 
 
 def refuted_by_audit(name, function):
@@ -311,7 +312,7 @@ def refuted_by_audit(name, function):
             ).result()
             for case in ("disjoint", "asymmetric")
         ]
-        return refuted(mutants.get(name), place.subject, results, "smoke", lambda: None)
+        return refuted(mistakes.get(name), place.subject, results, "smoke", lambda: None)
 
 
 def test_few_impossible_tokens_alone_give_no_name():
@@ -383,7 +384,7 @@ def test_independent_steps_are_no_reused_randomness():
     """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs
     is known.
     """
-    known = [one for one in mutants.catalogue() if one.name != "residual_epsilon"]
+    known = [one for one in mistakes.catalogue() if one.name != "residual_epsilon"]
     found = diagnosed(small_residual, ("zeros", "own rows"), known)
     assert first(found) == "unknown"
     assert first(diagnosed(small_residual, ("zeros", "own rows"))) in ("residual_epsilon", "unknown")
@@ -391,8 +392,8 @@ def test_independent_steps_are_no_reused_randomness():
 
 @pytest.mark.parametrize("name", [pytest.param("resamples_target", marks=pytest.mark.slow), "lenience"])
 def test_without_its_family_the_answer_is_unknown(name):
-    known = [mutant for mutant in mutants.catalogue() if mutant.name not in (name, "residual_floor")]
-    found = diagnosed(mutants.get(name).function, known=known)
+    known = [mutant for mutant in mistakes.catalogue() if mutant.name not in (name, "residual_floor")]
+    found = diagnosed(mistakes.get(name).function, known=known)
     assert not found.known
     assert found.lines() == [f"Diagnosis: unknown. {found.reason}"]
 
@@ -401,8 +402,8 @@ def mixture(draft_tokens, p, q, rng):
     """Two mistakes at once, which nobody has catalogued: every third step resamples, every other is
     lenient.
     """
-    one = mutants.get("resamples_target").function(draft_tokens, p, q, rng)
-    two = mutants.get("lenience").function(draft_tokens, p, q, rng)
+    one = mistakes.get("resamples_target").function(draft_tokens, p, q, rng)
+    two = mistakes.get("lenience").function(draft_tokens, p, q, rng)
     return np.where((np.arange(len(p)) % 3 == 0)[:, None], one, two)
 
 
@@ -412,12 +413,12 @@ def test_a_new_mistake_is_unknown():
 
 @pytest.mark.parametrize("name", ["neighbours_token"])
 def test_wrong_rows_are_named_from_the_relabelled_case(name):
-    assert first(diagnosed(mutants.get(name).function, ("own rows", "Markov chain"))) == name
+    assert first(diagnosed(mistakes.get(name).function, ("own rows", "Markov chain"))) == name
 
 
 #: Some mistakes without a law of single steps; the signatures of all of them take longer.
 KIN = [
-    mutants.get(name)
+    mistakes.get(name)
     for name in ("neighbours_token", "pairs_share_uniforms", "batch_shares_uniforms", "reseeded")
 ]
 
@@ -427,7 +428,7 @@ KIN = [
     [pytest.param("pairs_share_uniforms", marks=pytest.mark.slow), "batch_shares_uniforms", "reseeded"],
 )
 def test_shared_randomness_is_named_by_who_shares_it(name, full):
-    assert first(diagnosed(mutants.get(name).function, ("disjoint",), None if full else KIN)) == name
+    assert first(diagnosed(mistakes.get(name).function, ("disjoint",), None if full else KIN)) == name
 
 
 def test_the_steps_of_a_right_verifier_agree_as_often_as_independent_ones():
@@ -456,7 +457,7 @@ def test_dependence_of_another_pattern_matches_nothing():
 
 
 def test_kinship_needs_no_large_vocabulary(full):
-    reseeded = declares(vocab_size=32)(mutants.get("reseeded").function)
+    reseeded = declares(vocab_size=32)(mistakes.get("reseeded").function)
     assert first(diagnosed(reseeded, ("one-hot draft",), None if full else KIN)) == "reseeded"
 
 
@@ -464,7 +465,7 @@ def test_kinship_needs_no_large_vocabulary(full):
     "name", ["accepts_everything", pytest.param("swapped_residual", marks=pytest.mark.slow)]
 )
 def test_impossible_tokens_do_not_make_steps_depend_on_each_other(name):
-    function = declares()(mutants.get(name).function)
+    function = declares()(mistakes.get(name).function)
     assert first(diagnosed(function, ("disjoint",))) == name
 
 
@@ -473,14 +474,14 @@ def test_impossible_tokens_do_not_make_steps_depend_on_each_other(name):
 )
 def test_a_parameter_that_shows_in_few_rows_is_found(spelled):
     assert (
-        first(diagnosed(mutants.get(spelled).function, ("zeros", "own rows", "opposite")))
+        first(diagnosed(mistakes.get(spelled).function, ("zeros", "own rows", "opposite")))
         == spelled.partition(":")[0]
     )
 
 
 @pytest.mark.slow
 def test_what_small_vocabularies_do_not_show_is_not_put_down_to_rounding():
-    assert not diagnosed(mutants.get("misaligned_residual:k=7").function, ("opposite", "rounded rows")).known
+    assert not diagnosed(mistakes.get("misaligned_residual:k=7").function, ("opposite", "rounded rows")).known
 
 
 def test_an_audit_carries_its_diagnosis():
@@ -501,8 +502,8 @@ def test_an_audit_carries_its_diagnosis():
     ],
 )
 def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule, known):
-    function, name = mutants.get(rule).function, rule.partition(":")[0]
-    found = diagnosed(function, ("zeros", "own rows"), [mutants.get(n) for n in known])
+    function, name = mistakes.get(rule).function, rule.partition(":")[0]
+    found = diagnosed(function, ("zeros", "own rows"), [mistakes.get(n) for n in known])
     assert str(found.named[0]).startswith(f"lossy ({name}:")
     assert f'declares(rule="{found.named[0].name}")' in " ".join(found.lines())
     declared = declares(rule=rule)(lambda *given: function(*given))
@@ -520,8 +521,8 @@ def test_only_a_lossy_rule_can_be_declared():
 
 
 def test_an_edge_case_reads_as_one():
-    known = [mutants.get(name) for name in ("residual_epsilon", "resamples_target", "absolute_residual")]
-    small, right = mutants.get("residual_epsilon:epsilon=1e-9").function, verifiers.right
+    known = [mistakes.get(name) for name in ("residual_epsilon", "resamples_target", "absolute_residual")]
+    small, right = mistakes.get("residual_epsilon:epsilon=1e-9").function, verifiers.right
     result = audit(small, "smoke", SEED, cases=["two-point"], diagnose=False)
     assert (str(result.verdict), result.edge_case) == ("biased", True)
     assert not audit(verifiers.resamples_from_target, "smoke", SEED, cases=["two-point"]).edge_case
@@ -536,7 +537,7 @@ def test_an_edge_case_reads_as_one():
 
 def recursive(mistake):
     """A verifier of sampled trees that tests children one after the other, with a mistake of chains."""
-    law = mutants.get(mistake).law
+    law = mistakes.get(mistake).law
 
     @declares(tree=True)
     def verify(parents, tokens, p, q, rng):
@@ -559,7 +560,7 @@ def recursive(mistake):
 def test_a_mistake_is_named_in_a_verifier_of_trees():
     verify = recursive("resamples_target")
     failed = failures(verify, ("two-point, two chains",))
-    known = [mutants.get(name) for name in ("resamples_target", "inverted_ratio", "accepts_everything")]
+    known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "accepts_everything")]
     with open_execution(verify, 1, 60) as place:
         found = diagnose_tree(place.subject, failed, SEED, known)
         without = diagnose_tree(place.subject, failed, SEED, known[1:])
@@ -600,9 +601,9 @@ OF_LOOPS = ("greedy_draft", "resamples_target", "bonus_argmax", "accepts_everyth
 
 
 def test_a_decoders_mistake_is_named(full):
-    mistake = mutants.get("draft_temperature:temperature=0.4")
-    others = [one for one in mutants.catalogue() if not one.parameters and (full or one.name in OF_LOOPS)]
-    known = [*others, mutants.get(mistake.name)]
+    mistake = mistakes.get("draft_temperature:temperature=0.4")
+    others = [one for one in mistakes.catalogue() if not one.parameters and (full or one.name in OF_LOOPS)]
+    known = [*others, mistakes.get(mistake.name)]
     found = diagnosed_decoder(mistake.function, ("peaked",), known)
     assert first(found) == "draft_temperature"
     assert "of the tokens after" in found.evidence
@@ -610,13 +611,13 @@ def test_a_decoders_mistake_is_named(full):
 
 def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named():
     """Token 0 is the end of the text of one case, and emitted untested there; a halved q(0) shows in others."""
-    mistake = mutants.get("merged_ids")
+    mistake = mistakes.get("merged_ids")
 
     def only_with_an_end(target, draft, prompt, max_new_tokens, eos, rng):
         loop = Decoder() if eos is None else mistake.decode
         return loop(target, draft, prompt, max_new_tokens, eos, rng)
 
-    known = [mistake, mutants.get("greedy_draft"), mutants.get("accepts_everything")]
+    known = [mistake, mistakes.get("greedy_draft"), mistakes.get("accepts_everything")]
     alone = diagnosed_decoder(only_with_an_end, ("end in the draft",), known)
     assert first(alone) == "merged_ids"
     assert first(diagnosed_decoder(only_with_an_end, ("end in the draft", "peaked"), known)) == "unknown"
@@ -625,7 +626,7 @@ def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named():
 
 
 def better_of_two(target, draft, prompt, max_new_tokens, eos, rng):
-    loop = replace(mutants.get("longest_of_tries").decode, gamma=3, overshoots=True)
+    loop = replace(mistakes.get("longest_of_tries").decode, gamma=3, overshoots=True)
     return loop(target, draft, prompt, max_new_tokens, eos, rng, tries=2)
 
 
@@ -638,46 +639,46 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(names, refuted):
     with open_execution(declares(decoder=True)(better_of_two), 1, 60) as place:
         failed = [SimpleNamespace(case=name, findings=["any"], counts={}, steps=0) for name in names]
         texts = [one for each in failed for one in audited_texts(place.subject, each, SEED, lambda *_: None)]
-    resamples = in_a_loop(mutants.get("resamples_target"))
+    resamples = in_a_loop(mistakes.get("resamples_target"))
     assert refuted_by_texts(resamples, texts, lambda *_: None) is refuted
-    assert not refuted_by_texts(mutants.get("longest_of_tries"), texts, lambda *_: None)
+    assert not refuted_by_texts(mistakes.get("longest_of_tries"), texts, lambda *_: None)
     assert refuted_by_texts(Mutant("right", "none", "", decode=Decoder()), texts, lambda *_: None)
 
 
 @pytest.mark.slow
 def test_a_mistake_with_the_same_short_texts_is_not_named():
-    known = [mutants.get(name) for name in ("resamples_target", "greedy_draft", "longest_of_tries")]
+    known = [mistakes.get(name) for name in ("resamples_target", "greedy_draft", "longest_of_tries")]
     cases = ("one token", "two tokens", "second order")
     assert first(diagnosed_decoder(better_of_two, cases, known[:-1])) == "unknown"
     assert first(diagnosed_decoder(better_of_two, cases, known)) == "longest_of_tries"
 
 
 def test_a_loop_is_compared_with_the_mistakes_of_verifiers():
-    loop = in_a_loop(mutants.get("resamples_target"))
-    known = [mutants.get(n) for n in ("resamples_target", "greedy_draft", "bonus_argmax", "inverted_ratio")]
+    loop = in_a_loop(mistakes.get("resamples_target"))
+    known = [mistakes.get(n) for n in ("resamples_target", "greedy_draft", "bonus_argmax", "inverted_ratio")]
     found = diagnosed_decoder(lambda *given: loop.function(*given), ("zeros",), known)
     assert first(found) == "resamples_target"
 
 
 @pytest.mark.slow
 def test_a_loop_without_its_mistake_among_the_known_ones_is_unknown():
-    loop = in_a_loop(mutants.get("resamples_target"))
-    known = [mutants.get(n) for n in ("greedy_draft", "bonus_argmax", "inverted_ratio")]
+    loop = in_a_loop(mistakes.get("resamples_target"))
+    known = [mistakes.get(n) for n in ("greedy_draft", "bonus_argmax", "inverted_ratio")]
     assert first(diagnosed_decoder(lambda *given: loop.function(*given), ("zeros",), known)) == "unknown"
 
 
 @pytest.mark.slow
 def test_random_numbers_used_again_are_recognised_in_texts():
-    known = [mutants.get(name) for name in ("steps_share_uniforms", "tests_share_uniform", "greedy_draft")]
-    function = mutants.get("steps_share_uniforms").function
+    known = [mistakes.get(name) for name in ("steps_share_uniforms", "tests_share_uniform", "greedy_draft")]
+    function = mistakes.get("steps_share_uniforms").function
     assert first(diagnosed_decoder(function, ("second order",), known)) == "steps_share_uniforms"
     assert first(diagnosed_decoder(function, ("second order",), known[1:])) == "unknown"
 
 
 @pytest.mark.slow
 def test_a_decoder_that_drafts_more_tokens_is_recognised():
-    greedy = replace(mutants.get("greedy_draft").decode, gamma=3)
-    known = [one for one in mutants.catalogue() if not one.parameters]
+    greedy = replace(mistakes.get("greedy_draft").decode, gamma=3)
+    known = [one for one in mistakes.catalogue() if not one.parameters]
     named = [
         first(diagnosed_decoder(lambda *given: greedy(*given), ("second order",), known, seed))
         for seed in range(SEED, SEED + 4)
@@ -711,7 +712,7 @@ def test_other_values_are_those_about_as_likely():
 
 def test_first_of_other_values_are_those_in_fewer_digits():
     """A constant that somebody wrote is rather 0.7 than 0.7019, and for a token of p = 0.7 that is another law."""
-    lenience = mutants.get("lenience").parameters
+    lenience = mistakes.get("lenience").parameters
     found = as_likely(
         lenience, lambda values: -(((values["lenience"] - 0.7019) / 0.002) ** 2), {"lenience": 0.7019}, 4
     )
@@ -727,11 +728,11 @@ def test_a_default_is_taken_where_it_is_about_as_likely():
 
 @pytest.mark.slow
 def test_a_threshold_that_small_cases_leave_open_is_one_that_reproduces_the_audit():
-    wrong = mutants.get("two_thresholds:single=0.57")
-    known = [mutants.get(name) for name in ("two_thresholds", "scaled_lenience", "greedy_acceptance")]
+    wrong = mistakes.get("two_thresholds:single=0.57")
+    known = [mistakes.get(name) for name in ("two_thresholds", "scaled_lenience", "greedy_acceptance")]
     named = diagnosed(wrong.function, ("asymmetric", "identical"), known).named
     assert [one.name.partition("=")[0] for one in named] == ["two_thresholds:single"]
-    assert 0.52 < mutants.get(named[0].name).values["single"] < 0.62
+    assert 0.52 < mistakes.get(named[0].name).values["single"] < 0.62
 
 
 # --- measured --------------------------------------------------------------------------------------------

@@ -5,16 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.auditing import audit, declares, mutants
+from specsim import mistakes
+from specsim.adapters import declares
+from specsim.auditing import audit
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import ENDS, PIT_BINS, AuditTally
-from specsim.auditing._checks.excess import excess_kind, in_words
+from specsim.auditing._checks.findings import excess_kind, in_words
 from specsim.auditing._checks.subjects import RuleSubject
 from specsim.auditing._checks.tables import plan_tables
 from specsim.auditing._execution import Steps, count_steps
 from specsim.core._streams import key_of
-from specsim.drafts import Tree, chain
+from specsim.models import Tree, chain
 from specsim.rules import get
 
 FEW_CASES = ("asymmetric", "zeros", "irregular", "Zipf 1 000", "n-gram pair")
@@ -42,7 +44,7 @@ def named(verifier, seed=1):
     ],
 )
 def test_the_kind_that_a_mistake_is_in(name, kind):
-    found = named(mutants.get(name).function)
+    found = named(mistakes.get(name).function)
     assert {finding.emitted_as for _, finding in found} - {None} == {kind}
     for case, finding in found:
         assert (finding.emitted_as == "bonus") == (finding.position == case.gamma)

@@ -10,12 +10,12 @@ import pytest
 import verifiers
 from safetensors.numpy import load_file, save_file
 
+from specsim.adapters._contract import Declared
 from specsim.auditing import _offline
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._offline import MANIFEST, export, score
 from specsim.auditing._report.text import limits_line
 from specsim.auditing._results.audit import Verdict
-from specsim.auditing._verifier.contract import Declared
 
 #: Cases that are written, besides one of uneven lengths.
 FEW = ("asymmetric", "own rows", "Markov chain")

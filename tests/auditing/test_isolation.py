@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specsim.adapters._contract import BrokenVerifier, LostVerifier
 from specsim.auditing import audit
 from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier import child as isolation
 from specsim.auditing._verifier.child import Child, load, serve
-from specsim.auditing._verifier.contract import BrokenVerifier, LostVerifier
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
 from specsim.core._processes import calling

@@ -6,7 +6,7 @@ import verifiers
 
 import specsim
 from specsim import Pair, audit
-from specsim.auditing import declares
+from specsim.adapters import declares
 from specsim.auditing._report import text as words
 from specsim.models import TableModel
 

@@ -23,7 +23,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import specsim
-from specsim.auditing import audit, mutants
+from specsim import mistakes
+from specsim.auditing import audit
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._report import (
     audit_figure,
@@ -51,7 +52,7 @@ def says_what_cannot_be_written(draft_tokens, p, q, rng):
 @pytest.fixture(scope="module")
 def few_mistakes(full):
     """Some known mistakes, whose parameters need no fit, unless all tests are run."""
-    known = [mutants.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
+    known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
     with pytest.MonkeyPatch.context() as patch:
         if not full:
             patch.setattr("specsim.auditing._runner.diagnose_failed", partial(diagnose_failed, known=known))

@@ -12,6 +12,7 @@ from scipy import stats
 from verifiers import Given, verify
 
 from specsim import audit
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.shapes import CALL_BYTES, KINDS, ORDERS, ShapesCase, bank, shape_cases
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, ROWS, ShapesTally, plan_shapes
@@ -19,7 +20,6 @@ from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._execution import Steps, count_case, open_execution
 from specsim.auditing._report import audit_to_json
 from specsim.auditing._report.text import power_by_axis
-from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.core._streams import Purpose, uniforms
 

@@ -18,7 +18,7 @@ from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._execution import Execution, open_execution
 from specsim.auditing._runner import CaseRun
 from specsim.auditing._side_by_side import processes
-from specsim.auditing._verifier.children import Children
+from specsim.auditing._verifier.child import Children
 from specsim.simulation._counting import Failure, Partial
 
 FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import verifiers
 
-from specsim.auditing import Verdict, declares
+from specsim.adapters import declares
+from specsim.auditing import Verdict
 from specsim.testing import assert_exact, assert_same
 
 pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")

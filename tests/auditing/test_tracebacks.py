@@ -11,11 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from specsim.auditing import audit, declares
+from specsim.adapters import declares
+from specsim.adapters._contract import SHOWN_BY, BrokenVerifier
+from specsim.auditing import audit
 from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
 from specsim.auditing._report import text as words
 from specsim.auditing._verifier.child import Child
-from specsim.auditing._verifier.contract import SHOWN_BY, BrokenVerifier
 from specsim.auditing._verifier.local import FRAMES, Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
 

@@ -491,7 +491,7 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
 
 
 def test_engines_are_listed(run):
-    from specsim.auditing import adapters
+    from specsim import adapters
 
     code, out, _ = run("engines")
     assert code == 0

@@ -14,8 +14,8 @@ def here(tmp_path_factory):
     """A folder with a trace of whole rows, and one of truncated rows of a single text."""
     folder = tmp_path_factory.mktemp("pairs")
     pair = specsim.default_pair()
-    specsim.recording.record(folder / "whole", *pair, gamma=3, steps=40, rng=1)
-    specsim.recording.record(folder / "cut", *pair, gamma=2, steps=20, top=8, rng=1)
+    specsim.decoding.record(folder / "whole", *pair, gamma=3, steps=40, rng=1)
+    specsim.decoding.record(folder / "cut", *pair, gamma=2, steps=20, top=8, rng=1)
     return folder
 
 

@@ -119,7 +119,7 @@ replace = os.replace
 os.replace = lambda *paths: (time.sleep(random.uniform(0, 0.2)), replace(*paths))
 
 from specsim import rules, simulate
-from specsim.drafts import branching, chain
+from specsim.models import branching, chain
 from specsim.models import TableModel
 
 p, q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.3, 0.2]

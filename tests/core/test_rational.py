@@ -6,7 +6,7 @@ import pytest
 from laws import generated
 
 from specsim import rules
-from specsim.core._rational import as_fraction, rational
+from specsim.core._numbers import as_fraction, rational
 from specsim.theory import _enumeration
 
 

@@ -15,8 +15,19 @@ from specsim.core.distributions import dyadic, normalise
 from specsim.core.stats import chi_square, merge_cells
 from specsim.decoding import _loop
 from specsim.decoding import _sessions as sides
-from specsim.drafts import DynamicTree, LookaheadDecoding, PromptLookup, Tree, branching, chain, chains
-from specsim.models import Mixture, Pair, Session, TableModel
+from specsim.models import (
+    DynamicTree,
+    LookaheadDecoding,
+    Mixture,
+    Pair,
+    PromptLookup,
+    Session,
+    TableModel,
+    Tree,
+    branching,
+    chain,
+    chains,
+)
 from specsim.simulation import methods
 
 EOS = 2

@@ -11,22 +11,21 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 
-from experiments import audit_calibration, audit_power, sample_sizes
 from experiments._kept import kept
-from experiments._step_laws import deviation, known_decoder, known_steps, rejections, tables_of
-from experiments.audit_calibration import calibrate, exact_cases
-from specsim import rules
-from specsim.auditing import BUDGET, mutants
+from experiments.audit import audit_calibration, audit_power, sample_sizes
+from experiments.audit._step_laws import deviation, known_decoder, known_steps, rejections, tables_of
+from experiments.audit.audit_calibration import calibrate, exact_cases
+from specsim import mistakes, rules
+from specsim.adapters._contract import Declared
+from specsim.auditing import BUDGET
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.subjects import function_subject
 from specsim.auditing._runner import CaseRun, run_case
-from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
-from specsim.drafts import chain
-from specsim.models import TableModel
+from specsim.models import TableModel, chain
 
 ROOT = Path(__file__).parents[2]
 STEPS, LEVEL = 2**19, 1e-9
@@ -40,7 +39,7 @@ def deviation_of(name, target, draft, gamma):
     """Of a mutant on one pair."""
     case = Case("by hand", "", target, draft, chain(gamma))
     claim = Claim(None, case.tree)
-    return deviation(known_steps(mutants.get(name), case, claim), tables_of(case, claim, STEPS), LEVEL)
+    return deviation(known_steps(mistakes.get(name), case, claim), tables_of(case, claim, STEPS), LEVEL)
 
 
 # --- by hand ---------------------------------------------------------------------------------------------
@@ -84,7 +83,7 @@ def test_the_bins_of_a_pair_show_the_same(name, tv):
     case = Case("by hand", "", quarters(3, 1), quarters(1, 3), chain(1))
     claim = Claim(None, case.tree)
     tables = [one for one in tables_of(case, claim, STEPS) if one.kind == "PIT"]
-    found = deviation(known_steps(mutants.get(name), case, claim), tables, LEVEL)
+    found = deviation(known_steps(mistakes.get(name), case, claim), tables, LEVEL)
     assert found.tv == pytest.approx(tv, abs=1e-12)
     assert found.distance == pytest.approx(16 / 3 * tv**2, abs=1e-12)
     assert np.isfinite(found.needed) == (tv > 0)
@@ -93,7 +92,7 @@ def test_the_bins_of_a_pair_show_the_same(name, tv):
 def test_a_greedy_draft():
     """p = (1/2, 1/2), q = (3/4, 1/4): 0 is drafted always and passes with 2/3, else comes 1."""
     case = DecoderCase("by hand", "", quarters(2, 2), quarters(3, 1), ((0,),), 2)
-    law = known_decoder(mutants.get("greedy_draft"), case)
+    law = known_decoder(mistakes.get("greedy_draft"), case)
     found = deviation(law, tables_of(case, None, STEPS), LEVEL)
     assert (found.position, found.prefix) == (0, ())
     assert found.tv == pytest.approx(1 / 6)
@@ -102,14 +101,14 @@ def test_a_greedy_draft():
 
 def test_sequences_that_break_the_contract_are_fatal():
     case = DecoderCase("by hand", "", quarters(2, 2), quarters(2, 2), ((0,),), 3, eos=1)
-    law = known_decoder(mutants.get("token_after_eos"), case)
+    law = known_decoder(mistakes.get("token_after_eos"), case)
     assert law.law[law.fatal].sum() > 0.2
     for tokens, fatal in zip(law.emitted, law.fatal, strict=True):
         assert fatal == (1 in tokens[:-1])
 
 
 def test_cases_with_too_many_drafts_are_left_out():
-    mutant = mutants.get("one_uniform")
+    mutant = mistakes.get("one_uniform")
     cases = {case.name: case for case in subject_of("one_uniform").cases}
     for name, left_out in (
         ("two-point", False),
@@ -125,7 +124,7 @@ def test_cases_with_too_many_drafts_are_left_out():
 
 
 def subject_of(name):
-    mutant = mutants.get(name)
+    mutant = mistakes.get(name)
     return function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), name)
 
 
@@ -138,7 +137,7 @@ def subject_of(name):
     ],
 )
 def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case, full):
-    mutant, subject, runs = mutants.get(name), subject_of(name), 20 if full else 8
+    mutant, subject, runs = mistakes.get(name), subject_of(name), 20 if full else 8
     index = [one.name for one in subject.cases].index(case)
     plan, where = subject.plan(index, "quick"), subject.cases[index]
     if mutant.decode:
@@ -203,7 +202,7 @@ class TooEven(np.random.Generator):
 
 @cache
 def cases_of(name):
-    return exact_cases(rules.get(name) if name in rules.names("chain", "tree") else mutants.get(name))
+    return exact_cases(rules.get(name) if name in rules.names("chain", "tree") else mistakes.get(name))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +259,7 @@ def test_what_must_be_detected_was_rejected_in_every_run():
     rows = kept("audit_power")
     assert audit_power.failures(rows) == []
     here = {row["mistake"] for row in rows}
-    assert [row["mistake"] for row in rows] == [name for name in mutants.names() if name in here]
+    assert [row["mistake"] for row in rows] == [name for name in mistakes.names() if name in here]
     spoiled = [{**rows[0], "rejected": rows[0]["rejected"] - 1}, *rows[1:]]
     assert audit_power.failures(spoiled) == [rows[0]["mistake"]]
     assert f"Not rejected in every run: `{rows[0]['mistake']}`" in " ".join(audit_power.page(spoiled).split())
@@ -333,7 +332,7 @@ def test_the_most_powerful_test_of_a_mistake_that_loses_one_token():
 
 
 def test_log_likelihood_ratios_have_the_mean_of_the_divergence():
-    mutant = mutants.get("resamples_target")
+    mutant = mistakes.get("resamples_target")
     subject = function_subject(Local(mutant.function, Declared()), mutant.name)
     shown = sample_sizes._shown(mutant, subject, [case.name for case in subject.cases].index("zeros"))
     assert shown.log_ratios @ shown.known.law == pytest.approx(shown.divergence)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.claims import (
+from experiments.literature.claims import (
     CLAIMS,
     DOCUMENTS,
     VERDICTS,
@@ -22,10 +22,10 @@ from experiments.claims import (
     problem,
     run,
 )
-from experiments.claims.claim import CONDITIONAL, RIGHT, UNCHECKED, WRONG, decide, only_if
-from experiments.claims.laws import DRAFT, TARGET, P, Q, pairs, standard_test, step
-from experiments.claims.page import page
-from experiments.claims.speed import accepted_share, alpha_of_share, speed, speed_of_share
+from experiments.literature.claims.claim import CONDITIONAL, RIGHT, UNCHECKED, WRONG, decide, only_if
+from experiments.literature.claims.laws import DRAFT, TARGET, P, Q, pairs, standard_test, step
+from experiments.literature.claims.page import page
+from experiments.literature.claims.speed import accepted_share, alpha_of_share, speed, speed_of_share
 from specsim.models import TableModel
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.published.bounds import ERRORS, findings
-from experiments.published.consistency import Cell, allowed, judge, narrowed
-from experiments.published.rows import figure_at, half_unit, numbers
-from experiments.published.values import (
+from experiments.literature.published.bounds import ERRORS, findings
+from experiments.literature.published.consistency import Cell, allowed, judge, narrowed
+from experiments.literature.published.rows import figure_at, half_unit, numbers
+from experiments.literature.published.values import (
     ALPHAS,
     CHINCHILLA,
     CHINCHILLA_ROWS,

@@ -12,18 +12,17 @@ import pytest
 import verifiers
 from scipy.special import softmax
 
-from experiments import kill_matrix
-from experiments._criteria import Criterion, criteria, deepspec, vllm
-from experiments._criteria import base as anatomy
-from experiments._criteria import smell as smell_test
 from experiments._kept import kept
-from experiments.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kept_matrix, measure
-from experiments.kill_matrix.runs import STANDARD as OWN_STANDARD
-from experiments.kill_matrix.table import show_cell, show_tv
+from experiments.audit import kill_matrix
+from experiments.audit._criteria import Criterion, criteria, deepspec, vllm
+from experiments.audit._criteria import base as anatomy
+from experiments.audit._criteria import smell as smell_test
+from experiments.audit.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kept_matrix, measure
+from experiments.audit.kill_matrix.runs import STANDARD as OWN_STANDARD
+from experiments.audit.kill_matrix.table import show_cell, show_tv
 from figures import kill_matrix as picture
-from specsim import rules
-from specsim.auditing import mutants
-from specsim.auditing._verifier.contract import declared
+from specsim import mistakes, rules
+from specsim.adapters._contract import declared
 from specsim.core._plotting import save_figure
 
 ROOT = Path(__file__).parents[2]
@@ -271,7 +270,7 @@ def test_a_decoder_is_run_by_the_audit_alone_and_every_verifier_by_all():
     applied = {}
     for verifier, criterion in kill_matrix.cells(fast=False):
         applied.setdefault(verifier, []).append(criterion)
-    known = {mutant.name: mutant for mutant in (*mutants.exact_controls(), *mutants.catalogue())}
+    known = {mutant.name: mutant for mutant in (*mistakes.exact_controls(), *mistakes.catalogue())}
     assert applied == {"standard": names} | {
         name: [AUDIT] if mutant.decode else names for name, mutant in known.items()
     }
@@ -324,7 +323,7 @@ def test_the_page_is_that_of_the_kept_rows():
     assert [(row["verifier"], row["criterion"]) for row in found] == computed
     assert [column.name for column in kept_matrix().columns] == [*CRITERIA, AUDIT]
     assert all(row["passed"] == row["runs"] for row in found if row["exact"])
-    families = {mutant.name: mutant.family for mutant in (*mutants.exact_controls(), *mutants.catalogue())}
+    families = {mutant.name: mutant.family for mutant in (*mistakes.exact_controls(), *mistakes.catalogue())}
     assert all(row["family"] == families.get(row["verifier"], "exact") for row in found)
 
 

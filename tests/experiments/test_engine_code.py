@@ -3,9 +3,9 @@
 import pytest
 from test_docs import check_command, check_imports
 
-from experiments import engine_code
 from experiments._kept import PAGES, RESULTS, kept
-from specsim.auditing import adapters
+from experiments.engines import engine_code
+from specsim import adapters
 
 
 def test_the_page_is_that_of_the_kept_rows():

@@ -3,9 +3,9 @@
 import pytest
 from test_docs import check_imports
 
-from experiments import engines
 from experiments._kept import PAGES, RESULTS, kept
-from specsim.planted import plant
+from experiments.engines import engines
+from specsim.engines import plant
 
 
 def test_the_page_is_that_of_the_kept_rows():

@@ -12,9 +12,10 @@ from conftest import FALSE_ALARM
 from scipy.stats import chi2, norm, t
 
 import figures
-from experiments import iid_gap, lossy_speed, precision, synthetic_acceptance
 from experiments._kept import lacking
 from experiments._tables import table
+from experiments.literature import synthetic_acceptance
+from experiments.simulation import iid_gap, lossy_speed, precision
 from specsim import default_pair
 from specsim.core._autocorrelation import autocorrelation
 from specsim.core.distributions import dyadic, round_to, synthetic_pair

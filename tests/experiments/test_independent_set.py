@@ -4,9 +4,9 @@ import importlib
 
 import pytest
 
-from experiments import _independent, independent_names, independent_set
-from specsim.auditing import mutants
-from specsim.auditing._results.diagnosis import Candidate, Diagnosis
+from experiments.audit import _independent, independent_names, independent_set
+from specsim import mistakes
+from specsim.auditing._results.audit import Candidate, Diagnosis
 
 
 def named(*names):
@@ -50,7 +50,7 @@ def test_the_right_names_are_of_wrong_subjects_and_in_the_catalogue():
     assert {name for name in wrong if not name.startswith("first:")} <= {*right}
     for name, names in right.items():
         if not name.startswith("first:"):
-            assert names <= {*mutants.names(), "dependent"}
+            assert names <= {*mistakes.names(), "dependent"}
 
 
 def test_the_page_counts_what_is_found():

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.published import page, run
-from experiments.published.recomputed import implied_alpha, lenience_misfit, published
-from experiments.published.values import (
+from experiments.literature.published import page, run
+from experiments.literature.published.recomputed import implied_alpha, lenience_misfit, published
+from experiments.literature.published.values import (
     ALPHAS_ROWS,
     CHEN,
     EAGLE,

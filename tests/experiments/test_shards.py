@@ -7,9 +7,9 @@ import pytest
 
 import experiments
 from experiments import _tables as tables
-from experiments import simulated_speed
 from experiments._parts import shard_cells
 from experiments._tables import make_shard, merge_shards, table
+from experiments.literature import simulated_speed
 
 NAMES = ["simulated_speed", "leviathan_figure_2"]
 SHARDS = 3

@@ -23,10 +23,11 @@ from test_layout import FILES, imports
 
 import experiments
 import figures
-from experiments import _kept, simulated_speed
+from experiments import _kept
 from experiments import _tables as tables
 from experiments._sources import sources
 from experiments._tables import MissingTable, read_table, rows_digest, table
+from experiments.literature import simulated_speed
 from figures._making import make_figures
 from specsim.theory import expected_tokens
 
@@ -444,7 +445,7 @@ def test_what_a_table_depends_on():
     """Its own file, what that imports, by registries and lazy packages too, and what these read; no more."""
     found = {path.relative_to(PACKAGE).as_posix() for path in sources("simulated_speed")}
     assert {
-        "experiments/simulated_speed.py",
+        "experiments/literature/simulated_speed.py",
         "experiments/__init__.py",
         "specsim/__init__.py",
         "specsim/simulation/_engine.py",  # named
@@ -454,7 +455,10 @@ def test_what_a_table_depends_on():
         "specsim/data/stdlib-ngrams.npz",
     } <= found
     assert not {path for path in found if path.startswith(("specsim/cli/", "specsim/auditing/", "figures/"))}
-    assert not {"experiments/chen_figure_1.py", "experiments/_tables.py", "specsim/metrics/_check.py"} & found
+    assert (
+        not {"experiments/literature/chen_figure_1.py", "experiments/_tables.py", "specsim/served/_check.py"}
+        & found
+    )
     assert {path.name for path in sources("kill_matrix")} >= {
         "vllm.py",
         "table.py",
@@ -496,7 +500,9 @@ def test_experiments_know_nothing_of_one_another():
                 assert other_experiments(imports(module), name) <= {
                     "published"
                 }  # the numbers of the literature
-    assert other_experiments({"experiments.simulated_speed", "experiments"}, "claims") == {"simulated_speed"}
+    assert other_experiments({"experiments.literature.simulated_speed", "experiments"}, "claims") == {
+        "simulated_speed"
+    }
 
 
 #: Pictures of `specsim compare`, and what they are drawn from.

@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from experiments import lossless_rules, simulated_speed
+from experiments.literature import simulated_speed
+from experiments.simulation import lossless_rules
 from figures import overview
 
 FOLDER = Path(__file__).parents[2] / "docs/_static"

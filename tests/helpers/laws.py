@@ -7,7 +7,7 @@ from conftest import PAIR_FLAVOURS, rational_pair
 
 from specsim import rules
 from specsim.core.stats import log_e_value
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.simulation._counting import run
 from specsim.theory._enumeration import MAX_DRAFTS
 

@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.stats import chi2
 
-from specsim.planted import Law
-from specsim.planted._engines._requests import Sampling
-from specsim.planted._law import TableLogits
-from specsim.planted._sampling import processed
-from specsim.planted._server._decoding import Decoder
+from specsim.engines import Law
+from specsim.engines._planted.law import TableLogits
+from specsim.engines._planted.requests import Sampling
+from specsim.engines._planted.sampling import processed
+from specsim.engines._server.decoding import Decoder
 
 WORDS = 5
 PLAIN = Sampling()

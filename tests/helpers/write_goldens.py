@@ -26,9 +26,10 @@ from pathlib import Path
 from commands import every_command, help_of, run
 
 import specsim
-from specsim.auditing import declares, mutants
+from specsim import mistakes
+from specsim.adapters import declares
 from specsim.core.distributions import synthetic_pair
-from specsim.drafts import DynamicTree
+from specsim.models import DynamicTree
 from specsim.planning.policies import Cascade, ConfidenceThreshold, Constant, Goodput, Oracle
 from specsim.simulation import compare
 
@@ -95,6 +96,11 @@ COMMANDS = {
     "audit_against": """
         audit wrong:verify --against standard --level smoke --seed 1 --out against > against/against.json
     """,
+    "engine": """
+        plant pair --seed 1
+        audit engine specsim --planted pair --tokens 4000 --seed 1 --out engine > engine/engine.json
+        audit engine specsim --planted pair --tokens 4000 --gamma 2 --rule block --seed 2
+    """,
     "trace": """
         trace info
         trace alpha --json
@@ -158,7 +164,7 @@ def audited():
 @declares(decoder=True)
 def keeps_rejected(*arguments):
     """A decoder that keeps the token that was rejected."""
-    return mutants.get("keeps_rejected").function(*arguments)
+    return mistakes.get("keeps_rejected").function(*arguments)
 
 
 def compared():
@@ -188,20 +194,18 @@ FILES = {f"{name}{ending}" for name in RUNS for ending in (".json", ".txt")} | {
 MODULES = [
     "specsim",
     "specsim.auditing",
-    "specsim.auditing.adapters",
-    "specsim.auditing.mutants",
+    "specsim.adapters",
+    "specsim.mistakes",
     "specsim.core.distributions",
     "specsim.core.stats",
     "specsim.decoding",
-    "specsim.drafts",
-    "specsim.metrics",
     "specsim.models",
+    "specsim.served",
     "specsim.planning",
     "specsim.planning.batch",
     "specsim.planning.costs",
     "specsim.planning.policies",
-    "specsim.planted",
-    "specsim.recording",
+    "specsim.engines",
     "specsim.rules",
     "specsim.simulation",
     "specsim.testing",
@@ -270,6 +274,7 @@ def _ran(line, folder):
     document = json.loads(json.dumps(document).replace(folder, "."))
     # times, versions and folders, as they are printed
     printed = re.sub(r", [\d.]+ s( on \d+ threads?)?, specsim [\w.]+", "", printed)
+    printed = re.sub(r" in [\d.]+ s, [\d,]+ tokens/s; judged in [\d.]+ s", "", printed)
     printed = "\n".join(line.rstrip() for line in printed.splitlines())
     site = str(Path(specsim.__file__).parent)
     return f"specsim {line}", found.code, document, printed.replace(site, "specsim").replace(folder, ".")

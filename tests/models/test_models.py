@@ -23,7 +23,7 @@ from specsim.models import (
     default_pair,
     load_pair,
 )
-from specsim.models._pairs import DEFAULT_FILE
+from specsim.models._trained_pairs import DEFAULT_FILE
 
 TEXTS = [
     b"the cat sat on the mat; the cat ate the rat",

@@ -7,8 +7,8 @@ import pytest
 from commands import run as run_command
 
 from specsim import default_pair
+from specsim.decoding import record
 from specsim.planning._plan import Candidate, plan, rank_drafts
-from specsim.recording import record
 from specsim.theory import operations_factor, optimal_gamma, walltime_improvement
 from specsim.traces import open_trace, summarise
 

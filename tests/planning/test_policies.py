@@ -14,6 +14,7 @@ from scipy.stats import chi2, norm
 import specsim
 from specsim.core.distributions import synthetic_pair, temperature
 from specsim.core.stats import chi_square
+from specsim.decoding import record
 from specsim.models import TableModel, default_pair
 from specsim.planning.costs import ConstantRatio, LinearStep
 from specsim.planning.policies import (
@@ -37,7 +38,6 @@ from specsim.planning.policies import (
 )
 from specsim.planning.policies._fitting import examples, least_squares, logistic, roc_threshold
 from specsim.planning.policies._policy import Drafted
-from specsim.recording import record
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, walltime_improvement
 
 COST = ConstantRatio(0.05)

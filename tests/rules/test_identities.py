@@ -11,8 +11,7 @@ from laws import CHAINS, generated
 
 from specsim import rules, theory
 from specsim.core.stats import log_e_value
-from specsim.drafts import Tree, chain
-from specsim.models import TableModel
+from specsim.models import TableModel, Tree, chain
 from specsim.theory._enumeration import prove, step_law
 
 RULE = {name: rules.get(name) for name in rules.names()}

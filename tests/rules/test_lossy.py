@@ -16,10 +16,9 @@ from conftest import PAIR_FLAVOURS, rational_pair
 
 import specsim
 from specsim import rules
-from specsim.auditing import declares
+from specsim.adapters import declares
 from specsim.core._kernels import interpreted
-from specsim.drafts import Tree, chain
-from specsim.models import TableModel
+from specsim.models import TableModel, Tree, chain
 from specsim.rules._lossy import mentored, two_thresholds
 from specsim.simulation._verification import verify
 from specsim.theory._enumeration import prove

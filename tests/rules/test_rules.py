@@ -16,8 +16,7 @@ import specsim
 from specsim import rules
 from specsim.core._kernels import interpreted, kernel
 from specsim.core.stats import detectable_tv
-from specsim.drafts import SAMPLING_METHODS, Tree, branching, chain, draw_siblings
-from specsim.models import TableModel
+from specsim.models import SAMPLING_METHODS, TableModel, Tree, branching, chain, draw_siblings
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.simulation._rows import ModelRows, tile_parents

@@ -25,8 +25,7 @@ from scipy import stats
 
 from specsim import rules
 from specsim.core._kernels import interpreted
-from specsim.drafts import branching, chain
-from specsim.models import TableModel
+from specsim.models import TableModel, branching, chain
 from specsim.rules._common import fixed_pairs
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import conditional_laws, prove, step_law, target_law

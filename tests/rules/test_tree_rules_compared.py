@@ -11,8 +11,7 @@ from scipy.optimize import linprog
 
 import specsim
 from specsim import rules
-from specsim.drafts import Tree, chain, chains
-from specsim.models import TableModel
+from specsim.models import TableModel, Tree, chain, chains
 from specsim.rules._tree.greedy_multi_path_block import greatest_path
 from specsim.theory import optimal_acceptance
 from specsim.theory._enumeration import prove

@@ -6,9 +6,8 @@ import pytest
 from specsim import load, rules, simulate
 from specsim.core._tables import to_text
 from specsim.core.distributions import dyadic
-from specsim.drafts import branching, chain
-from specsim.models import TableModel
-from specsim.simulation._closed_form import acceptance_by_position, accepted_law_by_position
+from specsim.models import TableModel, branching, chain
+from specsim.simulation._sources import acceptance_by_position, accepted_law_by_position
 from specsim.theory import expected_tokens, expected_tokens_by_position, prove
 
 P, Q = [0.5, 0.25, 0.25], [0.125, 0.25, 0.625]

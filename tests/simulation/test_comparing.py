@@ -9,7 +9,7 @@ import pytest
 from conftest import FALSE_ALARM
 from scipy.stats import norm
 
-import experiments.rules
+import experiments.simulation.rules
 import specsim
 from specsim import rules
 from specsim.core.distributions import synthetic_pair
@@ -46,12 +46,14 @@ def test_the_shipped_table_is_what_the_seed_gives(full):
 def test_the_page_of_rules_is_that_of_the_table():
     place = ROOT / "docs/results/rules.md"
     rows = [asdict(entry) for entry in load_bundled()]
-    assert experiments.rules.page(rows) == place.read_text(encoding="utf-8"), "run make results-pages"
-    assert all(f"| `{name}` |" in experiments.rules.page(rows) for name in rules.names())
-    assert experiments.rules.page(rows[1:]) != experiments.rules.page(rows)
+    assert experiments.simulation.rules.page(rows) == place.read_text(encoding="utf-8"), (
+        "run make results-pages"
+    )
+    assert all(f"| `{name}` |" in experiments.simulation.rules.page(rows) for name in rules.names())
+    assert experiments.simulation.rules.page(rows[1:]) != experiments.simulation.rules.page(rows)
     assert (load_bundled().steps, load_bundled().provenance.root) == (
-        experiments.rules.STEPS,
-        experiments.rules.SEED,
+        experiments.simulation.rules.STEPS,
+        experiments.simulation.rules.SEED,
     )
 
 

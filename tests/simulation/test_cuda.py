@@ -20,7 +20,7 @@ import specsim
 from specsim import simulate
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import synthetic_pair
-from specsim.drafts import chain
+from specsim.models import chain
 from specsim.simulation._counting import add_up, run
 from specsim.simulation._engine import StepTally, make_source
 

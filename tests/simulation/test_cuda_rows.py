@@ -10,8 +10,7 @@ import pytest
 
 import specsim
 from specsim import rules, simulate
-from specsim.drafts import DynamicTree, PromptLookup, branching
-from specsim.models import NGramModel, TableModel
+from specsim.models import DynamicTree, NGramModel, PromptLookup, TableModel, branching
 
 pytest.importorskip("numba_cuda", reason="needs the extra cuda")
 

@@ -13,8 +13,17 @@ from scipy import stats
 from specsim.core._provenance import Provenance
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic, synthetic_pair
-from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain, chains
-from specsim.models import Pair, TableModel, default_pair
+from specsim.models import (
+    DynamicTree,
+    Pair,
+    PromptLookup,
+    TableModel,
+    Tree,
+    branching,
+    chain,
+    chains,
+    default_pair,
+)
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import run
 from specsim.simulation._engine import Simulation, StepTally, make_source, simulate

@@ -27,8 +27,7 @@ from specsim.auditing._runner import CaseRun
 from specsim.auditing._side_by_side.spans import count_side_by_side
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
-from specsim.drafts import DynamicTree, PromptLookup, branching
-from specsim.models import Mixture, NGramModel, TableModel, default_pair
+from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching, default_pair
 from specsim.simulation import _executors as executors
 from specsim.simulation._checkpoints import Part
 from specsim.simulation._counting import EXAMPLES, add_up, count_chunks

@@ -5,8 +5,7 @@ import pytest
 
 import specsim
 from specsim import load, rerun, rules, simulate
-from specsim.drafts import DynamicTree, PromptLookup
-from specsim.models import Pair, TableModel, default_pair
+from specsim.models import DynamicTree, Pair, PromptLookup, TableModel, default_pair
 from specsim.simulation import methods
 from specsim.theory import expected_tokens
 

@@ -23,8 +23,7 @@ from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.subjects import RuleSubject
 from specsim.core.distributions import synthetic_pair
-from specsim.drafts import DynamicTree, branching
-from specsim.models import NGramModel, TableModel
+from specsim.models import DynamicTree, NGramModel, TableModel, branching
 from specsim.simulation._checkpoints import Part, add_parts, shard_interval
 from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
 from specsim.simulation._engine import Simulation

@@ -12,9 +12,8 @@ from specsim import default_pair, replay
 from specsim.core._kernels import Kernel, interpreted
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import dyadic, synthetic_pair
-from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain
-from specsim.models import TableModel
-from specsim.recording import record
+from specsim.decoding import record
+from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branching, chain
 from specsim.simulation._engine import make_source
 
 

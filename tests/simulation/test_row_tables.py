@@ -5,8 +5,7 @@ import pytest
 
 from specsim import rules
 from specsim.core._streams import key_of
-from specsim.drafts import Tree, chain
-from specsim.models import NGramModel, TableModel
+from specsim.models import NGramModel, TableModel, Tree, chain
 from specsim.simulation import _row_tables
 from specsim.simulation._engine import make_source
 from specsim.simulation._sources import ModelSource, RowSource

@@ -8,8 +8,7 @@ import pytest
 
 import specsim
 from specsim import replay, simulate
-from specsim.drafts import LookaheadDecoding, PromptLookup
-from specsim.models import TableModel
+from specsim.models import LookaheadDecoding, PromptLookup, TableModel
 
 ZIPF = np.asarray(specsim.read_pair("zipf:vocab_size=300").target)[None].repeat(300, axis=0)
 MARKOV = np.random.default_rng(5).dirichlet(np.full(80, 0.03), 80)

@@ -95,7 +95,7 @@ def test_the_plot_has_a_line_for_each_other_setting():
 
 
 def test_a_trace_can_be_swept_over_gamma_and_not_over_temperature(tmp_path):
-    trace = specsim.recording.record(
+    trace = specsim.decoding.record(
         tmp_path / "trace", TableModel(P), TableModel(Q), gamma=3, steps=20, rng=1
     )
     found = sweep(trace, over={"gamma": [1, 3]}, steps=200, rng=1)

@@ -7,7 +7,7 @@ from conftest import standard_step
 from specsim import rules
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import normalise
-from specsim.drafts import Tree, branching, chain, draw_siblings
+from specsim.models import Tree, branching, chain, draw_siblings
 from specsim.simulation._verification import speculative_accept, verify
 
 

@@ -11,8 +11,7 @@ from conftest import FALSE_ALARM, PAIR_FLAVOURS, awkward_pairs, rational_pair
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
-from specsim.drafts import Tree, sibling_laws
-from specsim.models import TableModel
+from specsim.models import TableModel, Tree, sibling_laws
 from specsim.theory import (
     acceptance_rate,
     greedy_multi_draft_acceptance,

@@ -19,16 +19,16 @@ from judging import answer_of
 
 import specsim
 from specsim import (
+    adapters,
     auditing,
     costs,
+    decoding,
     distributions,
-    drafts,
-    metrics,
+    engines,
     models,
     planning,
-    planted,
-    recording,
     rules,
+    served,
     simulation,
     stats,
     theory,
@@ -40,7 +40,7 @@ from specsim.planning import batch, policies
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 ROWS_P, ROWS_Q = np.tile(P, (2, 3, 1)), np.tile(Q, (2, 2, 1))
 TARGET, DRAFT = models.TableModel([[0.5, 0.3, 0.2]] * 3), models.TableModel(Q)
-TREE = drafts.branching(2, 1)
+TREE = models.branching(2, 1)
 LAW = theory.accepted_law(0.8, 3)
 TRACE = traces.default_trace()
 COST = costs.ConstantRatio(0.05)
@@ -92,13 +92,13 @@ def _calls():
         specsim.check_metrics,
         {"acceptance_rate": "0.8", "tokens_per_step": "3.8", "by_position": [0.8, 0.5], "speedup": 2.0},
     )
-    yield metrics.read_acceptance, {"path": "responses.jsonl"}
+    yield served.read_acceptance, {"path": "responses.jsonl"}
     yield specsim.open_trace, {"path": "trace"}
     yield traces.summarise, {"trace": TRACE, "skip_damaged": False}
     yield traces.read_alpha, {"trace": TRACE, "entropy_of": "q", "bins": 4, "rng": 1}
     yield traces.audit_log, {"trace": TRACE, "lenience": 1.0, "rng": 1}
     yield traces.expect_tokens, {"trace": TRACE, "rule": "standard", "rng": 1}
-    yield traces.audit_served, {"path": "served.jsonl", "rng": 1}
+    yield served.audit_served, {"path": "served.jsonl", "rng": 1}
     yield (
         traces.import_trace,
         {"source": "log.npz", "out": "imported", "vocab_size": None, "dtype": "float32"},
@@ -121,7 +121,7 @@ def _calls():
     )
     yield _appended, {"context": 0, "tokens": [0, 1], "accepted": 1, "p": ROWS_P[0], "q": ROWS_P[0]}
     yield (
-        recording.record,
+        decoding.record,
         {
             "path": "recorded",
             **two,
@@ -150,24 +150,24 @@ def _calls():
     yield models.NGramModel.train, {"texts": [b"abcabc" * 20], "n": 2, "contexts": np.zeros((1, 1), np.uint8)}
     yield models.check_pair, two
     yield models.shared_contexts, two
-    yield drafts.Tree, {"parents": (0, 0, 1), "sampling": "sampled", "block": 1}
-    yield drafts.DynamicTree, {"width": 2, "depth": 2, "nodes": 3}
+    yield models.Tree, {"parents": (0, 0, 1), "sampling": "sampled", "block": 1}
+    yield models.DynamicTree, {"width": 2, "depth": 2, "nodes": 3}
     yield _branching, {"width": 2, "sampling": "sampled", "block": 1}
-    yield drafts.chain, {"gamma": 2, "sampling": "sampled"}
-    yield drafts.chains, {"count": 2, "gamma": 2}
-    yield drafts.as_tree, {"gamma": 3}
-    yield drafts.best_tree, {"rank_acceptance": [0.6, 0.2], "nodes": 4, "depth": 2}
-    yield drafts.expected_tokens_of_tree, {"tree": TREE, "rank_acceptance": [0.6, 0.2]}
-    yield drafts.rank_acceptance, {"p": P, "q": Q, "count": 2}
-    yield drafts.PromptLookup, {"text": [0, 1, 2, 0, 1], "max_ngram": 2}
-    yield drafts.prompt_lookup, {"history": [0, 1, 2, 0, 1], "gamma": 2, "max_ngram": 2}
-    yield drafts.lookup_drafts, {"text": [0, 1, 2, 0, 1], "positions": [4, 5], "gamma": 2, "max_ngram": 2}
-    yield drafts.LookaheadDecoding, {"window": 3, "candidates": 2, "text": [0, 1, 2, 0, 1]}
-    yield drafts.tree_of_heads, {"accuracies": [[0.6, 0.2], [0.5, 0.1]], "nodes": 3}
+    yield models.chain, {"gamma": 2, "sampling": "sampled"}
+    yield models.chains, {"count": 2, "gamma": 2}
+    yield models.as_tree, {"gamma": 3}
+    yield models.best_tree, {"rank_acceptance": [0.6, 0.2], "nodes": 4, "depth": 2}
+    yield models.expected_tokens_of_tree, {"tree": TREE, "rank_acceptance": [0.6, 0.2]}
+    yield models.rank_acceptance, {"p": P, "q": Q, "count": 2}
+    yield models.PromptLookup, {"text": [0, 1, 2, 0, 1], "max_ngram": 2}
+    yield models.prompt_lookup, {"history": [0, 1, 2, 0, 1], "gamma": 2, "max_ngram": 2}
+    yield models.lookup_drafts, {"text": [0, 1, 2, 0, 1], "positions": [4, 5], "gamma": 2, "max_ngram": 2}
+    yield models.LookaheadDecoding, {"window": 3, "candidates": 2, "text": [0, 1, 2, 0, 1]}
+    yield models.tree_of_heads, {"accuracies": [[0.6, 0.2], [0.5, 0.1]], "nodes": 3}
     yield (
         specsim.generate,
         {"target": TARGET, "prompt": [0, 1], "max_new_tokens": 8, "rng": 1, "eos": None}
-        | {"draft": drafts.LookaheadDecoding(3, 2), "gamma": 2, "rule": "naive_matching"},
+        | {"draft": models.LookaheadDecoding(3, 2), "gamma": 2, "rule": "naive_matching"},
     )
     yield (
         specsim.generate,
@@ -196,7 +196,7 @@ def _calls():
     yield batch.Classifier, {"most": 8, "missed": 0.3, "false_alarm": 0.1}
     yield batch.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
     yield batch.LoggedLengths, {"lengths": [5, 3, 2]}
-    yield drafts.sibling_laws, {"q": Q, "count": 2, "sampling": "sampled"}
+    yield models.sibling_laws, {"q": Q, "count": 2, "sampling": "sampled"}
     yield theory.acceptance_rate, {"p": P, "q": Q}
     yield theory.divergence, {"p": P, "q": Q}
     yield theory.accepted_law, {"alpha": 0.8, "gamma": 3}
@@ -211,7 +211,7 @@ def _calls():
     yield theory.beam_acceptance, {"p": P, "q": Q, "width": 2, "drafted": 2}
     yield theory.expected_tokens_by_position, {"alphas": [0.8, 0.5]}
     yield theory.markov_steps, {"p": [[0.5, 0.5], [0.25, 0.75]], "q": [[0.6, 0.4], [0.5, 0.5]], "gamma": 2}
-    yield theory.step_law, two | {"rule": rules.get("standard"), "tree": drafts.chain(2), "context": (0,)}
+    yield theory.step_law, two | {"rule": rules.get("standard"), "tree": models.chain(2), "context": (0,)}
     yield theory.target_law, {"target": TARGET, "length": 2, "context": (0,)}
     yield theory.block_range, {"alpha": 0.8, "gamma": 2}
     yield theory.accepted_tokens, {"p": P, "q": Q, "gamma": 2}
@@ -255,7 +255,7 @@ def _calls():
     yield models.row_ahead, {"model": TARGET, "context": (0,), "ahead": 2}
     yield models.rows_ahead, {"model": TARGET, "histories": [[0], [1]], "ahead": 2}
     yield (
-        planted.plant,
+        engines.plant,
         {
             "folder": "planted",
             "order": 1,
@@ -269,13 +269,13 @@ def _calls():
             "rng": 1,
         },
     )
-    yield planted.open_planted, {"folder": "pair"}
-    yield planted.Sampling, {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "stop": ()}
+    yield engines.open_planted, {"folder": "pair"}
+    yield engines.Sampling, {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "stop": ()}
     yield (
-        auditing.Declared,
+        adapters.Declared,
         {"arrays": "numpy", "dtypes": ("float32",), "batch": 8, "gamma": 4, "vocab_size": 100},
     )
-    yield auditing.declares, {"arrays": "numpy", "dtypes": ("float32",), "batch": 8}
+    yield adapters.declares, {"arrays": "numpy", "dtypes": ("float32",), "batch": 8}
     yield (
         auditing.replay_step,
         {"verifier": "mine:verify", "case": "two-point", "step": 3, "seed": 1, "level": "smoke"},
@@ -347,7 +347,7 @@ def _first_two(seen):
 
 
 def _branching(width, sampling, block):
-    return drafts.branching(width, 1, sampling=sampling, block=block)
+    return models.branching(width, 1, sampling=sampling, block=block)
 
 
 def _appended(**step):
@@ -422,7 +422,7 @@ none = None
 
 def make_things():
     """The files that calls name, in this folder."""
-    from specsim.planted import plant
+    from specsim.engines import plant
 
     run = specsim.simulate(P, Q, gamma=2, steps=100, rng=1, threads=1, checkpoint="run.part")
     run.save("run.json")

@@ -15,13 +15,13 @@ from command_lines import make_cases, smaller_audits
 from judging import answer_of
 
 import specsim
-from specsim import metrics, models, planted, traces
+from specsim import engines, models, served, traces
 from specsim.auditing import audit_shard
 from specsim.auditing._offline import score
 from specsim.cli._engine import prompts_of
-from specsim.planted import audit_engine, open_planted
-from specsim.planted._audit._run import TEXTS
-from specsim.recording._prompts import read_prompts
+from specsim.decoding._recording.prompts import read_prompts
+from specsim.engines import audit_engine, open_planted
+from specsim.engines._audit.run import TEXTS
 
 
 def _counts(run):
@@ -60,7 +60,7 @@ def _planted_of(path):
     pair = open_planted(_top(path, "planted.json"))
     for which in ("target", "draft"):
         pair.checkpoint(which, "hf")
-    return pair.to_dict(), pair.target.rows([[0], [1]]).tolist(), planted.check(pair.folder).exit_code
+    return pair.to_dict(), pair.target.rows([[0], [1]]).tolist(), engines.check(pair.folder).exit_code
 
 
 def _top(path, name):
@@ -105,9 +105,9 @@ KINDS = [
     ("answers", "answers/*", lambda path: score("cases", Path(path).parent).verdict, False),
     ("prompts", "prompts.txt", prompts_of, False),
     ("prompts, JSON", "prompts.jsonl", read_prompts, False),
-    ("served responses", "served.jsonl", lambda path: traces.audit_served(path, rng=1), False),
-    ("logged metrics", "responses.jsonl", metrics.read_acceptance, False),
-    ("counters", "counters.txt", metrics.read_acceptance, False),
+    ("served responses", "served.jsonl", lambda path: served.audit_served(path, rng=1), False),
+    ("logged metrics", "responses.jsonl", served.read_acceptance, False),
+    ("counters", "counters.txt", served.read_acceptance, False),
     ("log .npz", "log.npz", _imported, False),
     ("log .safetensors", "log.safetensors", _imported, False),
     ("log .parquet", "log.parquet", _imported, False),

@@ -15,8 +15,7 @@ from scipy import stats
 
 from specsim import rules
 from specsim.core.distributions import capped_ratio
-from specsim.drafts import chain
-from specsim.models import TableModel
+from specsim.models import TableModel, chain
 from specsim.rules._chain import block
 from specsim.rules._common import tokenwise
 from specsim.rules._lossy import cactus, ensemble, judge, two_thresholds

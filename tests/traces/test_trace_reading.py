@@ -12,8 +12,8 @@ from conftest import FALSE_ALARM
 from scipy import stats as distributions
 
 from specsim.core._autocorrelation import grouped_autocorrelation
+from specsim.decoding import STEPS_PER_TEXT, record
 from specsim.models import default_pair
-from specsim.recording import STEPS_PER_TEXT, record
 from specsim.traces import default_trace, open_trace, summarise, truncate, writer
 from specsim.traces._analysis import read_alpha
 from specsim.traces._consistency import _Flags, _log_ratios, audit_log

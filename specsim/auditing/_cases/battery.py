@@ -9,12 +9,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._verifier.contract import Declared
+from specsim.adapters._contract import Declared
 from specsim.core._streams import Key, key_of
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
-from specsim.drafts import Tree, branching, chain, chains
-from specsim.models import Model, TableModel, default_pair, shared_contexts
+from specsim.models import Model, TableModel, Tree, branching, chain, chains, default_pair, shared_contexts
 from specsim.rules import Rule
 
 

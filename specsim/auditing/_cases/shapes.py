@@ -16,8 +16,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import BITS
-from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
 from specsim.core.distributions import dyadic, normalise

@@ -6,7 +6,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, TokenArray
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows
 

@@ -8,15 +8,14 @@ from functools import partial
 
 import numpy as np
 
+from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._results.audit import CaseResult, Finding
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
-from specsim.drafts import chain
-from specsim.models import TableModel
+from specsim.models import TableModel, chain
 from specsim.simulation._counting import Partial
 from specsim.simulation._rows import Rows
 

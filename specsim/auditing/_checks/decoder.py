@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.alternatives import alternatives
 from specsim.auditing._checks.counts import (
@@ -30,7 +31,6 @@ from specsim.auditing._checks.counts import (
 from specsim.auditing._checks.tables import Table, prefix_tables
 from specsim.auditing._verifier.arrays import as_sequence
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, TokenArray, Tokens

@@ -1,13 +1,16 @@
 """Judge the counts of a case: which tables are rejected, and the findings in words."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy
 
 from specsim.auditing._cases.battery import Case
-from specsim.auditing._checks.counts import CALLS, NEIGHBOURS, QUARTERS
-from specsim.auditing._checks.excess import excess_kind, in_words
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks.counts import CALLS, ENDS, NEIGHBOURS, QUARTERS
 from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks
 from specsim.auditing._results.audit import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
@@ -447,3 +450,49 @@ def most_of_certain_drafts(case: Case) -> float:
         np.prod([float(case.target.row(context + path[:i])[x]) for i, x in enumerate(path)]) for path in paths
     )
     return 1.0 + float(sum(chances))
+
+
+# Which tokens of a table are too frequent: accepted ones, recovered ones, or the bonus.
+
+ACCEPTED, RECOVERED, BONUS = "accepted", "recovered", "bonus"
+#: The share of the evidence from which on it is said to be in tokens of one kind.
+MOST = 2 / 3
+
+
+def excess_kind(table: Table, counts: Counts, case: Case | ShapesCase | DecoderCase) -> str | None:
+    """The kind of token that is too frequent in a table; None if its counts do not tell."""
+    if not isinstance(case, Case) or ENDS + table.source not in counts:
+        return None
+    kind = _ends_as(case, table.position)
+    if kind == BONUS:
+        return kind
+    observed, ended = table.counts(counts), table.merged(counts[ENDS + table.source].reshape(-1))
+    expected = observed.sum() * table.law
+    evidence = _evidence(observed, expected, table.law)
+    share = _evidence(observed - ended, expected, table.law) / evidence if evidence > 0.0 else 0.5
+    if share >= MOST:
+        return ACCEPTED
+    # other bins add up tokens that an exact verifier accepts in full and tokens that it does not
+    alike = table.kind == "prefix" or (table.kind == "PIT" and case.is_pair)
+    return kind if alike and share <= 1.0 - MOST else None
+
+
+def in_words(kind: str) -> str:
+    return "every token there is a bonus" if kind == BONUS else f"most of the excess is in {kind} tokens"
+
+
+def _evidence(counts: Ints, expected: Floats, law: Floats) -> float:
+    """The squared excess of all cells in standard deviations, less what chance adds to it."""
+    excess = np.maximum(counts - expected, 0.0) ** 2 / (expected * (1.0 - law))
+    return float(excess.sum() - len(law) / 2.0)
+
+
+def _ends_as(case: Case, position: int) -> str:
+    """What ends a step at that position: a bonus below a drafted token without others below, else a recovered
+    token."""
+    if position == case.gamma:
+        return BONUS
+    tree = case.tree
+    here = [node for node, depth in enumerate(tree.depths) if depth == position]
+    short = case.uneven or not all(tree.children(node) for node in here)
+    return f"{RECOVERED} or {BONUS}" if short else RECOVERED

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from specsim.auditing._results.audit import ProofSummary
-from specsim.drafts import Tree
-from specsim.models import TableModel
+from specsim.models import TableModel, Tree
 from specsim.rules import Rule
 from specsim.theory._enumeration import prove
 

@@ -10,23 +10,21 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
+from specsim.adapters._contract import Declared, Verifier, check_local
 from specsim.auditing._cases.battery import DECLARED_VOCABULARY, LEVELS, Case, battery
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
-from specsim.auditing._cases.pairs import case_of_pair
-from specsim.auditing._cases.rows import rows_of
+from specsim.auditing._cases.rows import case_of_pair, rows_of
 from specsim.auditing._cases.shapes import ShapesCase, shape_cases
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
+from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.shapes import ShapesTally, plan_shapes
 from specsim.auditing._checks.tables import Plan, plan_case
-from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
-from specsim.auditing._verifier.contract import Declared, Verifier, check_local
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._types import Floats, Ints
-from specsim.drafts import chain
-from specsim.models import Pair
+from specsim.models import Pair, chain
 from specsim.rules import Rule
 from specsim.simulation._counting import Tally, no_counts
 from specsim.simulation._executors import Workers

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import BrokenVerifier
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
@@ -41,12 +42,10 @@ from specsim.auditing._diagnosis.posterior import (
     reproducing,
 )
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results.audit import CaseResult
-from specsim.auditing._results.diagnosis import ODDS, Diagnosis
-from specsim.auditing._verifier.contract import BrokenVerifier
-from specsim.auditing.mutants import Mutant, catalogue, exact_controls
-from specsim.auditing.mutants._decoding import Decoder, in_a_loop, sequence_law
+from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.core._types import Ints, Tokens
+from specsim.mistakes import Mutant, catalogue, exact_controls
+from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law
 from specsim.models import Model, TableModel
 from specsim.rules import get
 

@@ -7,14 +7,13 @@ one drawn with its random numbers."""
 
 import numpy as np
 
+from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.battery import BITS, Case, battery
 from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.requests import Callee
 from specsim.core.distributions import dyadic
-from specsim.drafts import chain
-from specsim.models import TableModel
+from specsim.models import TableModel, chain
 
 CASES = ("disjoint", "one-hot draft")
 #: p of the rows with labels of their own; q has the same probabilities at other tokens.

@@ -1,15 +1,24 @@
 """The diagnosis of whatever failed: a verifier of chains or trees, or a decoder."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from specsim.auditing._checks.contract_checks import RARE_TOKEN, rare_draft_case, rare_rows
 from specsim.auditing._checks.subjects import DecoderSubject, Subject, VerifierSubject
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
+from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
+from specsim.auditing._diagnosis.parameters import Values, marginalise
+from specsim.auditing._diagnosis.posterior import STANDARD, Scored, conclude, posterior
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._results.audit import CaseResult
-from specsim.auditing._results.diagnosis import Diagnosis
-from specsim.auditing.mutants import Mutant
+from specsim.auditing._results.audit import CaseResult, Diagnosis
+from specsim.auditing._verifier.calls import VerifierSource
+from specsim.core._streams import Key
+from specsim.mistakes import Mutant, catalogue
 
 
 def diagnose_failed(
@@ -33,3 +42,42 @@ def diagnose_failed(
     if subject.declared.tree:
         return diagnose_tree(subject, failed, root, known, deadline)
     return diagnose_chain(subject, results, level, root, known, deadline)
+
+
+# Diagnose a verifier that goes wrong in an edge case alone: a draft whose residual has next to no mass.
+
+#: Steps that are drawn.
+STEPS = 2**12
+
+
+def diagnose_edge_case(
+    subject: VerifierSubject, key: Key, known: Sequence[Mutant] | None = None
+) -> Diagnosis | None:
+    """Diagnose `subject` by the tokens that follow a draft of almost no mass; None if it does not take it."""
+    case = rare_draft_case(subject.declared)
+    if case is None:
+        return None
+    calls = VerifierSource(subject.callee, case, subject.timeout)
+    tokens, accepted = calls.verify(rare_rows(calls, key, STEPS), key, 0)
+    size = case.vocab_size
+    last = tokens[accepted, np.arange(STEPS)]
+    counts = np.bincount(accepted * size + last, minlength=2 * size)[None]
+    p, q = ([float(weight) for weight in model.row(())] for model in (case.target, case.draft))
+
+    def prediction(mutant: Mutant) -> Prediction:
+        assert mutant.law is not None
+        stop, follow = mutant.law((0,), (RARE_TOKEN,), [p, p], [q], **mutant.values)
+        law = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
+        return Prediction(np.clip(law, 0.0, None).reshape(1, -1))
+
+    def score(mutant: Mutant) -> Scored:
+        def likelihood(values: Values) -> float:
+            return log_likelihood(prediction(mutant.with_parameters(**values)), counts)
+
+        mean, values = marginalise(mutant.parameters, likelihood)
+        best = mutant.with_parameters(**values)
+        near = log_near(prediction(best), counts) + mean - likelihood(values)
+        return Scored(best, mean, near)
+
+    mutants = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
+    return conclude(posterior([score(one) for one in mutants], [score(STANDARD)], len(mutants)), STEPS)

@@ -12,9 +12,9 @@ import numpy as np
 import scipy
 
 from specsim.auditing._diagnosis.likelihood import log_mean_exp
-from specsim.auditing._results.diagnosis import ODDS, Candidate, Diagnosis
-from specsim.auditing.mutants import Mutant
-from specsim.auditing.mutants import _reference as pieces
+from specsim.auditing._results.audit import ODDS, Candidate, Diagnosis
+from specsim.mistakes import Mutant
+from specsim.mistakes import _reference as pieces
 from specsim.rules import get, names
 
 #: The standard rule, one of the exact verifiers that mistakes are compared with.

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case
+from specsim.auditing._checks.outcomes import OutcomeTally, path_of
 from specsim.auditing._diagnosis.likelihood import Prediction
-from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants import Mutant
 from specsim.core._types import Floats, Ints, Tokens
+from specsim.mistakes import Mutant
 from specsim.models import Model
 from specsim.simulation._counting import run
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
@@ -25,10 +26,9 @@ from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants import Mutant
 from specsim.core._types import Floats, Ints
+from specsim.mistakes import Mutant
 from specsim.simulation._counting import Counts, run
 
 #: The most bytes of the rows of a mistake that is run on a case, those of one step of such a case, and

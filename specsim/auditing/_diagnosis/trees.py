@@ -29,10 +29,9 @@ from specsim.auditing._diagnosis.posterior import (
     posterior,
 )
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results.audit import CaseResult
-from specsim.auditing._results.diagnosis import Diagnosis
-from specsim.auditing.mutants import Mutant, catalogue
+from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.core._types import Floats, Ints, Row, Tokens
+from specsim.mistakes import Mutant, catalogue
 from specsim.models import row_ahead
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise

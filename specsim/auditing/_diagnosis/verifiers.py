@@ -14,13 +14,14 @@ from itertools import chain
 
 import numpy as np
 
+from specsim.adapters._contract import Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
+from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.dependence import VERSIONS, Signature, independent, signatures
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
-from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._diagnosis.parameters import Values, as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import (
     FAR,
@@ -35,16 +36,14 @@ from specsim.auditing._diagnosis.posterior import (
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results.audit import CaseResult
-from specsim.auditing._results.diagnosis import ODDS, Diagnosis
+from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.contract import Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants import Mutant, catalogue, exact_controls
-from specsim.auditing.mutants import _acceptance as acceptance
-from specsim.auditing.mutants import _randomness as randomness
 from specsim.core._streams import Key
 from specsim.core._types import Ints
+from specsim.mistakes import Mutant, catalogue, exact_controls
+from specsim.mistakes import _acceptance as acceptance
+from specsim.mistakes import _randomness as randomness
 from specsim.rules import Parameter, get
 from specsim.simulation._counting import Counts
 

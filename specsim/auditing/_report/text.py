@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from specsim.auditing._cases.pairs import PREFIX
-from specsim.auditing._results.audit import Audit, CaseResult, Efficiency, Verdict
-from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
-from specsim.auditing._verifier.contract import SHOWN_BY
-from specsim.auditing.adapters import is_engine
+from specsim.adapters import is_engine
+from specsim.adapters._contract import SHOWN_BY
+from specsim.auditing._cases.rows import PREFIX
+from specsim.auditing._results.audit import Audit, CaseResult, Difference, Efficiency, TwoSampleAudit, Verdict
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens

@@ -11,14 +11,13 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Shown, as_dict, plain
 from specsim.core._types import Ints
 from specsim.core.stats import ChiSquare
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
 
@@ -420,3 +419,182 @@ class Audit(Shown):
             proof=self.proof and as_dict(self.proof, "as_claimed"),
             findings=[{"case": case.case} | plain(one) for case in self.cases for one in case.findings],
         )
+
+
+# The result of a diagnosis: the known mistakes that explain what was seen, and their odds.
+
+#: The posterior odds from which on a diagnosis gives a name.
+ODDS = 20.0
+#: The exponent of the largest odds that are printed.
+MOST_ODDS = 12
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A known mistake with its likeliest parameters, and its posterior probability.
+
+    `lossy`: it is a built-in rule that is lossy by design, which the verifier does not declare."""
+
+    name: str
+    family: str
+    mechanism: str
+    threads: tuple[str, ...]
+    probability: float
+    lossy: bool = False
+
+    def __str__(self) -> str:
+        return f"lossy ({self.name})" if self.lossy else f"{self.name} ({self.family})"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Which known mistakes explain what was seen; `named` is empty where the answer is *unknown*.
+
+    Together the named mistakes are at least `ODDS` times as probable as each alternative: that it is none of
+    the known ones (`none`), or that the single steps are exact (`exact`); each of them is within `ODDS` of
+    the likeliest. `considered` are the likeliest mistakes, named or not. `reason` says why the answer is
+    unknown, `evidence` is the most significant outcome, `place` one step with it."""
+
+    named: tuple[Candidate, ...] = ()
+    considered: tuple[Candidate, ...] = ()
+    none: float = 1.0
+    exact: float = 0.0
+    steps: int = 0
+    reason: str = ""
+    evidence: str = ""
+    place: str = ""
+
+    @property
+    def known(self) -> bool:
+        return bool(self.named)
+
+    def lines(self) -> list[str]:
+        """The diagnosis in words."""
+        if not self.known:
+            return [f"Diagnosis: unknown. {self.reason}"]
+        first, *others = self.named
+        text = [f"Diagnosis: {first}. {first.mechanism}"]
+        if first.lossy:
+            text.append(
+                f"It does what the built-in rule {first.name} does, which is lossy by design. If that is "
+                f'intended, a verifier of chains declares it: declares(rule="{first.name}").'
+            )
+        if first.threads:
+            text.append(f"Reported in {', '.join(first.threads)}.")
+        if others:
+            rest = ", ".join(f"{one.name} ({_share(one.probability)})" for one in others)
+            share = _share(first.probability)
+            text.append(f"It may as well be {rest}; {first.name} has probability {share}.")
+        return [*text, self._odds(), *(line for line in (self.evidence, self.place) if line)]
+
+    def _odds(self) -> str:
+        """What the names stand against, with the posterior odds."""
+        together = sum(one.probability for one in self.named)
+        said = [f"{_odds(together, self.none)} against none of the known bugs"]
+        said.append(f"{_odds(together, self.exact)} against exact steps")
+        others = self.considered[len(self.named) :]
+        if others and others[0].probability > 10.0**-MOST_ODDS:
+            said.append(
+                f"{_odds(together, others[0].probability)} against the next known bug, {others[0].name}"
+            )
+        return f"Odds: {'; '.join(said)}. {HINT}"
+
+
+#: What is measured of names, on mistakes outside the catalogue.
+HINT = "A name is a hint: how often names are right is in docs/statistics.md."
+
+
+def _share(probability: float) -> str:
+    return f"{probability:.2g}"
+
+
+def _odds(one: float, other: float) -> str:
+    """Posterior odds: a number, or from 1,000 on a power of ten."""
+    if one >= other * 10.0**MOST_ODDS:
+        return f"over 10^{MOST_ODDS} : 1"
+    odds = one / other
+    return f"{odds:.0f} : 1" if odds < 1000.0 else f"10^{np.log10(odds):.0f} : 1"
+
+
+# The result of comparing two verifiers: what differs case by case, and the verdict.
+
+#: The total variation between the laws of the first token that must be detectable at half of the cases, else
+#: there is no verdict; both laws are unknown.
+WANTED_TV_OF_TWO = 0.1
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The comparison of one case: steps of each side, tokens per step, and the most significant table.
+
+    `changed`: a table rejects that both have the same law; `text` says where, or which error made the case
+    `broken`. `twins` is the share of steps with identical tokens for the same rng. A total variation of
+    `detectable_tv` between the laws of the first token is found with probability .999."""
+
+    case: str
+    purpose: str
+    steps: int
+    log10_e: float
+    changed: bool
+    broken: bool
+    text: str
+    twins: float
+    tokens_per_step: tuple[float, float]
+    detectable_tv: float
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSampleAudit(Shown):
+    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
+
+    `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
+    first token that had to be detectable at half of them."""
+
+    new: str
+    old: str
+    level: str
+    cases: tuple[Difference, ...]
+    budget: float
+    tests: int
+    interrupted: bool
+    provenance: Provenance
+    planned: int = 0
+    wanted_tv: float = WANTED_TV_OF_TWO
+
+    @property
+    def verdict(self) -> str:
+        """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
+        difference found, and too little could have been, or interrupted)."""
+        if any(case.broken for case in self.cases):
+            return "broken"
+        if any(case.changed for case in self.cases):
+            return "changed"
+        powerful = sum(self.has_power(case) for case in self.cases)
+        return "inconclusive" if self.interrupted or 2 * powerful < self.planned else "same"
+
+    def has_power(self, case: Difference) -> bool:
+        """Whether a total variation of `wanted_tv` was detectable in a case."""
+        return case.detectable_tv <= self.wanted_tv
+
+    @property
+    def identical(self) -> bool:
+        """Whether both returned the same tokens for the same rng."""
+        return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
+
+    @property
+    def exit_code(self) -> int:
+        """0 same, 1 changed or broken, 3 inconclusive."""
+        return {"same": 0, "inconclusive": 3}.get(self.verdict, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "verdict", "identical", "exit_code")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each case."""
+        return [
+            {k: v for k, v in plain(case).items() if k != "tokens_per_step"}
+            | dict(zip(("new_tokens_per_step", "old_tokens_per_step"), case.tokens_per_step, strict=True))
+            for case in self.cases
+        ]

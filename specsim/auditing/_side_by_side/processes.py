@@ -17,8 +17,7 @@ from typing import Protocol, TypeVar
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._execution import Steps, count_case
 from specsim.auditing._side_by_side.spans import CaseSteps
-from specsim.auditing._verifier.child import Child
-from specsim.auditing._verifier.children import Children
+from specsim.auditing._verifier.child import Child, Children
 from specsim.core._progress import Progress
 from specsim.simulation._counting import Partial
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.rows import CaseRows, PairRows, TableRows, rows_of
 from specsim.auditing._cases.shapes import ShapedRows, ShapesCase
 from specsim.auditing._verifier.arrays import as_path, padded, read_tokens
-from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.requests import Callee, RowsAsked
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Ints, TokenArray, dtype_of

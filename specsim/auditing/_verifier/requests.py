@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._verifier.arrays import Device
-from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key
 from specsim.core._types import Ints, dtype_of
 

@@ -33,7 +33,7 @@ from specsim.core.distributions import (
     copy_row,
     cumulative_draw,
 )
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (

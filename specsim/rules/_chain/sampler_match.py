@@ -19,7 +19,7 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules._chain import one_hot
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule

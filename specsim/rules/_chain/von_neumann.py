@@ -31,7 +31,7 @@ import numpy as np
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, cumulative_draw
-from specsim.drafts import Draft, Tree
+from specsim.models import Draft, Tree
 from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise

@@ -11,7 +11,7 @@ import numpy as np
 from specsim.core._kernels import Kernel
 from specsim.core._numbers import real
 from specsim.core._types import Floats, Row
-from specsim.drafts import Draft, Tree
+from specsim.models import Draft, Tree
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Rule:
     ----------
     name, citation : str
     draft_sampling : tuple of str
-        The sampling methods for which the claim holds, of `specsim.drafts.SAMPLING_METHODS`.
+        The sampling methods for which the claim holds, of `specsim.models.SAMPLING_METHODS`.
     law : callable
         `law(parents, tokens, p, q, **values)` gives, node by node of a drafted tree, the probability of
         stopping there and the pmf of the token that follows, in the arithmetic of p and q (Fraction or

@@ -12,7 +12,7 @@ import numpy as np
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import alias_buffers, alias_draws, alias_table
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules._common.base import FixedPair
 
 

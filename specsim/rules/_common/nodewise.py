@@ -16,7 +16,7 @@ import numpy as np
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_buffers, alias_draws, copy_row, cumulative_draw, is_zero
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules._common.base import FixedPair, uniform_per_node
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child
 

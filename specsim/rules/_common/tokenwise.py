@@ -20,7 +20,7 @@ from specsim.core.distributions import (
     cumulative_draw,
     is_zero,
 )
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
 

@@ -25,7 +25,7 @@ import numpy as np
 from specsim.core._elementary import log
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
-from specsim.drafts._sampling import rank_tokens
+from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule

@@ -21,8 +21,8 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row, Tokens
-from specsim.drafts import Tree
-from specsim.drafts._sampling import rank_tokens
+from specsim.models import Tree
+from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import CODES, build_tables, by_parent, draw_tree

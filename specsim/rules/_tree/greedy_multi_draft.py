@@ -25,7 +25,7 @@ from typing import Any
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
 from specsim.core.distributions import copy_row, is_zero
-from specsim.drafts._sampling import remaining_weights
+from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass

@@ -34,7 +34,7 @@ import numpy as np
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row, cumulative_draw
-from specsim.drafts import Tree
+from specsim.models import Tree
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (

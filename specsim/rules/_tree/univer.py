@@ -40,8 +40,8 @@ import numpy as np
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Ints, Row
 from specsim.core.distributions import copy_row, cumulative_draw
-from specsim.drafts import Tree
-from specsim.drafts._sampling import remaining_weights
+from specsim.models import Tree
+from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from specsim.core.distributions import check_rows
-from specsim.drafts import Draft, LookaheadDecoding, PromptLookup
-from specsim.models import Mixture, Model, Pair, TableModel
+from specsim.core._streams import Purpose, key_of, uniforms
+from specsim.core._types import TokenArray
+from specsim.core.distributions import check_rows, cumulative_draw
+from specsim.models import Draft, LookaheadDecoding, Mixture, Model, Pair, PromptLookup, TableModel
 from specsim.rules import Parameter
 from specsim.rules._common.base import check_parameters, format_spec
 from specsim.traces import Trace
@@ -132,3 +133,42 @@ def passes_of(widths: Sequence[int]) -> tuple[int, ...]:
     """The passes of an autoregressive drafter of a tree whose nodes at depth i have widths[i] children: one a
     level, over the nodes above it."""
     return (1, *np.cumprod(widths)[:-1].tolist())
+
+
+# Sizes of drafters beside a target with the dimensions of LLaMA-7B (Touvron et al., arXiv 2302.13971).
+
+WIDTH, INNER, VOCABULARY, LAYERS = 4096, 11008, 32_000, 32
+
+#: Parameters of a decoder layer (attention, and a gated feed-forward network) and of the output layer.
+LAYER = 4 * WIDTH**2 + 3 * WIDTH * INNER
+HEAD = WIDTH * VOCABULARY
+TARGET = LAYERS * LAYER + 2 * HEAD
+
+#: A separate model of 68 million parameters, which SpecInfer and Sequoia draft with.
+SMALL_MODEL = round(68e6 / TARGET, 4)
+#: One decoder layer over the target's features and a token, with the output layer.
+ONE_LAYER = round((LAYER + 2 * WIDTH**2 + HEAD) / TARGET, 4)
+#: A head: a residual block and an output layer.
+ONE_HEAD = round((WIDTH**2 + HEAD) / TARGET, 4)
+
+
+def layers(number: int) -> float:
+    """The share of the first `number` decoder layers with the output layer."""
+    return round((number * LAYER + HEAD) / TARGET, 4)
+
+
+# Texts of a target, for systems that draft from the text.
+
+#: Tokens of a text, and its seed.
+LENGTH, SEED = 4096, 0
+
+
+def own_text(target: Model) -> TokenArray:
+    """A text drawn from the target, from the first of its contexts on."""
+    text = np.append(target.contexts[0], np.zeros(LENGTH)).astype(np.int32)
+    first = text.size - LENGTH
+    u = uniforms(key_of(SEED), Purpose.VERIFY, 0, 1, LENGTH)[:, 0]
+    for place in range(first, text.size):
+        row = target.rows(text[None, place - target.order : place])[0]
+        text[place] = cumulative_draw(row, u[place - first])
+    return text

@@ -14,8 +14,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._arrays import UNREADABLE, check_unique
 from specsim.core._files import open_file
+from specsim.core._tensors import UNREADABLE, check_unique
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
 SUFFIXES = (".npz", "")

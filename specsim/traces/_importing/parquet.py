@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arrays import check_unique
 from specsim.core._tables import ARROW
+from specsim.core._tensors import check_unique
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
 
 SUFFIXES = (".parquet",)

@@ -1,9 +1,7 @@
 """A separate draft model that writes γ tokens one after another."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, moved, size_parameter
-from specsim.simulation.methods._sizes import SMALL_MODEL
+from specsim.models import Pair, chain
+from specsim.simulation.methods._method import SMALL_MODEL, Drafting, Method, count, moved, size_parameter
 
 
 def make(pair: Pair, gamma: int, size: float, nearer: float = 0.0) -> Drafting:

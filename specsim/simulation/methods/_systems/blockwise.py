@@ -1,9 +1,7 @@
 """Blockwise parallel decoding: heads of the target guess γ tokens at once, and its argmax accepts them."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import ONE_HEAD
+from specsim.models import Pair, chain
+from specsim.simulation.methods._method import ONE_HEAD, Drafting, Method, count, size_parameter
 
 
 def make(pair: Pair, gamma: int, size: float) -> Drafting:

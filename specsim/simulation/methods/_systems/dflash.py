@@ -1,9 +1,7 @@
 """DFlash: a block of tokens drafted in one pass, as by a diffusion model."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import layers
+from specsim.models import Pair, chain
+from specsim.simulation.methods._method import Drafting, Method, count, layers, size_parameter
 
 
 def make(pair: Pair, gamma: int, size: float) -> Drafting:

@@ -1,8 +1,7 @@
 """DistillSpec: a draft model that was distilled from its target."""
 
 from specsim.rules import Parameter
-from specsim.simulation.methods._method import Method, count, size_parameter
-from specsim.simulation.methods._sizes import SMALL_MODEL
+from specsim.simulation.methods._method import SMALL_MODEL, Method, count, size_parameter
 from specsim.simulation.methods._systems.autoregressive import make
 
 METHOD = Method(

@@ -1,9 +1,7 @@
 """EAGLE-1: a static tree of the most probable tokens of a drafter with one decoder layer."""
 
-from specsim.drafts import branching
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, passes_of, size_parameter
-from specsim.simulation.methods._sizes import ONE_LAYER
+from specsim.models import Pair, branching
+from specsim.simulation.methods._method import ONE_LAYER, Drafting, Method, count, passes_of, size_parameter
 from specsim.simulation.methods._systems.medusa import widths_of
 
 

@@ -1,9 +1,15 @@
 """EAGLE-2: a dynamic tree of the draft's most confident paths."""
 
-from specsim.drafts import DynamicTree
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, as_models, count, moved, size_parameter
-from specsim.simulation.methods._sizes import ONE_LAYER
+from specsim.models import DynamicTree, Pair
+from specsim.simulation.methods._method import (
+    ONE_LAYER,
+    Drafting,
+    Method,
+    as_models,
+    count,
+    moved,
+    size_parameter,
+)
 
 
 def make(pair: Pair, width: int, depth: int, nodes: int, size: float, nearer: float = 0.0) -> Drafting:

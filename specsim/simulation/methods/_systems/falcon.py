@@ -1,9 +1,7 @@
 """Falcon: a semi-autoregressive drafter, which writes several tokens in one pass."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import ONE_LAYER
+from specsim.models import Pair, chain
+from specsim.simulation.methods._method import ONE_LAYER, Drafting, Method, count, size_parameter
 
 
 def make(pair: Pair, gamma: int, block: int, size: float) -> Drafting:

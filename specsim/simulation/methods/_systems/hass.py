@@ -1,8 +1,7 @@
 """HASS: a dynamic tree of the draft's most confident paths."""
 
 from specsim.rules import Parameter
-from specsim.simulation.methods._method import Method, count, size_parameter
-from specsim.simulation.methods._sizes import ONE_LAYER
+from specsim.simulation.methods._method import ONE_LAYER, Method, count, size_parameter
 from specsim.simulation.methods._systems.eagle2 import make
 
 METHOD = Method(

@@ -1,10 +1,8 @@
 """Lookahead decoding: the target guesses n-grams ahead of the text, and drafts those that fit."""
 
-from specsim.drafts import LookaheadDecoding
-from specsim.models import Pair
+from specsim.models import LookaheadDecoding, Pair
 from specsim.rules import Parameter
-from specsim.simulation.methods._method import Drafting, Method, as_models, count, size_parameter
-from specsim.simulation.methods._texts import own_text
+from specsim.simulation.methods._method import Drafting, Method, as_models, count, own_text, size_parameter
 
 
 def make(pair: Pair, window: int, ngram: int, candidates: int, size: float) -> Drafting:

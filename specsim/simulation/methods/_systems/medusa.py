@@ -4,12 +4,9 @@ import numpy as np
 
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.drafts import branching, tree_of_heads
-from specsim.models import Model, Pair, rows_ahead
+from specsim.models import Model, Pair, branching, rows_ahead, tree_of_heads
 from specsim.rules import Parameter
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import ONE_HEAD
-from specsim.simulation.methods._texts import own_text
+from specsim.simulation.methods._method import ONE_HEAD, Drafting, Method, count, own_text, size_parameter
 
 #: Ranks of a head that are considered, and how many places of the text lie between two that are counted.
 RANKS, PLACES = 10, 4

@@ -1,7 +1,6 @@
 """MLP speculator: a head for each position that sees the tokens sampled before it."""
 
-from specsim.simulation.methods._method import Method, count, size_parameter
-from specsim.simulation.methods._sizes import ONE_HEAD
+from specsim.simulation.methods._method import ONE_HEAD, Method, count, size_parameter
 from specsim.simulation.methods._systems.autoregressive import make
 
 METHOD = Method(

@@ -1,9 +1,7 @@
 """Prompt lookup: the draft is copied from earlier in the text."""
 
-from specsim.drafts import PromptLookup, chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, as_models, count, size_parameter
-from specsim.simulation.methods._texts import own_text
+from specsim.models import Pair, PromptLookup, chain
+from specsim.simulation.methods._method import Drafting, Method, as_models, count, own_text, size_parameter
 
 
 def make(pair: Pair, gamma: int, ngram: int, size: float) -> Drafting:

@@ -1,7 +1,6 @@
 """Self-speculation: the target drafts with some of its layers."""
 
-from specsim.simulation.methods._method import Method, count, size_parameter
-from specsim.simulation.methods._sizes import LAYERS, layers
+from specsim.simulation.methods._method import LAYERS, Method, count, layers, size_parameter
 from specsim.simulation.methods._systems.autoregressive import make
 
 METHOD = Method(

@@ -3,10 +3,8 @@
 import numpy as np
 
 from specsim.core.distributions import check_rows
-from specsim.drafts import best_tree
-from specsim.models import Model, Pair, shared_contexts
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import SMALL_MODEL
+from specsim.models import Model, Pair, best_tree, shared_contexts
+from specsim.simulation.methods._method import SMALL_MODEL, Drafting, Method, count, size_parameter
 from specsim.theory import acceptance_rate
 
 #: Ranks of siblings that the program knows.

@@ -1,9 +1,7 @@
 """SpecInfer: a token tree of siblings sampled from the draft model."""
 
-from specsim.drafts import branching
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, passes_of, size_parameter
-from specsim.simulation.methods._sizes import SMALL_MODEL
+from specsim.models import Pair, branching
+from specsim.simulation.methods._method import SMALL_MODEL, Drafting, Method, count, passes_of, size_parameter
 
 
 def make(pair: Pair, depth: int, at: int, width: int, size: float) -> Drafting:

@@ -1,9 +1,7 @@
 """SpecTr: several chains sampled side by side."""
 
-from specsim.drafts import chains
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import SMALL_MODEL
+from specsim.models import Pair, chains
+from specsim.simulation.methods._method import SMALL_MODEL, Drafting, Method, count, size_parameter
 
 
 def make(pair: Pair, drafts: int, gamma: int, size: float) -> Drafting:

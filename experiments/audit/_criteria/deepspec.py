@@ -1,0 +1,69 @@
+"""DeepSpec: a chi-square at every position, with a stated false-alarm rate and a stated power.
+
+Source: deepseek-ai/DeepSpec#48, by its description: 20 000 rounds, every token that is emitted against the
+target, some 1e-9 of false failures per assertion, and a negative control whose non-centrality is computed
+again in the test.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import chi2, ncx2
+
+from experiments.audit._criteria.base import Criterion, chi_square_below, reached, rounds
+from specsim.adapters._contract import Verifier
+from specsim.core.distributions import Floats
+
+__all__ = ["CRITERIA"]
+
+ROUNDS, GAMMA, FALSE_FAILURE = 20_000, 3, 1e-9
+TARGET = np.array([0.30, 0.20, 0.15, 0.10, 0.10, 0.05, 0.05, 0.05])
+DRAFT = TARGET[::-1]
+#: What the control's tokens are drawn from, while DRAFT is declared.
+UNDECLARED = np.full(8, 1 / 8)
+
+
+def exactness_test(verifier: Verifier, rng: np.random.Generator) -> bool:
+    """20 000 rounds of three drafts; the chi-square at each position has a p-value above 1e-9.
+
+    Vocabulary, γ and pair are not in the description, they are ours. The negative control (drafts from
+    another law than the one declared) is a check of the test, not of the verifier: it would fail one that
+    ignores its drafts and is exact for all that. Here the power that it guards is computed from the standard
+    rule's law alone. Two of the tests, of what the engine hands to its verifier, have no counterpart.
+    """
+    if power() < 1 - FALSE_FAILURE:
+        raise AssertionError(f"this test has lost its power: {power():.9f}; take another pair or more rounds")
+    tokens = rounds(verifier, np.tile(TARGET, (GAMMA + 1, 1)), np.tile(DRAFT, (GAMMA, 1)), ROUNDS, rng)
+    return len(reached(tokens, 0)) == ROUNDS and all(
+        chi_square_below(reached(tokens, i), TARGET, lambda df: float(chi2.isf(FALSE_FAILURE, df)))
+        for i in range(GAMMA + 1)
+    )
+
+
+def power() -> float:
+    """The probability that the first position alone rejects the standard rule on undeclared drafts."""
+    df, law = len(TARGET) - 1, _law_on(UNDECLARED)
+    noncentrality = ROUNDS * ((law - TARGET) ** 2 / TARGET).sum()
+    return float(ncx2.sf(chi2.isf(FALSE_FAILURE, df), df, noncentrality))
+
+
+def _law_on(drafted_from: Floats) -> Floats:
+    """The law of the first token when the standard rule is told DRAFT, and the drafts come from another
+    law.
+    """
+    accepted = drafted_from * np.minimum(1.0, TARGET / DRAFT)
+    excess = np.maximum(TARGET - DRAFT, 0.0)
+    law: Floats = accepted + (1.0 - accepted.sum()) * excess / excess.sum()
+    return law
+
+
+CRITERIA = (
+    Criterion(
+        "DeepSpec",
+        "deepseek-ai/DeepSpec#48",
+        "20,000 rounds of three drafts: chi-square at each position with a false-failure rate of 1e-9, power "
+        "asserted",
+        exactness_test,
+        20,
+    ),
+)

@@ -1,0 +1,73 @@
+"""FlashInfer: is the output valid?
+
+Source: flashinfer-ai/flashinfer, tests of sampling, test_chain_speculative_sampling; "a very simple test that
+only checks whether output is valid or not".
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from experiments.audit._criteria.base import Criterion
+from specsim.adapters._contract import Verifier
+from specsim.core.distributions import Floats, Ints, normalise
+
+__all__ = ["CRITERIA"]
+
+BATCH_SIZES, VOCAB_SIZES, GAMMAS, TRIALS = (1, 19, 99, 989), (111, 500, 32_000, 128_256), (1, 3, 5, 7), 10
+#: Larger batches of rows than this many entries of p are left out.
+MAX_ENTRIES = 2**20
+
+
+def validity(verifier: Verifier, rng: np.random.Generator) -> bool:
+    """Shape, range and padding, in ten trials; and that a one-hot target brings out its own tokens.
+
+    Tokens are drafted uniformly, not from q. After the first emitted token that differs from the draft,
+    everything must be -1. Left out: batches of more than `MAX_ENTRIES` entries, and the numbers of accepted
+    and of emitted tokens that the kernel reports beside them.
+    """
+    for batch_size, vocab_size, gamma, one_hot in product(BATCH_SIZES, VOCAB_SIZES, GAMMAS, (False, True)):
+        if batch_size * vocab_size * (gamma + 1) > MAX_ENTRIES:
+            continue
+        drafted = rng.integers(vocab_size, size=(batch_size, gamma))
+        q = normalise(rng.random((batch_size, gamma, vocab_size)))
+        if one_hot:
+            tokens = np.append(drafted, rng.integers(vocab_size, size=(batch_size, 1)), axis=1)
+            p = _one_hot(tokens, vocab_size)
+        else:
+            p = normalise(rng.random((batch_size, gamma + 1, vocab_size)))
+        for _ in range(TRIALS):
+            emitted = np.asarray(verifier(drafted.copy(), p.copy(), q.copy(), rng))
+            if one_hot and not np.array_equal(emitted, tokens):
+                return False
+            if not one_hot and not _valid(emitted, drafted, vocab_size):
+                return False
+    return True
+
+
+def _one_hot(tokens: Ints, vocab_size: int) -> Floats:
+    rows = np.zeros((*tokens.shape, vocab_size))
+    np.put_along_axis(rows, tokens[..., None], 1.0, axis=-1)
+    return rows
+
+
+def _valid(emitted: Ints, drafted: Ints, vocab_size: int) -> bool:
+    batch_size, gamma = drafted.shape
+    if emitted.shape != (batch_size, gamma + 1) or emitted.max() >= vocab_size:
+        return False
+    differs = np.cumsum(emitted[:, :-1] != drafted, axis=1) > 0
+    return bool((emitted[:, 1:][differs] == -1).all())
+
+
+CRITERIA = (
+    Criterion(
+        "FlashInfer validity",
+        "flashinfer-ai/flashinfer, tests, test_chain_speculative_sampling",
+        "batches of 1 to 989, V from 111, γ from 1 to 7, ten trials: shape, range, -1 after the first "
+        "difference; a one-hot target is reproduced",
+        validity,
+        1,
+    ),
+)

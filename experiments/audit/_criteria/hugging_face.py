@@ -1,0 +1,83 @@
+"""Hugging Face transformers: one example with a known answer, and one where likelier tokens must come more
+often.
+
+Sources: huggingface/transformers, tests/generation/test_utils.py,
+UtilsFunctionsTest.test_speculative_sampling; huggingface/transformers#34553,
+test_speculative_sampling_target_distribution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import softmax
+
+from experiments.audit._criteria.base import Criterion, tally
+from specsim.adapters._contract import Verifier
+from specsim.core.distributions import Floats, Ints
+
+__all__ = ["CRITERIA"]
+
+VOCAB_SIZE, DRAFTED, ROUNDS = 10, (1, 4, 5), 10_000
+
+
+def unit_test(verifier: Verifier, rng: np.random.Generator) -> bool:
+    """Drafted 1, 4, 5 from a draft that is sure of them; the target is sure of 1, 4, 8: that is what comes
+    out.
+
+    Two tokens accepted, one recovered, nothing left to chance but for e^-20.
+    """
+    emitted = _rounds(verifier, {8: 0.0}, 1, rng)
+    return np.array_equal(emitted, [[1, 4, 8, -1]])
+
+
+def ordinal_test(verifier: Verifier, rng: np.random.Generator) -> bool:
+    """As before, but the third row of the target has four tokens: the likelier, the more often in 10 000
+    rounds.
+
+    Logits 2 (tokens 1 and 8), 1 (3) and 0 (7): other tokens never, 1 and 8 more often than 3, 3 than 7, 7 at
+    all. These logits are ours; the original calls its sampler round by round.
+    """
+    emitted = _rounds(verifier, {1: 2.0, 3: 1.0, 7: 0.0, 8: 2.0}, ROUNDS, rng)
+    if not ((emitted[:, :2] == DRAFTED[:2]).all() and (emitted[:, 3] == -1).all()):
+        return False
+    counts = tally(emitted[:, 2], VOCAB_SIZE)
+    only = counts[[1, 3, 7, 8]].sum() == ROUNDS
+    return bool(only and min(counts[1], counts[8]) > counts[3] > counts[7] > 0)
+
+
+def _rounds(verifier: Verifier, third: dict[int, float], n: int, rng: np.random.Generator) -> Ints:
+    """`n` rounds with the draft sure of DRAFTED, the target of its first two, and `third` the logits of its
+    third row.
+    """
+    q = _logits({1: 10.0}, {4: 10.0}, {5: 10.0}, others=-10.0)
+    p = np.concatenate([q[:2], _logits(third, others=-np.inf), np.full((1, VOCAB_SIZE), 1 / VOCAB_SIZE)])
+    drafted, target, draft = (np.repeat(rows[None], n, axis=0) for rows in (np.array(DRAFTED), p, q))
+    return np.asarray(verifier(drafted, target, draft, rng))
+
+
+def _logits(*rows: dict[int, float], others: float) -> Floats:
+    logits = np.full((len(rows), VOCAB_SIZE), others)
+    for i, row in enumerate(rows):
+        for token, logit in row.items():
+            logits[i, token] = logit
+    probabilities: Floats = softmax(logits, axis=1)
+    return probabilities
+
+
+CRITERIA = (
+    Criterion(
+        "HF unit",
+        "huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling",
+        "one round with V = 10, γ = 3 and near one-hot rows: exactly the tokens 1, 4, 8",
+        unit_test,
+        20,
+    ),
+    Criterion(
+        "HF ordinal",
+        "huggingface/transformers#34553",
+        "the same with four tokens possible at the third position, 10,000 rounds: likelier tokens come more "
+        "often",
+        ordinal_test,
+        20,
+    ),
+)

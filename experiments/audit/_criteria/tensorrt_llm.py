@@ -1,0 +1,51 @@
+"""TensorRT-LLM: a Kullback–Leibler divergence compared with that of direct draws.
+
+Source: NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py
+(NVIDIA/TensorRT-LLM#6542).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import rel_entr
+
+from experiments.audit._criteria.base import Criterion, rounds, tally
+from specsim.adapters._contract import Verifier
+from specsim.core.distributions import Floats
+
+__all__ = ["CRITERIA"]
+
+VOCAB_SIZE, KEPT, ROUNDS = 500, 100, 50_000
+
+
+def kl_test(verifier: Verifier, rng: np.random.Generator) -> bool:
+    """KL(p ‖ frequencies) of 50 000 verified tokens within .01 of that of 50 000 tokens drawn from p itself.
+
+    p and q are uniforms, all but the 100 largest of 500 put to zero, normalised. One token is drafted and the
+    bonus is not looked at. The original calls two helpers, one for the test and one for the residual, round
+    by round in float32.
+    """
+    q, p, bonus = _largest(rng), _largest(rng), rng.random(VOCAB_SIZE)
+    tokens = rounds(verifier, np.stack([p, bonus / bonus.sum()]), q[None], ROUNDS, rng)[:, 0]
+    verified = tally(tokens, VOCAB_SIZE) / ROUNDS
+    direct = rng.multinomial(ROUNDS, p) / ROUNDS
+    return bool(abs(rel_entr(p, verified).sum() - rel_entr(p, direct).sum()) < 0.01)
+
+
+def _largest(rng: np.random.Generator) -> Floats:
+    weights = rng.random(VOCAB_SIZE)
+    weights[np.argsort(weights)[:-KEPT]] = 0.0
+    row: Floats = weights / weights.sum()
+    return row
+
+
+CRITERIA = (
+    Criterion(
+        "TensorRT-LLM KL",
+        "NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py",
+        "V = 500, the 100 largest of uniforms, one draft, 50,000 rounds: |KL of the first token - KL of "
+        "direct draws| < .01",
+        kl_test,
+        5,
+    ),
+)

@@ -1,0 +1,288 @@
+"""The power of an audit: how many steps it needs to reject each mistake of the catalogue, and whether it
+does.
+
+For every mistake whose law is known, the law of a step is enumerated in each case that has few enough drafts,
+and compared with every table that the audit tests (`experiments.audit._step_laws`). From the deviations
+follow the
+steps needed to reject with probability .999, in the case where they are fewest, and the first level that has
+as many. That case is then run with several seeds. Where no law is known, or these levels have too few steps,
+the case that is run is the one that a smoke audit rejects soonest.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from experiments import Row
+from experiments._kept import lacking
+from experiments.audit._step_laws import (
+    Deviation,
+    Known,
+    alarm,
+    deviation,
+    known_decoder,
+    known_steps,
+    rejections,
+    tables_of,
+)
+from specsim import mistakes
+from specsim.adapters._contract import Declared
+from specsim.auditing import BUDGET
+from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.contract_checks import PROMISES, check_promises
+from specsim.auditing._checks.subjects import Subject, function_subject
+from specsim.auditing._verifier.calls import TIMEOUT
+from specsim.auditing._verifier.local import Local
+from specsim.mistakes import Mutant
+from specsim.mistakes._decoding import Decoder
+
+TITLE = "The power of an audit: the steps that it needs to reject each known mistake"
+MINUTES = 40
+
+#: The levels of the runs, and how many seeds each mistake gets.
+RUN_LEVELS = ("quick", "standard")
+SEEDS, FAST_SEEDS = 20, 2
+FAST_MISTAKES = ("resamples_target", "draft_top_k")
+#: The deviation that each level must detect, in total variation of a step.
+CLAIMED = {"quick": 0.01, "standard": 0.002}
+#: The case that shows a mistake, where it has too many drafts to be enumerated.
+TOO_LARGE = {"floored_race": ("flat tail 131 072", "standard")}
+#: A seed that is none of those of the runs.
+PILOT = 10_000
+
+
+def cells(*, fast: bool) -> list[tuple[str]]:
+    """The mistakes."""
+    return [(name,) for name in (FAST_MISTAKES if fast else mistakes.names())]
+
+
+def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
+    """What is predicted of a mistake, and the outcome of running it.
+
+    `case`, `table`, `position` and `prefix` name the table of the largest chi-square distance; `tv`,
+    `distance`, `total` and `fatal` are those of `Deviation`. `needed` is None where no number of steps is
+    enough, and all of these where no law is known. `promise` says that the contract checks detect the mistake
+    before a step is drawn.
+    """
+    (name,) = cell
+    mutant = mistakes.get(name)
+    subject = function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), name)
+    laws = [_law_in(mutant, case) for case in subject.cases]
+    predicted, best, must = _predicted(subject, laws)
+    where = next(((best, level) for level in RUN_LEVELS if level in must), None)
+    row = {
+        "mistake": name,
+        "family": mutant.family,
+        "decoder": mutant.decode is not None,
+        **predicted,
+        "predicted": where is not None,
+        "promise": mutant.decode is None and _breaks_a_promise(mutant),
+    }
+    if name in TOO_LARGE:
+        case, level = TOO_LARGE[name]
+        where = [one.name for one in subject.cases].index(case), level
+    where = where or _pilot(subject, rng)
+    return row | _run(subject, where, range(rng, rng + (FAST_SEEDS if fast else SEEDS)))
+
+
+def _law_in(mutant: Mutant, case: Any) -> Known | None:
+    if isinstance(case, DecoderCase):
+        one = mutant.decode
+        enumerable = isinstance(one, Decoder) and one.enumerable and len(case.prompts) == 1
+        return known_decoder(mutant, case) if enumerable else None
+    if isinstance(case, ShapesCase):  # the law of its steps is not enumerated
+        return None
+    return known_steps(mutant, case, Claim(None, case.tree))
+
+
+def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int, list[str]]:
+    """The columns about the case in which a quick audit needs the fewest steps, its index, and the levels
+    that must reject.
+    """
+    found = {i: _deviation(subject, law, i, "quick") for i, law in enumerate(laws) if law is not None}
+    if not found:
+        names = (
+            "case",
+            "table",
+            "position",
+            "prefix",
+            "tv",
+            "distance",
+            "total",
+            "fatal",
+            "needed",
+            "first_level",
+        )
+        return dict.fromkeys(names), 0, []
+    best = min(found, key=lambda i: (found[i].needed, -found[i].distance))
+    law = laws[best]
+    assert law is not None
+    must = [
+        level
+        for level in LEVELS
+        if _deviation(subject, law, best, level).needed <= subject.plan(best, level).steps
+    ]
+    columns = {"table" if name == "kind" else name: value for name, value in asdict(found[best]).items()} | {
+        "table": found[best].kind or None,
+        "prefix": " ".join(map(str, found[best].prefix)),
+        "needed": found[best].needed if math.isfinite(found[best].needed) else None,
+        "first_level": must[0] if must else None,
+    }
+    return columns, best, must
+
+
+def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviation:
+    case: Any = subject.cases[index]
+    claim = None if isinstance(case, DecoderCase) else Claim(None, case.tree)
+    return deviation(law, tables_of(case, claim, subject.plan(index, level).steps), alarm(subject, level))
+
+
+def _breaks_a_promise(mutant: Mutant) -> bool:
+    """Whether the contract checks detect it before a step is drawn."""
+    return bool(check_promises(Local(mutant.function), case_key(PILOT, PROMISES), TIMEOUT))
+
+
+def _pilot(subject: Subject, rng: int) -> tuple[int, str] | None:
+    """(index, level) of the case that a smoke audit rejects soonest; None if it rejects none."""
+    level = alarm(subject, "smoke")
+    steps = {i: rejections(subject, i, "smoke", level, [PILOT + rng])[0] for i in range(len(subject.cases))}
+    seen = {i: n for i, n in steps.items() if n is not None}
+    return (min(seen, key=lambda i: seen[i]), "quick") if seen else None
+
+
+def _run(subject: Subject, where: tuple[int, str] | None, seeds: Sequence[int]) -> Row:
+    """The columns about the runs of one case; None where there were none."""
+    if where is None:
+        return dict.fromkeys(("run_case", "run_level", "run_steps", "runs", "rejected", "median_steps"))
+    index, level = where
+    steps = rejections(subject, index, level, alarm(subject, level), seeds)
+    seen = [n for n in steps if n is not None]
+    return {
+        "run_case": subject.cases[index].name,
+        "run_level": level,
+        "run_steps": subject.plan(index, level).steps,
+        "runs": len(seeds),
+        "rejected": len(seen),
+        "median_steps": statistics.median(seen) if seen else None,
+    }
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/power.md."""
+    paragraphs = [
+        textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) for text in _text(rows)
+    ]
+    return "\n\n".join([*paragraphs, _table(rows)]) + "\n"
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """The mistakes that a level must detect, as claimed or as predicted, and that were not rejected in every
+    run.
+    """
+    return [row["mistake"] for row in rows if due(row) and not _detected(row)]
+
+
+def due(row: Row) -> str | None:
+    """The level that must detect a mistake by its TV; that of the run where it was only predicted."""
+    claimed = next((level for level, least in CLAIMED.items() if (row["tv"] or 0.0) >= least), None)
+    return claimed or (row["run_level"] if row["predicted"] else None)
+
+
+def _detected(row: Row) -> bool:
+    levels = list(LEVELS)
+    return (
+        row["runs"] is not None
+        and row["rejected"] == row["runs"]
+        and levels.index(row["run_level"]) <= levels.index(due(row) or levels[-1])
+    )
+
+
+def _text(rows: Sequence[Row]) -> Iterator[str]:
+    known = [row for row in rows if row["case"]]
+    large = [row for row in known if row["tv"] >= CLAIMED["quick"]]
+    middle = [row for row in known if CLAIMED["standard"] <= row["tv"] < CLAIMED["quick"]]
+    tight = min(large, key=lambda row: row["run_steps"] / row["needed"])
+    not_run = [row for row in rows if row["runs"] is None]
+    missed, undetected = failures(rows), [row["mistake"] for row in not_run if not row["promise"]]
+    yield "# Power of the audit"
+    yield (
+        "`make power` computes this table again; its rows are in `experiments/kept/audit_power.json`. For "
+        "every known mistake whose law is known, the law of a step was enumerated in each case of the audit "
+        "that has few enough drafts, and compared with every table that the audit tests. *TV* is the largest "
+        "total variation of a table times the probability that a step visits it, *χ²* the largest chi-square "
+        "distance per step, and *fatal* the probability that a step emits an impossible token or breaks the "
+        "contract. They determine the *steps needed* to reject with probability .999 at a false-alarm "
+        f"budget of {BUDGET:g}, in the case where they are fewest, and the first level that has as many. "
+        "(For a decoder a step is a whole sequence.) Then that case was run."
+    )
+    yield (
+        f"Of {len(rows)} mistakes {len(known)} have a known law. Level `quick` must reject the {len(large)} "
+        f"that deviate by a TV of {CLAIMED['quick']:g} or more in their best case, level `standard` those of "
+        f"{CLAIMED['standard']:g} or more, {len(middle)} in addition. "
+        + (f"Not rejected in every run: {_listed(missed)}." if missed else "All were rejected in every run.")
+        + f" The tightest margin: `{tight['mistake']}` needs {shown(tight['needed'])} of the "
+        f"{shown(tight['run_steps'])} steps of its case."
+    )
+    if said := lacking(cells(fast=False), rows, "mistake"):
+        yield said
+    yield (
+        "Where no law is known, or the predicted steps exceed these levels, the case that was run is the one "
+        f"that a smoke audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for it, which "
+        "has too many drafts to enumerate. An audit takes its first interim look after 1/128 of its steps. "
+        "Not run, because the contract checks detect them before any step is drawn, by a call with an almost "
+        f"empty residual: {_listed(row['mistake'] for row in not_run if row['promise'])}. Not run, because "
+        f"only a longer audit, or none, would detect them: {_listed(undetected)}."
+    )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = [
+        "| mistake | best case | table | TV | χ² | fatal | steps needed | first level | run | rejected | "
+        "median steps |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [f"`{row['mistake']}`"]
+        if row["table"] or row["fatal"]:
+            table = f"{row['table']} {row['position'] + 1}" if row["table"] else "–"
+            if row["prefix"]:
+                table += f" after {row['prefix']}"
+            cells += [
+                row["case"],
+                table,
+                *(shown(row[name]) for name in ("tv", "distance", "fatal", "needed")),
+            ]
+            cells.append(row["first_level"] or "beyond deep")
+        else:
+            cells += ["–"] * 7
+        if row["runs"] is not None:
+            cells.append(f"{row['run_case']}, {row['run_level']}")
+            cells += [f"{row['rejected']} of {row['runs']}", shown(row["median_steps"])]
+        else:
+            cells += ["–"] * 3
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def shown(number: float | None) -> str:
+    """Three digits; powers of ten where there are many."""
+    if number is None:
+        return "–"
+    if number == 0:
+        return "0"
+    return f"{number:,.0f}" if 100 <= number < 1e7 else f"{number:.3g}"

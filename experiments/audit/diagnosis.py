@@ -1,0 +1,180 @@
+"""How often the diagnosis of a rejected verifier names the right mistake.
+
+Every mistake of the catalogue is audited with its default parameters and with others, and diagnosed twice:
+with the whole catalogue, and without its own entry and those that cannot be told apart from it. The second
+answer should be *unknown*.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments import Row
+from experiments._kept import lacking
+from specsim import mistakes
+from specsim.adapters import declares
+from specsim.adapters._contract import Declared
+from specsim.auditing import audit
+from specsim.auditing._checks.contract_checks import PROMISES
+from specsim.auditing._checks.outcomes import diagnostic_cases
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
+from specsim.auditing._diagnosis.predictions import predict
+from specsim.auditing._execution import open_execution
+from specsim.mistakes import Mutant
+
+TITLE = "How often a rejected verifier's mistake is named"
+MINUTES = 60
+
+#: The level of the audits that must reject the mistake first, and their seed where `rng` is 0.
+LEVEL, SEED = "smoke", 11
+#: Values that are drawn for a parameter, besides the default.
+OTHERS = 2
+#: Nats behind the likeliest, the price of its parameters included, up to which a mistake that fits is not
+#: told apart.
+SAME = 12.0
+FAST_MISTAKES = ("resamples_target", "greedy_draft")
+#: Between the names in one cell of the table.
+BETWEEN = "; "
+
+
+def cells(*, fast: bool) -> list[tuple[str, str]]:
+    """(mistake, the same with its parameters)."""
+    chosen = [mutant for mutant in mistakes.catalogue() if not fast or mutant.name in FAST_MISTAKES]
+    return [(mutant.name, str(one)) for mutant in chosen for one in _variants(mutant)]
+
+
+def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
+    """Whether a mistake is caught, which ones are named for it, and which without its own entry.
+
+    `named` and `without` are lists with `BETWEEN` between their names, empty where the answer is *unknown*;
+    they and `right` are None where the audit found nothing to diagnose.
+    """
+    name, variant = cell
+    mutant, seed = mistakes.get(variant), SEED + rng
+    function = declares(decoder=mutant.decode is not None)(mutant.function)
+    result = audit(function, LEVEL, seed, diagnose=False)
+    results = [case for case in result.cases if not case.broken and case.case != PROMISES]
+    row: Row = {
+        "mistake": name,
+        "variant": variant,
+        "family": mutant.family,
+        "off_catalogue": variant != str(mistakes.get(name)),
+        "verdict": str(result.verdict),
+        "named": None,
+        "right": None,
+        "without": None,
+        "none": None,
+    }
+    if not any(case.findings for case in results):
+        return row
+    with open_execution(function, 1, 60.0) as place:
+
+        def diagnosis(known: Sequence[Mutant]) -> Any:
+            return diagnose_failed(place.subject, results, LEVEL, seed, known)
+
+        found = diagnosis(mistakes.catalogue())
+        # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone
+        # is greedy
+        least = max((one.probability for one in found.considered), default=1.0) * np.exp(-SAME)
+        same = {_kind(one.name) for one in found.considered if one.probability >= least} | {name}
+        left = diagnosis([one for one in mistakes.catalogue() if one.name not in same])
+    return row | {
+        "named": BETWEEN.join(one.name for one in found.named),
+        "right": bool(found.named) and _is_same(mutant, mistakes.get(found.named[0].name)),
+        "without": BETWEEN.join(
+            _kind(one.name) for one in left.named if not _is_same(mutant, mistakes.get(one.name))
+        ),
+        "none": found.none,
+    }
+
+
+def _variants(mutant: Mutant) -> list[Mutant]:
+    """The mutant itself, and with `OTHERS` other values of its first parameter."""
+    if not mutant.parameters:
+        return [mutant]
+    parameter = mutant.parameters[0]
+    rng = np.random.default_rng([SEED, len(mutant.name), ord(mutant.name[0])])
+    high = min(parameter.high, max(4.0 * parameter.default, 4.0))
+    values = rng.uniform(parameter.low, high, OTHERS)
+    if parameter.whole:
+        values = np.unique(np.clip(np.round(values), max(parameter.low, 1), high))
+    others = [float(value) for value in values if value != parameter.default]
+    return [mutant, *(mutant.with_parameters(**{parameter.name: value}) for value in others)]
+
+
+def _is_same(mutant: Mutant, named: Mutant) -> bool:
+    """Whether it is the same mistake, or another one that has the same law with these parameters."""
+    if mutant.name == named.name:
+        return True
+    if mutant.law is None or named.law is None:
+        return False
+    cases = [case for case in diagnostic_cases(Declared()) if not case.rotated]
+    for case in cases:
+        one, other = predict(mutant, case), predict(named, case)
+        if one is None or other is None or not np.allclose(one.law, other.law, atol=1e-9):
+            return False
+    return True
+
+
+def _kind(variant: str) -> str:
+    return variant.partition(":")[0]
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/diagnosis.md."""
+    caught = [row for row in rows if row["named"] is not None]
+    first = [row for row in caught if row["right"]]
+    among = [row for row in caught if row["right"] or row["mistake"] in map(_kind, _names(row["named"]))]
+    off = [row for row in caught if row["off_catalogue"]]
+    off_first, off_among = ([row for row in off if row in some] for some in (first, among))
+    unknown = [row for row in caught if not row["without"]]
+    text = (
+        f"{len(rows)} known mistakes and variants of them were audited at level {LEVEL} with seed {SEED}; "
+        f"{len(caught)} are rejected there and can be diagnosed. Of these {len(first)} "
+        f"({_share(first, caught)}) are named first, themselves or by another mistake of the same law; "
+        f"{len(among)} ({_share(among, caught)}) are named first or among those that cannot be told apart; "
+        f"of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
+        f"({_share(off_first, off)}) and {len(off_among)} ({_share(off_among, off)}). With its own entry "
+        f"left out, and those that cannot be told apart from it, the answer is *unknown* for {len(unknown)} "
+        f"({_share(unknown, caught)})."
+    )
+    earlier = [row for row in caught if row["none"] is None]
+    if earlier:
+        text += (
+            f" {len(earlier)} of the rows, marked *, are kept from an earlier diagnosis, which compared "
+            "likelihoods and did not weigh *none of these*."
+        )
+    text += f" {lacking(cells(fast=False), rows, 'mistake')}"
+    lines = [
+        "# Diagnosis rates",
+        "",
+        *textwrap.wrap(text, 118),
+        "",
+        "`make diagnosis` computes this table again; its rows are in `experiments/kept/diagnosis.json`.",
+        "",
+        "| mistake | verdict | named | named without its entry |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        named, without = (
+            "–" if row[column] is None else ", ".join(_names(row[column])) or "unknown"
+            for column in ("named", "without")
+        )
+        mark = "\\*" if row in earlier else ""
+        lines.append(f"| `{row['variant']}`{mark} | {row['verdict']} | {named} | {without} |")
+    return "\n".join(lines) + "\n"
+
+
+def _names(named: str) -> list[str]:
+    return named.split(BETWEEN) if named else []
+
+
+def _share(some: Sequence[Row], of: Sequence[Row]) -> str:
+    return f"{len(some) / len(of):.0%}" if of else "–"

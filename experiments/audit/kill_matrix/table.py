@@ -1,0 +1,172 @@
+"""The kill matrix as verifiers down and criteria across, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments import Row
+from experiments._kept import kept, lacking
+from experiments.audit._criteria import Criterion, criteria
+from experiments.audit._independent import FOUND
+from experiments.audit.kill_matrix.runs import LEVEL, audit_criterion, cells
+
+__all__ = ["Cell", "KillMatrix", "Verifier", "kept_matrix", "page"]
+
+#: Total variation from which on a mistake of an independent author counts.
+LARGE = 0.02
+#: Why a criterion has no cell for a decoder.
+NOT_APPLICABLE = "not applicable: the criterion draws the drafts itself, so it cannot see a bug in drafting"
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """A verifier or decoder. `exact` says that it must pass; `tv` is the largest exact deviation, None if not
+    known.
+    """
+
+    name: str
+    family: str
+    exact: bool
+    decoder: bool
+    tv: float | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`passed` of `runs` runs of a criterion on a verifier."""
+
+    passed: int
+    runs: int
+
+    @property
+    def fraction(self) -> float:
+        return self.passed / self.runs
+
+    def __str__(self) -> str:
+        """0, 1, or two decimals."""
+        return f"{self.fraction:.{2 if 0 < self.passed < self.runs else 0}f}"
+
+
+class KillMatrix:
+    """The rows of the experiment as a matrix: verifiers down, criteria across; specsim's audits are at
+    `level`.
+    """
+
+    def __init__(self, rows: Sequence[Row], columns: Sequence[Criterion]):
+        found = [
+            Verifier(row["verifier"], row["family"], row["exact"], row["decoder"], row["tv"]) for row in rows
+        ]
+        self.rows = list(dict.fromkeys(found))
+        self.columns = columns
+        self.level = LEVEL
+        self._cells = {(row["verifier"], row["criterion"]): Cell(row["passed"], row["runs"]) for row in rows}
+
+    def cell(self, verifier: str, criterion: str) -> Cell | None:
+        """The cell of a verifier and a criterion, None where the criterion does not apply."""
+        return self._cells.get((verifier, criterion))
+
+    def missed(self, criterion: str) -> list[str]:
+        """The wrong verifiers and decoders that a criterion passed in more than half of the runs, or does not
+        apply to.
+        """
+        cells = {one.name: self.cell(one.name, criterion) for one in self.rows if not one.exact}
+        return [name for name, cell in cells.items() if cell is None or cell.fraction > 0.5]
+
+    def wrong(self, *, decoders: bool) -> list[str]:
+        """The wrong verifiers, which a test of a kernel can see, or the wrong decoders, which it cannot."""
+        return [row.name for row in self.rows if not row.exact and row.decoder == decoders]
+
+    def by_family(self) -> list[tuple[str, list[Verifier]]]:
+        """The verifiers by family, in the order in which families first occur."""
+        families: dict[str, list[Verifier]] = {}
+        for one in self.rows:
+            families.setdefault(one.family, []).append(one)
+        return list(families.items())
+
+    def markdown(self) -> str:
+        """A table of the fractions of runs that pass, and below it what each criterion draws and asserts."""
+        names = [column.name for column in self.columns]
+        lines = [f"| | TV | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
+        for family, members in self.by_family():
+            lines.append(f"| **{family}** |{' |' * (len(names) + 1)}")
+            for one in members:
+                shown = [show_cell(self.cell(one.name, name)) for name in names]
+                lines.append(f"| `{one.name}` | {show_tv(one.tv)} | {' | '.join(shown)} |")
+        for kind, decoders in (("verifiers", False), ("decoders", True)):
+            wrong = self.wrong(decoders=decoders)
+            missed = [
+                f"{len({*wrong} & {*self.missed(name)})} of {len(wrong)}"
+                if any(self.cell(one, name) for one in wrong)
+                else "–"
+                for name in names
+            ]
+            lines.append(f"| **wrong {kind}, missed** | | {' | '.join(missed)} |")
+        lines.append("")
+        lines += [f"- *{column.name}*: {column.about} ({column.source})." for column in self.columns]
+        if any(one.decoder for one in self.rows):
+            lines.append(f"- –: {NOT_APPLICABLE}.")
+        return "\n".join(lines) + "\n"
+
+
+def matrix_of(rows: Sequence[Row]) -> KillMatrix:
+    """The matrix of all criteria, from the rows of the experiment."""
+    return KillMatrix(rows, [*criteria(), audit_criterion()])
+
+
+def kept_matrix() -> KillMatrix:
+    """The matrix that the repository keeps."""
+    return matrix_of(kept("kill_matrix"))
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/kill-matrix.md."""
+    added = lacking(cells(fast=False), rows, "verifier")
+    return f"""# Kill matrix: known bugs that the tests of inference engines miss
+
+Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a
+statistic in `experiments.audit._criteria`, is run here on verifiers that are known to be wrong, and on
+exact ones, which must pass. A number is the fraction of runs in which the criterion passes the verifier. TV
+is the exact total variation between the law of a next token and the target's, at the position where it is
+largest, on one pair of eight tokens. specsim's audit runs at level `{LEVEL}`; the bugs that it misses deviate
+too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs. A test
+of a kernel draws the drafts itself, so it cannot see a bug of a decoder: these are counted apart.
+
+`make kill-matrix` computes the table again; `experiments.audit.kill_matrix.kept_matrix()` loads it. The same
+as a picture: [kill-matrix.svg](kill-matrix.svg).
+{f"{chr(10)}{added}{chr(10)}" if added else ""}
+{matrix_of(rows).markdown()}
+## Mistakes of independent authors
+
+The same tests on the wrong verifiers of authors who had seen neither the audit nor these bugs, with a total
+variation of at least {LARGE:g}: how many each misses, in one run; the audit's is the first run on each set.
+See [independent-set.md](independent-set.md).
+
+{independent_markdown(kept("independent_set"))}"""
+
+
+def independent_markdown(rows: Sequence[Row]) -> str:
+    """A row for each set of independent authors: how many of its wrong verifiers each test misses."""
+    names = [one.name for one in criteria()]
+    lines = [f"| | {' | '.join(names)} | {audit_criterion().name} |", "|---|---|" + "---|" * len(names)]
+    wrong = [row for row in rows if row["kind"] == "wrong verifier" and row["verdict"] and row["tv"] >= LARGE]
+    for each in dict.fromkeys(row["set"] for row in wrong):
+        some = [row for row in wrong if row["set"] == each]
+        missed = [
+            f"{sum(row[name] for row in some)} of {len(some)}" if name in some[0] else "–" for name in names
+        ]
+        unseen = sum(row["verdict"] not in FOUND for row in some)
+        lines.append(f"| {each} set | {' | '.join(missed)} | {unseen} of {len(some)} |")
+    return "\n".join(lines) + "\n"
+
+
+def show_cell(cell: Cell | None) -> str:
+    """The fraction of runs that pass; – where the criterion does not apply."""
+    return "–" if cell is None else str(cell)
+
+
+def show_tv(tv: float | None) -> str:
+    """Total variation with three decimals, or as the power of ten where it is smaller; – if not known."""
+    if tv is None:
+        return "–"
+    return "0" if tv == 0 else f"{tv:.3f}" if tv >= 5e-4 else f"{tv:.0e}"

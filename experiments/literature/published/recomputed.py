@@ -1,0 +1,426 @@
+"""Published values beside what can be recomputed of them without the models that they were measured on.
+
+A value that depends on other published values is computed from these, and again over their rounding
+intervals; an example is computed exactly. Speeds and accepted lengths of particular models need the models.
+
+Verdicts: "reproduced", the recomputed value rounds to the published one; "within rounding", it does for some
+inputs that round to the published inputs, or the values satisfy, up to rounding, what any such values must;
+"not reproducible", it does for none; "within bounds" and "disjoint", it cannot be computed, but other printed
+numbers bound it (`experiments.literature.published.bounds`); "inputs unavailable".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from experiments.literature.published.bounds import bounds
+from experiments.literature.published.rows import (
+    Row,
+    compare,
+    figure_at,
+    first_number,
+    half_unit,
+    numbers,
+    rounded,
+    row_of,
+)
+from experiments.literature.published.values import (
+    ALPHAS,
+    ALPHAS_TEXT,
+    BIGRAM_SPEED,
+    BLOCK_SIZES,
+    BY_GAMMA,
+    CHINCHILLA,
+    CHINCHILLA_ROWS,
+    CHINCHILLA_TEXT,
+    COVER,
+    DRAFT_MS,
+    EAGLE_TABLES,
+    EAGLE_TREE,
+    EAGLE_TREE_ROWS,
+    EXAMPLE,
+    FASTEST_K,
+    FIGURES,
+    GPT2,
+    LENIENCE,
+    LENIENCE_TEXT,
+    LENIENCES,
+    LM1B,
+    MEDUSA_ROWS,
+    MEDUSA_TABLE,
+    OPERATIONS,
+    OPERATIONS_ROWS,
+    PLAIN,
+    SPEEDS,
+    SPEEDS_ROWS,
+    STERN_BLEU,
+    STERN_TEXT,
+    STERN_TOKENS,
+    TASKS,
+    YIN_FIGURE,
+)
+from specsim.theory._acceptance import expected_tokens
+from specsim.theory._block import accepted_tokens, block_range
+from specsim.theory._many_drafts import k_seq_acceptance, recursive_rejection_acceptance
+from specsim.theory._speed import operations_factor, optimal_gamma, walltime_improvement
+
+__all__ = ["implied_alpha", "lenience_misfit", "published"]
+
+# --- what is computed ------------------------------------------------------------------------------------
+
+
+def implied_alpha(tokens: float, gamma: int) -> float:
+    """The α at which independent acceptances give `tokens` a step of γ drafted: `expected_tokens`, inverted.
+
+    `tokens` from 1 to γ + 1, γ ≥ 1; raises ValueError otherwise.
+
+    >>> round(implied_alpha(3.6893, 5), 4)
+    0.8
+    """
+    from scipy.optimize import brentq
+
+    if gamma < 1 or not 1 <= tokens <= gamma + 1:
+        raise ValueError(f"implied_alpha: {tokens} tokens a step of {gamma} drafted; expected 1 to γ + 1")
+    return float(brentq(lambda alpha: expected_tokens(alpha, gamma) - tokens, 0.0, 1.0, xtol=1e-14))
+
+
+def lenience_misfit(alphas: Sequence[float], leniences: Sequence[float]) -> float:
+    """How far `alphas` are from any that Σ min(p/l, q) could have at these `leniences`, in the largest change
+    needed.
+
+    On average over contexts α(l) = E Σ min(p/l, q) is concave and non-decreasing in 1/l, 0 at 1/l = 0 and at
+    most 1; so α(1) ≤ α(l) ≤ min(1, α(1)/l). 0 where the values are of that kind. It assumes the same contexts
+    for every l. `leniences` in (0, 1], all different; raises ValueError otherwise.
+
+    >>> lenience_misfit([0.5, 0.75], [1, 0.5])
+    0.0
+    >>> round(lenience_misfit([0.25, 0.75], [1, 0.5]), 12)  # α(l) is at most α(1)/l
+    0.083333333333
+    """
+    from scipy.optimize import linprog
+
+    if not (np.size(leniences) and all(0 < lenience <= 1 for lenience in leniences)):
+        raise ValueError(f"lenience_misfit: {list(leniences)} are not in (0, 1]")
+    if len(alphas) != len(leniences) or len(set(leniences)) < len(leniences):
+        raise ValueError("lenience_misfit: one alpha for each of distinct leniences is meant")
+    order = np.argsort(leniences)[::-1]
+    place = np.append(0.0, 1.0 / np.asarray(leniences, dtype=float)[order])
+    printed = np.asarray(alphas, dtype=float)[order]
+    # unknowns: α at each place but the first, where it is 0, and the largest change
+    count = len(printed)
+    slopes = np.diff(np.eye(count + 1), axis=0)[:, 1:] / np.diff(place)[:, None]
+    rising, bending, change = -slopes, np.diff(slopes, axis=0), np.ones((count, 1))
+    found = linprog(
+        np.append(np.zeros(count), 1.0),
+        A_ub=np.block(
+            [
+                [rising, np.zeros((count, 1))],
+                [bending, np.zeros((count - 1, 1))],
+                [np.eye(count), -change],
+                [-np.eye(count), -change],
+            ]
+        ),
+        b_ub=np.concatenate([np.zeros(2 * count - 1), printed, -printed]),
+        bounds=[(0, 1)] * count + [(0, None)],
+    )
+    return float(round(found.fun, 12)) + 0.0
+
+
+def published() -> list[Row]:
+    """A row for each of `FIGURES`, in their order; it takes about five seconds.
+
+    >>> [row.verdict for row in published() if row.paper == "2411.00841"]
+    ['within bounds', 'reproduced']
+    """
+    computed = [
+        *_operations(),
+        *_speeds(),
+        *_lenience(),
+        *_chinchilla(),
+        *_ratios(),
+        *_examples(),
+        *_block_averages(),
+        *_block_lengths(),
+        *_k_seq_lengths(),
+        *_blockwise_text(),
+        *_medusa_speeds(),
+        *_eagle_trees(),
+        *_eagle_means(),
+    ]
+    known = {(row.where, row.quantity): row for row in computed}
+    rows = [known.get((figure.where, figure.quantity), row_of(figure)) for figure in FIGURES]
+    bounded = bounds()
+    return [
+        _bounded(row, *bounded[row.where, row.quantity])
+        if row.verdict == "inputs unavailable" and (row.where, row.quantity) in bounded
+        else row
+        for row in rows
+    ]
+
+
+def _bounded(row: Row, verdict: str, note: str) -> Row:
+    return replace(row, verdict=verdict, note="; ".join(filter(None, (row.note, note))))
+
+
+def _operations() -> list[Row]:
+    rows = []
+    for alpha, gamma, *_ in OPERATIONS_ROWS:
+        g = int(gamma)
+        for name, value in (
+            ("operations", float(operations_factor(float(alpha), g, 0.0))),
+            ("speed-up", _speed(float(alpha), g, 0.0)),
+        ):
+            figure = figure_at(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
+            rows.append(compare(figure, float, (value, 0.0)))
+    return rows
+
+
+def _speeds() -> list[Row]:
+    """Speeds that Theorem 3.8 expects, and how the measured ones stand to them."""
+    rows = []
+    for pair, t, gamma, alpha, c, printed, measured in SPEEDS_ROWS:
+        inputs = f"{pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}"
+        expected, found = (
+            figure_at(SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured")
+        )
+
+        def value(a: float, ratio: float, *, gamma: int = int(gamma)) -> float:
+            return _speed(a, gamma, ratio)
+
+        rows.append(compare(expected, value, rounded(alpha), rounded(c)))
+        note = f"{float(measured) / float(printed):.2f} of the expected"
+        rows.append(row_of(found, note=note))
+    bigram = first_number(figure_at(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
+    figure = figure_at(ALPHAS_TEXT, BIGRAM_SPEED)
+    rows.append(compare(figure, lambda a: _speed(a, 3, 0.0), bigram))
+    return rows
+
+
+def _chinchilla() -> list[Row]:
+    """Chen et al.: speed-ups as ratios of times, and the K that independent acceptances would choose."""
+    rows = []
+    for task, samples, unit, alone, alone_ms, score, ms, _ in CHINCHILLA_ROWS:
+        gain = figure_at(CHINCHILLA, f"speed-up, {task}")
+        times = rounded(alone_ms), rounded(ms)
+        rows.append(compare(gain, lambda a, b: a / b, *times, note="the ratio of the times"))
+        if unit == "%":
+            before, after = float(alone) / 100, float(score) / 100
+            error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
+            figure = figure_at(CHINCHILLA, f"{unit}, speculative, {task}")
+            errors = f"{(after - before) / error:.1f}"
+            note = f"{errors} standard errors above the target alone, were samples independent"
+            rows.append(row_of(figure, note=note))
+
+    def fastest(time: float, alone: float, drafting: float) -> float:
+        alpha = implied_alpha((alone + 4 * drafting) / time, 4)
+        return float(optimal_gamma(alpha, drafting / alone))
+
+    task, _, _, _, alone_ms, _, ms, _ = CHINCHILLA_ROWS[0]
+    draft = first_number(figure_at(CHINCHILLA_TEXT, DRAFT_MS))
+    figure = figure_at(CHINCHILLA_TEXT, FASTEST_K)
+    note = f"independent acceptances with the speed of {task}, at {draft[0]} ms a drafted token"
+    rows.append(compare(figure, fastest, rounded(ms), rounded(alone_ms), draft, note=note))
+    return rows
+
+
+def _lenience() -> list[Row]:
+    leniences = [float(lenience) for lenience in LENIENCES]
+    rows = []
+    for figure in (figure for figure in FIGURES if figure.where == LENIENCE):
+        misfit = lenience_misfit(numbers(figure), leniences)
+        verdict = "within rounding" if misfit <= half_unit(figure) else "not reproducible"
+        note = "recomputed: the change that makes it concave and non-decreasing in 1/l"
+        rows.append(row_of(figure, misfit, misfit, verdict, note))
+    at_zero = figure_at(LENIENCE_TEXT, "α(l) at l = 1, .5, .3, .1, temperature 0")
+    falls = max(0.0, -np.diff(numbers(at_zero)).min())
+    note = "recomputed: the largest fall of P(p(x) ≥ l·max p) as l falls; only a fall is impossible"
+    verdict = "within rounding" if falls <= 2 * half_unit(at_zero) else "not reproducible"
+    rows.append(row_of(at_zero, falls, falls, verdict, note))
+
+    def best(alpha: float, cost: float) -> float:
+        return max(_speed(alpha, gamma, cost) for gamma in range(1, 101))
+
+    for source, suffix, speed in (
+        (figure_at(LENIENCE, "α(l), T5-small"), ", T5-small", best),
+        (at_zero, ", γ = 8, temperature 0", lambda alpha, cost: _speed(alpha, 8, cost)),
+    ):
+        for lenience, alpha in zip(LENIENCES, numbers(source), strict=True):
+            figure = figure_at(LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
+            note = "the best γ" if speed is best else ""
+            rows.append(compare(figure, speed, (alpha, half_unit(source)), (0.015, 0.0005), note=note))
+    return rows
+
+
+def _ratios() -> list[Row]:
+    accelerated = figure_at(YIN_FIGURE, "acceleration T / rejections")
+    rejections = first_number(figure_at(YIN_FIGURE, "rejections in T = 50 tokens"))
+    rows = [compare(accelerated, lambda b: 50 / b, rejections)]
+    for where, quantity, above, below in (
+        (LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
+        (GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", PLAIN),
+        (GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", PLAIN),
+    ):
+        inputs = [first_number(figure_at(where, name)) for name in (above, below)]
+        rows.append(compare(figure_at(where, quantity), lambda a, b: a / b, *inputs))
+    return rows
+
+
+def _examples() -> list[Row]:
+    third = Fraction(1, 3)
+    lengths = accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)
+    sure, even = [1, 0], [0.5, 0.5]
+    values = {
+        (EXAMPLE, "accepted tokens, token by token"): lengths.token,
+        (EXAMPLE, "accepted tokens, block verification"): lengths.block,
+        (EXAMPLE, "accepted tokens, min-joint bound"): lengths.bound,
+        (COVER, "SpecInfer rejects"): 1 - recursive_rejection_acceptance(sure, even, 2),
+        (COVER, "K-SEQ accepts"): k_seq_acceptance(sure, even, 2),
+    }
+    return [
+        compare(figure_at(where, quantity), float, (float(value), 0.0))
+        for (where, quantity), value in values.items()
+    ]
+
+
+def _block_averages() -> list[Row]:
+    """Averages over tasks, and gains between them."""
+    tasks = [figure for figure in FIGURES if figure.where == TASKS and " " in figure.printed]
+    token, block, token_speed, block_speed = np.transpose([numbers(figure) for figure in tasks])
+    half = half_unit(tasks[0])
+
+    def mean(*values: float) -> float:
+        return float(np.mean(values))
+
+    rows = []
+    for quantity, column in (
+        ("average tokens a step, token by token", token),
+        ("average tokens a step, block verification", block),
+        ("average speed, token by token", token_speed),
+        ("average speed, block verification", block_speed),
+    ):
+        rows.append(compare(figure_at(TASKS, quantity), mean, (float(column.mean()), half)))
+    for quantity, after, before in (
+        ("gain in tokens a step, %", block, token),
+        ("gain in speed, %", block_speed, token_speed),
+    ):
+        inputs = [(float(column.mean()), half) for column in (after, before)]
+        figure = figure_at(TASKS, quantity)
+        rows.append(
+            compare(
+                figure, lambda a, b: 100 * (a / b - 1), *inputs, note="the ratio of the averages over tasks"
+            )
+        )
+    for figure in tasks:
+        now = numbers(figure)[0]
+        alpha = implied_alpha(now, 8)
+        rows.append(row_of(figure, note=f"i.i.d. α {alpha:.3f}; {_range_note(alpha, 8)}"))
+    return rows
+
+
+def _block_lengths() -> list[Row]:
+    """Token by token, each γ from the mean α of the two others; block verification, the range at its own
+    α.
+    """
+    gammas = (4, 6, 8)
+    quantity = "tokens a step, {}, γ = {}".format
+    token = {gamma: figure_at(BY_GAMMA, quantity("token by token", gamma)) for gamma in gammas}
+    rows = []
+    for gamma in gammas:
+        others = [other for other in gammas if other != gamma]
+
+        def predicted(*tokens: float, gamma: int = gamma, others: Sequence[int] = others) -> float:
+            alphas = [implied_alpha(value, other) for value, other in zip(tokens, others, strict=True)]
+            return float(expected_tokens(float(np.mean(alphas)), gamma))
+
+        alpha = implied_alpha(numbers(token[gamma])[0], gamma)
+        rows.append(
+            compare(
+                token[gamma],
+                predicted,
+                *(first_number(token[other]) for other in others),
+                note=f"from the other two; its own i.i.d. α {alpha:.4f}",
+            )
+        )
+        block = figure_at(BY_GAMMA, quantity("block verification", gamma))
+        rows.append(row_of(block, note=_range_note(alpha, gamma)))
+    return rows
+
+
+def _k_seq_lengths() -> list[Row]:
+    """Eight drafted tokens predicted from four, in the baseline of SpecTr's table."""
+    figure = figure_at(LM1B, "tokens a step, 1 draft of 8")
+    source = figure_at(LM1B, "tokens a step, 1 draft of 4")
+    return [
+        compare(
+            figure,
+            lambda tokens: float(expected_tokens(implied_alpha(tokens, 4), 8)),
+            first_number(source),
+            note="from 1 draft of 4; no α of independent acceptances gives both",
+        )
+    ]
+
+
+def _blockwise_text() -> list[Row]:
+    rows = []
+    for quantity, source, sign in (
+        ("gain in BLEU by distillation, k = 8", "k = 8, regular, distillation", 1),
+        (
+            "loss in BLEU of both, k = 10, from distillation, k = 1",
+            "distillation, k = 1; both, k = 10",
+            -1,
+        ),
+    ):
+        first, second = (rounded(word) for word in figure_at(STERN_BLEU, source).printed.split())
+        figure = figure_at(STERN_TEXT, quantity)
+        rows.append(compare(figure, lambda a, b, sign=sign: sign * (b - a), first, second))
+    tokens = figure_at("Table 2, super-resolution, both", STERN_TOKENS).printed.split()
+    figure = figure_at(STERN_TEXT, "tokens a step, both, super-resolution, k = 6")
+    return [*rows, compare(figure, float, rounded(tokens[BLOCK_SIZES.index("6")]))]
+
+
+def _medusa_speeds() -> list[Row]:
+    rows = []
+    for target, *_ in MEDUSA_ROWS:
+        tokens, step, speed = (
+            figure_at(MEDUSA_TABLE, f"{name}, {target}")
+            for name in ("tokens a step", "time of a step", "speed-up")
+        )
+        note = "tokens a step / time of a step"
+        rows.append(compare(speed, lambda a, b: a / b, first_number(tokens), first_number(step), note=note))
+    return rows
+
+
+def _eagle_trees() -> list[Row]:
+    rows = []
+    for target, *_ in EAGLE_TREE_ROWS:
+        chain, tree, gain = (
+            figure_at(EAGLE_TREE, f"{name}, {target}") for name in ("chain", "tree", "gain of the tree")
+        )
+        rows.append(compare(gain, lambda a, b: b - a, first_number(chain), first_number(tree)))
+    return rows
+
+
+def _eagle_means() -> list[Row]:
+    """Means over the tasks of a row, and of speeds and tokens a step apart."""
+    rows = []
+    for _, table, systems in EAGLE_TABLES:
+        for system, *_ in systems:
+            tasks = figure_at(table, system)
+            for start, name in enumerate(("mean speed", "mean tokens a step")):
+                mean = float(np.mean(numbers(tasks)[start::2]))
+                rows.append(compare(figure_at(table, f"{system}, {name}"), float, (mean, half_unit(tasks))))
+    return rows
+
+
+def _speed(alpha: float, gamma: int, cost: float) -> float:
+    """Leviathan et al., Theorem 3.8, with `cost` the time of a draft token in target calls."""
+    return float(walltime_improvement(alpha, gamma, cost))
+
+
+def _range_note(alpha: float, gamma: int) -> str:
+    found = block_range(alpha, gamma)
+    return f"block verification of i.i.d. pairs gives {1 + found.low:.2f} to {1 + found.high:.2f}"

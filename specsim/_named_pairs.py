@@ -1,0 +1,234 @@
+"""One reader of pairs, for all functions and commands that take a target and a draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._arguments import checked
+from specsim.core._columns import read_columns
+from specsim.core._files import open_file, read_text
+from specsim.core._numbers import real, whole
+from specsim.core._registry import suggestion
+from specsim.core._tensors import UNREADABLE, read_arrays, read_tensors
+from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
+from specsim.decoding._recording.kept import kept_rows
+from specsim.models import Pair, default_pair, load_pair
+from specsim.models._processed import SAMPLING, sampled
+from specsim.traces import Trace, default_trace, open_trace
+
+#: Options of a synthetic pair.
+SYNTHETIC = {"vocab_size": 1000, "overlap": 0.8, "seed": 0}
+WHOLE = ("vocab_size", "seed", "top_k", "gamma", "max_new_tokens")
+LOGITS, HUGGING_FACE = "logits:", "hf:"
+#: Options of Hugging Face models, besides those of sampling.
+RECORDING = ("gamma", "max_new_tokens")
+OPTIONS = (*SYNTHETIC, *SAMPLING, *RECORDING)
+SOURCES = (
+    "'ngram', a synthetic kind, a file (.npz, .npy, .safetensors, .csv) with p and q, two files of logits as "
+    "logits:TARGET,DRAFT, a file of models, the folder of a trace, 'transformers', or hf:TARGET,DRAFT@PROMPTS"
+)
+
+
+@checked
+def read_pair(name: str) -> Pair:
+    """Read the pair of target and draft that `name` stands for.
+
+    Parameters
+    ----------
+    name : str
+        "ngram", the bundled pair; "transformers", the bundled trace of two small transformers; a synthetic
+        kind such as "zipf"; a file with the pmfs p and q: `.npz`,
+        `.safetensors`, `.csv` with these columns, `.npy` of shape [2, V], or two such files with a comma
+        between them; "logits:TARGET,DRAFT", two files of logits; all of these except `.csv` also with rows
+        [N, V], those at N positions of a text, which are taken as `specsim.simulate` says; an `.npz` file of
+        `specsim.models.build_pair`; the folder of a trace; or "hf:TARGET,DRAFT@PROMPTS", the rows of two
+        Hugging Face models along the texts after the prompts in a file, recorded once and kept on disk
+        (see `specsim.decoding.record_hf`). Options stand behind a colon:
+        "zipf:vocab_size=1000,overlap=0.8,seed=0" for synthetic pairs, gamma and max_new_tokens for Hugging
+        Face models, and for all but traces temperature, top_k, top_p and min_p.
+
+    Returns
+    -------
+    Pair
+
+    Raises
+    ------
+    ValueError
+        For a name that stands for nothing, an option that does not exist or has no effect, and files that
+        are damaged or hold no pmfs.
+    OSError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> p, q = read_pair("zipf:vocab_size=100,overlap=0.7")
+    >>> round(float(np.minimum(p, q).sum()), 12)
+    0.7
+    >>> read_pair("ngram:temperature=0.5").draft.temperature
+    0.5
+    """
+    source, options = _parse(name)
+    sampling = {key: options.pop(key) for key in SAMPLING if key in options}
+    hugging_face = source.startswith(HUGGING_FACE)
+    own = SYNTHETIC if source in PAIR_KINDS else RECORDING if hugging_face else ()
+    for key in options:
+        if key not in own:
+            owners = "synthetic pairs" if key in SYNTHETIC else "Hugging Face models"
+            raise ValueError(f"pair {name!r}: {key} is an option of {owners} alone")
+    if hugging_face:
+        return Pair(_hugging_face(source, options | sampling), None, name)
+    made: tuple[Any, Any]
+    if source in PAIR_KINDS:
+        chosen: dict[str, Any] = SYNTHETIC | options
+        made = synthetic_pair(source, chosen["vocab_size"], chosen["overlap"], rng=chosen["seed"])
+    else:
+        made = _read(source)
+    if isinstance(made[0], Trace) and sampling:
+        raise ValueError(
+            f"pair {name!r}: the rows of a trace cannot be sampled at another {next(iter(sampling))}"
+        )
+    if sampling:
+        made = sampled(made[0], **sampling), sampled(made[1], **sampling)
+    return Pair(made[0], made[1], name)
+
+
+def _parse(name: str) -> tuple[str, dict[str, float]]:
+    """The source, and its options."""
+    source, colon, rest = name.rpartition(":")
+    if not colon or "=" not in rest or Path(name).exists():
+        return name, {}
+    options: dict[str, float] = {}
+    for part in rest.split(","):
+        key, _, value = part.partition("=")
+        if key not in OPTIONS:
+            meant = suggestion(key, OPTIONS)
+            raise ValueError(f"pair {name!r}: unknown option {key!r}{meant} Options: {', '.join(OPTIONS)}")
+        if key in options:
+            raise ValueError(f"pair {name!r}: {key} is given twice")
+        try:
+            options[key] = (whole if key in WHOLE else real)(value)
+        except ValueError as error:
+            raise ValueError(f"pair {name!r}: {key}: {error}") from None
+    return source, options
+
+
+def _hugging_face(source: str, options: dict[str, Any]) -> Trace:
+    models, at, prompts = source.removeprefix(HUGGING_FACE).rpartition("@")
+    if not at or models.count(",") != 1:
+        raise ValueError(f"pair {source!r}: expected {HUGGING_FACE}TARGET,DRAFT@PROMPTS, a file of prompts")
+    if "min_p" in options:
+        raise ValueError(f"pair {source!r}: rows of Hugging Face models are not recorded with min_p")
+    target, draft = models.split(",")
+    return kept_rows(target, draft, Path(prompts), **options)
+
+
+def _read(source: str) -> tuple[Any, Any]:
+    if source == "ngram":
+        return default_pair()
+    if source == "transformers":
+        return default_trace(source), None
+    if source.startswith(LOGITS):
+        files = source.removeprefix(LOGITS).split(",")
+        if len(files) != 2:
+            raise ValueError(f"pair {source!r}: give two files, {LOGITS}TARGET,DRAFT")
+        return _both([_softmax(_vector(file), file) for file in files], source)
+    if not source:
+        raise ValueError(f"name: it is empty; a pair is {SOURCES}")
+    path = Path(source)
+    if path.is_dir():
+        return open_trace(path), None
+    if source.count(",") == 1 and not path.exists():
+        return _both([_vector(file) for file in source.split(",")], source)
+    if path.exists() or path.suffix:
+        return _read_file(path)
+    meant = suggestion(source, ("ngram", "transformers", *PAIR_KINDS))
+    raise ValueError(f"unknown pair {source!r}{meant} A pair is {SOURCES}. Kinds: {', '.join(PAIR_KINDS)}")
+
+
+def _read_file(path: Path) -> tuple[Any, Any]:
+    """The pmfs p and q, or the models, in one file."""
+    if path.suffix == ".csv":
+        arrays = {name: np.array(column) for name, column in read_columns(path, "pq").items()}
+    elif path.suffix == ".safetensors":
+        arrays = read_tensors(path)[0]
+    elif path.suffix == ".npy":
+        both = _load(path)
+        if both.ndim not in (2, 3) or len(both) != 2:
+            raise ValueError(
+                f"{path}: shape {both.shape}; expected [2, V], the pmfs p and q, or [2, N, V], "
+                "their rows at N positions"
+            )
+        return _both([*both], str(path))
+    else:
+        try:
+            arrays = read_arrays(path)
+        except UNREADABLE as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(f"{path}: neither arrays of NumPy nor a file of models ({error})") from None
+        if "p" not in arrays or "q" not in arrays:
+            return load_pair(path)
+    if lost := [name for name in ("p", "q") if name not in arrays]:
+        raise ValueError(f"{path}: has no {lost[0]}, only {', '.join(arrays)}; name the pmfs p and q")
+    return _both([arrays["p"], arrays["q"]], str(path))
+
+
+def _both(rows: list[NDArray[Any]], source: str) -> tuple[Any, Any]:
+    """Two pmfs [V] of one vocabulary, or the rows [N, V] of the same positions, checked."""
+    p, q = rows
+    for name, row in zip("pq", rows, strict=True):
+        if row.ndim not in (1, 2):
+            raise ValueError(
+                f"{source}: {name} has shape {row.shape}; expected one pmf [V], or the rows [N, V] of N "
+                "positions of a text. Rows of logged steps are a log: specsim trace import"
+            )
+        check_rows(row, f"{source}: {name}")
+    if p.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            f"{source}: p has {p.shape[-1]} tokens, q {q.shape[-1]}: they must share one vocabulary"
+        )
+    if p.shape != q.shape:
+        raise ValueError(
+            f"{source}: p has shape {p.shape}, q {q.shape}: they must have rows of the same positions"
+        )
+    return (p, q) if p.ndim == 1 or len(p) > 1 else (p[0], q[0])
+
+
+def _vector(path: str) -> NDArray[Any]:
+    """The only array in a file."""
+    if Path(path).suffix == ".npy":
+        return _load(Path(path))
+    text = read_text(path).replace(",", " ").split()
+    try:
+        return np.array([float(number) for number in text])
+    except ValueError:
+        raise ValueError(f"{path}: neither .npy nor numbers in text") from None
+
+
+def _load(path: Path) -> NDArray[Any]:
+    try:
+        with open_file(path) as file:
+            return np.asarray(np.load(file, allow_pickle=False))
+    except UNREADABLE as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path}: not an array of NumPy that can be read ({error})") from None
+
+
+def _softmax(logits: NDArray[Any], path: str) -> NDArray[Any]:
+    values = np.asarray(logits, dtype=np.float64)
+    if (
+        not values.size
+        or np.isnan(values).any()
+        or np.isposinf(values).any()
+        or not np.isfinite(values).any(axis=-1).all()
+    ):
+        raise ValueError(
+            f"{path}: not logits: they must be numbers below infinity, at least one of each row finite"
+        )
+    weights = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

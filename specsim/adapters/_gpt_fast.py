@@ -1,0 +1,114 @@
+"""gpt-fast: speculative decoding of one sequence in PyTorch.
+
+`generate.py`, read at 32971d3:
+
+    generate(model, prompt[L], max_new_tokens, batch_size, *, interactive, draft_model, speculate_k)
+        -> (tokens[1, L + max_new_tokens], counts)
+    speculative_decode(model, draft_model, cur_token, input_pos, speculate_k) -> tokens[n + 1]
+
+A model is called with tokens and their positions. `decoder` runs the whole loop; `verifier` the second
+function alone, with drafted tokens and rows that are given, in bfloat16, the default precision.
+
+Known issues: since batched generation came in, drafted tokens are [γ, 1] where [γ] is expected (`:102`), and
+every speculative call raises; the coins have the dtype of the probabilities (`:117`), and a bfloat16 coin is
+0 with probability 2^-9, so that impossible tokens pass.
+"""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier, declares
+from specsim.adapters._models import log_rows
+from specsim.models import Model
+
+GAMMA = 3
+
+
+def adapt(generate: engines.Function) -> Verifier:
+    """Make a decoder of any function with the signature of `generate`."""
+
+    @engines.decoder_for()
+    def decode(request: engines.Request) -> list[int]:
+        import torch
+
+        with engines.seeded_torch(request.rng):
+            tokens, _ = generate(
+                _Network(request.target),
+                torch.tensor(list(request.prompt), dtype=torch.int),
+                request.max_new_tokens,
+                1,
+                interactive=False,
+                draft_model=_Network(request.draft),
+                speculate_k=GAMMA,
+            )
+        return engines.until_eos(tokens[0, len(request.prompt) :].tolist(), request.eos)
+
+    return decode
+
+
+def adapt_step(module: Any) -> Verifier:
+    """Make a verifier of the module's `speculative_decode`, whose drafting is replaced by what is given."""
+
+    @declares(arrays="torch", dtypes=("bfloat16",))
+    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+        import torch
+
+        gamma = draft_tokens.shape[1]
+
+        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
+            module.decode_n_tokens = lambda *_, **__: (list(drafted.int()[:, None]), list(q_rows))
+            given = torch.zeros(1, dtype=torch.int)
+            tokens = module.speculative_decode(
+                lambda *_: p_rows.log()[None], lambda *_: None, given, 0, gamma
+            )
+            return tokens.tolist()
+
+        with engines.seeded_torch(rng):
+            return engines.padded(map(step, draft_tokens, p, q), gamma + 1)
+
+    return verify
+
+
+def decoder(source: str = "") -> Verifier:
+    """Adapt the loop in `source`, a clone. Raises EngineMissing without it."""
+    return adapt(_module(source).generate)
+
+
+def verifier(source: str = "") -> Verifier:
+    """Adapt its verification, in bfloat16."""
+    return adapt_step(_module(source))
+
+
+def _module(source: str) -> Any:
+    folder = stubs.clone_folder(source, "gpt-fast", "pytorch-labs/gpt-fast", "generate.py")
+    import torch
+
+    torch.backends.cuda.sdp_kernel = _no_kernel  # deprecated: it warns in every call
+    return stubs.part(folder, "generate", given={"model": {}, "tokenizer": {}})
+
+
+@contextmanager
+def _no_kernel(**_: Any) -> Any:
+    """Chooses no kernel for attention, of which there is none."""
+    yield
+
+
+class _Network:
+    """`model` with a cache by position: what stands behind the positions of a call is overwritten later."""
+
+    def __init__(self, model: Model):
+        self.model, self.config = model, SimpleNamespace(block_size=4096)
+
+    def setup_caches(self, max_batch_size: int, max_seq_length: int) -> None:
+        """An empty cache."""
+        self.held = np.zeros(max_seq_length, dtype=np.int64)
+
+    def __call__(self, tokens: Any, input_pos: Any) -> Any:
+        positions = input_pos.numpy()
+        self.held[positions] = tokens[0].numpy()
+        return log_rows(self.model, self.held[: positions[-1] + 1], len(positions))[None]

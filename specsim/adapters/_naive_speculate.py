@@ -1,0 +1,47 @@
+"""naive-speculate: a teaching implementation in PyTorch.
+
+`naive_speculate/speculate/utils.py`, read at 544b2cf:
+
+    speculative_sampling(target_dists[γ+1, V], proposal_dists[γ, V], candidate_tokens[γ]) -> (rejected_idx,
+    token)
+
+One sequence at a time; `rejected_idx` is the number of accepted tokens. Known issue: 1e-9 is added to q in
+the ratio and to *every* entry of the residual, so that with V tokens and a residual of mass m a share
+V·1e-9/m of them is noise.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier, declares
+
+MODULE = "naive_speculate.speculate.utils"
+
+
+def adapt(speculative_sampling: engines.Function) -> Verifier:
+    """Make a verifier of any function with the signature above."""
+
+    @declares(arrays="torch", dtypes=("float32",))
+    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
+            accepted, last = speculative_sampling(p_rows, q_rows, drafted)
+            return [*drafted[: int(accepted)].tolist(), int(last)]
+
+        with engines.seeded_torch(rng):
+            return engines.padded(map(step, draft_tokens, p, q), p.shape[1])
+
+    return verify
+
+
+def verifier(source: str = "") -> Verifier:
+    """Adapt the code in `source`, a clone, or the package that is installed. Raises EngineMissing."""
+    if not source:
+        remedy = "install: clone VioletsOleander/naive-speculate and name its folder: "
+        remedy += "specsim audit naive-speculate,source=FOLDER"
+        return adapt(engines.engine_function(f"{MODULE}:speculative_sampling", remedy))
+    file = "src/naive_speculate/speculate/utils.py"
+    folder = stubs.clone_folder(source, "naive-speculate", "VioletsOleander/naive-speculate", file)
+    return adapt(stubs.part(folder / "src", MODULE).speculative_sampling)

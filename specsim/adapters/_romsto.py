@@ -1,0 +1,74 @@
+"""romsto/Speculative-Decoding: a whole decoding loop in PyTorch, on models like Hugging Face's.
+
+`sampling/speculative_decoding.py`, read at db7db67:
+
+    speculative_generate(inputs, drafter, target, gamma=5, logits_processor=GreedyProcessor(), max_gen_len=40,
+                         eos_tokens_id=1, pad_token_id=0, use_cache=False, skip_sample_adjustment=False,
+                         first_target=True, …) -> (tokens, acceptance rate)
+
+Known issues: the default processor draws the most probable token, but accepts it with probability p/q of the
+softmaxes (`:139`), so that texts are not the target's greedy ones; with `use_cache` the whole text and a
+cache of it are handed to the model (`:113`); ZeroDivisionError where no token is drafted (`:189`);
+`skip_sample_adjustment` samples from p after a rejection.
+"""
+
+from typing import Any
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier
+from specsim.adapters._models import Stateless, TupleCached
+
+GAMMA = 3
+
+
+def adapt(speculative_generate: engines.Function, processor: Any, **options: Any) -> Verifier:
+    """Make a decoder of any function with the signature above; greedy where `processor` is None."""
+    wrap = TupleCached if options.get("use_cache") else Stateless
+    sampling = {} if processor is None else {"logits_processor": processor}
+
+    @engines.decoder_for(top_k=1 if processor is None else 0)
+    def decode(request: engines.Request) -> list[int]:
+        with engines.seeded_torch(request.rng):
+            tokens, _ = speculative_generate(
+                list(request.prompt),
+                wrap(request.draft),
+                wrap(request.target),
+                gamma=GAMMA,
+                max_gen_len=request.max_new_tokens,
+                eos_tokens_id=-1 if request.eos is None else request.eos,
+                **sampling,
+                **options,
+            )
+        return engines.until_eos(tokens, request.eos)
+
+    return decode
+
+
+def decoder(source: str = "") -> Verifier:
+    """Adapt the code in `source`, a clone, with random sampling. Raises EngineMissing without it."""
+    return _own(source)
+
+
+def greedy(source: str = "") -> Verifier:
+    """The same with the default processor."""
+    return _own(source, greedy=True)
+
+
+def cached(source: str = "") -> Verifier:
+    """The same with random sampling and a cache."""
+    return _own(source, use_cache=True)
+
+
+def unadjusted(source: str = "") -> Verifier:
+    """The same with random sampling and `skip_sample_adjustment`."""
+    return _own(source, skip_sample_adjustment=True)
+
+
+def _own(source: str, greedy: bool = False, **options: Any) -> Verifier:
+    file = "sampling/speculative_decoding.py"
+    folder = stubs.clone_folder(source, "romsto", "romsto/Speculative-Decoding", file)
+    names = ("sampling.speculative_decoding", "utils.logits_processor", "utils.caching")
+    with stubs.parts(folder, *names, absent=["transformers"]) as (module, processors, _):
+        processor = None if greedy else processors.MultinomialProcessor(1.0)
+        return adapt(module.speculative_generate, processor, **options)

@@ -1,0 +1,64 @@
+"""sequential-speculative-decoding: standard and hierarchical speculative decoding, whole steps in PyTorch.
+
+`seqspecdecod/` `standard_sd.py`, `naive_hsd.py`, `capped_hsd.py`, read at 0.1.1:
+
+    …_step(draft_model, target_model, input_ids[1, L], gamma=5, draft_temperature=0.6,
+           target_temperature=0.6) -> (input_ids[1, L + n], accepted, gamma)
+
+A model is called with the whole text, and its answer has `logits`. The adapter repeats the step until the
+text is long enough, and cuts at `eos`, as the package's loop does.
+
+Known issue: the capped form never tests the last drafted token, and its residual takes p/q and q of
+neighbouring positions (`capped_hsd.py`).
+"""
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier
+from specsim.adapters._models import Stateless
+
+GAMMA = 3
+
+
+def adapt(step: engines.Function) -> Verifier:
+    """Make a decoder of any function with the signature above."""
+
+    @engines.decoder_for()
+    def decode(request: engines.Request) -> list[int]:
+        import torch
+
+        text, start = torch.tensor([list(request.prompt)]), len(request.prompt)
+        draft, target = Stateless(request.draft), Stateless(request.target)
+        with engines.seeded_torch(request.rng):
+            while (
+                text.shape[1] - start < request.max_new_tokens and request.eos not in text[0, start:].tolist()
+            ):
+                text, _, _ = step(draft, target, text, GAMMA, 1.0, 1.0)
+        new = text[0, start : start + request.max_new_tokens]
+        return engines.until_eos(new.tolist(), request.eos)
+
+    return decode
+
+
+def standard() -> Verifier:
+    """Adapt the package's standard speculative decoding. Raises EngineMissing if it is not installed."""
+    return _own("standard_sd", "standard_speculative_step")
+
+
+def naive() -> Verifier:
+    """Adapt its naive hierarchical speculative decoding."""
+    return _own("naive_hsd", "naive_hsd_step")
+
+
+def capped() -> Verifier:
+    """Adapt its capped hierarchical speculative decoding."""
+    return _own("capped_hsd", "capped_hsd_step")
+
+
+def _own(module: str, function: str) -> Verifier:
+    package = "seqspecdecod"
+    folder = stubs.installed_folder(
+        package, "pip install --no-deps sequential-speculative-decoding, and torch"
+    )
+    step = getattr(stubs.part(folder, f"{package}.{module}", f"{package}.sampling"), function)
+    return adapt(step)

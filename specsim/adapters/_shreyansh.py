@@ -1,0 +1,48 @@
+"""shreyansh26/Speculative-Decoding: the verification of one sequence in PyTorch.
+
+`common/verification.py`, read at 76335be:
+
+    probabilistic_verify(model, prefix_ids, draft_ids, draft_probs[γ, V], generator) -> result.emitted_ids
+
+The model is called with prefix and drafts, and answers with their logits: the adapter gives log p.
+
+Known issue: the bonus is the most probable token instead of a sample (`:482`).
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier, declares
+
+
+def adapt(probabilistic_verify: engines.Function) -> Verifier:
+    """Make a verifier of any function with the signature above."""
+
+    @declares(arrays="torch", dtypes=("float32",))
+    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+        import torch
+
+        generator = torch.Generator().manual_seed(engines.seed_of(rng))
+
+        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
+            def model(_: Any) -> SimpleNamespace:
+                return SimpleNamespace(logits=p_rows.log()[None])
+
+            found = probabilistic_verify(model, [0], drafted.tolist(), q_rows, generator)
+            tokens: list[int] = found.emitted_ids
+            return tokens
+
+        return engines.padded(map(step, draft_tokens, p, q), p.shape[1])
+
+    return verify
+
+
+def verifier(source: str = "") -> Verifier:
+    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
+    file = "common/verification.py"
+    folder = stubs.clone_folder(source, "shreyansh", "shreyansh26/Speculative-Decoding", file)
+    return adapt(stubs.part(folder, "common.verification").probabilistic_verify)

@@ -1,0 +1,93 @@
+"""Triton's kernels on a CPU: its interpreter, which runs them in Python, milliseconds for each row."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from specsim.adapters._engines import EngineMissing
+
+
+def interpreted() -> dict[str, Any]:
+    """The names `triton`, `tl` and `tldevice`, for kernels that are defined from now on to be interpreted.
+
+    The interpreter lacks two things that engines use: CUDA's `log1p`, and masks that are integers.
+
+    Raises
+    ------
+    EngineMissing
+        If Triton is not installed, or was imported before, for a GPU.
+    """
+    if "triton" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        import triton
+        import triton.language as tl
+        from triton.runtime import interpreter
+    except ImportError as error:
+        raise EngineMissing(f"triton is not there ({error}); pip install triton, on Linux") from error
+    if not isinstance(tl.cdiv, interpreter.InterpretedFunction):
+        raise EngineMissing(
+            "Triton's interpreter is not there (triton was imported without TRITON_INTERPRET=1); install "
+            "nothing, but set that variable or audit in a process of its own, by the engine's name"
+        )
+
+    def log1p(x: Any, _semantic: Any = None) -> Any:
+        with np.errstate(all="ignore"):  # of lanes that are masked
+            values = np.log1p(x.handle.data)
+        return tl.core.tensor(interpreter.TensorHandle(values, x.handle.dtype), x.type)
+
+    # NumPy computes masked lanes too, and warns of what it finds there
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"triton\.runtime\.interpreter")
+    if not hasattr(interpreter, "_is_repaired"):
+        interpreter._is_repaired = True
+        _take_integers_as_masks(interpreter, tl)
+        _patch_once(interpreter)
+    return {"triton": triton, "tl": tl, "tldevice": SimpleNamespace(log1p=log1p)}
+
+
+def get_element(values: Any, place: tuple[Any, ...]) -> Any:
+    """The scalar at a place of a block: an operation of Triton for Ascend, for interpreted kernels."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    scalar = values.handle.data[tuple(map(operator.index, place))]
+    return tl.core.tensor(interpreter.TensorHandle(np.array([scalar]), values.handle.dtype), values.dtype)
+
+
+def _take_integers_as_masks(interpreter: Any, tl: Any) -> None:
+    builder = interpreter.InterpreterBuilder
+    load, store = builder.create_masked_load, builder.create_masked_store
+
+    def boolean(mask: Any) -> Any:
+        return interpreter.TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
+
+    builder.create_masked_load = lambda self, ptrs, mask, *rest: load(self, ptrs, boolean(mask), *rest)
+    builder.create_masked_store = lambda self, ptrs, value, mask, *rest: store(
+        self, ptrs, value, boolean(mask), *rest
+    )
+
+
+def _patch_once(interpreter: Any) -> None:
+    """Patch the language once for a kernel, and not for every call of a function in it: half of the time."""
+    patch, run = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    patched: set[int] = set()
+
+    def patch_once(function: Any) -> Any:
+        seen = id(function.__globals__)
+        if seen in patched:
+            return None
+        patched.add(seen)
+        return patch(function)
+
+    def run_kernel(self: Any, *arguments: Any, **named: Any) -> None:
+        patched.clear()  # the language is restored after a kernel
+        run(self, *arguments, **named)
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_once, run_kernel

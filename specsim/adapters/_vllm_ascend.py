@@ -1,0 +1,174 @@
+"""vLLM on Ascend: vLLM's rejection sampler, in PyTorch for devices without Triton, and in Triton.
+
+`vllm_ascend/sample/rejection_sampler.py`, read at 0164701 (2025) and 0.23:
+
+    rejection_random_sample_pytorch(output_token_ids[B, γ+1], cu_num_draft_tokens[B], draft_token_ids[n],
+                                    draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1],
+                                    recovered_token_ids[n], uniform_probs[n], is_greedy[B], max_spec_len,
+                                    vocab_size, IS_NGRAM=False)
+    sample_recovered_tokens_pytorch(output_token_ids[n], cu_num_draft_tokens[B], draft_token_ids[n],
+    draft_probs,
+                                    target_probs, q[B, V], vocab_size, IS_NGRAM=False)
+
+Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The
+adapter does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the
+bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
+temperature 1.
+
+`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea; `triton` and
+`triton_block` the same with the kernels of `vllm_ascend/ops/triton/reject_sample.py`, interpreted at 15 ms a
+row; `model_runner_2` that of `vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py`, whose signature
+is that of vLLM's V2 (`_vllm2.py`), at 50 ms.
+
+Known issues: newer versions use pinned memory, which needs an accelerator: the request is dropped here; with
+IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in place
+(vllm-project/vllm-ascend#2881); with `enable_block_verify` the longest prefix is kept whose product of
+min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`); in Triton the
+ratios are clamped otherwise (`reject_sample.py:755`); the model runner V2 uses the coin that rejects as the
+noise of token 0 (`:297`, `:71`).
+"""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from specsim.adapters import _engines as engines
+from specsim.adapters import _stubs as stubs
+from specsim.adapters import _vllm as vllm
+from specsim.adapters import _vllm2 as vllm2
+from specsim.adapters._contract import Verifier, declares
+from specsim.adapters._triton import get_element, interpreted
+
+MODULE = "vllm_ascend.sample.rejection_sampler"
+KERNELS = "vllm_ascend.ops.triton.reject_sample"
+V2 = "vllm_ascend.worker.v2.spec_decode.rejection_sampler_utils"
+#: Of an Ascend 910B: so many programs share the rows of a call.
+VECTOR_CORES = 40
+INSTALL = (
+    "pip install vllm-ascend, or clone vllm-project/vllm-ascend: specsim audit vllm-ascend,source=FOLDER"
+)
+
+
+def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: engines.Function) -> Verifier:
+    """Make a verifier of any two functions with the signatures above."""
+
+    @declares(arrays="torch", dtypes=("float32",), lengths=True, one_hot=True)
+    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None) -> Any:
+        import torch
+
+        steps, gamma = draft_tokens.shape
+        vocab_size = p.shape[2]
+        counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
+        ends = torch.tensor(counts).cumsum(0)
+        flat = vllm.flatten(draft_tokens, counts)
+        rows = (None if q is None else vllm.flatten(q, counts), vllm.flatten(p, counts))
+        output = torch.full((steps, gamma + 1), -1, dtype=torch.int32)
+        recovered = torch.empty_like(flat)
+        with engines.seeded_torch(rng):
+            bonus = torch.multinomial(p[range(steps), counts], 1)
+            if not any(counts):  # the engine then samples without them
+                return torch.nn.functional.pad(bonus, (0, gamma), value=-1)
+            uniforms = torch.rand(len(flat), dtype=torch.float64)
+            exponentials = torch.empty((steps, vocab_size)).exponential_()
+        sample_recovered_tokens(recovered, ends, flat, *rows, exponentials, vocab_size, IS_NGRAM=q is None)
+        rejection_random_sample(
+            output,
+            ends,
+            flat,
+            *rows,
+            bonus,
+            recovered,
+            uniforms,
+            torch.zeros(steps, dtype=torch.bool),
+            max(counts),
+            vocab_size,
+            IS_NGRAM=q is None,
+        )
+        return output
+
+    return verify
+
+
+def verifier(source: str = "") -> Verifier:
+    """Adapt the two functions, installed or in `source`, a clone. Raises EngineMissing."""
+    if not source:
+        names = ("rejection_random_sample_pytorch", "sample_recovered_tokens_pytorch")
+        return adapt(*(engines.engine_function(f"{MODULE}:{name}", INSTALL) for name in names))
+    module = _module(source, "vllm-ascend")
+    return adapt(module.rejection_random_sample_pytorch, module.sample_recovered_tokens_pytorch)
+
+
+def whole(source: str = "") -> Verifier:
+    """Adapt `rejection_sample`, which calls them, in `source`, a clone. Raises EngineMissing."""
+    return _own(source, "vllm-ascend:whole")
+
+
+def block(source: str = "") -> Verifier:
+    """The same with `enable_block_verify`."""
+    return _own(source, "vllm-ascend:block", enable_block_verify=True)
+
+
+def triton(source: str = "") -> Verifier:
+    """The default with Triton's kernels, which are interpreted."""
+    return _own(source, "vllm-ascend:triton", kernels=_kernels)
+
+
+def triton_block(source: str = "") -> Verifier:
+    """`block` with Triton's kernels."""
+    return _own(source, "vllm-ascend:triton-block", kernels=_kernels, enable_block_verify=True)
+
+
+def model_runner_2(source: str = "") -> Verifier:
+    """Adapt `rejection_sample` of the model runner V2 in `source`, a clone. Raises EngineMissing."""
+    file = f"{V2.replace('.', '/')}.py"
+    folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", file)
+    of_vllm = vars(vllm2.sampler())
+    given = {"vllm.triton_utils": interpreted(), vllm2.MODULE: of_vllm}
+    return vllm2.adapt(stubs.part(folder, V2, given=given).rejection_sample)
+
+
+def _kernels() -> stubs.Given:
+    """Triton, interpreted, and what of the processor its kernels ask for."""
+    names = interpreted()
+    return {
+        "vllm.triton_utils": {**names, "HAS_TRITON": True},
+        "vllm.utils.math_utils": {"next_power_of_2": names["triton"].next_power_of_2},
+        "vllm_ascend.ops.triton.triton_utils": {
+            "get_element": get_element,
+            "get_vectorcore_num": lambda: VECTOR_CORES,
+        },
+    }
+
+
+def _own(
+    source: str, engine: str, kernels: Callable[[], stubs.Given] | None = None, **enabled: bool
+) -> Verifier:
+    module = _module(source, engine, kernels)
+    settings = {"enable_block_verify": False, "enable_entropy_verify": False}
+    sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **(settings | enabled))
+    module.get_ascend_config = lambda: SimpleNamespace(
+        enable_reduce_sample=False, rejection_sampler_config=sampler
+    )
+    sample = module.rejection_sample
+
+    def rejection_sample(*arguments: Any, target_logits: Any = None) -> Any:
+        return sample(*arguments)
+
+    return vllm.adapt(rejection_sample)
+
+
+def _module(source: str, engine: str, kernels: Callable[[], stubs.Given] | None = None) -> Any:
+    """The module in a clone, with vLLM's sampler, whose names it imports, from the installed wheel."""
+    file = f"{MODULE.replace('.', '/')}.py"
+    folder = stubs.clone_folder(source, engine, "vllm-project/vllm-ascend", file)
+    of_vllm = vllm.sampler_without_kernels()
+    names = ("PLACEHOLDER_TOKEN_ID", "GREEDY_TEMPERATURE", "MAX_SPEC_LEN", "generate_uniform_probs")
+    given = {vllm.SAMPLER: {name: getattr(of_vllm, name) for name in names}}
+    if kernels is None:
+        module = stubs.part(folder, MODULE, given={**given, "vllm.triton_utils": {"HAS_TRITON": False}})
+    else:
+        module = stubs.part(folder, MODULE, KERNELS, given={**given, **kernels()})
+    module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
+    return module

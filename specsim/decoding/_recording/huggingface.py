@@ -1,0 +1,333 @@
+"""Record two causal language models of Hugging Face transformers along a speculative trajectory.
+
+Both models keep their KV cache: a step feeds each model only the tokens that it has not read, and crops the
+cache to what was accepted. Rows are float64 softmaxes of the logits, after the same temperature, top-k and
+top-p for both models. torch and transformers are imported when something is recorded.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim import rules
+from specsim.core._checks import check_count
+from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.core._types import Floats
+from specsim.core.distributions import temperature, top_k, top_p
+from specsim.decoding._recording.log import new_log
+from specsim.decoding._recording.tokenizers import check_tokenizers
+from specsim.models import chain, draw_siblings
+from specsim.rules import Rule
+from specsim.simulation._rows import Rows, tile_parents
+from specsim.simulation._sources import rule_verifier
+from specsim.traces import Trace, open_trace
+
+INSTALL = "pip install torch transformers"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """From logits to probabilities: `temperature` ≥ 0, `top_k` ≥ 0 (0 keeps all), `top_p` in (0, 1]."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def rows(self, logits: Floats) -> Floats:
+        """The probabilities [n, V] of finite or -inf `logits` [n, V]."""
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        rows = weights / weights.sum(axis=1, keepdims=True)
+        if self.temperature != 1.0:
+            rows = temperature(rows, self.temperature)
+        if self.top_k:
+            rows = top_k(rows, self.top_k)
+        return top_p(rows, self.top_p)
+
+
+@dataclass
+class CachedModel:
+    """A causal language model of transformers, and its KV cache over the tokens that it has read."""
+
+    model: Any
+    name: str
+    sampling: Sampling
+    vocab_size: int
+    read: int = 0
+    cache: Any = field(default=None, repr=False)
+
+    def rows(self, tokens: Sequence[int], count: int) -> Floats:
+        """Rows [count, V] after each of the last `count` of all `tokens` so far; those not yet read are fed.
+
+        Raises ValueError, naming the model and the position, for logits that are no numbers."""
+        logits = self._feed(tokens)[0, -count:, : self.vocab_size].double().cpu().numpy()
+        bad = np.isnan(logits) | (logits == np.inf)
+        if bad.any() or (logits.max(axis=1) == -np.inf).any():
+            place = int((bad.any(axis=1) | (logits.max(axis=1) == -np.inf)).argmax())
+            raise ValueError(
+                f"{self.name}: logits after token {len(tokens) - count + place + 1} of the text are NaN or "
+                "infinite; try another dtype"
+            )
+        return self.sampling.rows(logits)
+
+    def forget(self, length: int) -> None:
+        """Crop the cache to the first `length` tokens."""
+        if self.read > length:
+            self.cache.crop(length - self.read)  # a negative number: tokens to remove
+            self.read = length
+
+    def restart(self) -> None:
+        self.cache, self.read = None, 0
+
+    def check_cache(self) -> None:
+        """Raises ValueError, naming the model, unless its cache can be cropped; two tokens are tried."""
+        try:
+            self._feed([0, 0])
+            # cropping does not undo recurrent states; transformers reports which models have them
+            kept = getattr(self.model, "_is_stateful", False) or not getattr(self.cache, "is_croppable", True)
+            self.forget(1)
+            cut = not kept and self.cache.get_seq_length() == 1
+        except (AttributeError, LookupError, TypeError, ValueError):
+            cut = False
+        if not cut:
+            raise ValueError(f"{self.name}: {type(self.model).__name__} keeps no cache that can be cut back")
+        self.restart()
+
+    def _feed(self, tokens: Sequence[int]) -> Any:
+        """The logits after each of the unread tokens, as the model returns them."""
+        import torch
+
+        if self.cache is None:
+            self.cache = _new_cache(self.model)
+        fed = torch.tensor([tokens[self.read :]], device=self.model.device)
+        with torch.inference_mode():
+            found = self.model(input_ids=fed, past_key_values=self.cache, use_cache=True)
+        self.cache, self.read = found.past_key_values, len(tokens)
+        return found.logits
+
+
+class Step(NamedTuple):
+    """One step: the tokens before it, its drafts and rows, how many were accepted and what was emitted."""
+
+    text: int
+    before: list[int]
+    drafted: list[int]
+    accepted: int
+    p: Floats  #: [γ+1, V]
+    q: Floats  #: [γ+1, V]
+    emitted: list[int]
+
+
+@shows_progress("record", " texts")
+def record_hf(
+    path: str | Path,
+    target: str | Path,
+    draft: str | Path,
+    prompts: Sequence[str],
+    *,
+    gamma: int = 5,
+    max_new_tokens: int = 128,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    rule: str | Rule = "standard",
+    dtype: str = "float32",
+    top: int | None = None,
+    device: str = "cpu",
+    rng: RandomSource = None,
+    progress: ShowProgress = None,
+) -> Trace:
+    """Decode speculatively after each prompt with two Hugging Face models, and log every step as a trace.
+
+    A text ends after `max_new_tokens`, at the target's end-of-sequence token, or where a model's context is
+    full.
+
+    Parameters
+    ----------
+    path : path
+        A new or empty folder.
+    target, draft : str or path
+        What `AutoModelForCausalLM.from_pretrained` loads, a folder or a name; both with the same tokenizer.
+    prompts : sequence of str
+        Each non-empty and shorter than the models' contexts.
+    gamma, max_new_tokens : int
+        Drafted tokens per step, and the most new tokens per text, ≥ 1.
+    temperature, top_k, top_p : float, int, float
+        Sampling of both models: ≥ 0; ≥ 0, where 0 keeps all tokens; in (0, 1].
+    rule, dtype, top, rng
+        As for `record`.
+    device : str
+        Where torch computes.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the texts done and
+        their total.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        Without torch and transformers; for tokenizers that differ, a model without a cache that can be
+        cropped, logits that are NaN, or arguments out of range. What was written before stays readable.
+    FileExistsError
+        If `path` is not empty.
+
+    Examples
+    --------
+    >>> trace = record_hf("trace", "path/to/target", "path/to/draft", ["Once upon"], rng=1)  # doctest: +SKIP
+    """
+    tell = told(progress)
+    sampling = Sampling(temperature, top_k, top_p)
+    sampling.rows(np.zeros((1, 2)))  # raises for bad arguments before models are loaded
+    chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
+    chosen.check(tree)
+    max_new_tokens = check_count("max_new_tokens", max_new_tokens)
+    (big, tokenizer), (small, other) = load(target, device), load(draft, device)
+    check_tokenizers(tokenizer, other, prompts)
+    room = min(_context(big), _context(small))
+    if gamma >= room:
+        raise ValueError(f"gamma: a draft of {gamma} tokens is too long for the models' context of {room}")
+    texts = _encode(prompts, tokenizer, room - gamma)
+    vocab_size = min(_width(big), _width(small))
+    first = CachedModel(big, "target", sampling, vocab_size)
+    second = CachedModel(small, "draft", sampling, vocab_size)
+    for model in (first, second):
+        model.check_cache()
+    facts: dict[str, Any] = {"target": str(target), "draft": str(draft), "prompts": len(texts)}
+    facts |= {"max_new_tokens": max_new_tokens, **vars(sampling), "rule": str(chosen)}
+    layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
+    with new_log(path, **layout, root=root, facts=facts) as add:
+        done = 0
+        for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
+            add(step.text, step.drafted, step.accepted, step.p, step.q)
+            if tell is not None and step.text > done:
+                done = step.text
+                tell(done, len(texts))
+    if tell is not None:
+        tell(len(texts), len(texts))
+    return open_trace(path)
+
+
+def trajectory(
+    target: CachedModel,
+    draft: CachedModel,
+    texts: Sequence[Sequence[int]],
+    rule: Rule,
+    gamma: int,
+    max_new_tokens: int,
+    ends: frozenset[int],
+    room: int,
+    root: int,
+) -> Iterator[Step]:
+    """The steps of all `texts`, one text after the other; step number s draws the uniforms of step s."""
+    key, number = key_of(root), 0
+    for text, prompt in enumerate(texts):
+        tokens = list(prompt)
+        target.restart()
+        draft.restart()
+        while len(tokens) < len(prompt) + max_new_tokens and len(tokens) + gamma <= room:
+            step = _step(target, draft, text, tokens, rule, gamma, key, number)
+            yield step
+            number += 1
+            tokens += step.emitted
+            if ends.intersection(step.emitted):
+                break
+
+
+def _step(
+    target: CachedModel,
+    draft: CachedModel,
+    text: int,
+    tokens: list[int],
+    rule: Rule,
+    gamma: int,
+    key: Key,
+    number: int,
+) -> Step:
+    tree = chain(gamma)
+    u = uniforms(key, int(Purpose.DRAFT), number, 1, gamma)
+    drafted: list[int] = []
+    q = np.empty((gamma + 1, draft.vocab_size))
+    for i in range(gamma + 1):  # the last row is for the log, and the pass for the cache, if all are accepted
+        q[i] = draft.rows(tokens + drafted, 1)[0]
+        if i < gamma:
+            drafted.append(int(draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
+    p = target.rows(tokens + drafted, gamma + 1)
+    seen = q[None, : rule.num_rows(tree)].copy()
+    rows = Rows(np.array([drafted]), p[None], seen, tile_parents(tree, 1))
+    found, accepted = rule_verifier(rule, tree)(rows, key, number)
+    length = int(accepted[0])
+    for model in (target, draft):
+        model.forget(len(tokens) + length)
+    return Step(text, list(tokens), drafted, length, p, q, found[: length + 1, 0].tolist())
+
+
+def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
+    """Load the model and the tokenizer that `from_pretrained` finds under `name`.
+
+    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise ValueError(f"{name}: needs torch and transformers ({error}): {INSTALL}") from None
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise ValueError(f"device: {device!r} is not there ({reason})") from None
+    try:
+        model = AutoModelForCausalLM.from_pretrained(str(name), dtype="auto").to(torch.device(device)).eval()
+        return model, AutoTokenizer.from_pretrained(str(name))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{name}: no causal language model with its tokenizer ({reason})") from None
+
+
+def _new_cache(model: Any) -> Any:
+    """An empty cache that can be cropped, also to tokens that have left a sliding window."""
+    from transformers import DynamicCache, __version__
+
+    if tuple(int(part) for part in __version__.split(".")[:2]) < (5, 18):
+        # sliding layers cannot be cropped over several passes there; full ones can, and masks restrict them
+        return DynamicCache()
+    cache = DynamicCache(config=model.config)
+    cache.activate_past_recording()
+    return cache
+
+
+def _encode(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]]:
+    """The tokens of each prompt; ValueError for one that is empty, or longer than `room`."""
+    if not prompts:
+        raise ValueError("prompts: none were given")
+    texts = [list(tokenizer(prompt)["input_ids"]) for prompt in prompts]
+    for number, tokens in enumerate(texts, 1):
+        if not tokens:
+            raise ValueError(f"prompt {number}: is empty")
+        if len(tokens) > room:
+            raise ValueError(
+                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room} "
+                "and a draft"
+            )
+    return texts
+
+
+def _context(model: Any) -> int:
+    """The most tokens that a model reads."""
+    return int(getattr(model.config, "max_position_embeddings", None) or 2**31)
+
+
+def _width(model: Any) -> int:
+    """The number of its logits, which padding may make larger than the number of tokens."""
+    return int(model.get_output_embeddings().weight.shape[0])
+
+
+def _ends(model: Any) -> frozenset[int]:
+    """The tokens that end a text."""
+    found = model.generation_config.eos_token_id
+    return frozenset(found if isinstance(found, list | tuple) else [] if found is None else [int(found)])

@@ -1,0 +1,121 @@
+"""Record a trace of two specsim models along a speculative trajectory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim import rules
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
+from specsim.core._kernels import interpreted
+from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.decoding._recording.log import new_log
+from specsim.models import Model, chain
+from specsim.simulation._rows import ModelRows, model_rows, start_of
+from specsim.traces import Trace, open_trace
+
+#: Steps of each text; then the next held-out context begins another one.
+STEPS_PER_TEXT = 32
+
+
+@checked
+@shows_progress("record")
+def record(
+    path: str | Path,
+    target: Model,
+    draft: Model,
+    *,
+    gamma: int = 5,
+    steps: int = 1000,
+    rule: str | rules.Rule = "standard",
+    dtype: str = "float32",
+    top: int | None = None,
+    rng: RandomSource = None,
+    progress: ShowProgress = None,
+) -> Trace:
+    """Write `steps` speculative steps of two models to a new trace, and open it.
+
+    Every text begins at a context drawn from the target's pool and continues for `STEPS_PER_TEXT` steps. A
+    step logs its drafted tokens, how many were accepted, and the rows of p and q at all γ + 1 positions. An
+    interrupted recording leaves a readable trace of the steps so far.
+
+    Parameters
+    ----------
+    path : path
+        A new or empty folder.
+    target, draft : Model
+        Two models over one vocabulary.
+    gamma : int
+        Drafted tokens per step, ≥ 1.
+    steps : int
+        At least 1.
+    rule : str or Rule
+        Verifies the drafts.
+    dtype : {"float32", "float16", "bfloat16"}
+        How rows are stored.
+    top : int, optional
+        k: of each row the k most probable tokens are kept, or k - 1 and the drafted one. By default rows are
+        whole.
+    rng : int, Generator or None
+        The seed.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the steps done and
+        their total.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range.
+    FileExistsError
+        If `path` is not empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim import default_pair
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     record(folder, *default_pair(), gamma=2, steps=10, rng=1).num_rows
+    30
+    """
+    tell = told(progress)
+    steps = check_count("steps", steps)
+    reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
+    chosen.check(reader.tree)
+    root = root_of(rng)
+    facts = {"rule": str(chosen), "steps": steps}
+    layout: dict[str, Any] = {"vocab_size": target.vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
+    with new_log(path, **layout, root=root, facts=facts) as add:
+        for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
+            add(*step)
+            if tell is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
+                tell(done, steps)
+    return open_trace(path)
+
+
+def _trajectory(
+    reader: ModelRows, rule: rules.Rule, root: int, steps: int
+) -> Iterator[tuple[int, list[int], int, np.ndarray, np.ndarray]]:
+    """(text, drafted tokens, accepted, p rows [γ+1, V], q rows [γ+1, V]) of each step."""
+    key, tree = key_of(root), reader.tree
+    tokens, accepted = np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+    for first in range(0, steps, STEPS_PER_TEXT):
+        n = min(STEPS_PER_TEXT, steps - first)
+        u = uniforms(key, Purpose.DRAFT, first, n, tree.size)
+        v = uniforms(key, Purpose.VERIFY, first, n, rule.uniforms(tree, reader.vocab_size))
+        history = reader.contexts[start_of(key, first, len(reader.contexts))]
+        for s in range(n):
+            rows = reader.rows_after(history[None], u[:, s : s + 1])
+            q = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
+            with interpreted():  # compiling does not pay off for one step at a time
+                drawn = v[:, s : s + 1]
+                rule.rows(rows.parents, rows.draft_tokens, rows.p, q, drawn, rule.array(), tokens, accepted)
+            drafted = rows.draft_tokens[0].tolist()
+            yield first // STEPS_PER_TEXT, drafted, int(accepted[0]), rows.p[0], rows.q[0]
+            history = np.append(history, tokens[: accepted[0] + 1, 0])

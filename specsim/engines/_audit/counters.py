@@ -1,0 +1,248 @@
+"""Drafted and accepted tokens as an engine reports them, beside what the standard rule would accept."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.auditing._results.audit import Finding
+from specsim.core._types import Floats, Ints
+from specsim.engines._audit.places import Masses, Places
+from specsim.engines._audit.results import EngineEfficiency
+from specsim.engines._audit.store import LONG
+from specsim.engines._planted.requests import Completion
+
+#: More tokens than any engine drafts in a step, all nodes of a tree included.
+WIDEST = 1_024
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts of texts with `emitted` tokens; `steps` is None where it is not reported."""
+
+    number: int
+    drafted: int
+    accepted: int
+    steps: int | None
+    emitted: int
+    texts: int
+
+
+def reported(texts: Sequence[Completion]) -> list[Drafts]:
+    """What an engine reports of each request: of each text, or of all with the first."""
+    requests: dict[int, list[Completion]] = defaultdict(list)
+    for one in texts:
+        requests[one.number].append(one)
+    found = []
+    for number, group in requests.items():
+        told = [one for one in group if one.drafted is not None and one.accepted is not None]
+        if not told:
+            continue
+        steps = [one.steps for one in told if one.steps is not None]
+        found.append(
+            Drafts(
+                number,
+                sum(one.drafted or 0 for one in told),
+                sum(one.accepted or 0 for one in told),
+                sum(steps) if len(steps) == len(told) else None,
+                sum(len(one.tokens) for one in group),
+                len(group),
+            )
+        )
+    return found
+
+
+def _total(drafts: Sequence[Drafts]) -> Drafts:
+    steps = [one.steps for one in drafts if one.steps is not None]
+    return Drafts(
+        -1,
+        sum(one.drafted for one in drafts),
+        sum(one.accepted for one in drafts),
+        sum(steps) if len(steps) == len(drafts) else None,
+        sum(one.emitted for one in drafts),
+        sum(one.texts for one in drafts),
+    )
+
+
+def _of_server(texts: Sequence[Completion], server: Mapping[str, int] | None) -> Drafts | None:
+    """The differences of server-wide counters; None without them."""
+    if not server or "drafted" not in server or "accepted" not in server:
+        return None
+    emitted = sum(len(one.tokens) for one in texts)
+    return Drafts(-1, server["drafted"], server["accepted"], server.get("steps") or None, emitted, len(texts))
+
+
+def usable(
+    texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
+) -> tuple[Mapping[str, int] | None, str]:
+    """The differences of server-wide counters if they can be those of `texts`, and a sentence about them.
+
+    None where the requests' own counters tell as much. Nothing that is wrong with the differences is the
+    engine's fault: it may have been started again, and others may use it. Counters of too few tokens are
+    used, since only their ratios are."""
+    own = _total(told) if (told := reported(texts)) else None
+    whole = _of_server(texts, server)
+    if server is None or whole is None or (own and (own.steps or gamma)):
+        return None, ""
+    length = float(gamma) if gamma else whole.steps and _mean(whole.drafted, whole.steps)
+    reason = ""
+    if min(server.values()) < 0:
+        reason = "they fell, as those of a server do that is started again"
+    elif own and (whole.drafted, whole.accepted) != (own.drafted, own.accepted):
+        reason = f"they count {whole.accepted:,} accepted of {whole.drafted:,} drafted tokens, the requests "
+        reason += f"{own.accepted:,} of {own.drafted:,}"
+    elif own and (whole.steps or 0) > whole.emitted + whole.texts:
+        reason = f"they count {whole.steps:,} steps, the texts have {whole.emitted:,} tokens"
+    elif not own and (text := _surplus(whole, length) or _fault(whole, _most_cut(length))):
+        reason = f"they are wrong, or count other requests too: {text}"
+    if not reason:
+        return server, _missing(whole)
+    return None, f"The server's counters are not used: {reason}."
+
+
+def _missing(whole: Drafts) -> str:
+    """A sentence about tokens that server-wide counters leave out; "" if there may be none."""
+    most = whole.accepted + (whole.steps or 0) + whole.texts  # the first token of a text needs no step
+    if not whole.steps or most >= whole.emitted:
+        return ""
+    return (
+        f"The server's counters are of at most {most:,} of {whole.emitted:,} tokens: the other steps had no "
+        "draft, or it was started again."
+    )
+
+
+def draft_length(
+    texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
+) -> float | None:
+    """Drafted tokens per step: `gamma` where it is known, else the mean that the counters tell.
+
+    Without a count of steps it is estimated from the requests' own counters, since each step emits its
+    accepted tokens and one more; those of a server may leave out tokens. `server` are `usable` ones."""
+    if gamma:
+        return float(gamma)
+    own = _total(told) if (told := reported(texts)) else None
+    for one in (own, _of_server(texts, server)):
+        if one and one.steps:
+            return _mean(one.drafted, one.steps)
+    return _mean(own.drafted, own.emitted - own.accepted) if own else None
+
+
+def _mean(drafted: int, steps: int) -> float | None:
+    """The mean length of drafts; None if there can be no such steps."""
+    return drafted / steps if steps > 0 and drafted <= WIDEST * steps else None
+
+
+def efficiency(
+    texts: Sequence[Completion],
+    server: Mapping[str, int] | None,
+    places: Places,
+    masses: Masses,
+    length: float | None,
+) -> EngineEfficiency | None:
+    """What speculation gained; None if the engine reports no drafted tokens.
+
+    `server` has the differences of server-wide counters, which count where the texts have none; `places` and
+    `masses` are those of the texts, `length` the drafted tokens per step."""
+    told = reported(texts)
+    counted = _total(told) if told else _of_server(texts, server)
+    if counted is None or counted.drafted <= 0 or not len(places):
+        return None
+    expected = _tokens_per_step(places, masses, length) if length else None
+    return EngineEfficiency(
+        drafted=counted.drafted,
+        accepted=counted.accepted,
+        alpha=float(masses.overlap.mean()),
+        gamma=length,
+        accepted_share=counted.accepted / counted.drafted,
+        expected_share=(expected - 1.0) / length if expected and length else None,
+        tokens_per_step=1.0 + counted.accepted * length / counted.drafted if length else None,
+        expected_tokens_per_step=expected,
+    )
+
+
+def _tokens_per_step(places: Places, masses: Masses, length: float) -> float:
+    """The tokens per step that the standard rule is expected to have had on these texts.
+
+    Given its text, each drafted token that the rule tested was accepted with probability min(p, q) / p of the
+    emitted one, independently of the others, so a step's end is a function of these alone. Behind the end of
+    a text the mean of Σ min(p, q) stands for it. A mean length between two whole ones is interpolated."""
+    most = int(np.ceil(length))
+    kept = np.full((int(places.text.max()) + 1, int(places.place.max()) + 1 + most), masses.overlap.mean())
+    kept[places.text, places.place] = masses.accepted
+    ends = np.zeros(len(kept), dtype=np.int64)
+    np.maximum.at(ends, places.text, places.place + 1)
+    low, share = int(length), length - int(length)
+    shorter = _mean_step(kept, ends, low) if share < 1.0 else 0.0
+    return shorter if share == 0.0 else (1.0 - share) * shorter + share * _mean_step(kept, ends, most)
+
+
+def _mean_step(kept: Floats, ends: Ints, gamma: int) -> float:
+    """Expected tokens over expected steps, with γ drafted tokens; step by step from the beginning of a text.
+
+    `kept` [N, n + γ] has the probability of acceptance at each place, `ends` [N] the length of each text."""
+    begins = np.zeros((len(kept), kept.shape[1] + 1))
+    begins[ends > 0, 0] = 1.0  # the probability that a step begins at the place
+    steps = tokens = 0.0
+    for place in range(int(ends.max())):
+        alive = np.where(place < ends, begins[:, place], 0.0)
+        steps += alive.sum()
+        for drafted in range(gamma):
+            tokens += alive.sum()
+            passed = alive * kept[:, place + drafted]
+            begins[:, place + drafted + 1] += alive - passed
+            alive = passed
+        tokens += alive.sum()
+        begins[:, place + gamma + 1] += alive
+    return float(tokens / steps)
+
+
+def impossible(texts: Sequence[Completion], length: float | None) -> Finding | None:
+    """Counters that no run can have.
+
+    Each step emits its accepted tokens and one more; only the last step of a text may emit fewer. Where steps
+    are not counted, there are at least drafted / γ. A mean `length` that is no whole number tells no γ; then
+    a text may lose as many tokens at its end as the longest text has, since no engine drafts more at once."""
+    told = reported(texts)
+    cut = max(LONG - 1, _most_cut(length))
+    for one in told:
+        if text := _fault(one, cut):
+            return Finding("counters", f"request {one.number} reports {text}")
+    if told and (text := _surplus(_total(told), length)):
+        return Finding("counters", text)
+    return None
+
+
+def _most_cut(length: float | None) -> int:
+    """The tokens of a step, which may all be cut off at the end of a text; 0 if the length is not known."""
+    return int(np.ceil(length)) + 1 if length else 0
+
+
+def _fault(one: Drafts, cut: int) -> str:
+    """What is impossible of counters where each text lost at most `cut` counted tokens; else ""."""
+    steps = one.steps or 0
+    for name, count in (("drafted tokens", one.drafted), ("accepted tokens", one.accepted), ("steps", steps)):
+        if count < 0:
+            return f"{count:,} {name}"
+    if one.accepted > one.drafted:
+        return f"{one.accepted:,} accepted of {one.drafted:,} drafted tokens"
+    if one.accepted + steps > one.emitted + cut * one.texts:
+        more = f" in {steps:,} steps" if steps else ""
+        return f"{one.accepted:,} accepted tokens{more}, and {one.emitted:,} of text"
+    if one.drafted > WIDEST * (steps or one.emitted + one.texts):
+        return f"{one.drafted:,} drafted tokens, more than {WIDEST:,} in a step"
+    return ""
+
+
+def _surplus(total: Drafts, length: float | None) -> str:
+    if not length or not length.is_integer():
+        return ""
+    gamma = int(length)
+    steps = total.drafted // gamma if total.steps is None else total.steps
+    least = total.accepted + steps - (gamma + 1) * total.texts
+    if least <= total.emitted:
+        return ""
+    return (
+        f"{total.accepted:,} accepted of {total.drafted:,} drafted tokens, {gamma} a step, make at least "
+        f"{least:,} tokens; the texts have {total.emitted:,}"
+    )

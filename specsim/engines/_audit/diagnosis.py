@@ -1,0 +1,184 @@
+"""Known mistakes as alternatives: a test against them, and the nearest one.
+
+Where a mistake with rows r happens at a share w of the places, the tokens follow (1 - w)·p + w·r there. The
+likelihood ratio to p, averaged over mistakes, shares and where in a text they happen, is an e-value: each of
+them has expectation 1 if the tokens follow p. It needs far fewer tokens than a table that looks in all
+directions, and is one more test beside those tables."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._types import Floats, Ints
+from specsim.engines._audit.known_mistakes import Known
+from specsim.engines._audit.places import (
+    Given,
+    Places,
+    by_context,
+    distinct_contexts,
+    masses_of,
+    masses_under,
+)
+from specsim.engines._audit.results import KnownMistake, TestResult
+from specsim.engines._audit.text_tests import Cells
+
+#: Shares of places that are tried, 1 for everywhere.
+SHARES = np.array([*np.geomspace(0.005, 0.9, 16), 1.0])
+#: Nats by which a mistake must be likelier than the law to be reported.
+GAINED = 15.0
+#: Probability of a token that neither the law nor a mistake gives.
+FLOOR = 1e-12
+#: Level of the test whether a mistake fits.
+FITS = 1e-4
+#: Places on which that is tested.
+MOST_PLACES = 50_000
+#: How many are reported.
+NEAREST = 3
+#: Places whose gains are computed at once.
+BLOCK = 2**16
+#: Where in a text a mistake may happen.
+WHERE = ("everywhere", "at the first token of a text", "at the last token of a text")
+
+#: From contexts [N, k] to the rows there.
+From = Callable[[Ints], Given]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The gains of log likelihood of a mistake [where, share], in nats."""
+
+    known: Known
+    gains: Floats
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """The index of the largest gain."""
+        where, share = np.unravel_index(int(self.gains.argmax()), self.gains.shape)
+        return int(where), int(share)
+
+
+def fit(places: Places, mass: Floats, known: Iterable[Known], given: From, width: int) -> list[Fitted]:
+    """The gains of each mistake over the law, under which the tokens have probabilities `mass`.
+
+    `given` has rows of `width` tokens."""
+    mistakes = list(known)
+    gains = np.zeros((len(mistakes), len(WHERE), len(SHARES)))
+    for start in range(0, len(places), BLOCK):
+        block = slice(start, start + BLOCK)
+        here = [one.chosen(block) for one in mistakes]
+        gains += _gains(places.chosen(block), mass[block], here, given, width)
+    return [Fitted(one, its) for one, its in zip(mistakes, gains, strict=True)]
+
+
+def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, width: int) -> Floats:
+    """The gains [mistake, where, share] at some places. All mistakes share the rows, which are made once."""
+    found = np.zeros((len(known), len(WHERE), len(SHARES)))
+    text = _Alike.of(places, places.contexts, mass)
+    of_text = [i for i, one in enumerate(known) if one.contexts is None]
+    masses = np.zeros((len(of_text), len(text.mass)))
+    for contexts, at, row in by_context(text.contexts, width):
+        here = given(contexts)
+        for own, i in zip(masses, of_text, strict=True):
+            own[at] = known[i].rows(here)[row, text.tokens[at]]
+    found[of_text] = [text.gains(own) for own in masses]
+    misread = [i for i, one in enumerate(known) if one.contexts is not None]
+    if misread:
+        others = [_Alike.of(places, one.contexts, mass) for one in known if one.contexts is not None]
+        read = np.concatenate([one.contexts for one in others])
+        tokens = np.concatenate([one.tokens for one in others])
+        every = masses_under(read, tokens, lambda contexts: given(contexts).p, width)
+        ends = np.cumsum([len(one.tokens) for one in others])[:-1]
+        found[misread] = [one.gains(own) for one, own in zip(others, np.split(every, ends), strict=True)]
+    return found
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """One place for all of one context that read the same and have the same token; `counts` [where, m] says
+    how many. `contexts` is what they read, `mass` the probability of their token under the law."""
+
+    contexts: Ints
+    tokens: Ints
+    mass: Floats
+    counts: Ints
+
+    @classmethod
+    def of(cls, places: Places, read: Ints, mass: Floats) -> "_Alike":
+        columns = [places.contexts, places.tokens[:, None], *([] if read is places.contexts else [read])]
+        distinct, which = distinct_contexts(np.hstack(columns))
+        first = np.zeros(len(distinct), dtype=np.int64)
+        first[which[::-1]] = np.arange(len(which))[::-1]
+        counts = [np.bincount(which[at], minlength=len(first)) for at in _where(places)]
+        return cls(read[first], places.tokens[first], mass[first], np.array(counts))
+
+    def gains(self, other: Floats) -> Floats:
+        """The gain [where, share] of tokens with probabilities `other`."""
+        with np.errstate(divide="ignore"):
+            ratio = other / np.maximum(self.mass, FLOOR) - 1.0
+            logs = np.log1p(SHARES[:, None] * ratio)
+        return np.matmul(self.counts.astype(np.float64), np.maximum(logs, np.log(FLOOR)).T)
+
+
+def _where(places: Places) -> list[NDArray[np.bool_]]:
+    """The places that `WHERE` names. They are known before their tokens: an end at a stop string is none."""
+    return [np.ones(len(places), dtype=bool), places.place == 0, places.last]
+
+
+def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) -> TestResult:
+    """The e-value of all mistakes together.
+
+    Under a law within `tolerance` of p in log p, each factor has an expectation of at most exp(tolerance)."""
+    gains = np.concatenate([one.gains.ravel() for one in fitted]) if fitted else np.zeros(1)
+    log_e = float(np.logaddexp.reduce(gains) - np.log(len(gains)) - n * tolerance)
+    rejected = log_e >= -np.log(level)
+    nearest = max(fitted, key=lambda one: one.gains.max()).known if fitted else None
+    return TestResult(
+        name="known mistakes",
+        n=n,
+        cells=len(gains),
+        log10_e=float(log_e / np.log(10.0)),
+        rejected=bool(rejected),
+        text=f"likelier than the law: {nearest.mechanism}" if rejected and nearest else "",
+    )
+
+
+def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMistake, ...]:
+    """The likeliest mistakes, the likeliest first; none if they are hardly likelier than the law."""
+    ranked = sorted(fitted, key=lambda one: -one.gains.max())[:NEAREST]
+    most = float(ranked[0].gains.max()) if ranked else 0.0
+    found = []
+    for one in ranked:
+        where, share = one.best
+        gained = float(one.gains[where, share])
+        if gained >= GAINED:
+            found.append(
+                KnownMistake(
+                    name=one.known.name,
+                    mechanism=one.known.mechanism,
+                    where=WHERE[where],
+                    share=float(SHARES[share]),
+                    gained=gained,
+                    behind=most - gained,
+                    fits=_fits(places, one.known, where, float(SHARES[share]), given),
+                )
+            )
+    return tuple(found)
+
+
+def _fits(places: Places, known: Known, where: int, share: float, given: From) -> bool:
+    """Whether the texts agree with what the mistake predicts, on at most `MOST_PLACES` places."""
+    width = places.contexts.shape[1]
+    read = places.contexts if known.contexts is None else known.contexts
+    both = replace(places, contexts=np.hstack([places.contexts, read]))
+    here = np.flatnonzero(_where(places)[where])[:MOST_PLACES]
+
+    def rows(contexts: Ints) -> tuple[Floats, Floats]:
+        right, wrong = given(contexts[:, :width]), given(contexts[:, width:])
+        mixed: Floats = (1.0 - share) * right.p + share * known.rows(wrong)
+        return mixed, right.q
+
+    masses = masses_of(both.chosen(here), rows, np.random.default_rng(0))
+    tests = [Cells.uniform(order, u).test(FITS / len(masses.u), 0.0) for order, u in masses.u.items()]
+    return not any(test.rejected for test in tests)

@@ -1,0 +1,354 @@
+"""Known mistakes of engines around the kernel: the rows that tokens are drawn from where each happens.
+
+A mistake is a function of the rows of target and draft, or it reads other tokens than those of the text. It
+may happen at a share of the places only, so a mistake on one path, such as that of the bonus token, needs no
+entry of its own."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints
+from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, residual
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.law import Law
+from specsim.engines._planted.requests import Completion, Request, Sampling
+from specsim.engines._planted.sampling import possible_orders
+
+#: Tokens in a page of a cache, in engines.
+PAGES = (16, 32, 64, 128)
+#: Largest vocabulary for which rows are summed over a token, one that is read wrongly or rejected.
+MOST_WORDS = 64
+#: Combinations of words over which rows are averaged, where some tokens that are read may be any.
+MOST_AVERAGED = 256
+#: Other temperatures than the one asked for.
+TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
+LENIENCES = (0.5, 0.8, 0.9)
+
+
+FromRows = Callable[[Given], Floats]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A known mistake: a name, what happens, and the rows [N, V] where it happens.
+
+    Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there; None
+    reads the text."""
+
+    name: str
+    mechanism: str
+    rows: FromRows
+    contexts: Ints | None = None
+
+    def chosen(self, places: slice) -> "Known":
+        """The same at some of the places."""
+        return self if self.contexts is None else replace(self, contexts=self.contexts[places])
+
+
+Change = Mapping[str, float | None]
+
+
+def one_hot(rows: Floats) -> Floats:
+    """The most probable token of each row with probability 1."""
+    found = np.zeros_like(rows)
+    found[np.arange(len(rows)), rows.argmax(axis=1)] = 1.0
+    return found
+
+
+def checked(drafted: Floats, p: Floats, q: Floats, recovered: Floats) -> Floats:
+    """The first token of a step: drawn from `drafted`, accepted with probability min(1, p/q), else drawn from
+    `recovered`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        accepted = drafted * np.where(q > 0, np.minimum(1.0, p / q), 1.0)
+    found: Floats = accepted + np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0) * recovered
+    return found
+
+
+def known_mistakes(
+    planted: Planted,
+    requests: Mapping[int, Request],
+    texts: Sequence[Completion],
+    places: Places,
+    sampling: Sampling,
+    order: str,
+) -> Iterator[Known]:
+    """All known mistakes for the texts of a run."""
+    law = planted.target
+    for name, mechanism, rows in (
+        *_of_verification(law.words),
+        *_of_processing(sampling),
+        *_of_orders(sampling, order),
+        *_unknown_tokens(law),
+    ):
+        yield Known(name, mechanism, rows)
+    for name, mechanism, contexts in _misread(law, requests, texts, places):
+        yield Known(name, mechanism, _of_target, contexts)
+
+
+def _of_target(g: Given) -> Floats:
+    return g.p
+
+
+def _of_verification(words: int) -> Iterator[tuple[str, str, FromRows]]:
+    yield "greedy", "the most probable token of the target is emitted", lambda g: one_hot(g.p)
+    yield "draft emitted", "tokens of the draft are emitted unverified", lambda g: g.q
+    yield (
+        "recovered from the draft",
+        "a recovered token is drawn from the draft's row, not from the residual",
+        lambda g: checked(g.q, g.p, g.q, g.q),
+    )
+    yield (
+        "recovered from the target",
+        "a recovered token is drawn from the target's row, not from the residual",
+        lambda g: checked(g.q, g.p, g.q, g.p),
+    )
+    yield (
+        "greedy recovered",
+        "a recovered token is the most probable one of the residual",
+        lambda g: checked(g.q, g.p, g.q, one_hot(g.residual)),
+    )
+    yield (
+        "target's most probable token after a rejection",
+        "a recovered token is the most probable one of the target",
+        lambda g: checked(g.q, g.p, g.q, one_hot(g.p)),
+    )
+    yield (
+        "residual emitted",
+        "tokens are drawn from the residual without a rejection",
+        lambda g: g.residual,
+    )
+    yield (
+        "greedy drafts judged as samples",
+        "the draft's most probable token is drafted, and accepted with probability min(1, p/q)",
+        lambda g: checked(one_hot(g.q), g.p, g.q, g.residual),
+    )
+    yield (
+        "draft's rows unprocessed in the check",
+        "drafts of processed rows are accepted with q of raw ones",
+        lambda g: checked(g.q, g.p, g.raw_q, residual(g.p, g.raw_q)),
+    )
+    yield (
+        "draft drawn from unprocessed rows",
+        "drafts of raw rows are accepted with q of processed ones",
+        lambda g: checked(g.raw_q, g.p, g.q, g.residual),
+    )
+    yield (
+        "target's rows unprocessed in the check",
+        "drafts are accepted with p of raw rows; recovered tokens are right",
+        lambda g: checked(g.q, g.raw_p, g.q, g.residual),
+    )
+    yield (
+        "drafting's random number again in the check",
+        "the number that drew the draft decides its acceptance too",
+        _draft_number_in_check,
+    )
+    if words <= MOST_WORDS:
+        yield (
+            "check's random number again in the residual",
+            "the number that rejected the draft draws the recovered token too",
+            _check_number_in_residual,
+        )
+    for lenience in LENIENCES:
+        yield (
+            f"lenience {lenience:g}",
+            f"a draft is accepted with probability min(1, p/({lenience:g}·q))",
+            partial(_lenient, lenience),
+        )
+
+
+def _draft_number_in_check(g: Given) -> Floats:
+    """The draft is drawn by inverse CDF in the order of ids, and accepted if the same number is below p/q."""
+    above = np.cumsum(g.q, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        limit = np.where(g.q > 0, g.p / g.q, 0.0)
+    accepted = np.clip(limit - (above - g.q), 0.0, g.q)
+    rejected = np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0)
+    found: Floats = accepted + rejected * g.residual
+    return found
+
+
+def _check_number_in_residual(g: Given) -> Floats:
+    """A draft y is rejected by a number in [p/q, 1), which draws from the residual by inverse CDF."""
+    wasted, zero = g.q > g.p, np.zeros((len(g.p), 1))
+    low = np.divide(g.p, g.q, out=np.full_like(g.p, np.inf), where=wasted)
+    order = np.argsort(low, axis=1)
+    drafted, kept = (
+        np.hstack([zero, np.cumsum(np.take_along_axis(np.where(wasted, rows, 0.0), order, 1), axis=1)])
+        for rows in (g.q, g.p)
+    )
+    ends = np.hstack([zero, np.cumsum(g.residual, axis=1)])
+    below = np.array(
+        [np.searchsorted(*row) for row in zip(np.take_along_axis(low, order, 1), ends, strict=True)]
+    )
+    # the probability that a draft is rejected by a number below an end: the sum of q (end - p/q)₊
+    total = ends * np.take_along_axis(drafted, below, 1) - np.take_along_axis(kept, below, 1)
+    found: Floats = np.minimum(g.p, g.q) + np.diff(total, axis=1)
+    return found
+
+
+def _lenient(lenience: float, g: Given) -> Floats:
+    return checked(g.q, g.p / lenience, g.q, residual(g.p, g.q * lenience))
+
+
+def _of_processing(sampling: Sampling) -> Iterator[tuple[str, str, FromRows]]:
+    off = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0}
+    for name, value in off.items():
+        if getattr(sampling, name) == value:
+            continue
+        word, change = name.replace("_", "-"), {name: value}
+        yield f"{word} ignored", f"rows are taken without {word}", partial(_changed, change)
+        yield (
+            f"{word} missing in the residual",
+            f"a recovered token is drawn from the residual of rows without {word}",
+            partial(_changed_residual, change),
+        )
+        yield (
+            f"{word} missing in the check",
+            f"drafts are accepted with p of rows without {word}",
+            partial(_changed_check, change),
+        )
+    if sampling.temperature not in (0.0, 1.0):
+        twice = partial(_changed, {"temperature": sampling.temperature**2})
+        yield "temperature twice", "the temperature is applied twice", twice
+    elif sampling.temperature == 1.0:
+        for t in TEMPERATURES:
+            other = partial(_changed, {"temperature": t})
+            yield f"temperature {t:g}", f"rows are taken at temperature {t:g}", other
+
+
+def _changed(change: Change, g: Given) -> Floats:
+    return g.changed(**change)
+
+
+def _changed_residual(change: Change, g: Given) -> Floats:
+    return checked(g.q, g.p, g.q, residual(g.changed(**change), g.q))
+
+
+def _changed_check(change: Change, g: Given) -> Floats:
+    return checked(g.q, g.changed(**change), g.q, g.residual)
+
+
+def _of_orders(sampling: Sampling, order: str) -> Iterator[tuple[str, str, FromRows]]:
+    for other in possible_orders(sampling):
+        if other != order:
+            yield (
+                "another order of processing",
+                f"rows are processed in the order {other}",
+                partial(_in_order, other),
+            )
+
+
+def _in_order(order: str, g: Given) -> Floats:
+    return g.in_order(order)
+
+
+def _unknown_tokens(law: Law) -> Iterator[tuple[str, str, FromRows]]:
+    """Tokens at some distances are not those of the text: the rows are averaged over what may be read."""
+    if law.words > MOST_WORDS:
+        return
+    columns = range(len(law.offsets))
+    for size in range(1, len(law.offsets) + 1):
+        for wrong in combinations(columns, size):
+            far = " and ".join(str(law.offsets[column]) for column in wrong)
+            yield (
+                "wrong token in the cache",
+                f"the token at distance {far} is not that of the text, as after a rollback to a wrong place",
+                partial(_averaged, wrong),
+            )
+
+
+def _averaged(wrong: Sequence[int], g: Given) -> Floats:
+    """Rows averaged over the words in the columns `wrong`, at most `MOST_AVERAGED` combinations of them.
+
+    They are made once for all contexts that differ in these columns alone."""
+    law, rng = g.planted.target, np.random.default_rng(0)
+    count = law.words ** len(wrong)
+    every = np.stack(np.unravel_index(np.arange(count), (law.words,) * len(wrong)), axis=1)
+    some = every if count <= MOST_AVERAGED else rng.permutation(every)[:MOST_AVERAGED]
+    known = g.contexts.copy()
+    known[:, list(wrong)] = 0
+    distinct, which = distinct_contexts(known)
+    found = np.zeros((len(distinct), law.vocab_size))
+    at_once = max(1, ENTRIES // found.size)
+    for start in range(0, len(some), at_once):
+        words = some[start : start + at_once]
+        read = np.repeat(distinct, len(words), axis=0)
+        read[:, list(wrong)] = np.tile(words, (len(distinct), 1))
+        found += g.reading(read).p.reshape(len(distinct), len(words), -1).sum(axis=1)
+    return found[which] / len(some)
+
+
+def _misread(
+    law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], places: Places
+) -> Iterator[tuple[str, str, Ints]]:
+    """What is read [n, k] where a cache, a page or another request's rows are mixed up; the right token where
+    nothing can be read."""
+    whole = [np.array([*requests[one.number].prompt, *one.tokens], dtype=np.int64) for one in texts]
+    if not whole or not (law.offsets or law.openers):
+        return
+    padded = np.full((len(whole), max(map(len, whole))), -1, dtype=np.int64)
+    for i, tokens in enumerate(whole):
+        padded[i, : len(tokens)] = tokens
+    prompts = np.array([len(requests[one.number].prompt) for one in texts])
+    at = prompts[places.text] + places.place
+    if law.offsets:
+        for name, mechanism, move in _moves():
+            yield name, mechanism, _read(law, padded, places, places.text, at, move)
+        for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
+            # not around: no text may be read by itself by way of others
+            other = np.clip(places.text + step, 0, len(whole) - 1)
+            moved = prompts[other] + places.place
+            mechanism = "rows are those of another request at the same place"
+            yield f"rows of the {name} request", mechanism, _read(law, padded, places, other, moved, _stay)
+    if len(law.openers) > 1:
+        for step in (1, -1):
+            contexts = places.contexts.copy()
+            contexts[:, -1] = padded[(places.text + step) % len(whole), 0]
+            mechanism = "the first token of the prompt is read from another request"
+            yield "first token of another request", mechanism, contexts
+
+
+#: From the indices of the tokens that are to be read to those that are read instead.
+Move = Callable[[Ints], Ints]
+
+
+def _moves() -> Iterator[tuple[str, str, Move]]:
+    yield "cache one token short", "the newest token is not read", lambda index: index - 1
+    yield (
+        "cache one token long",
+        "a token that is not in the text is read as the newest",
+        lambda index: index + 1,
+    )
+    for page in PAGES:
+        yield f"offset wrong by {page}", f"tokens are read {page} places too early", partial(_earlier, page)
+        for first in (0, 1):
+            mechanism = f"every second page of {page} tokens is read from the page before"
+            yield "wrong page", mechanism, partial(_page_before, page, first)
+
+
+def _stay(index: Ints) -> Ints:
+    return index
+
+
+def _earlier(page: int, index: Ints) -> Ints:
+    return index - page
+
+
+def _page_before(page: int, first: int, index: Ints) -> Ints:
+    return np.where(index // page % 2 == first, index - page, index)
+
+
+def _read(law: Law, padded: Ints, places: Places, text: Ints, at: Ints, move: Move) -> Ints:
+    """The contexts read in `text` where indices are moved."""
+    contexts = places.contexts.copy()
+    for column, offset in enumerate(law.offsets):
+        index = move(at - offset)
+        legal = (index >= bool(law.openers)) & (index < np.minimum(at, padded.shape[1]))
+        tokens = padded[text, np.clip(index, 0, padded.shape[1] - 1)]
+        legal &= (tokens >= 0) & (tokens < law.words)
+        contexts[:, column] = np.where(legal, tokens, contexts[:, column])
+    return contexts

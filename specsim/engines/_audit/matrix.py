@@ -1,0 +1,326 @@
+"""An engine under many settings: temperature, truncation, penalties, stop strings, several texts a request,
+requests without seeds, prompts of unequal lengths."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._results.audit import Verdict
+from specsim.core._checks import check_counts
+from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.engines._audit.judge import EngineAudit, Run, judge, likely_orders
+from specsim.engines._audit.run import open_store, plain_options, planned_tokens, serve
+from specsim.engines._audit.store import LONG, TextStore, plan_requests
+from specsim.engines._clients.opening import open_engine
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.requests import Engine, Sampling
+
+#: Texts per request in the cell that tests it.
+SEVERAL = 3
+#: Folders of the texts with speculation and without.
+SIDES = "speculative", "plain"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of the matrix: a name, and what is asked of the engine."""
+
+    name: str
+    sampling: Sampling
+    n: int = 1
+    request_seeds: bool = True
+    unequal_prompts: bool = False
+
+    @property
+    def file(self) -> str:
+        """Of its texts."""
+        return f"{self.name.replace(',', '').replace(' ', '-')}.jsonl"
+
+    def form(self) -> dict[str, Any]:
+        """What `plan_requests` is told beside the sampling and the number of tokens."""
+        return {"request_seeds": self.request_seeds, "unequal_prompts": self.unequal_prompts}
+
+    def options(self) -> str:
+        """The options of `specsim audit engine` that ask the same."""
+        plain, own = Sampling(), self.sampling
+        words = [
+            f"--{name.replace('_', '-')} {getattr(own, name)}"
+            for name in ("temperature", "top_k", "top_p", "min_p")
+            if getattr(own, name) != getattr(plain, name)
+        ]
+        words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
+        words += ["--penalties"] * own.penalties + [f"--texts {self.n}"] * (self.n > 1)
+        words += ["--no-request-seeds"] * (not self.request_seeds)
+        return " ".join(words + ["--unequal-prompts"] * self.unequal_prompts)
+
+
+def settings(planted: Planted) -> list[Setting]:
+    """The rows of the matrix for a checkpoint."""
+    words = planted.target.words
+    k = max(2, words // 2)
+    stop = (planted.decode([_rare_word(planted)]),)
+    rows = {
+        "plain": {},
+        "temperature 0": {"temperature": 0.0},
+        "temperature 0.5": {"temperature": 0.5},
+        "temperature 1.5": {"temperature": 1.5},
+        f"top-k {k}": {"top_k": k},
+        "top-p 0.8": {"top_p": 0.8},
+        "min-p 0.2": {"min_p": 0.2},
+        f"temperature 0.7, top-k {k}": {"temperature": 0.7, "top_k": k},
+        "temperature 1.5, top-p 0.8": {"temperature": 1.5, "top_p": 0.8},
+        "temperature 1.5, min-p 0.2": {"temperature": 1.5, "min_p": 0.2},
+        f"temperature 1.5, top-k {k}, top-p 0.8": {"temperature": 1.5, "top_k": k, "top_p": 0.8},
+        "penalties off, but sent": {"penalties": True},
+        "a stop string": {"stop": stop},
+    }
+    found = [Setting(name, Sampling(**changed)) for name, changed in rows.items()]  # type: ignore[arg-type]
+    together = Sampling(1.5, k, 0.9, 0.05, stop, penalties=True)
+    return [
+        *found,
+        Setting(f"{SEVERAL} texts a request", Sampling(), SEVERAL),
+        Setting("no seeds", Sampling(), request_seeds=False),
+        Setting("prompts of unequal lengths", Sampling(), unequal_prompts=True),
+        Setting("all of these", together, SEVERAL, request_seeds=False, unequal_prompts=True),
+    ]
+
+
+def _rare_word(planted: Planted) -> int:
+    """A word that ends about every other text of the audit."""
+    law = planted.target
+    prompts = planted.prompts(64, max(1, law.start) + 1, 0)
+    contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
+    share = law.rows(contexts)[:, : law.words].mean(axis=0)
+    return int(np.abs(share - 1.0 / LONG).argmin())
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """One setting: the audit with speculation, the one without, and the command that repeats the first.
+
+    `order` is the order of temperature and truncation that the former is tested against, one of those that
+    the latter leaves possible."""
+
+    setting: str
+    speculative: EngineAudit
+    plain: EngineAudit | None
+    order: str
+    command: str
+
+
+@dataclass(frozen=True, eq=False)
+class EngineMatrix(Shown):
+    """The result of `audit_matrix`."""
+
+    engine: str
+    cells: tuple[MatrixCell, ...]
+    tokens: int
+    interrupted: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all cells; those that an engine refuses have none."""
+        worst = (Verdict.BROKEN, Verdict.BIASED, Verdict.INCONCLUSIVE)
+        found = {audit.verdict for _, _, audit in self._audits() if not audit.refused}
+        none = Verdict.CONSISTENT if found else Verdict.INCONCLUSIVE
+        return next((one for one in worst if one in found), none)
+
+    def _audits(self) -> Iterator[tuple[MatrixCell, bool, EngineAudit]]:
+        """All audits: the cell, whether with speculation, and the audit."""
+        for cell in self.cells:
+            yield cell, True, cell.speculative
+            if cell.plain is not None:
+                yield cell, False, cell.plain
+
+    @property
+    def exit_code(self) -> int:
+        """0 consistent; 1 biased or broken; 3 inconclusive or interrupted."""
+        if self.verdict in (Verdict.BIASED, Verdict.BROKEN):
+            return 1
+        return 3 if self.interrupted or not self.cells or self.verdict is Verdict.INCONCLUSIVE else 0
+
+    def parts(self) -> Iterator[Piece]:
+        yield Table(
+            ("setting", "with speculation", "without", "detectable TV", "efficiency"),
+            [
+                (
+                    cell.setting,
+                    _mark(cell.speculative),
+                    _mark(cell.plain) if cell.plain else NONE,
+                    f"{cell.speculative.detectable_tv:.4f}" if cell.speculative.texts else NONE,
+                    _efficiency(cell.speculative),
+                )
+                for cell in self.cells
+            ],
+        )
+        for cell, speculative, audit in self._audits():
+            name = cell.setting if speculative else f"{cell.setting}, without speculation"
+            if audit.findings:
+                yield Line(f"{name}: {audit.findings[0].text}", "red")
+                nearest = next((one for one in audit.diagnosis if one.fits), None)
+                if nearest:
+                    yield f"Closest known mistake: {nearest.name} ({nearest.mechanism})."
+            elif audit.failures:
+                yield f"{name}: {audit.notes[-1]}"
+            if audit.findings or audit.failures:
+                yield f"Again: {cell.command}{'' if speculative else ' --no-speculative'}"
+        if refused := sum(audit.refused for _, _, audit in self._audits()):
+            yield f"{refused} audits were refused, and say nothing of the engine."
+        orders = sorted({cell.order for cell in self.cells if cell.order})
+        if orders:
+            yield f"Rows are processed in the order {' or '.join(orders)}."
+        yield Line(f"{self.engine}: {self.verdict}", "bold")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each audit."""
+        return [
+            {
+                "setting": cell.setting,
+                "speculative": speculative,
+                "verdict": str(audit.verdict),
+                "refused": audit.refused,
+                "tokens": audit.tokens,
+                "detectable_tv": audit.detectable_tv,
+                "findings": len(audit.findings),
+                "order": cell.order,
+                "command": cell.command,
+            }
+            for cell, speculative, audit in self._audits()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "verdict", "exit_code")
+
+
+def _mark(audit: EngineAudit) -> str:
+    """The verdict, with the kinds of what was found."""
+    if audit.refused:
+        return "refused"
+    kinds = ", ".join(dict.fromkeys(finding.kind for finding in audit.findings))
+    return f"{audit.verdict} ({kinds})" if kinds else str(audit.verdict)
+
+
+def _efficiency(audit: EngineAudit) -> str:
+    ratio = audit.efficiency and audit.efficiency.ratio
+    return NONE if ratio is None else f"{ratio:.2f}"
+
+
+@shows_progress("audit", " tokens")
+def audit_matrix(
+    engine: str,
+    planted: Planted,
+    *,
+    without: str | None = None,
+    tokens: int = 20_000,
+    tolerance: float | None = None,
+    out: str | Path | None = None,
+    rng: RandomSource = None,
+    progress: ShowProgress = None,
+    **options: Any,
+) -> EngineMatrix:
+    """Audit an engine under many settings, with speculation and without.
+
+    Parameters
+    ----------
+    engine : str
+        As in `audit_engine`.
+    planted : Planted
+        What the engine serves.
+    without : str, optional
+        The address of the same server without speculation. An engine in this process needs none: it is run
+        both ways.
+    tokens : int
+        Emitted tokens of each audit, at least 1.
+    out : path, optional
+        Folder in which the texts are kept as they arrive, a file for each setting in `speculative` and in
+        `plain`. With texts of the same run in it, the run goes on from there.
+    tolerance, rng, progress, **options
+        As in `audit_engine`.
+
+    Returns
+    -------
+    EngineMatrix
+        The verdict of each setting, and the command that repeats it.
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        As `audit_engine`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
+    ...     len(audit_matrix("specsim", pair, tokens=1, rng=1).cells)
+    17
+    """
+    check_counts(tokens=tokens)
+    tell = told(progress)
+    root = root_of(rng)
+    cells: list[MatrixCell] = []
+    interrupted = False
+    with ExitStack() as stack:
+
+        def opened(name: str, **changed: Any) -> Engine:
+            return stack.enter_context(closing(open_engine(name, planted, **changed)))
+
+        both = [opened(engine, **options)]
+        if without is not None:
+            both.append(opened(without, **options))
+        elif "://" not in engine:
+            both.append(opened(engine, speculative=False, **plain_options(options)))
+        rows = settings(planted)
+        asked = [plan_requests(planted, root, row.sampling, tokens, row.n, **row.form()) for row in rows]
+        # all of them before the first request, which changes what a server says of itself
+        kept = [_stores(out, both, planted, row, tokens, root) for row in rows]
+        done, planned = 0, len(both) * sum(map(planned_tokens, asked))
+
+        def received(here: int, _: int) -> None:
+            if tell is not None:
+                tell(done + here, planned)
+
+        for row, requests, stores in zip(rows, asked, kept, strict=True):
+            runs: list[Run] = []
+            for one, store in zip(both, stores, strict=True):
+                runs.append(serve(one, planted, requests, store, root, None, received))
+                done += planned_tokens(requests)
+            command = f"specsim audit engine {engine} --planted {planted.folder} {row.options()}".strip()
+            cells.append(_judged(row.name, runs, f"{command} --tokens {tokens} --seed {root}", tolerance))
+            interrupted = any(run.interrupted for run in runs)
+            if interrupted:
+                break
+    return EngineMatrix(engine, tuple(cells), tokens, interrupted)
+
+
+def _stores(
+    out: str | Path | None,
+    engines: Sequence[Engine],
+    planted: Planted,
+    setting: Setting,
+    tokens: int,
+    root: int,
+) -> list[TextStore]:
+    """The texts of a setting, with speculation and without."""
+    more = {"planted": planted.digest, "tokens": tokens, "texts": setting.n, **setting.form()}
+    return [
+        open_store(out and Path(out) / side, setting.file, one, root, setting.sampling, more)
+        for side, one in zip(SIDES, engines, strict=False)  # there may be none without speculation
+    ]
+
+
+def _judged(setting: str, runs: Sequence[Run], command: str, tolerance: float | None) -> MatrixCell:
+    """The verdict of a setting, from its run with speculation and, if there is one, that without."""
+    plain = judge(runs[1], tolerance=tolerance) if len(runs) > 1 else None
+    orders = likely_orders(runs[1]) if len(runs) > 1 else []
+    speculative = judge(runs[0], orders=orders, tolerance=tolerance)
+    return MatrixCell(setting, speculative, plain, speculative.order, command)

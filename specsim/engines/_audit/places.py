@@ -1,0 +1,237 @@
+"""The emitted tokens of many texts as arrays, and what the law says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._types import Floats, Ints
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.law import Law
+from specsim.engines._planted.requests import Completion, Request, Sampling
+from specsim.engines._planted.sampling import processed
+
+#: Entries of rows that are held at once, 8 bytes each.
+ENTRIES = 2**20
+
+#: From contexts [m, k] to rows [m, V], of the target, or of target and draft.
+Rows = Callable[[Ints], Floats]
+RowPairs = Callable[[Ints], tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The emitted tokens that have a law, one entry each, in the order of the texts.
+
+    `text` is the text's index, `place` counts from 0 at the first emitted token, `last` says whether the
+    text may have no more tokens, `contexts` [n, k] is what the law reads, `index` the token's number among
+    all emitted ones. A token without a law comes after one
+    that is no word; `outside` counts the emitted ids that are not in the vocabulary."""
+
+    text: Ints
+    place: Ints
+    last: NDArray[np.bool_]
+    contexts: Ints
+    tokens: Ints
+    index: Ints
+    outside: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> Places:
+        """Some of the places, given by a mask, by indices, or by a slice."""
+        return Places(
+            self.text[kept],
+            self.place[kept],
+            self.last[kept],
+            self.contexts[kept],
+            self.tokens[kept],
+            self.index[kept],
+            outside,
+        )
+
+
+def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Completion]) -> Places:
+    """The places of `texts`."""
+    width = len(law.offsets) + bool(law.openers)
+    contexts = [np.zeros((0, width), dtype=np.int64)]
+    tokens = [np.zeros(0, dtype=np.int64)]
+    for one in texts:
+        prompt = requests[one.number].prompt
+        tokens.append(np.array(one.tokens, dtype=np.int64))
+        whole = np.concatenate([prompt, tokens[-1].clip(0, law.vocab_size - 1)])
+        contexts.append(law.contexts(whole, len(prompt)))
+    lengths = np.array([len(one.tokens) for one in texts], dtype=np.int64)
+    emitted, text = np.concatenate(tokens), np.repeat(np.arange(len(texts)), lengths)
+    index = np.arange(len(emitted))
+    starts = np.cumsum(lengths) - lengths
+    most = np.array([requests[one.number].max_tokens for one in texts], dtype=np.int64)
+    place = index - starts[text]
+    every = Places(text, place, place == most[text] - 1, np.concatenate(contexts), emitted, index)
+    known = (emitted >= 0) & (emitted < law.vocab_size)
+    words = (every.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
+    return every.chosen(known & words, int((~known).sum()))
+
+
+@dataclass(frozen=True)
+class Masses:
+    """What the law says of each place.
+
+    `mass` is the probability of the emitted token. `u` has, for each order of the tokens, the randomised
+    probability integral transform: independent and uniform on [0, 1) if the tokens follow the law. `overlap`
+    is Σ min(p, q), and `accepted` min(p, q) / p of the emitted token: the probability that the standard rule
+    accepted it, if it tested a draft there."""
+
+    mass: Floats
+    u: dict[str, Floats]
+    overlap: Floats
+    accepted: Floats
+
+
+def masses_of(places: Places, rows: RowPairs, rng: np.random.Generator) -> Masses:
+    """`Masses` under the rows of the target, with tokens ordered by p/q, by p and by id."""
+    n = len(places)
+    mass, overlap, accepted = np.zeros(n), np.zeros(n), np.zeros(n)
+    u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
+    noise = rng.random(n)
+    for at, p, q in _chunks(places, rows):
+        tokens, each = places.tokens[at], np.arange(len(at))
+        mass[at] = p[each, tokens]
+        overlap[at] = np.minimum(p, q).sum(axis=1)
+        own_p, own_q = mass[at], q[each, tokens]
+        accepted[at] = np.minimum(own_p, own_q) / np.where(own_p > 0, own_p, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(p > 0, p / q, 0.0)
+        scores = {"p/q": ratio, "p": p, "id": np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)}
+        for order, score in scores.items():
+            own = score[each, tokens][:, None]
+            below = (p * (score < own)).sum(axis=1)
+            tied = (p * (score == own)).sum(axis=1)
+            u[order][at] = np.minimum(below + noise[at] * tied, np.nextafter(1.0, 0.0))
+    return Masses(mass, u, overlap, accepted)
+
+
+def masses_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats:
+    """The probability of each of `tokens` [n] after `contexts` [n, k] under rows of `width` tokens."""
+    mass = np.zeros(len(tokens))
+    for distinct, at, row in by_context(contexts, width):
+        mass[at] = rows(distinct)[row, tokens[at]]
+    return mass
+
+
+def by_context(contexts: Ints, width: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """The distinct ones of `contexts` [n, k] in pieces whose rows of `width` tokens can be held at once.
+
+    Gives the piece [m, k], the indices of the contexts that are in it, and which of the m each is."""
+    if not len(contexts):
+        return
+    distinct, which, order = _sorted_contexts(contexts)
+    most = max(1, ENTRIES // width)
+    ends = np.searchsorted(which[order], np.arange(0, len(distinct) + most, most))
+    for i, (start, end) in enumerate(pairwise(ends)):
+        at = order[start:end]
+        yield distinct[i * most : (i + 1) * most], at, which[at] - i * most
+
+
+def _chunks(places: Places, rows: RowPairs) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """The places in pieces: indices, and the rows of target and draft at each.
+
+    Rows are made once for each distinct context of a piece."""
+    if not len(places):
+        return
+    distinct, which, order = _sorted_contexts(places.contexts)
+    most = max(1, ENTRIES // rows(distinct[:1])[0].shape[1])
+    for start in range(0, len(order), most):
+        at = order[start : start + most]
+        low, high = int(which[at[0]]), int(which[at[-1]]) + 1
+        p, q = rows(distinct[low:high])
+        yield at, p[which[at] - low], q[which[at] - low]
+
+
+def _sorted_contexts(contexts: Ints) -> tuple[Ints, Ints, Ints]:
+    """What `distinct_contexts` gives, and the indices of `contexts` sorted by it."""
+    distinct, which = distinct_contexts(contexts)
+    return distinct, which, np.argsort(which, kind="stable")
+
+
+def distinct_contexts(contexts: Ints) -> tuple[Ints, Ints]:
+    """The distinct rows of `contexts` [n, k], and the index of each row among them [n]."""
+    if contexts.shape[1] == 0:
+        return contexts[:1], np.zeros(len(contexts), dtype=np.int64)
+    _, first, which = np.unique(_codes(contexts), return_index=True, return_inverse=True)
+    return contexts[first], which.reshape(-1)
+
+
+def _codes(numbers: Ints) -> NDArray[Any]:
+    """An integer for each row of `numbers` [n, k] ≥ 0, in the order of the rows; the rows themselves where
+    integers are too small."""
+    sizes = numbers.max(axis=0) + 1 if len(numbers) else np.ones(numbers.shape[1], dtype=np.int64)
+    if np.prod(sizes.astype(float)) < 2**62:
+        return np.ravel_multi_index(tuple(numbers.T), tuple(sizes))
+    return np.ascontiguousarray(numbers).view([("", numbers.dtype)] * numbers.shape[1]).reshape(-1)
+
+
+# The rows of a target and its draft in the contexts of a text.
+
+
+@dataclass(frozen=True)
+class Given:
+    """The rows [N, V] of target and draft in some contexts [N, k], before processing and after it in `order`.
+
+    Each is made when it is first asked for, and then shared by all that ask."""
+
+    planted: Planted
+    sampling: Sampling
+    order: str
+    contexts: Ints
+
+    @cached_property
+    def raw_p(self) -> Floats:
+        return self.planted.target.rows(self.contexts)
+
+    @cached_property
+    def raw_q(self) -> Floats:
+        return self.planted.draft.rows(self.contexts)
+
+    @cached_property
+    def p(self) -> Floats:
+        return processed(self.raw_p, self.sampling, self.order)
+
+    @cached_property
+    def q(self) -> Floats:
+        return processed(self.raw_q, self.sampling, self.order)
+
+    @property
+    def pair(self) -> tuple[Floats, Floats]:
+        """p and q."""
+        return self.p, self.q
+
+    @cached_property
+    def residual(self) -> Floats:
+        return residual(self.p, self.q)
+
+    def changed(self, **parameters: float | None) -> Floats:
+        """The target's rows with other parameters of processing."""
+        return processed(self.raw_p, replace(self.sampling, **parameters), self.order)  # type: ignore[arg-type]
+
+    def in_order(self, order: str) -> Floats:
+        """The target's rows, processed in another order."""
+        return processed(self.raw_p, self.sampling, order)
+
+    def reading(self, contexts: Ints) -> Given:
+        """The same where other contexts are read."""
+        return replace(self, contexts=contexts)
+
+
+def residual(p: Floats, q: Floats) -> Floats:
+    """(p - q)₊ normalised; p where that is 0."""
+    weights = np.maximum(p - q, 0.0)
+    total = weights.sum(axis=1, keepdims=True)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), p)

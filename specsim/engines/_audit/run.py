@@ -1,0 +1,307 @@
+"""Audit a serving engine: make requests, keep the texts, judge them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from specsim.core._checks import check_between, check_counts, check_seconds
+from specsim.core._files import make_folder
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
+from specsim.core._streams import RandomSource, root_of
+from specsim.engines._audit.judge import EngineAudit, Run, judge, likely_orders
+from specsim.engines._audit.store import Asking, TextStore, plan_requests, read_store
+from specsim.engines._clients.opening import open_engine
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.requests import Completion, Engine, Request, Sampling
+from specsim.engines._planted.sampling import possible_orders
+
+#: Temperature 1 and no truncation.
+PLAIN = Sampling()
+#: Tokens from which the order of processing is inferred.
+PLAIN_TOKENS = 5_000
+#: The file of texts in the folder of a run.
+TEXTS = "texts.jsonl"
+
+#: What is told of the work: tokens so far, and tokens planned.
+
+
+@shows_progress("audit", " tokens")
+def audit_engine(
+    engine: str | Engine,
+    planted: Planted,
+    *,
+    tokens: int = 100_000,
+    sampling: Sampling = PLAIN,
+    texts: int = 1,
+    request_seeds: bool = True,
+    unequal_prompts: bool = False,
+    speculative: bool = True,
+    order: str | None = None,
+    tolerance: float | None = None,
+    seconds: float | None = None,
+    out: str | Path | None = None,
+    rng: RandomSource = None,
+    progress: ShowProgress = None,
+    **options: Any,
+) -> EngineAudit:
+    """Audit an engine that serves a planted checkpoint.
+
+    Every emitted token is tested against the law of the planted target after the tokens before it, by place
+    in the text, and for independence of the other texts; every returned log-probability is compared with the
+    law. A right engine is called biased with probability at most 1e-6.
+
+    Parameters
+    ----------
+    engine : str or Engine
+        "specsim", "hf", "hf-lookup", "hf-universal", "hf-early-exit", "hf-mtp", "llama.cpp", "mlx-lm",
+        "onnxruntime", "onnxruntime-ngram", "openvino", the address of an OpenAI-compatible server such as
+        "http://127.0.0.1:8000/v1", or an object with the methods of `Engine`.
+    planted : Planted
+        What the engine serves.
+    tokens : int
+        Emitted tokens to test, at least 1.
+    sampling : Sampling
+        Temperature, truncation, a stop string of one token, the log-probabilities that are asked for, and
+        whether penalties that change nothing are sent.
+    texts : int
+        Texts of each request, its `n`, at least 1.
+    request_seeds : bool
+        Give each request a seed of its own, else none.
+    unequal_prompts : bool
+        Make every second prompt longer by 256 tokens, or as many as the context allows: texts that are
+        decoded together begin at different places.
+    speculative : bool
+        Decode with the draft, where the engine runs in this process. A server is taken as it runs.
+    order : str, optional
+        The order of temperature and truncation; by default that under which the texts are likeliest, of those
+        that are possible without speculation where the engine runs in this process.
+    tolerance : float, optional
+        Largest error of log p of the engine's arithmetic, see `check`. Every law within it is accepted. By
+        default that of float32: 1e-5, or 1e-8 for each token of the vocabulary if that is more.
+    seconds : float, optional
+        Time limit of serving.
+    out : path, optional
+        Folder in which the texts are kept as they arrive, in `texts.jsonl`. With texts of the same run in it,
+        the run goes on from there.
+    rng : int, Generator, SeedSequence or None
+        Draws the prompts and the seeds of the requests.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the numbers of tokens
+        received and planned.
+    **options
+        Of the engine; for a server `model` and `connections`.
+
+    Returns
+    -------
+    EngineAudit
+        Verdict, tests, findings, efficiency and the nearest known mistake.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For values out of range, an unknown engine, or a folder with texts of another run.
+    ImportError
+        If the engine's package is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import audit_engine, plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pair = plant(f"{folder}/pair", vocab_size=4, context=128, rng=1)
+    ...     print(audit_engine("specsim", pair, tokens=20_000, rng=1).verdict)
+    consistent
+    """
+    check_counts(tokens=tokens, texts=texts)
+    if len(sampling.stop) > 1 or not all(_is_token(planted, stop) for stop in sampling.stop):
+        raise ValueError(
+            f"stop: {sampling.stop} is not the text of one token, such as {planted.decode([0])!r}"
+        )
+    _check_tolerance(tolerance)
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    if isinstance(engine, str):
+        opened = open_engine(engine, planted, speculative=speculative, **options)
+    elif options:
+        raise TypeError(f"{next(iter(options))}: an engine that is open takes no options")
+    else:
+        opened = engine
+    try:
+        root = root_of(rng)
+        form = {"request_seeds": request_seeds, "unequal_prompts": unequal_prompts}
+        requests = plan_requests(planted, root, sampling, tokens, texts, **form)
+        more = {"planted": planted.digest, "tokens": tokens, "texts": texts, **form}
+        store = open_store(out, TEXTS, opened, root, sampling, more)
+        orders = [] if order is None else [order]
+        if order is None and isinstance(engine, str) and "://" not in engine:
+            orders = plain_orders(engine, planted, sampling, root, options)
+        run = serve(opened, planted, requests, store, root, seconds, told(progress))
+    finally:
+        if opened is not engine:
+            opened.close()
+    return judge(run, orders=orders, tolerance=tolerance)
+
+
+def _is_token(planted: Planted, text: str) -> bool:
+    try:
+        return len(planted.encode(text)) == 1
+    except ValueError:  # it has other characters than the tokens
+        return False
+
+
+def _check_tolerance(tolerance: float | None) -> None:
+    if tolerance is not None:
+        check_between("tolerance", tolerance, 0.0, 1.0, "difference of log p")
+
+
+def judge_texts(
+    path: str | Path, planted: Planted, *, order: str | None = None, tolerance: float | None = None
+) -> EngineAudit:
+    """Judge the texts that an audit kept, without the engine.
+
+    Counters that a server keeps for all requests together are not in the file.
+
+    Parameters
+    ----------
+    path : path
+        `texts.jsonl` of an audit, or the file of a setting of `audit_matrix`.
+    planted : Planted
+        What the engine served.
+    order, tolerance
+        As in `audit_engine`.
+
+    Returns
+    -------
+    EngineAudit
+        As of `audit_engine`, from what is in the file; interrupted if texts are missing.
+
+    Raises
+    ------
+    ValueError
+        For a file that holds no such texts, or those of another checkpoint.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import audit_engine, judge_texts, plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pair = plant(f"{folder}/pair", vocab_size=4, context=128, rng=1)
+    ...     first = audit_engine("specsim", pair, tokens=2_000, out=f"{folder}/run", rng=1)
+    ...     judge_texts(f"{folder}/run/texts.jsonl", pair).tests == first.tests
+    True
+    """
+    _check_tolerance(tolerance)
+    file = Path(path)
+    header, store = read_store(file)
+    if header.get("planted") != planted.digest:
+        whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
+        raise ValueError(f"{file}: these are texts of {whose}; that in {planted.folder} has another digest")
+    try:
+        sampling = Sampling(**header["sampling"] | {"stop": tuple(header["sampling"]["stop"])})
+        form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
+        requests = plan_requests(planted, header["seed"], sampling, header["tokens"], header["texts"], **form)
+        described = dict(header["described"])
+        engine, version = str(header["engine"]), str(header["version"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{file}, line 1: not the settings of an audit ({error!r})") from None
+    asked = {one.number: one.n for one in requests}
+    for one in store.completions.values():
+        if not 0 <= one.index < asked.get(one.number, 0):
+            raise ValueError(f"{file}: text {one.index} of request {one.number} was not asked for")
+    run = Run(
+        engine=engine,
+        version=version,
+        described=described,
+        planted=planted,
+        requests=requests,
+        texts=store.texts(),
+        failures=[store.failures[number] for number in sorted(store.failures)],
+        gamma=described.get("gamma"),
+        root=header["seed"],
+        interrupted=len(store.completions) < sum(asked[one] for one in asked if one not in store.failures),
+    )
+    return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
+
+
+def plain_orders(
+    engine: str, planted: Planted, sampling: Sampling, root: int, options: Mapping[str, Any]
+) -> list[str]:
+    """The orders in which an engine in this process may apply `sampling` without speculation."""
+    if len(orders := possible_orders(sampling)) == 1:
+        return orders
+    plain = open_engine(engine, planted, speculative=False, **plain_options(options))
+    try:
+        requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
+        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root, None, None))
+    finally:
+        plain.close()
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an engine that mean something without speculation."""
+    return {name: value for name, value in options.items() if name not in ("rule", "gamma", "mistake")}
+
+
+def open_store(
+    out: str | Path | None, file: str, engine: Engine, root: int, sampling: Sampling, more: Mapping[str, Any]
+) -> TextStore:
+    """The texts of a run, in a file of the folder `out` or in memory. `more` is what a run that goes on must
+    share with the first one, besides the engine, the seed and the sampling."""
+    if out is None:
+        return TextStore(None, {})
+    folder = make_folder(out)
+    header = {
+        "engine": engine.name,
+        "version": engine.version,
+        "described": engine.describe(),
+        "seed": root,
+        "sampling": asdict(sampling) | {"stop": list(sampling.stop)},
+        **more,
+    }
+    return TextStore(folder / file, header)
+
+
+def planned_tokens(requests: Sequence[Request]) -> int:
+    """The tokens of `requests`, if no text ends early."""
+    return sum(one.max_tokens * one.n for one in requests)
+
+
+def serve(
+    engine: Engine,
+    planted: Planted,
+    requests: Sequence[Request],
+    store: TextStore,
+    root: int,
+    seconds: float | None,
+    progress: Progress | None,
+) -> Run:
+    """Make the requests that have no text yet, and keep what comes back. Ctrl-C ends the run early."""
+    started = time.perf_counter()
+    asking = Asking(engine, store, None if seconds is None else started + seconds)
+    planned = planned_tokens(requests)
+    done = sum(len(one.tokens) for one in store.completions.values())
+    interrupted = False
+    try:
+        for answer in asking.answers(requests):
+            done += len(answer.tokens) if isinstance(answer, Completion) else 0
+            if progress is not None:
+                progress(done, planned)
+    except KeyboardInterrupt:
+        interrupted = True
+    described = engine.describe()
+    return Run(
+        engine=engine.name,
+        version=engine.version,
+        described=described,
+        planted=planted,
+        requests=requests,
+        texts=store.texts(),
+        failures=[store.failures[number] for number in sorted(store.failures)],
+        counters=asking.gained(),
+        gamma=described.get("gamma"),
+        root=root,
+        interrupted=interrupted,
+        seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,288 @@
+"""The texts of a run, kept as JSON Lines as they arrive, so that a run can be continued and judged again."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim.core._files import check_target, naming, open_file
+from specsim.core._json import parse_json
+from specsim.engines._clients.texts import TextCompletion
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.requests import Completion, Engine, Failure, Request, Sampling
+
+#: The first line of a file says what it is. Version 1 had no checksums.
+FORMAT = "specsim engine texts 2"
+CHECKSUM = "crc32"
+
+
+class TextStore:
+    """The texts of one run, in a file or in memory only (`path` None).
+
+    The first line of a file is a header: the run's settings, which a continued run must share. Every further
+    line is one completion or one failure. Every line has a checksum. A text is kept once: a second one with
+    the same number and index is not added.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another run, or is not such a file; the message names the line.
+    """
+
+    def __init__(self, path: Path | None, header: dict[str, Any]):
+        self.path = path
+        self.completions: dict[tuple[int, int], Completion] = {}
+        self.failures: dict[int, Failure] = {}
+        if path is None:
+            return
+        check_target(path)
+        if path.exists():
+            kept = read_header(path)
+            if different := [name for name in header if kept.get(name) != header[name]]:
+                first = different[0]
+                raise ValueError(
+                    f"{path}: these texts are of another run: its {', '.join(different)} differ ({first} "
+                    f"{_short(kept.get(first))}, now {_short(header[first])}); give another folder, or judge "
+                    f"them as they are with 'specsim audit engine {path} --planted DIR'"
+                )
+            for answer in _read(path):
+                self._keep(answer)
+            _end_last_line(path)
+        else:
+            _append(path, {"format": FORMAT} | header)
+
+    def add(self, answers: Iterable[Completion | Failure]) -> Iterator[Completion | Failure]:
+        """Keep each of `answers` that is new, write it, and hand it on."""
+        for answer in answers:
+            if self._keep(answer):
+                if self.path is not None:
+                    kind = "completion" if isinstance(answer, Completion) else "failure"
+                    _append(self.path, {kind: asdict(answer)})
+                yield answer
+
+    def _keep(self, answer: Completion | Failure) -> bool:
+        if isinstance(answer, Failure):
+            self.failures[answer.number] = answer
+            return True
+        key = answer.number, answer.index
+        self.failures.pop(answer.number, None)  # a later try succeeded
+        return self.completions.setdefault(key, answer) is answer
+
+    def texts(self) -> list[Completion]:
+        """All completions, by request and index: the same whatever order they arrived in."""
+        return [self.completions[key] for key in sorted(self.completions)]
+
+
+def read_store(path: Path) -> tuple[dict[str, Any], TextStore]:
+    """The header of a file of texts and what is in it, which stays as it is. Raises ValueError for others."""
+    header, store = read_header(path), TextStore(None, {})
+    for answer in _read(path):
+        store._keep(answer)
+    return header, store
+
+
+def _short(value: Any) -> str:
+    """A value of a header, cut to a length that can be printed."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The settings in the first line of a file of texts."""
+    with open_file(path) as file:
+        header = _parsed(file.readline(), path, 1)
+    if not isinstance(header, dict) or header.pop("format", None) != FORMAT:
+        raise ValueError(f"{path}, line 1: expected the header of a file that specsim audit engine wrote")
+    return header
+
+
+def _read(path: Path) -> Iterator[Completion | Failure]:
+    """The answers in a file. A last line that was cut by a crash is left out."""
+    with open_file(path) as file:
+        file.readline()
+        for number, line in enumerate(file, start=2):
+            if not line.endswith(b"\n"):
+                return
+            entry = _parsed(line, path, number)
+            try:
+                ((kind, fields),) = entry.items()
+                yield _completion(fields) if kind == "completion" else Failure(**fields)
+            except (AttributeError, TypeError, ValueError, KeyError) as error:
+                raise ValueError(f"{path}, line {number}: not a completion or a failure ({error})") from error
+
+
+def _completion(fields: dict[str, Any]) -> Completion:
+    top, kind = fields["top"], Completion
+    if "forms" in fields:  # of a server that was asked by text
+        kind = TextCompletion
+        fields = fields | {"forms": {name: tuple(pieces) for name, pieces in fields["forms"].items()}}
+    return kind(
+        **fields
+        | {
+            "tokens": tuple(fields["tokens"]),
+            "logprobs": None if fields["logprobs"] is None else tuple(fields["logprobs"]),
+            "top": None if top is None else tuple({int(k): v for k, v in one.items()} for one in top),
+        }
+    )
+
+
+def _parsed(line: bytes, path: Path, number: int) -> Any:
+    try:
+        entry = parse_json(line)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: not JSON ({error})") from error
+    if isinstance(entry, dict) and entry.pop(CHECKSUM, None) != _checksum(entry):
+        if number == 1:
+            raise ValueError(
+                f"{path}, line 1: not the header of a file that specsim audit engine wrote, or damaged: its "
+                "checksum is wrong"
+            )
+        raise ValueError(
+            f"{path}, line {number}: damaged, its checksum is wrong; delete the line, and it is asked for "
+            "again"
+        )
+    return entry
+
+
+def _checksum(entry: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(entry, sort_keys=True).encode())
+
+
+def _append(path: Path, entry: dict[str, Any]) -> None:
+    with naming(path), path.open("a", encoding="utf-8") as file:
+        plain = json.loads(json.dumps(entry, allow_nan=False))  # as it will be read
+        file.write(json.dumps(plain | {CHECKSUM: _checksum(plain)}) + "\n")
+
+
+def _end_last_line(path: Path) -> None:
+    """Cut a last line that a crash left unfinished, so that the next one begins on a line of its own."""
+    with path.open("rb+") as file:
+        data = file.read()
+        if data and not data.endswith(b"\n"):
+            file.truncate(data.rfind(b"\n") + 1)
+
+
+# Ask an engine for the texts that are missing, and keep what comes back.
+
+#: Requests that an engine is given at once; between two such groups the time is looked at.
+GROUP = 64
+#: Failures in a row after which an engine is not asked further.
+HOPELESS = 2 * GROUP
+
+
+class Asking:
+    """The requests to one engine in one run.
+
+    They end at the `deadline`, a time of `time.perf_counter`, or when the engine does not answer; `ended`
+    says so. A group is not cut off by the deadline: texts that came early would be other ones than all."""
+
+    def __init__(self, engine: Engine, store: TextStore, deadline: float | None):
+        self.engine, self.store, self.deadline = engine, store, deadline
+        self.ended, self._failed = False, 0
+        self._before = engine.counters()
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        """What comes back for those of `requests` without all of their texts, as it is kept."""
+        for group in self._groups(requests):
+            if self.ended:
+                return
+            for answer in self.store.add(_asked_for(self.engine.complete(group), group)):
+                self._failed = self._failed + 1 if isinstance(answer, Failure) else 0
+                yield answer
+                if self._failed >= HOPELESS:
+                    self.ended = True
+                    return
+            self.ended = self.deadline is not None and time.perf_counter() > self.deadline
+
+    def gained(self) -> dict[str, int] | None:
+        """What the engine's own counters counted since the beginning; None without counters."""
+        before, after = self._before, self.engine.counters()
+        if before is None or after is None:
+            return None
+        return {name: after[name] - before[name] for name in after if name in before}
+
+    def _groups(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
+        kept: dict[int, int] = {}
+        for number, _ in self.store.completions:
+            kept[number] = kept.get(number, 0) + 1
+        missing = [one for one in requests if kept.get(one.number, 0) < one.n]
+        for start in range(0, len(missing), GROUP):
+            yield missing[start : start + GROUP]
+
+
+def _asked_for(
+    answers: Iterator[Completion | Failure], group: Sequence[Request]
+) -> Iterator[Completion | Failure]:
+    """The answers to `group`; others are not taken."""
+    asked = {request.number: request for request in group}
+    for answer in answers:
+        request = asked.get(answer.number)
+        if request is None or (isinstance(answer, Completion) and not 0 <= answer.index < request.n):
+            continue
+        yield answer
+
+
+# Which requests an audit makes: drawn from the seed alone, so that a run can be continued or repeated.
+
+#: Lengths of most texts, and of the few that end early: what is done at the end of a text differs in engines.
+LONG, SHORT = 64, (1, 2, 3, 5, 8)
+#: One text in so many is short.
+SHORT_EVERY = 8
+#: Tokens of a prompt beyond what the law reads; engines begin a page of their cache at multiples of 16.
+BEYOND = (0, 1, 2, 3, 5, 8, 14, 15, 16, 17, 31, 32)
+#: The same for every second prompt where they are to be unequal: a batch of them is mostly padding.
+FAR = 256
+#: So many prompts are asked once, and then again in the order of a stride.
+BLOCK, STRIDE = 8, 3
+#: Requests that are made again at the end, with the same seed.
+REPEATED = 8
+
+
+def plan_requests(
+    planted: Planted,
+    seed: int,
+    sampling: Sampling,
+    tokens: int,
+    n: int = 1,
+    *,
+    request_seeds: bool = True,
+    unequal_prompts: bool = False,
+) -> list[Request]:
+    """Requests of `n` texts for at least `tokens` tokens, each with its own seed; then the first ones again.
+    Without `request_seeds` they have none; with `unequal_prompts` every second prompt is longer by `FAR`.
+
+    Each prompt is asked twice, so that equal texts and shared random numbers can be seen, and never by two
+    requests in a row, so that mixed up requests can be.
+
+    Raises
+    ------
+    ValueError
+        If the context of the checkpoints is too short for the shortest prompt and one token."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    least = max(1, planted.target.start, planted.draft.start)
+    if least + 1 > planted.context:
+        raise ValueError(f"context: {planted.context} positions hold no prompt of {least} tokens and a text")
+    far = max(0, min(FAR, planted.context - LONG - least))
+    found: list[Request] = []
+    total = 0
+    while total < tokens:
+        prompts = []
+        for i in range(len(found) // 2, len(found) // 2 + BLOCK):
+            beyond = far if unequal_prompts and i % 2 else BEYOND[i % len(BEYOND)]
+            length = min(least + beyond, planted.context - 1)
+            new = SHORT[i // SHORT_EVERY % len(SHORT)] if i % SHORT_EVERY == SHORT_EVERY - 1 else LONG
+            prompt = tuple(planted.prompts(1, length, rng)[0].tolist())
+            prompts.append((prompt, min(new, planted.context - length)))
+        for prompt, new in [*prompts, *(prompts[(STRIDE * i + 1) % BLOCK] for i in range(BLOCK))]:
+            own = int(rng.integers(1, 2**31))
+            found.append(Request(len(found), prompt, new, own if request_seeds else None, n, sampling))
+            total += n * new
+    again = [replace(one, number=len(found) + i) for i, one in enumerate(found[:REPEATED])]
+    return [*found, *again]

@@ -1,0 +1,213 @@
+"""The tests of the texts: tables of counts with their law, fixed before the first request."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.auditing._results.audit import Finding
+from specsim.core._types import Floats, Ints
+from specsim.core.stats import MIN_EXPECTED, chi_square, detectable_tv, log_e_value, tv_interval
+from specsim.engines._audit.places import Masses, Places, Rows, distinct_contexts
+from specsim.engines._audit.results import NOT_TAKEN, TestResult
+from specsim.engines._planted.requests import Completion
+
+#: Bins of a probability integral transform, and the coarser ones of pairs.
+BINS, QUARTERS = 16, 4
+#: First places of the classes that are tested apart: the first ones singly, then doubling.
+CLASSES = (0, 1, 2, 3, 4, 8, 16, 32)
+#: Distances within a text at which pairs of tokens are tested for independence.
+LAGS = (1, 2, 3, 4, 5, 6, 8)
+#: Most contexts, and most tokens of the vocabulary, for a table of each context.
+MOST_CONTEXTS, MOST_CELLS = 4096, 512
+#: Share staked on each pair of requests that their texts are equal.
+STAKE = 0.01
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Counts [k] under a law [k] of equal probabilities; pairs of tokens are a test of `dependence`."""
+
+    name: str
+    counts: Ints
+    law: Floats
+    dependence: bool = False
+
+    @classmethod
+    def uniform(cls, name: str, u: Floats) -> "Cells":
+        """`u` in bins of [0, 1)."""
+        counts = np.bincount((u * BINS).astype(np.int64), minlength=BINS)
+        return cls(name, counts, np.full(BINS, 1.0 / BINS))
+
+    @classmethod
+    def pairs(cls, name: str, one: Floats, other: Floats) -> "Cells":
+        """Pairs of numbers in [0, 1), in bins of the square."""
+        cells = (one * QUARTERS).astype(np.int64) * QUARTERS + (other * QUARTERS).astype(np.int64)
+        counts = np.bincount(cells, minlength=QUARTERS**2)
+        return cls(name, counts, np.full(QUARTERS**2, 1.0 / QUARTERS**2), dependence=True)
+
+    def test(self, level: float, tolerance: float) -> TestResult:
+        """The e-value decides, for every law within the tolerance."""
+        n = int(self.counts.sum())
+        log_e = log_e_value(self.counts, self.law, tolerance=tolerance * (2 if self.dependence else 1))
+        rejected = log_e >= -np.log(level)
+        shown = n * self.law.min() >= MIN_EXPECTED / 2
+        return TestResult(
+            name=self.name,
+            n=n,
+            cells=len(self.law),
+            log10_e=float(log_e / np.log(10.0)),
+            rejected=bool(rejected),
+            chi_square=chi_square(self.counts, self.law) if shown else NOT_TAKEN,
+            detectable_tv=detectable_tv(len(self.law), n, level),
+            text=self._words(level) if rejected else "",
+            dependence=self.dependence,
+            dependence_nats=self._dependence_nats() if self.dependence and rejected else 0.0,
+        )
+
+    def _dependence_nats(self) -> float:
+        """The log likelihood ratio to independence with these margins, less a penalty for its parameters."""
+        n = self.counts.sum()
+        observed = self.counts.reshape(QUARTERS, QUARTERS)
+        product = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / n
+        seen = self.counts > 0
+        gain = (self.counts[seen] * np.log(self.counts[seen] / product[seen])).sum()
+        return float(gain - 0.5 * (QUARTERS - 1) ** 2 * np.log(n))
+
+    def _words(self, level: float) -> str:
+        estimate, lower, upper = tv_interval(self.counts, self.law, level)
+        gap = self.counts / self.counts.sum() - self.law
+        ends = [
+            f"bin {i + 1} of {len(self.law)} too {'often' if gap[i] > 0 else 'rarely'} "
+            f"({self.law[i] + gap[i]:.4f} for {self.law[i]:.4f})"
+            for i in (int(gap.argmax()), int(gap.argmin()))
+        ]
+        return f"TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on {len(self.law)} bins, {', '.join(ends)}"
+
+
+def tables(
+    places: Places, masses: Masses, partners: Sequence[tuple[str, Ints]], stops: bool
+) -> Iterator[Cells]:
+    """All tables. `partners` has pairs of texts, [m, 2] each, whose tokens must be independent.
+
+    Where a text `stops` at a string, its last token is not followed by another, so the tokens of a pair
+    within a text are not independent."""
+    for order in ("p/q", "p", "id"):
+        yield Cells.uniform(f"all places, by {order}", masses.u[order])
+    for first, last in zip(CLASSES, (*CLASSES[1:], None), strict=True):
+        here = (places.place >= first) & (places.place < (np.inf if last is None else last))
+        where = f"place {first + 1}" if last == first + 1 else f"places {first + 1} to {last or '…'}"
+        for order in ("p/q", "p"):
+            yield Cells.uniform(f"{where}, by {order}", masses.u[order][here])
+    u = masses.u["p/q"]
+    for lag in () if stops else LAGS:
+        both = np.flatnonzero(places.text[lag:] == places.text[:-lag]) if len(places) > lag else _none()
+        yield Cells.pairs(f"tokens {lag} apart", u[both], u[both + lag])
+    for name, pairs in partners:
+        one, other = _same_places(places, pairs)
+        yield Cells.pairs(name, u[one], u[other])
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+def _same_places(places: Places, pairs: Ints) -> tuple[Ints, Ints]:
+    """Indices of the tokens at the same place in both texts of each pair."""
+    if not len(pairs) or not len(places):
+        return _none(), _none()
+    starts = np.searchsorted(places.text, np.arange(pairs.max() + 2))
+    one, other = [], []
+    for a, b in pairs.tolist():
+        shared = min(starts[a + 1] - starts[a], starts[b + 1] - starts[b])
+        one.append(np.arange(starts[a], starts[a] + shared))
+        other.append(np.arange(starts[b], starts[b] + shared))
+    return np.concatenate(one), np.concatenate(other)
+
+
+def context_test(
+    places: Places, rows: Rows, contexts: int, level: float, tolerance: float
+) -> TestResult | None:
+    """One test of the tokens after each context; None where there are too many contexts or tokens.
+
+    The e-value is the mean of two: that of all contexts together, which is their product, since each token is
+    drawn given its context; and the mean over the `contexts` that the law has."""
+    if contexts > MOST_CONTEXTS or not len(places):
+        return None
+    distinct, which = distinct_contexts(places.contexts)
+    law = rows(distinct)
+    size = law.shape[1]
+    if size > MOST_CELLS:
+        return None
+    counts = np.bincount(which * size + places.tokens, minlength=len(distinct) * size).reshape(-1, size)
+    logs = np.zeros(len(distinct))
+    for i, (row, seen) in enumerate(zip(law, counts, strict=True)):
+        possible = row > 0
+        if seen[possible].any():
+            logs[i] = log_e_value(seen[possible], row[possible] / row.sum(), tolerance=tolerance)
+    mean = np.logaddexp.reduce(logs) - np.log(max(contexts, len(logs)))
+    log_e = np.logaddexp(logs.sum(), mean) - np.log(2.0)
+    rejected = bool(log_e >= -np.log(level))
+    worst = int(logs.argmax())
+    n = int(counts.sum())
+    return TestResult(
+        name="after each context",
+        n=n,
+        cells=int((law > 0).sum()),
+        log10_e=float(log_e / np.log(10.0)),
+        rejected=rejected,
+        detectable_tv=detectable_tv(size, n / len(distinct), level / max(contexts, 1)),
+        text=_worst_context(distinct[worst], law[worst], counts[worst]) if rejected else "",
+    )
+
+
+def _worst_context(context: Ints, law: Floats, counts: Ints) -> str:
+    share = counts / max(1, counts.sum())
+    token = int(np.abs(share - law).argmax())
+    return (
+        f"after {context.tolist()} token {token} came with frequency {share[token]:.4f} for "
+        f"{law[token]:.4f} ({int(counts.sum()):,} tokens)"
+    )
+
+
+def equal_texts_test(
+    texts: Sequence[Completion], log_probability: Floats, pairs: Ints, level: float
+) -> TestResult:
+    """Whether requests of one prompt and different seeds get the same text more often than by chance.
+
+    For each pair `STAKE` is bet on equality at the odds that the law gives: if the texts are equal the
+    e-value grows by STAKE / P(text). `log_probability` is that of each text."""
+    log_e, equal, first = 0.0, 0, ""
+    for a, b in pairs.tolist():
+        log_e += np.log1p(-STAKE)
+        shared = min(len(texts[a].tokens), len(texts[b].tokens))
+        chance = max(log_probability[a], log_probability[b])
+        alike = texts[a].tokens[:shared] == texts[b].tokens[:shared]
+        if shared and alike and np.isfinite(chance):  # a text that the law never gives has no odds
+            log_e = np.logaddexp(log_e, log_e - np.log1p(-STAKE) + np.log(STAKE) - chance)
+            equal += 1
+            first = first or f"requests {texts[a].number} and {texts[b].number}"
+    return TestResult(
+        name="equal texts",
+        n=len(pairs),
+        cells=2,
+        log10_e=float(log_e / np.log(10.0)),
+        rejected=bool(log_e >= -np.log(level)),
+        dependence_nats=float(log_e),
+        text=f"{equal:,} of {len(pairs):,} pairs of requests with one prompt and different seeds have the "
+        f"same text, first {first}",
+        dependence=True,
+    )
+
+
+def support_finding(places: Places, masses: Masses, numbers: Callable[[int], str]) -> Finding | None:
+    """Tokens that the law never gives."""
+    impossible = np.flatnonzero(masses.mass == 0.0)
+    if not len(impossible):
+        return None
+    named = "; ".join(
+        f"{numbers(int(places.text[i]))}, place {places.place[i] + 1}: token {places.tokens[i]} after "
+        f"{places.contexts[i].tolist()}"
+        for i in impossible[:3]
+    )
+    return Finding("support", f"{len(impossible):,} emitted tokens have probability 0 ({named})")

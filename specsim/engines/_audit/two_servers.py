@@ -1,0 +1,225 @@
+"""Compare two servers with weights whose law is unknown: do they draw texts from one law?
+
+Both servers get the same prompts with different seeds, in blocks that grow by a half. The texts of the first
+block fix the tables, and `log_pooled_two_sample_e` tests these on the blocks that follow."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from specsim.auditing._results.audit import BUDGET, Finding
+from specsim.core._checks import check_count, check_seconds
+from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._provenance import Provenance
+from specsim.core._streams import RandomSource, root_of
+from specsim.engines._audit.judge import AT_FAULT
+from specsim.engines._audit.results import TestResult
+from specsim.engines._audit.run import PLAIN, open_store
+from specsim.engines._audit.two_servers_result import GreedyTexts, ServerComparison
+from specsim.engines._audit.two_servers_tests import PromptTexts, all_tests
+from specsim.engines._audit.two_servers_texts import EndedError, Serving, Side
+from specsim.engines._clients.texts import TextServer, common_form
+from specsim.engines._planted.requests import Sampling
+
+#: Ends of the blocks, as shares of the texts.
+BLOCKS = tuple(1.5**-k for k in range(5, -1, -1))
+#: The files of texts in the folder of a comparison.
+TEXTS = "first.jsonl", "second.jsonl"
+#: Tokens of a text: where laws are compared, and at temperature 0.
+LENGTH, GREEDY_LENGTH = 8, 64
+
+
+@shows_progress("compare", " tokens")
+def compare_servers(
+    one: str,
+    other: str,
+    prompts: Sequence[str],
+    *,
+    tokens: int = 200_000,
+    length: int | None = None,
+    sampling: Sampling = PLAIN,
+    texts: int = 1,
+    model: str | None = None,
+    connections: int = 8,
+    seconds: float | None = None,
+    out: str | Path | None = None,
+    rng: RandomSource = None,
+    progress: ShowProgress = None,
+) -> ServerComparison:
+    """Test whether two OpenAI-compatible servers draw texts from the same law.
+
+    The law need not be known: compare a model with and without speculation, or an old and a new version. Two
+    servers with the same law are called changed with probability at most 1e-6.
+
+    At temperature 0 the texts themselves are compared. Rounding differs between kernels, so texts that differ
+    are no proof of a mistake.
+
+    Parameters
+    ----------
+    one, other : str
+        Addresses, such as "http://127.0.0.1:8000/v1".
+    prompts : sequence of str
+        A few are enough; texts after the same prompt are compared.
+    tokens : int
+        Emitted tokens of both servers together, at least 1. Not used at temperature 0, where each server
+        gets each prompt twice.
+    length : int, optional
+        Tokens of a text, at least 1; by default 8, and 64 at temperature 0.
+    sampling : Sampling
+        What is asked of both.
+    texts : int
+        Texts of each request, its `n`, at least 1: more are faster where both servers know `n`. Not used at
+        temperature 0.
+    model : str, optional
+        Name of the model; by default the first that each server lists.
+    connections : int
+        Requests under way at once.
+    seconds : float, optional
+        Time limit. What was asked until then is compared.
+    out : path, optional
+        Folder in which the texts are kept as they arrive, in `first.jsonl` and `second.jsonl`. With texts of
+        the same comparison in it, the comparison goes on from there.
+    rng : int, Generator, SeedSequence or None
+        Draws the seeds of the requests, all different.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the numbers of tokens
+        asked for so far and planned.
+
+    Returns
+    -------
+    ServerComparison
+        The verdict ("same", "changed", "broken", "inconclusive"; at temperature 0 "texts differ"), and what
+        would have been found.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an address that is not one of HTTP, no prompts, values out of range, or a folder with texts of
+        another comparison.
+
+    References
+    ----------
+    Turner, Ly & Grünwald, "Generic e-variables for exact sequential k-sample tests that allow for optional
+    stopping", arXiv 2106.02693.
+
+    Examples
+    --------
+    >>> compare_servers("http://127.0.0.1:8000", "http://127.0.0.1:8001", [])
+    Traceback (most recent call last):
+    ...
+    ValueError: prompts: there is none; give at least one text
+    """
+    check_count("tokens", tokens)
+    if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
+        raise TypeError("prompts: expected a sequence of str")
+    if not prompts or not all(prompts):
+        raise ValueError(f"prompts: {'one is empty' if prompts else 'there is none'}; give at least one text")
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    greedy = sampling.temperature == 0.0
+    usual = GREEDY_LENGTH if greedy else LENGTH
+    length = usual if length is None else check_count("length", length)
+    copies = 1 if greedy else check_count("texts", texts)
+    rounds = 2 if greedy else -(-tokens // (2 * length * len(prompts) * copies))
+    root, deadline = root_of(rng), None if seconds is None else time.perf_counter() + seconds
+    more = {"prompts": list(prompts), "length": length, "rounds": rounds, "texts": copies}
+    with ExitStack() as stack:
+        sides = []
+        for url, file in zip((one, other), TEXTS, strict=True):
+            server = TextServer(url, model=model, connections=connections)
+            stack.callback(server.close)
+            sides.append(Side(server, open_store(out, file, server, root, sampling, more), deadline))
+        run = Serving(sides, prompts, length, sampling, rounds, copies, root, told(progress))
+        tests = [] if greedy else _laws(run)
+        by_prompt = _greedy(run) if greedy else []
+        records = [side.record(run.form) for side in sides]
+    return ServerComparison(
+        one=records[0],
+        other=records[1],
+        prompts=tuple(prompts),
+        form=run.form,
+        length=length,
+        planned=rounds * copies,
+        tests=tuple(tests),
+        greedy=tuple(by_prompt),
+        findings=(*_contract(sides), *_changes(tests)),
+        interrupted=run.interrupted,
+        provenance=Provenance.record(run.root, 1, time.perf_counter() - run.started),
+    )
+
+
+def _laws(run: Serving) -> list[TestResult]:
+    """The tests of all blocks that came whole; once one rejects, no further block is asked for."""
+    prompts: list[PromptTexts] = []
+    tests: list[TestResult] = []
+    done = 0
+    try:
+        for share in BLOCKS:
+            until = max(1, int(run.rounds * share))
+            if until == done:
+                continue
+            block, done = run.block(done, until), until
+            if not prompts:
+                if not all(any(side) for side in block):
+                    break  # a server without any text
+                run.form = common_form([one for side in block for texts in side for one in texts])
+            sides = [[run.read(i, texts) for texts in side] for i, side in enumerate(block)]
+            if not prompts:
+                prompts = [PromptTexts([*a, *b], run.length) for a, b in zip(*sides, strict=True)]
+            for prompt, a, b in zip(prompts, *sides, strict=True):
+                prompt.add(a, b)
+            tests = all_tests(prompts, BUDGET)
+            if any(test.rejected for test in tests):
+                break
+    except KeyboardInterrupt:
+        run.interrupted = True
+    except EndedError:
+        pass
+    return tests
+
+
+def _greedy(run: Serving) -> list[GreedyTexts]:
+    """Where the texts of each prompt differ, of the prompts to which all four texts came."""
+    try:
+        run.block(0, run.rounds)
+    except KeyboardInterrupt:
+        run.interrupted = True
+    except EndedError:
+        pass
+    texts = [one for side in run.sides for one in side.texts]
+    run.form = common_form(texts)
+    count, found = len(run.prompts), []
+    at = [{one.number: one.forms[run.form] for one in side.texts} for side in run.sides]
+    for p in range(count):
+        four = [side.get(t * count + p) for side in at for t in (0, 1)]
+        if any(one is None for one in four):
+            continue
+        a, again, b, back = (one or () for one in four)
+        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        place = None if a == b else same + 1
+        found.append(GreedyTexts(p + 1, place, (a == again, b == back)))
+    return found
+
+
+def _contract(sides: Sequence[Side]) -> list[Finding]:
+    """Failures that are a server's fault whatever the network does."""
+    return [
+        Finding(
+            "contract",
+            f"{len(texts):,} requests to the {name} server failed ({kind}), first {texts[0]}",
+        )
+        for name, side in zip(("first", "second"), sides, strict=True)
+        for kind in sorted({one.kind for one in side.failures} & AT_FAULT)
+        for texts in [[one.text for one in side.failures if one.kind == kind]]
+    ]
+
+
+def _changes(tests: Sequence[TestResult]) -> list[Finding]:
+    """The most significant rejected test."""
+    rejected = [test for test in tests if test.rejected]
+    if not rejected:
+        return []
+    worst = max(rejected, key=lambda test: test.log10_e)
+    more = f"; {len(rejected) - 1:,} more tests reject" if len(rejected) > 1 else ""
+    return [Finding("deviation", f"{worst.name}: {worst.text}, e = 10^{worst.log10_e:.0f}{more}")]

@@ -1,0 +1,216 @@
+"""The result of a comparison of two servers, and how it is shown."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from specsim.auditing._results.audit import BUDGET, Finding
+from specsim.core._provenance import Provenance
+from specsim.core._tables import COLORS, NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core.stats import POWER
+from specsim.engines._audit.results import TestResult
+
+#: A comparison that could only have found a larger total variation has no verdict, unless it found one.
+WANTED_TV = 0.15
+#: Rows of the table of tests that are shown.
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class ServerSide:
+    """One of two servers that are compared.
+
+    `drafted` and `accepted` tokens are as the server reports them, None if it does not. `failures` counts the
+    requests without a text by kind, and `failure` is what the last one said. `seconds` is the time of
+    serving."""
+
+    url: str
+    engine: str
+    version: str
+    texts: int
+    tokens: int
+    drafted: int | None
+    accepted: int | None
+    failures: dict[str, int]
+    failure: str
+    seconds: float = field(compare=False)
+
+    def sentence(self) -> str:
+        """The server in words."""
+        text = f"{self.url} ({self.engine} {self.version}): {self.texts:,} texts, {self.tokens:,} tokens"
+        if self.seconds > 0:
+            text += f", {self.tokens / self.seconds:,.0f} tokens/s"
+        if self.drafted and self.accepted is not None:
+            share = self.accepted / self.drafted
+            text += f"; {self.accepted:,} of {self.drafted:,} drafted tokens accepted ({share:.3f})"
+        if self.failures:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.failures.items())
+            text += f"; requests without a text: {kinds}, the last one: {self.failure}"
+        return text + "."
+
+
+@dataclass(frozen=True)
+class GreedyTexts:
+    """The texts of one prompt at temperature 0.
+
+    `place` is the first token, from 1, at which the servers differ, None if they do not. `repeated` says of
+    each server whether its second text equals its first one."""
+
+    prompt: int
+    place: int | None
+    repeated: tuple[bool, bool]
+
+
+@dataclass(frozen=True, eq=False)
+class ServerComparison(Shown):
+    """The result of `compare_servers`.
+
+    Attributes
+    ----------
+    one, other : ServerSide
+    prompts : tuple of str
+    form : str
+        What is compared: "token ids", "token strings" or "words of the text", the first that both servers
+        return.
+    length : int
+        Tokens of a text, at most.
+    planned : int
+        Texts of each prompt that each server was to be asked for.
+    tests : tuple of TestResult
+        Of the tables of all prompts together, then of each prompt; empty at temperature 0.
+    greedy : tuple of GreedyTexts
+        At temperature 0, an entry for each prompt.
+    findings : tuple of Finding
+        Reasons for the verdict.
+    interrupted : bool
+    provenance : Provenance
+    budget : float
+        Probability that two servers of one law are called changed, split over the tests.
+    """
+
+    one: ServerSide
+    other: ServerSide
+    prompts: tuple[str, ...]
+    form: str
+    length: int
+    planned: int
+    tests: tuple[TestResult, ...] = field(repr=False)
+    greedy: tuple[GreedyTexts, ...]
+    findings: tuple[Finding, ...]
+    interrupted: bool
+    provenance: Provenance
+    budget: float = BUDGET
+
+    @property
+    def detectable_tv(self) -> float:
+        """The total variation between the two laws of the first token, on every prompt, that would have been
+        found with probability .999."""
+        return self.tests[0].detectable_tv if self.tests else 1.0
+
+    @property
+    def verdict(self) -> str:
+        """broken if a server's answers violate the protocol, changed if the laws differ, inconclusive if
+        nothing was found and too little could have been, else same. At temperature 0 "texts differ" if any
+        do."""
+        kinds = {finding.kind for finding in self.findings}
+        if kinds:
+            return "broken" if "contract" in kinds else "changed"
+        if self.greedy:
+            return "texts differ" if any(one.place for one in self.greedy) else "same"
+        return "inconclusive" if self.detectable_tv > WANTED_TV else "same"
+
+    @property
+    def exit_code(self) -> int:
+        """0 same; 1 changed or broken; 3 inconclusive, greedy texts that differ, or interrupted before
+        anything was found."""
+        if self.findings:
+            return 1
+        return 0 if self.verdict == "same" and not self.interrupted else 3
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each test, or for each prompt at temperature 0."""
+        if self.greedy:
+            return [as_dict(one) for one in self.greedy]
+        return [as_dict(test, without=("chi_square", "dependence", "dependence_nats")) for test in self.tests]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "verdict", "exit_code", "detectable_tv")
+
+    def parts(self) -> Iterator[Piece]:
+        if self.interrupted:
+            yield Line("interrupted: the verdict so far", "bold yellow")
+        if self.greedy:
+            yield _greedy_table(self)
+        elif self.tests:
+            yield _tests_table(self)
+        yield from (Line(f"{finding.kind}: {finding.text}", "red") for finding in self.findings)
+        yield from (self.one.sentence(), self.other.sentence())
+        yield Line(_size(self), "dim")
+        yield _meaning(self)
+        color = COLORS.get(self.verdict, "yellow")
+        yield Line(f"{self.one.url} against {self.other.url}: {self.verdict}", f"bold {color}")
+
+
+def _tests_table(found: ServerComparison) -> Table:
+    """The first test, and those with the largest e-values."""
+    first, rest = found.tests[0], sorted(found.tests[1:], key=lambda test: -test.log10_e)
+    return Table(
+        ("test", "texts", "cells", "log10 e", "detectable TV"),
+        [
+            (test.name, f"{test.n:,}", test.cells, f"{test.log10_e:.1f}", _tv(test))
+            for test in [first, *rest[: SHOWN - 1]]
+        ],
+    )
+
+
+def _tv(test: TestResult) -> str:
+    return f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
+
+
+def _greedy_table(found: ServerComparison) -> Table:
+    """The prompts whose texts differ or are not repeated."""
+    rows = [
+        (one.prompt, one.place or "equal", *("yes" if same else "no" for same in one.repeated))
+        for one in found.greedy
+        if one.place or not all(one.repeated)
+    ]
+    return Table(("prompt", "first different token", "first repeats", "second repeats"), rows[:SHOWN])
+
+
+def _size(found: ServerComparison) -> str:
+    """What was compared, and how large the run was."""
+    text = (
+        f"{len(found.prompts):,} prompts, up to {found.planned:,} texts of {found.length} tokens each from "
+        f"both servers; compared are the {found.form}. Seed {found.provenance.root}."
+    )
+    if found.tests:
+        text += (
+            f" {len(found.tests):,} tests; two servers with the same law are called changed with probability "
+            f"at most {found.budget:g}."
+        )
+    return text
+
+
+def _meaning(found: ServerComparison) -> str:
+    """What the verdict means."""
+    points = 100.0 * found.detectable_tv
+    equal = sum(one.place is None for one in found.greedy)
+    if found.verdict == "broken":
+        return "Answers of a server violate the protocol, see the findings."
+    if found.verdict == "changed":
+        return "The two servers do not draw from the same law."
+    if found.greedy:
+        text = f"At temperature 0 the texts of {equal:,} of {len(found.greedy):,} prompts are equal."
+        if equal < len(found.greedy):
+            text += " Texts may differ by rounding alone; a temperature above 0 compares the laws."
+        return text
+    if found.detectable_tv >= 1.0:
+        return "Nothing was found, but there are too few texts to find anything. Ask for more tokens."
+    could = (
+        f"A change that moves {points:.1f} percentage points of the first token's probability to other "
+        f"tokens, on every prompt, would have been found with probability {POWER:g}"
+    )
+    if found.verdict == "same":
+        return f"No difference was found. {could}."
+    return f"Nothing was found. {could} (wanted: {100 * WANTED_TV:g}). Ask for more tokens."

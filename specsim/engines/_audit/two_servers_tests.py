@@ -1,0 +1,266 @@
+"""The tests of a comparison of two servers, of all prompts together and of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from scipy.special import logsumexp
+
+from specsim.core._types import Floats, Ints
+from specsim.core.stats import SHRINKAGES, detectable_tv, log_pooled_two_sample_e
+from specsim.engines._audit.results import TestResult
+from specsim.engines._clients.texts import Pieces
+
+# The tables in which the texts of two servers are compared: the first block of texts says of what.
+
+#: The most outcomes that have a cell of their own, and the least times that each is in the first block.
+OUTCOMES, LEAST = 15, 4
+#: Whole texts are counted in so many bins.
+BINS = 16
+#: Characters of an outcome that are shown.
+LONGEST = 80
+
+#: What is counted of a text; None if the text does not belong to the table.
+Outcome = tuple[Any, ...] | None
+
+
+class Text(NamedTuple):
+    """A text of a server, and why it ended."""
+
+    pieces: Pieces
+    finish: str | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Counts of the outcomes `cells`, in this order, and of all others."""
+
+    name: str
+    outcome: Callable[[Text], Outcome]
+    cells: tuple[Outcome, ...]
+
+    def counts(self, texts: Sequence[Text]) -> Ints:
+        place = {cell: i for i, cell in enumerate(self.cells)}
+        found = [
+            place.get(outcome, len(place)) for one in texts if (outcome := self.outcome(one)) is not None
+        ]
+        return np.bincount(np.array(found, dtype=np.int64), minlength=len(place) + 1)
+
+
+def token_at(place: int) -> Callable[[Text], Outcome]:
+    """The outcome of a place: its token, or () after the end of a text."""
+    return lambda text: text.pieces[place : place + 1]
+
+
+def _token_after(beginning: Pieces, text: Text) -> Outcome:
+    place = len(beginning)
+    return text.pieces[place : place + 1] if text.pieces[:place] == beginning else None
+
+
+def _bin(text: Text) -> Outcome:
+    return (crc32(repr(text.pieces).encode()) % BINS,)
+
+
+def _end(text: Text) -> Outcome:
+    return (len(text.pieces), text.finish)
+
+
+def tables(first: Sequence[Text], length: int) -> list[Table]:
+    """The tables of a prompt, given the first block of texts; their number and names depend on `length`."""
+    asked: list[tuple[str, Callable[[Text], Outcome]]] = [
+        (f"token {place + 1}", token_at(place)) for place in range(length)
+    ]
+    for place in range(1, length):
+        beginnings = Counter(one.pieces[:place] for one in first if len(one.pieces) >= place)
+        begun = beginnings.most_common(1)[0][0] if beginnings else (-1,)  # of no text
+        asked.append((f"token {place + 1} after the commonest beginning", partial(_token_after, begun)))
+    asked += [("whole texts, in bins", _bin), ("number of tokens, and end", _end)]
+    return [Table(name, outcome, commonest(outcome, first)) for name, outcome in asked]
+
+
+def commonest(outcome: Callable[[Text], Outcome], texts: Sequence[Text]) -> tuple[Outcome, ...]:
+    """The outcomes that have a cell."""
+    found = Counter(one for text in texts if (one := outcome(text)) is not None)
+    return tuple(one for one, times in found.most_common(OUTCOMES) if times >= LEAST)
+
+
+def name_of(table: Table, cell: int) -> str:
+    """An outcome in words."""
+    if cell == len(table.cells):
+        return "all others"
+    outcome = table.cells[cell]
+    if table.outcome is _bin:
+        return "texts of a bin"
+    if table.outcome is _end:
+        count, finish = outcome or (0, None)
+        return f"{count} tokens, end {finish!r}"[:LONGEST]
+    return word_of(outcome)
+
+
+def word_of(outcome: Outcome) -> str:
+    """A token in words, without characters that cannot be printed."""
+    return repr(outcome[0])[:LONGEST] if outcome else "no token"
+
+
+#: The least standard error of a difference of shares.
+LEAST_ERROR = 1e-12
+
+
+class PromptTexts:
+    """What is counted of the texts of one prompt: tables, block by block, and chains."""
+
+    def __init__(self, first: Sequence[Text], length: int):
+        self.tables, self.chains = tables(first, length), Chains(first, length)
+        self.blocks: list[list[tuple[Ints, Ints]]] = [[] for _ in self.tables]
+
+    def add(self, one: Sequence[Text], other: Sequence[Text]) -> None:
+        for table, blocks in zip(self.tables, self.blocks, strict=True):
+            blocks.append((table.counts(one), table.counts(other)))
+        self.chains.add(one, other)
+
+    def totals(self, i: int) -> tuple[Ints, Ints]:
+        """The counts of both servers in table `i`."""
+        one, other = (np.sum([block[side] for block in self.blocks[i]], axis=0) for side in (0, 1))
+        return one, other
+
+
+def all_tests(prompts: Sequence[PromptTexts], budget: float) -> list[TestResult]:
+    """Tests of the tables and chains, of all prompts together and of each, which share `budget`."""
+    numbered = list(enumerate(prompts, 1))
+    groups = [(f"prompt {i}", [(i, one)]) for i, one in numbered]
+    if len(prompts) > 1:
+        groups = [("all prompts", numbered), *groups]
+    names = [table.name for table in prompts[0].tables]
+    level = budget / (len(groups) * (len(names) + 1))
+    found = []
+    for group, members in groups:
+        found += [_table_test(f"{group}, {name}", members, i, level) for i, name in enumerate(names)]
+        found.append(_chains_test(f"{group}, chains of tokens", members, level))
+    return found
+
+
+Numbered = Sequence[tuple[int, PromptTexts]]
+
+
+def _table_test(name: str, prompts: Numbered, i: int, level: float) -> TestResult:
+    log_e = log_pooled_two_sample_e([one.blocks[i] for _, one in prompts])
+    sums = [tuple(int(side.sum()) for side in one.totals(i)) for _, one in prompts]
+    # Two samples of n count as one of n/2, a third of which estimates the law.
+    effective = sum(2.0 * a * b / (a + b) for a, b in sums if a + b) / 3.0
+    cells = 1 + sum(len(one.tables[i].cells) for _, one in prompts)
+    found = _result(name, sum(a + b for a, b in sums), cells, log_e, level)
+    words = _table_words(prompts, i) if found.rejected else ""
+    return replace(found, detectable_tv=detectable_tv(cells, effective, level), text=words)
+
+
+def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
+    logs = np.sum([one.chains.log_es for _, one in prompts], axis=0)
+    texts = sum(int(one.chains.counts[:, 0].sum()) for _, one in prompts)
+    found = _result(name, texts, STATES, float(logsumexp(logs) - np.log(len(logs))), level)
+    return replace(found, text=_chain_words(prompts)) if found.rejected else found
+
+
+def _result(name: str, n: int, cells: int, log_e: float, level: float) -> TestResult:
+    log10_e = float(max(log_e, -99.0) / np.log(10.0))
+    return TestResult(name, n, cells, log10_e, rejected=bool(log_e >= -np.log(level)))
+
+
+def _table_words(prompts: Numbered, i: int) -> str:
+    """The outcome of table `i` whose shares differ most, in standard errors."""
+    best = (-1.0, "")
+    for number, prompt in prompts:
+        score, cell, shares = _largest(*prompt.totals(i))
+        best = max(best, (score, f"prompt {number}: {name_of(prompt.tables[i], cell)} {shares}"))
+    return best[1]
+
+
+def _chain_words(prompts: Numbered) -> str:
+    """The token after a token whose shares differ most, in standard errors."""
+    best = (-1.0, "")
+    for number, prompt in prompts:
+        chains = prompt.chains
+        for place, before in np.ndindex(chains.counts.shape[1:3]):
+            score, state, shares = _largest(*chains.counts[:, place, before])
+            if score > best[0]:
+                after = f" after {chains.name_of(place - 1, before)}" if place else ""
+                token = chains.name_of(place, state)
+                best = score, f"prompt {number}, token {place + 1}{after}: {token} {shares}"
+    return best[1]
+
+
+def _largest(one: Ints, other: Ints) -> tuple[float, int, str]:
+    """The cell whose shares differ most: by how many standard errors, which one, and the shares in words."""
+    n, m = max(1, one.sum()), max(1, other.sum())
+    pooled = (one + other) / (n + m)
+    error = np.sqrt(np.maximum(pooled * (1.0 - pooled), 0.0) * (1.0 / n + 1.0 / m))
+    scores = np.abs(one / n - other / m) / np.maximum(error, LEAST_ERROR)
+    cell = int(scores.argmax())
+    shares = f"{one[cell] / n:.4f} at the first server, {other[cell] / m:.4f} at the second"
+    return float(scores[cell]), cell, shares
+
+
+# Whole texts of two servers, compared through the Markov chains that earlier texts of each suggest.
+
+#: States at each place: the commonest outcomes, and all others.
+STATES = OUTCOMES + 1
+
+
+class Chains:
+    """The texts of one prompt as states at each place, and the counts of both servers' transitions.
+
+    `counts` [2, length, STATES, STATES] has the place, the state before, and the state. State 0 is that of
+    all outcomes without one of their own, and the one before the first token."""
+
+    def __init__(self, first: Sequence[Text], length: int):
+        self.outcomes = [commonest(token_at(place), first) for place in range(length)]
+        self.states = [{one: i for i, one in enumerate(found, 1)} for found in self.outcomes]
+        self.counts = np.zeros((2, length, STATES, STATES), dtype=np.int64)
+        self.log_es = np.zeros(len(SHRINKAGES))
+
+    def add(self, one: Sequence[Text], other: Sequence[Text]) -> None:
+        """Judge a block by the blocks before it, then count it."""
+        paths = [self._paths(texts) for texts in (one, other)]
+        if all(map(len, paths)) and self.counts[0].any() and self.counts[1].any():
+            self.log_es += [self._log_e(paths, STATES * weight) for weight in SHRINKAGES]
+        for side, path in enumerate(paths):
+            np.add.at(self.counts[side], _transitions(path), 1)
+
+    def name_of(self, place: int, state: int) -> str:
+        """The outcome of a state in words."""
+        return word_of(self.outcomes[place][state - 1]) if state else "another"
+
+    def _paths(self, texts: Sequence[Text]) -> Ints:
+        """The states [n, length] of texts."""
+        found = [
+            [state.get(one.pieces[place : place + 1], 0) for place, state in enumerate(self.states)]
+            for one in texts
+        ]
+        return np.array(found, dtype=np.int64).reshape(len(texts), len(self.states))
+
+    def _log_e(self, paths: Sequence[Ints], weight: float) -> float:
+        """The log e-value of a block, with the chains shrunk towards each other by `weight` texts."""
+        shared = _rows(self.counts.sum(axis=0) + 0.5)
+        logs = [np.log(_rows(seen + weight * shared)) for seen in self.counts]
+        sizes = np.array([len(path) for path in paths])
+        shares = np.log(sizes / sizes.sum())
+        total = 0.0
+        for side, path in enumerate(paths):
+            own = [log[_transitions(path)].sum(axis=1) for log in logs]
+            total += float((own[side] - np.logaddexp(own[0] + shares[0], own[1] + shares[1])).sum())
+        return total
+
+
+def _transitions(path: Ints) -> tuple[Ints, Ints, Ints]:
+    """Indices of `counts` for each place of each text."""
+    before = np.pad(path[:, :-1], ((0, 0), (1, 0)))
+    return np.broadcast_to(np.arange(path.shape[1]), path.shape), before, path
+
+
+def _rows(counts: Floats) -> Floats:
+    return counts / counts.sum(axis=-1, keepdims=True)

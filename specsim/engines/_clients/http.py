@@ -1,0 +1,337 @@
+"""Any server with OpenAI's completions: vLLM, SGLang, llama.cpp, TensorRT-LLM, MLX-LM, specsim."""
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from specsim.core._checks import check_count, check_seconds
+from specsim.engines._clients.answers import (
+    GarbageError,
+    UnmappableError,
+    error_message,
+    read_completions,
+    read_counters,
+    read_json,
+)
+from specsim.engines._clients.running import Answers, side_by_side
+from specsim.engines._clients.writing import DIALECTS, Dialect, write_request
+from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.served_pair import Pair
+
+#: The most bytes of an answer that are read.
+MOST_BYTES = 2**26
+#: Where servers tell their version: vLLM and specsim, SGLang, llama.cpp.
+VERSIONS = (("/version", "version"), ("/get_server_info", "version"), ("/props", "build_info"))
+#: What serves HTTP in vLLM and SGLang; they tell their own names as the owner of the model.
+WEB_SERVERS = {"", "uvicorn"}
+#: Statuses after which a request is sent again, and the first of the growing pauses, in seconds.
+BUSY, PAUSE = {429, 502, 503, 504}, 0.2
+#: Statuses of a server that refuses how a request is written, and those of them that tell of its parameters.
+REFUSED, UNSUPPORTED = {400, 404, 415, 422}, {400, 422}
+
+
+class _FailedError(Exception):
+    """A request without an answer; `kind` is a key of `FAILURES`."""
+
+    def __init__(self, kind: str, text: str, status: int = 0):
+        super().__init__(text)
+        self.kind, self.status = kind, status
+
+
+class HttpServer:
+    """A server at an address; subclasses say how requests are written and answers are read.
+
+    Parameters
+    ----------
+    url : str
+        Such as http://localhost:8000 or http://localhost:8000/v1; a path before /v1 is kept.
+    model : str, optional
+        The name of the model; by default the first that the server lists.
+    connections : int
+        Requests under way at once.
+    timeout : float
+        Seconds for a whole answer.
+    retries : int
+        How often a request is sent again that did not reach the server, or that a busy server refused.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an address that is not one of HTTP, or numbers out of range.
+    """
+
+    #: Ways to write requests, the best one first.
+    _dialects: tuple[Dialect, ...]
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        connections: int = 8,
+        timeout: float = 60.0,
+        retries: int = 4,
+    ):
+        place = urlsplit(url)
+        port = place.port  # raises ValueError for a number that is none
+        if place.scheme not in ("http", "https") or not place.hostname:
+            raise ValueError(f"url: {url!r} is not an address such as http://localhost:8000")
+        check_seconds("timeout", timeout)
+        self._place, self._port, self._base = place, port, _base(place.path)
+        self._model = model
+        self._connections = check_count("connections", connections)
+        self._timeout, self._retries = float(timeout), check_count("retries", retries, 0)
+        self.url = f"{place.scheme}://{place.netloc}{self._base}"
+        self._own = threading.local()
+        self._open: list[http.client.HTTPConnection] = []
+        self._stopping = threading.Event()
+        self._lock, self._naming = threading.Lock(), threading.Lock()
+        self._dialect: Dialect | None = None
+        self._named: str | None = None
+        self._header, self._owner, self._reached, self._absent = "", "", False, False
+
+    def _write(self, request: Request, dialect: Dialect) -> bytes:
+        """The body of `request`."""
+        raise NotImplementedError
+
+    def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
+        """The completions in an answer. Raises GarbageError and UnmappableError."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The server's software, as far as it says."""
+        self._probe()
+        software = self._header.partition("/")[0]
+        return (self._owner if software in WEB_SERVERS else "") or software or "http"
+
+    @property
+    def version(self) -> str:
+        for path, key in VERSIONS:
+            with suppress(_FailedError, GarbageError):
+                if isinstance(found := self._get_json(path).get(key), str):
+                    return found
+        return self._header or "unknown"
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "engine": self.name,
+            "version": self.version,
+            "url": self.url,
+            "model": self._model or self._probe(),
+            "prompts": self._dialect and self._dialect.name,
+            "logprobs": None,  # the protocol does not say whether they are those of processed rows
+        }
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        executor = ThreadPoolExecutor(self._connections)
+        try:
+            yield from side_by_side(self._answer, requests, executor, 2 * self._connections)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+            self._stopping.set()  # whoever reads this may have stopped reading
+            for connection in [*self._open]:
+                _hang_up(connection)
+            executor.shutdown()
+            self.close()
+            self._stopping.clear()
+
+    def counters(self) -> dict[str, int] | None:
+        try:
+            return read_counters(self._send("GET", "/metrics")[1].decode("utf-8", "replace"))
+        except _FailedError:
+            return None
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+            self._own = threading.local()
+
+    def _probe(self) -> str | None:
+        """The name of the first model that the server lists; None if it lists none. Notes its owner."""
+        try:
+            listed = self._get_json("/v1/models").get("data")
+        except (_FailedError, GarbageError):
+            return None
+        first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+        model, owner = first.get("id"), first.get("owned_by")
+        self._owner = owner[:80] if isinstance(owner, str) else ""
+        return model if isinstance(model, str) else None
+
+    def _answer(self, request: Request) -> Answers:
+        """What the server answers, or the failure of one request."""
+        started = time.perf_counter()
+        try:
+            answer = read_json(self._post(request))
+            self._check_model(answer)
+            return [*self._read(answer, request, time.perf_counter() - started)]
+        except _FailedError as error:
+            kind = "refused" if error.status in UNSUPPORTED else error.kind
+            return [Failure(request.number, kind, str(error))]
+        except UnmappableError as error:
+            return [Failure(request.number, "unmappable", str(error))]
+        except GarbageError as error:
+            return [Failure(request.number, "garbage", str(error))]
+
+    def _check_model(self, answer: dict[str, Any]) -> None:
+        """Note the model of the first answer; raise _FailedError if another one answers."""
+        model = answer.get("model")
+        if not isinstance(model, str):
+            return
+        with self._lock:
+            if self._named is None:
+                self._named = model
+            if model != self._named:
+                raise _FailedError("changed", f"model {model[:80]!r}; the first answer was {self._named!r}")
+
+    def _post(self, request: Request) -> bytes:
+        """The body of the answer, in the first dialect that the server accepts."""
+        with self._naming:  # the first requests wait until it is known how to name the model
+            if not self._reached:
+                self._model = self._model or self._probe()
+        known = self._dialect
+        refusal: _FailedError | None = None
+        for dialect in self._dialects if known is None else (known,):
+            payload = self._write(request, dialect)
+            try:
+                body = self._send_again("/v1/completions", payload)
+            except _FailedError as error:
+                if known is not None or error.status not in REFUSED:
+                    raise
+                refusal = refusal or error
+                continue
+            self._dialect = dialect
+            return body
+        assert refusal is not None  # every dialect was refused
+        raise refusal
+
+    def _get_json(self, path: str) -> dict[str, Any]:
+        return read_json(self._send("GET", path)[1])
+
+    def _send_again(self, path: str, payload: bytes) -> bytes:
+        """POST until there is an answer; only what brought none is sent again."""
+        # where one request has not found a server in all its tries, the others do not wait for it
+        retries = 0 if self._absent and not self._reached else self._retries
+        for left in range(retries, -1, -1):
+            if self._stopping.is_set():
+                raise _FailedError("connection", "the engine was closed")
+            try:
+                status, body = self._send("POST", path, payload)
+            except _FailedError as error:
+                if error.kind != "connection" or not left:
+                    self._absent = error.kind == "connection"
+                    raise
+            else:
+                if status == 200:
+                    return body
+                if status not in BUSY or not left:
+                    raise _FailedError("http", f"status {status}: {error_message(body)}", status)
+            self._stopping.wait(PAUSE * 2 ** (retries - left))
+        raise AssertionError("the last try returns or raises")
+
+    def _send(self, method: str, path: str, payload: bytes | None = None) -> tuple[int, bytes]:
+        """One exchange with the server: status and body. It ends after `timeout` seconds, come what may."""
+        connection = self._connection()
+        late = threading.Event()
+        clock = threading.Timer(self._timeout, _hang_up, (connection, late))
+        clock.daemon = True
+        try:
+            if connection.sock is None:
+                connection.connect()
+            clock.start()
+            headers = {"Content-Type": "application/json"} if payload else {}
+            connection.request(method, self._base + path, payload, headers)
+            response = connection.getresponse()
+            body = response.read(MOST_BYTES + 1)
+            self._header, self._reached = response.getheader("Server", "")[:80] or self._header, True
+            if response.length and len(body) <= MOST_BYTES:
+                raise http.client.IncompleteRead(body, response.length)
+            if len(body) > MOST_BYTES:
+                raise _FailedError("garbage", f"an answer of more than {MOST_BYTES} bytes")
+            if response.will_close:
+                connection.close()
+            if late.is_set():
+                raise TimeoutError
+            return response.status, body
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            connection.close()
+            if late.is_set() or isinstance(error, TimeoutError):
+                message = f"no whole answer from {self.url} in {self._timeout:g} seconds"
+                raise _FailedError("timeout", message) from None
+            kind = "garbage" if isinstance(error, http.client.BadStatusLine | ValueError) else "connection"
+            if isinstance(error, http.client.RemoteDisconnected):
+                kind = "connection"
+            raise _FailedError(kind, f"{self.url}: {type(error).__name__}: {error}") from None
+        except _FailedError:
+            connection.close()
+            raise
+        finally:
+            clock.cancel()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """The connection of this thread."""
+        if not hasattr(self._own, "connection"):
+            secure = self._place.scheme == "https"
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            self._own.connection = kind(self._place.hostname or "", self._port, timeout=self._timeout)
+            with self._lock:
+                self._open.append(self._own.connection)
+        made: http.client.HTTPConnection = self._own.connection
+        return made
+
+
+class HttpEngine(HttpServer):
+    """A server that holds a planted checkpoint.
+
+    `pair` is what it serves. Whether it is `speculative`, and with drafts of `gamma` tokens, is only noted;
+    the other options are those of `HttpServer`."""
+
+    _dialects = DIALECTS
+
+    def __init__(
+        self,
+        url: str,
+        pair: Pair,
+        *,
+        speculative: bool = True,
+        gamma: int | None = None,
+        model: str | None = None,
+        connections: int = 8,
+        timeout: float = 60.0,
+        retries: int = 4,
+    ):
+        super().__init__(url, model=model, connections=connections, timeout=timeout, retries=retries)
+        self._pair, self._speculative = pair, speculative
+        self._gamma = None if gamma is None else check_count("gamma", gamma)
+
+    def describe(self) -> dict[str, Any]:
+        gamma = {} if self._gamma is None else {"gamma": self._gamma}
+        return super().describe() | {"speculative": self._speculative} | gamma
+
+    def _write(self, request: Request, dialect: Dialect) -> bytes:
+        prompt = list(request.prompt) if dialect.token_ids else self._pair.decode(request.prompt)
+        return write_request(request, prompt, self._model, dialect, self._header)
+
+    def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
+        return read_completions(answer, request, self._pair, seconds)
+
+
+def _base(path: str) -> str:
+    """The part of an address before /v1; an address may have what is asked for at its end."""
+    return path.rstrip("/").removesuffix("/completions").removesuffix("/v1")
+
+
+def _hang_up(connection: http.client.HTTPConnection, late: threading.Event | None = None) -> None:
+    """End whatever waits for the connection, after noting in `late` that it took too long."""
+    if late is not None:
+        late.set()
+    with suppress(OSError, AttributeError):  # it is not connected, or not any more
+        connection.sock.shutdown(socket.SHUT_RDWR)

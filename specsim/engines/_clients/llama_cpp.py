@@ -1,0 +1,93 @@
+"""llama.cpp in this process, from the wheel xllamacpp: its own server without HTTP.
+
+It samples from the target, and accepts drafted tokens that are equal to what it sampled."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from typing import Any
+
+from specsim.core._checks import check_counts
+from specsim.engines._clients.answers import GarbageError, UnmappableError, read_completions, read_counters
+from specsim.engines._clients.running import Answers, described, need, or_failures, side_by_side
+from specsim.engines._clients.writing import PENALTIES, llama_parameters
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.requests import Completion, Failure, Request
+
+#: Seeds have 32 bits, of which the largest stands for a random one.
+MOST_SEED = 2**32 - 2
+
+
+class LlamaCppEngine:
+    """A target, with a draft or plain, in `parallel` slots. Raises ImportError without xllamacpp."""
+
+    name = "llama.cpp"
+
+    def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
+        check_counts(gamma=gamma, parallel=parallel)
+        xllamacpp = need("xllamacpp", "xllamacpp")
+        params = xllamacpp.CommonParams()
+        params.model.path = str(planted.checkpoint("target", "gguf"))
+        params.n_ctx, params.n_parallel = planted.context * parallel, parallel
+        params.warmup, params.verbosity, params.endpoint_metrics = False, -1, True
+        drafts = params.speculative
+        for threads in (params.cpuparams, params.cpuparams_batch, drafts.draft.cpuparams):
+            threads.n_threads = 1  # a planted model is so small that threads wait for each other
+        if speculative:
+            drafts.draft.mparams.path = str(planted.checkpoint("draft", "gguf"))
+            drafts.draft.n_max = gamma
+            drafts.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        self._server: Any = xllamacpp.Server(params)
+        self._planted, self._parallel = planted, parallel
+        self._gamma = gamma if speculative else 0
+        self.version = version("xllamacpp")
+
+    def describe(self) -> dict[str, Any]:
+        return described(self.name, self.version, self._planted, self._gamma, "raw", parallel=self._parallel)
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        with ThreadPoolExecutor(self._parallel) as executor:
+            yield from side_by_side(self._answer, requests, executor, 2 * self._parallel)
+
+    def counters(self) -> dict[str, int] | None:
+        return read_counters(self._server.handle_metrics()) if self._gamma else None
+
+    def close(self) -> None:
+        self._server = None
+
+    def _answer(self, request: Request) -> Answers:
+        return or_failures(lambda: self._completions(request), [request])
+
+    def _completions(self, request: Request) -> Answers:
+        if request.seed is not None and request.seed > MOST_SEED:
+            raise NotImplementedError(f"seed: {request.seed} is more than {MOST_SEED}, llama.cpp's largest")
+        started = time.perf_counter()
+        answer = self._server.handle_completions(_payload(request))
+        if isinstance(answer, dict) and "error" in answer:
+            return [Failure(request.number, "refused", str(answer["error"])[:300])]
+        try:
+            return [*read_completions(answer, request, self._planted, time.perf_counter() - started)]
+        except (GarbageError, UnmappableError) as error:
+            kind = "garbage" if isinstance(error, GarbageError) else "unmappable"
+            return [Failure(request.number, kind, str(error))]
+
+
+def _payload(request: Request) -> dict[str, Any]:
+    sampling = request.sampling
+    given: dict[str, Any] = {
+        "prompt": list(request.prompt),
+        "max_tokens": request.max_tokens,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k or 0,  # 0 keeps all tokens
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "n": request.n,
+        "stop": list(sampling.stop),
+    }
+    given |= llama_parameters(sampling) | (PENALTIES if sampling.penalties else {})
+    if request.seed is not None:
+        given["seed"] = request.seed
+    if sampling.logprobs is not None:
+        given["logprobs"] = max(1, sampling.logprobs)  # 0 would be none
+    return given

@@ -1,0 +1,85 @@
+"""The engines by name."""
+
+import re
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+from specsim.core._registry import check_known
+from specsim.engines._planted.requests import Engine
+from specsim.engines._planted.served_pair import Pair
+
+#: An address without its beginning: a host with a port, or with a path.
+ADDRESS = re.compile(r"[\w.-]+(:\d+|/)")
+#: The engines by name: file and class.
+ENGINES = {
+    "specsim": ("_server.local", "LocalEngine"),
+    "hf": ("_clients.transformers", "TransformersEngine"),
+    "hf-lookup": ("_clients.transformers", "LookupEngine"),
+    "hf-universal": ("_clients.transformers_universal", "UniversalEngine"),
+    "hf-early-exit": ("_clients.transformers_layers", "EarlyExitEngine"),
+    "hf-mtp": ("_clients.transformers_layers", "MtpEngine"),
+    "llama.cpp": ("_clients.llama_cpp", "LlamaCppEngine"),
+    "mlx-lm": ("_clients.mlx", "MlxEngine"),
+    "onnxruntime": ("_clients.onnxruntime", "OnnxRuntimeEngine"),
+    "onnxruntime-ngram": ("_clients.onnxruntime", "NgramEngine"),
+    "openvino": ("_clients.openvino", "OpenVinoEngine"),
+}
+
+
+def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **options: Any) -> Engine:
+    """Open an engine that serves a planted checkpoint.
+
+    Parameters
+    ----------
+    name_or_url : str
+        A name of `ENGINES`, or the address of a server, such as http://localhost:8000.
+    planted : Planted
+        What the engine serves.
+    speculative : bool
+        Decode with the draft. A server is taken as it runs.
+    **options
+        Of the engine.
+
+    Returns
+    -------
+    Engine
+        To be closed by its `close`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, an option with a value that the engine does not have, or a checkpoint in a format
+        that is not there.
+    ImportError
+        If the engine's package is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     engine = open_engine("specsim", plant(f"{folder}/pair", vocab_size=4, context=64, rng=1))
+    ...     engine.close()
+    >>> engine.name
+    'specsim'
+    """
+    arguments: tuple[Any, ...] = (planted,)
+    if "://" in name_or_url:
+        file, kind, arguments = "_http", "HttpEngine", (name_or_url, planted)
+    else:
+        if ADDRESS.match(name_or_url):
+            raise ValueError(
+                f"engine {name_or_url!r}: an address begins with http://, as http://{name_or_url}"
+            )
+        check_known("engine", name_or_url, list(ENGINES))
+        file, kind = ENGINES[name_or_url]
+    make = getattr(import_module(f"specsim.engines.{file}"), kind)
+    options["speculative"] = speculative
+    taken = [name for name in signature(make).parameters if name not in ("url", "pair", "planted")]
+    if unknown := [name for name in options if name not in taken]:
+        raise ValueError(
+            f"{unknown[0]}: engine {name_or_url!r} has no such option; it has {', '.join(taken)}"
+        )
+    engine: Engine = make(*arguments, **options)
+    return engine

@@ -1,0 +1,179 @@
+"""Hugging Face transformers: plain sampling, assisted generation, and prompt lookup.
+
+Assisted generation takes one text at a time. Plain sampling takes many: prompts are padded on the left, and
+requests with a seed are decoded alone."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
+
+from specsim.core._checks import check_counts
+from specsim.engines._clients.running import Answers, described, need, or_failures
+from specsim.engines._clients.writing import REPETITION
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.requests import Completion, Failure, Request
+
+DTYPES = ("float32", "bfloat16", "float16")
+#: Ways to draft by `generate`, which is not given the tokenizer for stop strings.
+NO_STOP_STRINGS = {"assistant_model", "assistant_early_exit"}
+
+
+class TransformersEngine:
+    """The target, with the draft as `assistant_model` or plain. Raises ImportError without transformers."""
+
+    name = "hf"
+
+    def __init__(
+        self,
+        planted: Planted,
+        *,
+        speculative: bool = True,
+        gamma: int = 4,
+        dtype: str = "float32",
+        batch: int = 64,
+    ):
+        check_counts(gamma=gamma, batch=batch)
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+        self._torch = need("torch", "torch transformers")
+        transformers = need("transformers", "torch transformers")
+        self.version = str(transformers.__version__)
+        self._planted, self._dtype = planted, dtype
+        self._gamma, self._batch = gamma if speculative else 0, 1 if speculative else batch
+        self._model = self._load(transformers, "target")
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(planted.checkpoint("target", "hf"))
+        self._drafting = self._how_to_draft(transformers) if speculative else {}
+
+    def describe(self) -> dict[str, Any]:
+        more = {"dtype": self._dtype, "batch": self._batch}
+        return described(self.name, self.version, self._planted, self._gamma, "processed", **more)
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        for members in self._batches(requests):
+            with self._one_thread():
+                found = or_failures(lambda members=members: self._answer(members), members)  # type: ignore[misc]
+            yield from found
+
+    def counters(self) -> dict[str, int] | None:
+        """None: transformers reports nothing."""
+        return None
+
+    def close(self) -> None:
+        self._model, self._drafting = None, {}
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """A planted model is so small that threads wait for each other."""
+        threads = self._torch.get_num_threads()
+        self._torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            self._torch.set_num_threads(threads)
+
+    def _load(self, transformers: Any, which: str) -> Any:
+        folder = self._planted.checkpoint(which, "hf")
+        dtype = getattr(self._torch, self._dtype)
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+    def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
+        """The arguments of `generate` that make it speculate with γ drafts in every step."""
+        draft = self._load(transformers, "draft")
+        self._always_draft(draft)
+        return {"assistant_model": draft}
+
+    def _always_draft(self, model: Any) -> None:
+        """Have a model draft γ tokens in every step."""
+        model.generation_config.num_assistant_tokens = self._gamma
+        model.generation_config.num_assistant_tokens_schedule = "constant"
+        model.generation_config.assistant_confidence_threshold = 0.0
+
+    def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
+        """Neighbours that one call can decode."""
+        for (_, _, seed), group in groupby(requests, lambda one: (one.sampling, one.max_tokens, one.seed)):
+            members = list(group)
+            size = self._batch if seed is None else 1
+            yield from (members[i : i + size] for i in range(0, len(members), size))
+
+    def _answer(self, members: list[Request]) -> Answers:
+        """The completions of requests that differ in their prompts alone."""
+        started, first = time.perf_counter(), members[0]
+        if first.sampling.stop and self._drafting.keys() & NO_STOP_STRINGS:
+            raise NotImplementedError("stop: assisted generation does not pass the tokenizer to the draft")
+        if first.seed is not None:
+            self._torch.manual_seed(first.seed)
+        longest = max(len(one.prompt) for one in members)
+        eos = self._planted.eos
+        prompts = [
+            [eos] * (longest - len(one.prompt)) + list(one.prompt) for one in members for _ in range(one.n)
+        ]
+        mask = [
+            [0] * (longest - len(one.prompt)) + [1] * len(one.prompt) for one in members for _ in range(one.n)
+        ]
+        texts: list[Any] = []
+        for start in range(0, len(prompts), self._batch):
+            span = slice(start, start + self._batch)
+            texts += self._generate(prompts[span], mask[span], first)
+        seconds = time.perf_counter() - started
+        made = iter(texts)
+        return [
+            self._completion(one, index, next(made), seconds) for one in members for index in range(one.n)
+        ]
+
+    def _generate(self, prompts: list[list[int]], mask: list[list[int]], request: Request) -> list[Any]:
+        """For each prompt the new tokens, and the logarithms [tokens, V] of the rows they were drawn from."""
+        torch, sampling = self._torch, request.sampling
+        how: dict[str, Any] = {"do_sample": False}
+        if sampling.temperature > 0:
+            how = {"do_sample": True, "temperature": sampling.temperature, "top_k": sampling.top_k or 0}
+            how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None}
+        if sampling.penalties:
+            how["repetition_penalty"] = REPETITION
+        if sampling.stop:
+            how |= {"stop_strings": list(sampling.stop), "tokenizer": self._tokenizer}
+        with torch.no_grad():
+            out = self._model.generate(
+                torch.tensor(prompts),
+                attention_mask=torch.tensor(mask),
+                max_new_tokens=request.max_tokens,
+                pad_token_id=self._planted.eos,
+                return_dict_in_generate=True,
+                output_scores=sampling.logprobs is not None,
+                **how,
+                **self._drafting,
+            )
+        tokens = out.sequences[:, len(prompts[0]) :].tolist()
+        if sampling.logprobs is None:
+            return [(row, None) for row in tokens]
+        logs = torch.log_softmax(torch.stack(out.scores, dim=1).double(), dim=-1)
+        return list(zip(tokens, logs, strict=True))
+
+    def _completion(self, request: Request, index: int, made: Any, seconds: float) -> Completion:
+        tokens, logs = made
+        tokens = tokens[: tokens.index(self._planted.eos)] if self._planted.eos in tokens else tokens
+        text = self._planted.decode(tokens)
+        stopped = any(string in text for string in request.sampling.stop)
+        logprobs, top = None, None
+        if logs is not None:
+            logprobs = tuple(float(logs[i, token]) for i, token in enumerate(tokens))
+            if asked := request.sampling.logprobs:
+                top = tuple(_most_probable(row.topk(min(asked, len(row)))) for row in logs[: len(tokens)])
+        finish = "stop" if stopped else "length"
+        return Completion(request.number, index, tuple(tokens), logprobs, top, finish=finish, seconds=seconds)
+
+
+class LookupEngine(TransformersEngine):
+    """The target with drafts that are found in the text, `prompt_lookup_num_tokens`."""
+
+    name = "hf-lookup"
+
+    def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
+        return {"prompt_lookup_num_tokens": self._gamma}
+
+
+def _most_probable(top: Any) -> dict[int, float]:
+    """Tokens with their finite log-probabilities."""
+    pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return {token: value for token, value in pairs if value > -1e4}

@@ -1,0 +1,75 @@
+"""How a request is written for OpenAI-compatible servers, which differ in what they accept."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from specsim.engines._planted.requests import Request, Sampling
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A way to write requests: prompts as token ids or as text, parameters that OpenAI does not have, and
+    whether token ids are asked for.
+
+    Servers have defaults of their own, such as a min-p of 0.05, so parameters are sent even where they change
+    nothing."""
+
+    name: str
+    token_ids: bool
+    more_parameters: bool
+    returned_ids: bool
+
+
+#: The best one first; a server that refuses it is sent the next.
+DIALECTS = (
+    Dialect("token ids, ids returned", True, True, True),
+    Dialect("token ids", True, True, False),
+    Dialect("text", False, True, False),
+    Dialect("text, OpenAI's parameters alone", False, False, False),
+)
+#: The same for prompts that have no ids here.
+TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:])
+#: Penalties that change nothing: all servers know those of OpenAI, and most that of repetition.
+PENALTIES, REPETITION = {"presence_penalty": 0.0, "frequency_penalty": 0.0}, 1.0
+#: llama.cpp processes rows in another order, unless it is told the one of
+#: `specsim.engines._planted.sampling`.
+SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
+
+
+def llama_parameters(sampling: Sampling) -> dict[str, Any]:
+    """What llama.cpp is told in names of its own."""
+    if not sampling.penalties:
+        return {"samplers": SAMPLERS}
+    return {"samplers": ["penalties", *SAMPLERS], "repeat_penalty": REPETITION}
+
+
+def write_request(
+    request: Request, prompt: list[int] | str, model: str | None, dialect: Dialect, software: str
+) -> bytes:
+    """The JSON of `request` with its prompt as ids or as text; `software` is the server's, where known."""
+    sampling, llama = request.sampling, software.startswith("llama.cpp")
+    given: dict[str, Any] = {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": request.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "n": request.n if request.n > 1 else None,
+        "seed": request.seed,
+        "stop": list(sampling.stop) or None,
+        "logprobs": 1 if sampling.logprobs == 0 and llama else sampling.logprobs,  # 0 is none in llama.cpp
+    }
+    if dialect.more_parameters or sampling.top_k is not None:
+        given["top_k"] = -1 if sampling.top_k is None else sampling.top_k
+    if dialect.more_parameters or sampling.min_p:
+        given["min_p"] = sampling.min_p
+    if dialect.returned_ids:
+        given |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
+    if sampling.penalties:
+        given |= PENALTIES
+        if dialect.more_parameters and not llama:
+            given["repetition_penalty"] = REPETITION
+    if llama:
+        given |= llama_parameters(sampling)
+    return json.dumps({name: value for name, value in given.items() if value is not None}).encode()

@@ -1,0 +1,234 @@
+"""Whether checkpoints have the laws that were planted: log-probabilities, as the weights give them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim.core._tables import Piece, Shown, Table
+from specsim.core._types import Floats, Ints
+from specsim.engines._planted.folder import FORMATS, MANIFEST, Planted, open_planted
+from specsim.engines._planted.forward import log_probabilities
+from specsim.engines._planted.gguf import check_installed, read_gguf
+from specsim.engines._planted.huggingface import read_huggingface
+from specsim.engines._planted.law import MODELS, digest_of
+from specsim.engines._planted.weights import NEVER
+
+INSTALL = "pip install torch transformers"
+DTYPES = ("float32", "float16", "bfloat16")
+READERS = {"hf": read_huggingface, "gguf": read_gguf}
+#: Largest |log p - log P| of a checkpoint that is right.
+LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+#: Least tolerance in log p, that of numbers written in float32.
+LEAST_TOLERANCE = 1e-6
+#: Tokens of the texts, the first as long as the context allows, and places of each that are compared.
+LONGEST, TEXTS, LENGTH, PLACES = 1024, 4, 96, 64
+
+#: log p [n, V] at places of a text.
+Computed = Callable[[Ints, Ints], Floats]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One checkpoint in one arithmetic: the largest |log p - log P|, and the tolerance that covers it.
+
+    `never` is the largest log-probability of an id that never comes."""
+
+    checkpoint: str
+    computed_by: str
+    dtype: str
+    places: int
+    largest: float
+    never: float
+    tolerance: float
+    within: bool
+
+
+@dataclass(frozen=True, eq=False)
+class PlantCheck(Shown):
+    """The result of `check`.
+
+    Attributes
+    ----------
+    folder : str
+    digest : str
+        That of the laws and weights.
+    deviations : tuple of Deviation
+    """
+
+    folder: str
+    digest: str
+    deviations: tuple[Deviation, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all deviations are as small as rounding explains."""
+        return all(one.within for one in self.deviations)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all checkpoints have their laws, else 1."""
+        return int(not self.passed)
+
+    def tolerance(self, dtype: str) -> float:
+        """The tolerance in log p for an engine that computes in `dtype`: twice the largest deviation, at
+        least 1e-6.
+
+        Raises
+        ------
+        ValueError
+            If the dtype was not checked.
+        """
+        found = [one.tolerance for one in self.deviations if one.dtype == dtype]
+        if not found:
+            raise ValueError(f"dtype: {dtype!r} was not checked; pass dtypes=[{dtype!r}]")
+        return max(found)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each checkpoint and arithmetic."""
+        return [asdict(one) for one in self.deviations]
+
+    def parts(self) -> Iterable[Piece]:
+        rows = [
+            {
+                "checkpoint": one.checkpoint,
+                "computed by": one.computed_by,
+                "dtype": one.dtype,
+                "places": f"{one.places:,}",
+                "largest |log p - log P|": f"{one.largest:.1e}",
+                "tolerance": f"{one.tolerance:.1e}",
+                "": "fine" if one.within else "fails",
+            }
+            for one in self.deviations
+        ]
+        return [f"planted checkpoints in {self.folder}, digest {self.digest[:16]}", Table.of(rows)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the result, as JSON can represent it."""
+        return {
+            "folder": self.folder,
+            "digest": self.digest,
+            "passed": self.passed,
+            "deviations": self.records(),
+        }
+
+
+def check(folder: str | Path, dtypes: Sequence[str] = (), rng: int = 0) -> PlantCheck:
+    """Compare the log-probabilities of planted checkpoints with their laws.
+
+    All files are compared with their SHA-256 first. Then a forward pass in float64, which reads the weights
+    and not the law, computes log-probabilities along random texts; with `dtypes`, transformers does so too.
+
+    Parameters
+    ----------
+    folder : path
+        A folder of `plant`.
+    dtypes : sequence of {"float32", "float16", "bfloat16"}
+        What transformers computes in; needs checkpoints in the format hf.
+    rng : int
+        Seed of the texts.
+
+    Returns
+    -------
+    PlantCheck
+
+    Raises
+    ------
+    ValueError
+        If a file is not the one that was planted, a dtype is unknown or needs checkpoints that are not there,
+        or a package that is needed is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import check, plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
+    ...     check(f"{folder}/pair").passed
+    True
+    """
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    if dtypes and not (find_spec("torch") and find_spec("transformers")):
+        raise ValueError(f"dtype: needs torch and transformers, which are not installed: {INSTALL}")
+    planted = open_planted(folder)
+    for name in planted.files:
+        planted.check_file(name)
+    if "gguf" in planted.formats:
+        check_installed()
+    for format in planted.formats:
+        _check_digest(planted, format)
+    texts = _texts(planted, np.random.default_rng(rng))
+    found = []
+    for which in MODELS:
+        for format in planted.formats:
+            config, tensors = READERS[format](planted.folder / FORMATS[format].format(which))
+            own = partial(log_probabilities, config, tensors)
+            found.append(_compare(planted, which, format, "specsim", "float64", own, texts))
+        for dtype in dtypes:
+            theirs = _transformers(planted.checkpoint(which, "hf"), dtype)
+            found.append(_compare(planted, which, "hf", "transformers", dtype, theirs, texts))
+    return PlantCheck(str(folder), planted.digest, tuple(found))
+
+
+def _check_digest(planted: Planted, format: str) -> None:
+    """Raise ValueError unless the laws and the weights in one format have the digest of the pair."""
+    weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in MODELS)
+    if digest_of((planted.target, planted.draft), weights) != planted.digest:
+        raise ValueError(
+            f"{planted.folder}: the laws and the weights in format {format} do not have the digest "
+            f"{planted.digest[:16]} of {MANIFEST}; plant the folder again"
+        )
+
+
+def _texts(planted: Planted, rng: np.random.Generator) -> list[Ints]:
+    """One long text, and short ones."""
+    lengths = [min(LONGEST, planted.context - 1), *[min(LENGTH, planted.context - 1)] * (TEXTS - 1)]
+    return [planted.prompts(1, length, rng)[0] for length in lengths]
+
+
+def _compare(
+    planted: Planted,
+    which: str,
+    format: str,
+    computed_by: str,
+    dtype: str,
+    computed: Computed,
+    texts: list[Ints],
+) -> Deviation:
+    law = planted.target if which == "target" else planted.draft
+    largest, never, count = 0.0, -np.inf, 0
+    for text in texts:
+        first = max(1, law.start)
+        places = np.unique(np.linspace(first, len(text) - 1, PLACES).astype(np.int64))
+        expected = law.log_rows(law.contexts(text, first)[places - first])
+        logs, comes = computed(text, places), expected > -np.inf
+        largest = max(largest, float(np.abs(logs[comes] - expected[comes]).max()))
+        never = max(never, float(logs[~comes].max()))
+        count += len(places)
+    within = largest <= LIMITS[dtype] and never <= NEVER / 2
+    tolerance = max(LEAST_TOLERANCE, 2 * largest)
+    name = FORMATS[format].format(which)
+    return Deviation(name, computed_by, dtype, count, largest, never, tolerance, within)
+
+
+def _transformers(folder: Path, dtype: str) -> Computed:
+    """The forward pass of transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    model.eval()
+
+    def computed(text: Ints, places: Ints) -> Floats:
+        with torch.no_grad():
+            logits = model(torch.from_numpy(text)[None]).logits[0, torch.from_numpy(places) - 1]
+        found: Floats = torch.log_softmax(logits.float(), dim=-1).double().numpy()
+        return found
+
+    return computed

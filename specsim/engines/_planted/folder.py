@@ -1,0 +1,261 @@
+"""The folder of a planted pair: `planted.json`, `law.npz`, and the checkpoints in their formats."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
+from specsim.core._files import open_file
+from specsim.core._json import SEAL, parse_json, seal_of
+from specsim.core._streams import RandomSource, root_of
+from specsim.core._types import Ints
+from specsim.engines._planted.law import MODELS, Law, read_laws
+from specsim.engines._planted.texts import random_prompts
+from specsim.engines._planted.words import Spelling
+from specsim.theory import expected_tokens
+from specsim.traces._manifest import Entries
+
+MANIFEST, LAWS, GUIDE = "planted.json", "law.npz", "SERVE.md"
+FORMAT = "specsim-planted"
+#: Version 1 had no SHA-256 of planted.json.
+VERSION = 2
+#: How each format names the checkpoint of a model: a folder, or a file.
+FORMATS = {"hf": "{}", "gguf": "{}.gguf"}
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """A target and a draft whose laws are known: what `plant` makes and `open_planted` reads.
+
+    Attributes
+    ----------
+    folder : Path
+    target, draft : Law
+    context : int
+        Positions that the checkpoints hold.
+    digest : str
+        SHA-256 of the laws and the weights.
+    alpha : float
+        The mean of Σ min(p, q).
+    alpha_over : str
+        What that mean is taken over.
+    formats : tuple of str
+        Formats in which the checkpoints are there.
+    seed : int
+        What laws were drawn with.
+    """
+
+    folder: Path
+    target: Law
+    draft: Law
+    context: int
+    digest: str
+    alpha: float
+    alpha_over: str
+    formats: tuple[str, ...]
+    seed: int
+    files: dict[str, str] = field(repr=False)  # SHA-256 by path in the folder
+
+    @property
+    def eos(self) -> int:
+        """The id of end-of-text, which never comes."""
+        return self.target.words
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """The texts of the tokens."""
+        return Spelling(self.target.words, len(self.target.openers))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text.
+
+        Raises
+        ------
+        ValueError
+            If the text is not made of tokens; the message names the character.
+        """
+        return self.spelling.encode(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, of which `encode` makes the same tokens again.
+
+        Raises
+        ------
+        ValueError
+            If an id is outside the vocabulary.
+        """
+        return self.spelling.decode(tokens)
+
+    def prompts(self, n: int, length: int, rng: RandomSource = None) -> Ints:
+        """Draw prompts at random.
+
+        Parameters
+        ----------
+        n : int
+            How many, at least 1.
+        length : int
+            Tokens of each: at least one, and so many that the next token has a law; fewer than `context`.
+        rng : int, Generator, SeedSequence or None
+
+        Returns
+        -------
+        ndarray of int64, shape [n, length]
+            An opener first, where the laws have some, then random words, and text of the target where its law
+            is a table.
+        """
+        check_count("n", n)
+        least = max(1, self.target.start)
+        if not least <= check_count("length", length) < self.context:
+            raise ValueError(
+                f"length: {length} is outside {least} … {self.context - 1}, the prompts after which there is "
+                "a law and room for a token"
+            )
+        return random_prompts(self.target, n, length, np.random.default_rng(root_of(rng)))
+
+    def tokens_per_step(self, gamma: int) -> float:
+        """The expected tokens of a step with γ drafted ones, as if all were accepted with probability
+        `alpha`.
+        """
+        return float(expected_tokens(self.alpha, gamma))
+
+    def checkpoint(self, which: str, format: str) -> Path:
+        """The folder or file of a checkpoint, checked against its SHA-256.
+
+        Parameters
+        ----------
+        which : {"target", "draft"}
+        format : {"hf", "gguf"}
+
+        Raises
+        ------
+        ValueError
+            If it is not there, or not the one that was planted.
+        """
+        if which not in MODELS:
+            raise ValueError(f"which: {which!r} is not one of {', '.join(MODELS)}")
+        if format not in FORMATS:
+            raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
+        if format not in self.formats:
+            raise ValueError(
+                f"{self.folder}: has no checkpoints in format {format}; plant them with 'specsim plant DIR "
+                f"--format {','.join([*self.formats, format])}' and the same options and seed"
+            )
+        name = FORMATS[format].format(which)
+        for file in self.files:
+            if file == name or file.startswith(f"{name}/"):
+                self.check_file(file)
+        return self.folder / name
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of the pair, as JSON can represent it."""
+        return {
+            "folder": str(self.folder),
+            "digest": self.digest,
+            "words": self.target.words,
+            "vocab_size": self.target.vocab_size,
+            "offsets": list(self.target.offsets),
+            "openers": list(self.target.openers),
+            "context": self.context,
+            "alpha": self.alpha,
+            "alpha_over": self.alpha_over,
+            "formats": list(self.formats),
+            "seed": self.seed,
+        }
+
+    def check_file(self, name: str) -> None:
+        """Raise ValueError unless a file of the folder has the SHA-256 that `planted.json` states."""
+        path = self.folder / name
+        if not path.is_file():
+            raise ValueError(f"{path}: missing; plant the folder again")
+        if sha256(path) != self.files.get(name):
+            raise ValueError(
+                f"{path}: not the file that was planted, its SHA-256 differs from that in {MANIFEST}; plant "
+                "the folder again"
+            )
+
+
+@checked
+def open_planted(folder: str | Path) -> Planted:
+    """Open a folder that `plant` made.
+
+    Parameters
+    ----------
+    folder : path
+        With the checkpoints of target and draft.
+
+    Returns
+    -------
+    Planted
+
+    Raises
+    ------
+    ValueError
+        If it is no such folder, or its laws are not those that were planted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import open_planted, plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
+    ...     open_planted(f"{folder}/pair").target.offsets
+    (1,)
+    """
+    place = Path(folder)
+    entries = _read_manifest(place)
+    content = {
+        "digest": entries.get("digest", str, "a SHA-256"),
+        "context": entries.count("context"),
+        "alpha": entries.get("alpha", float, "a number in [0, 1]", lambda value: 0 <= value <= 1),
+        "alpha_over": entries.get("alpha_over", str, "a text"),
+        "formats": tuple(entries.get("formats", list, f"a list of {', '.join(FORMATS)}", _are_formats)),
+        "seed": entries.count("seed", 0),
+        "files": entries.get("files", dict, "SHA-256 by path"),
+    }
+    if content["files"].get(LAWS) is None or not (place / LAWS).is_file():
+        raise ValueError(f"{place / LAWS}: missing; plant the folder again")
+    if sha256(place / LAWS) != content["files"][LAWS]:
+        raise ValueError(
+            f"{place / LAWS}: not the laws of these checkpoints, its SHA-256 differs from that in "
+            f"{MANIFEST}; plant the folder again"
+        )
+    target, draft = read_laws(place / LAWS)
+    return Planted(place, target, draft, **content)
+
+
+def _are_formats(names: list[Any]) -> bool:
+    return all(name in [*FORMATS] for name in names)
+
+
+def _read_manifest(folder: Path) -> Entries:
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise ValueError(f"{folder}: not a folder of planted checkpoints, it has no {MANIFEST}")
+    try:
+        content: Any = parse_json(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file}: damaged, not JSON ({error})") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"{file}: it does not say format {FORMAT!r}")
+    if content.get("version") != VERSION:
+        raise ValueError(
+            f"{file}: version {content.get('version')!r} of the format; this program reads {VERSION}; plant "
+            "the folder again"
+        )
+    if content.get(SEAL) != seal_of(content):
+        raise ValueError(
+            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; plant the "
+            "folder again"
+        )
+    return Entries(file, content)
+
+
+def sha256(path: Path) -> str:
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,308 @@
+"""The law of a planted checkpoint: the row of the next token, given the tokens that it reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core._files import atomic_write, check_file
+from specsim.core._tensors import UNREADABLE, read_arrays
+from specsim.core._types import Floats, Ints, TokenArray
+from specsim.core.distributions import check_tokens
+from specsim.models import Model
+from specsim.models._base import check_out, last_tokens, recent_tokens
+
+#: A law of so many contexts lists all of them as the contexts of its model; of more, it draws so many.
+MOST_CONTEXTS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class TableLogits:
+    """A row of logits for each context, `table` [*sizes, words]; -inf for a word that never comes."""
+
+    table: Floats
+
+    @property
+    def words(self) -> int:
+        return int(self.table.shape[-1])
+
+    def at(self, read: Ints) -> Floats:
+        """Logits [N, words] given what is read [N, k]: numbers of words, and last that of the opener."""
+        return self.table[tuple(read.T)] if read.shape[1] else np.tile(self.table, (len(read), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveLogits:
+    """Logits `base` [words] plus `weights` [words, k, bits] times the sign codes of the k tokens read.
+
+    All numbers are multiples of 1/16, so that sums are exact in any order."""
+
+    base: Floats
+    weights: Floats
+
+    @property
+    def words(self) -> int:
+        return len(self.base)
+
+    @property
+    def bits(self) -> int:
+        return int(self.weights.shape[2])
+
+    def at(self, read: Ints) -> Floats:
+        """As `TableLogits.at`."""
+        codes = sign_codes(read, self.bits).reshape(len(read), -1)
+        logits: Floats = codes @ self.weights.reshape(self.words, -1).T + self.base
+        return logits
+
+
+Logits = TableLogits | AdditiveLogits
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Natural logarithms of the softmax along the last axis."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    found: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found
+
+
+def sign_codes(numbers: Ints, bits: int) -> Floats:
+    """The binary digits of `numbers`, the lowest first, as ±1 along a new last axis."""
+    return np.where((numbers[..., None] >> np.arange(bits)) & 1, 1.0, -1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The law of the next token of a target or of a draft.
+
+    Attributes
+    ----------
+    vocab_size : int
+        V, all ids of the checkpoint. The first ones are the words, which may come; end-of-text and openers
+        never do.
+    offsets : tuple of int
+        Ascending distances of the tokens that are read: (1, 2) reads the last two, () none.
+    openers : tuple of int
+        Ids of which exactly one begins a prompt, if the law reads the first token; else ().
+    logits : Logits
+        The logits of the words.
+    """
+
+    vocab_size: int
+    offsets: tuple[int, ...]
+    openers: tuple[int, ...]
+    logits: Logits
+
+    @property
+    def words(self) -> int:
+        """How many ids, from 0, are words: those that may come."""
+        return self.logits.words
+
+    @property
+    def order(self) -> int:
+        """The largest offset, 0 if no token is read."""
+        return max(self.offsets, default=0)
+
+    @property
+    def start(self) -> int:
+        """The first place of a text that has a law: there all offsets reach words."""
+        return self.order + bool(self.openers)
+
+    def contexts(self, text: ArrayLike, start: int) -> Ints:
+        """What the law of each token of a text reads, from a place on.
+
+        Parameters
+        ----------
+        text : array_like of int, shape [T]
+        start : int
+            The first place, counted from 0, at least `self.start`.
+
+        Returns
+        -------
+        ndarray of int64, shape [T - start, k]
+            A column for each offset, then the first token if the law has openers.
+
+        Raises
+        ------
+        ValueError
+            If `start` is a place without a law, or the text does not begin with an opener although the law
+            reads it.
+        """
+        tokens = check_tokens(text, self.vocab_size, "text")
+        if tokens.ndim != 1:
+            raise ValueError(f"text: shape {tokens.shape}; expected one text, of shape [T]")
+        if start < self.start:
+            raise ValueError(
+                f"start: place {start} has no law, since not all tokens that it reads are words of the text; "
+                f"begin at place {self.start} or later"
+            )
+        places = np.arange(start, len(tokens))
+        columns = [tokens[places - offset] for offset in self.offsets]
+        if self.openers:
+            self._check_opener(int(tokens[0]) if len(tokens) else None)
+            columns.append(np.broadcast_to(tokens[:1], places.shape))
+        return np.stack(columns, axis=1) if columns else np.empty((len(places), 0), dtype=np.int64)
+
+    def log_rows(self, contexts: ArrayLike) -> Floats:
+        """Natural logarithms of the rows.
+
+        Parameters
+        ----------
+        contexts : array_like of int, shape [N, k]
+            As `contexts` returns them.
+
+        Returns
+        -------
+        ndarray of float64, shape [N, V]
+            -inf for ids that never come.
+
+        Raises
+        ------
+        ValueError
+            If a context reads a token after which there is no law.
+        """
+        found = log_softmax(self.logits.at(self._read(contexts)))
+        rows = np.full((len(found), self.vocab_size), -np.inf)
+        rows[:, : self.words] = found
+        return rows
+
+    def rows(self, contexts: ArrayLike) -> Floats:
+        """The rows, float64 [N, V], which sum to 1. Parameters and exceptions are those of `log_rows`."""
+        return np.exp(self.log_rows(contexts))
+
+    def given(self, first: int | None = None) -> Model:
+        """The law as a model of order `self.order`, for texts that begin with the opener `first`.
+
+        Raises
+        ------
+        ValueError
+            If the law has openers and `first` is none of them, or if it has none and one is given.
+        """
+        if self.openers or first is not None:
+            self._check_opener(first)
+        return LawModel(self, first)
+
+    def _check_opener(self, first: int | None) -> None:
+        if first not in self.openers:
+            ids = (
+                f"one of {self.openers[0]} … {self.openers[-1]}" if self.openers else "none; the law has none"
+            )
+            raise ValueError(f"first token {first}: expected an opener, {ids}")
+
+    def _read(self, contexts: ArrayLike) -> Ints:
+        """Contexts with the opener's id replaced by its number, checked."""
+        read = check_tokens(contexts, self.vocab_size, "contexts")
+        width = len(self.offsets) + bool(self.openers)
+        if read.ndim != 2 or read.shape[1] != width:
+            raise ValueError(f"contexts: shape {read.shape}; expected [N, {width}]")
+        read = read.copy()
+        limits = np.full(width, self.words)
+        if self.openers:
+            read[:, -1] -= self.openers[0]
+            limits[-1] = len(self.openers)
+        outside = (read < 0) | (read >= limits)
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            token = np.asarray(contexts)[row, column]
+            raise ValueError(f"contexts, row {row}: there is no law after token {token} in column {column}")
+        return read
+
+
+class LawModel:
+    """A `Law` as a `specsim.models.Model`, after a given opener or none."""
+
+    def __init__(self, law: Law, first: int | None):
+        self.vocab_size = law.vocab_size
+        self.order = law.order
+        self._law = law
+        self._opener = [] if first is None else [first]
+
+    @cached_property
+    def contexts(self) -> TokenArray:
+        """All contexts of words, or some thousand drawn with a fixed seed."""
+        size, count = (self._law.words,) * self.order, float(self._law.words) ** self.order
+        if count <= MOST_CONTEXTS:
+            return np.indices(size).reshape(self.order, int(count)).T.astype(np.int32)
+        drawn = np.random.default_rng(0).integers(self._law.words, size=(MOST_CONTEXTS, self.order))
+        return drawn.astype(np.int32)
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        """The rows after each of `histories`, as `Model.rows`."""
+        recent = recent_tokens(histories, self.order, self.vocab_size)
+        columns = [recent[:, self.order - offset] for offset in self._law.offsets]
+        columns += [np.full(len(recent), first) for first in self._opener]
+        contexts = np.stack(columns, axis=1) if columns else np.empty((len(recent), 0), dtype=np.int64)
+        out = check_out(out, len(recent), self.vocab_size)
+        out[...] = self._law.rows(contexts)
+        return out
+
+    def row(self, context: Sequence[int]) -> Floats:
+        """The row after one `context`."""
+        recent = last_tokens(context, self.order, self.vocab_size)
+        return self.rows(np.array([recent], dtype=np.int32).reshape(1, self.order))[0]
+
+
+# `law.npz`: the laws of a target and its draft on disk, and the digest of laws and weights.
+
+MODELS = ("target", "draft")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def write_laws(path: Path, laws: tuple[Law, Law]) -> None:
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **law_arrays(laws))  # type: ignore[arg-type]
+
+
+def law_arrays(laws: tuple[Law, Law]) -> Arrays:
+    """The arrays of both laws. Logits are multiples of 1/16 below 2^13, so that float32 holds them."""
+    shared = laws[0]
+    arrays: Arrays = {
+        "vocab_size": np.array(shared.vocab_size),
+        "offsets": np.array(shared.offsets, dtype=np.int64),
+        "openers": np.array(shared.openers, dtype=np.int64),
+    }
+    for name, law in zip(MODELS, laws, strict=True):
+        for part, values in vars(law.logits).items():
+            arrays[f"{name}_{part}"] = values.astype(np.float32)
+    return arrays
+
+
+def read_laws(path: Path) -> tuple[Law, Law]:
+    """The laws in `path`. Raises ValueError if it holds none."""
+    check_file(path)
+    try:
+        arrays = read_arrays(path)
+        target, draft = (_law(arrays, name) for name in MODELS)
+    except UNREADABLE as error:
+        raise ValueError(f"{path}: damaged, or not a file of laws ({error}); plant it again") from error
+    return target, draft
+
+
+def _law(arrays: Arrays, name: str) -> Law:
+    offsets, openers = (tuple(int(value) for value in arrays[part]) for part in ("offsets", "openers"))
+    return Law(int(arrays["vocab_size"]), offsets, openers, _logits(arrays, name))
+
+
+def _logits(arrays: Arrays, name: str) -> Logits:
+    if f"{name}_table" in arrays:
+        return TableLogits(arrays[f"{name}_table"].astype(np.float64))
+    base, weights = (arrays[f"{name}_{part}"].astype(np.float64) for part in ("base", "weights"))
+    return AdditiveLogits(base, weights)
+
+
+def digest_of(laws: tuple[Law, Law], weights: Iterable[Mapping[str, NDArray[Any]]]) -> str:
+    """The SHA-256 of the names, types, shapes and values of all arrays of the laws and of the weights."""
+    found = hashlib.sha256()
+    for part in chain([law_arrays(laws)], weights):
+        for name, array in sorted(part.items()):
+            found.update(f"{name} {array.dtype.str} {array.shape};".encode())
+            found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()

@@ -1,0 +1,189 @@
+"""Planting: laws drawn at random, and checkpoints that have them."""
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
+from specsim.core._files import check_new_folder, make_folder, write_text
+from specsim.core._json import sealed
+from specsim.core._provenance import specsim_version
+from specsim.core._streams import RandomSource, root_of
+from specsim.engines._planted.folder import (
+    FORMAT,
+    FORMATS,
+    GUIDE,
+    LAWS,
+    MANIFEST,
+    VERSION,
+    Planted,
+    open_planted,
+    sha256,
+)
+from specsim.engines._planted.gguf import check_installed, write_gguf
+from specsim.engines._planted.guide import guide
+from specsim.engines._planted.huggingface import write_huggingface
+from specsim.engines._planted.law import MODELS, digest_of, write_laws
+from specsim.engines._planted.pair import draw_pair
+from specsim.engines._planted.texts import mean_overlap
+from specsim.engines._planted.weights import build
+from specsim.engines._planted.words import Spelling
+
+WRITERS = {"hf": write_huggingface, "gguf": write_gguf}
+MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
+
+
+@checked
+def plant(
+    folder: str | Path,
+    *,
+    order: int | None = None,
+    offsets: Sequence[int] | None = None,
+    openers: int = 0,
+    vocab_size: int = 8,
+    kind: str = "zipf",
+    overlap: float = 0.6,
+    context: int = 2048,
+    formats: Sequence[str] = ("hf",),
+    rng: RandomSource = None,
+) -> Planted:
+    """Make a target and a draft, real transformers, whose next-token laws are known.
+
+    The laws are drawn at random, with logits that half precision holds exactly. They are given as tables
+    while there are at most 1024 contexts, else as sums of what each token that is read contributes. The
+    weights, of a one-layer Llama, are computed from the laws and hold in float32, float16 and bfloat16.
+
+    Parameters
+    ----------
+    folder : path
+        A new or empty folder.
+    order : int, optional
+        The laws read the last `order` tokens, 0 to 8; by default 2.
+    offsets : sequence of int, optional
+        Instead of `order`: distances of the tokens that are read, at least 1, such as (1, 17, 64).
+    openers : int
+        The number of tokens of which one begins each prompt and is read to its end; 0, or 2 to 1024.
+    vocab_size : int
+        Number of words, the tokens that may come, 2 to 131072. End-of-text and openers have ids above these.
+    kind : str
+        The shape of the rows: a kind of `specsim.core.distributions.synthetic_pair`.
+    overlap : float
+        Σ min(p, q) of target and draft, up to the rounding of logits: from 0, disjoint, to 1, equal. Of laws
+        that are sums it is the mean over contexts.
+    context : int
+        Positions that the checkpoints hold.
+    formats : sequence of {"hf", "gguf"}
+        Hugging Face transformers, and llama.cpp, which needs the package gguf.
+    rng : int, Generator, SeedSequence or None
+        Draws the laws.
+
+    Returns
+    -------
+    Planted
+
+    Raises
+    ------
+    FileExistsError
+        If the folder is not empty.
+    ValueError, TypeError
+        For arguments outside their ranges, a context that is too short for the law or in which attention
+        cannot tell positions apart, or a format whose package is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.engines import plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
+    >>> pair.target.rows([[0], [3]]).round(3)  # the last of the 5 ids is end-of-text
+    array([[0.041, 0.153, 0.686, 0.119, 0.   ],
+           [0.158, 0.707, 0.084, 0.051, 0.   ]])
+    >>> pair.decode([0, 3, 1])
+    ' a d b'
+    """
+    read = _offsets(order, offsets)
+    words = _at_most("vocab_size", check_count("vocab_size", vocab_size, 2), MOST_WORDS)
+    openers = _at_most("openers", check_count("openers", openers, 0), MOST_OPENERS)
+    if openers == 1:
+        raise ValueError("openers: 1 leaves nothing to tell apart; give 0, or at least 2")
+    context = check_count("context", context)
+    check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
+    chosen = _formats(formats)
+    check_new_folder(folder)  # before the laws are drawn, which may take long
+    root = root_of(rng)
+    drawing, sampling = np.random.default_rng(root).spawn(2)
+    laws = draw_pair(words, read, openers, kind, float(overlap), drawing)
+    checkpoints = [build(law, context) for law in laws]
+    place = make_folder(folder)
+    write_laws(place / LAWS, laws)
+    spelling = Spelling(words, openers)
+    for format in chosen:
+        for model, checkpoint in zip(MODELS, checkpoints, strict=True):
+            WRITERS[format](place / FORMATS[format].format(model), checkpoint, spelling)
+    alpha, alpha_over = mean_overlap(*laws, sampling)
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "digest": digest_of(laws, (checkpoint.tensors for checkpoint in checkpoints)),
+        "seed": root,
+        "parameters": {
+            "offsets": read,
+            "openers": openers,
+            "vocab_size": words,
+            "kind": kind,
+            "overlap": float(overlap),
+        },
+        "context": context,
+        "alpha": alpha,
+        "alpha_over": alpha_over,
+        "formats": chosen,
+        "files": _digests(place),
+        "versions": _versions(chosen),
+    }
+    write_text(place / GUIDE, guide(context, words, chosen))
+    write_text(place / MANIFEST, json.dumps(sealed(content), indent=1) + "\n")
+    return open_planted(place)
+
+
+def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...]:
+    if offsets is None:
+        last = _at_most("order", check_count("order", 2 if order is None else order, 0), MOST_OFFSETS)
+        return tuple(range(1, last + 1))
+    if order is not None:
+        raise ValueError("order and offsets: give one of them; order N means offsets 1 … N")
+    read = tuple(check_count("offsets", offset) for offset in offsets)
+    if list(read) != sorted(set(read)):
+        raise ValueError(f"offsets: {read} do not ascend; give each distance once, the smallest first")
+    _at_most("offsets: their number", len(read), MOST_OFFSETS)
+    return read
+
+
+def _at_most(name: str, value: int, most: int) -> int:
+    if value > most:
+        raise ValueError(f"{name}: {value} is more than {most:,}")
+    return value
+
+
+def _formats(formats: Sequence[str]) -> list[str]:
+    for format in formats:
+        if format not in FORMATS:
+            raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
+    if not (chosen := list(dict.fromkeys(formats))):
+        raise ValueError(f"format: none is given; choose from {', '.join(FORMATS)}")
+    if "gguf" in chosen:
+        check_installed()
+    return chosen
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+
+
+def _versions(formats: Sequence[str]) -> dict[str, str]:
+    packages = ["numpy", "safetensors", *(["gguf"] if "gguf" in formats else [])]
+    return {"specsim": specsim_version(), **{name: version(name) for name in packages}}

@@ -1,0 +1,124 @@
+"""What the server serves: a target and a draft, and how their tokens are written as text."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints
+from specsim.engines._planted.requests import Request
+from specsim.models import Model, default_pair
+
+
+class ReadingLaw(Protocol):
+    """The law of the next token given the tokens at some distances, and the first token if there are openers;
+    see `specsim.engines.Law`."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def offsets(self) -> tuple[int, ...]: ...
+    @property
+    def openers(self) -> tuple[int, ...]: ...
+    @property
+    def words(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    def rows(self, contexts: Any) -> Floats: ...
+
+
+class Pair(Protocol):
+    """A target and a draft with one vocabulary; a `specsim.engines.Planted` is one."""
+
+    @property
+    def target(self) -> ReadingLaw: ...
+    @property
+    def draft(self) -> ReadingLaw: ...
+    @property
+    def eos(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def digest(self) -> str: ...
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, tokens: Any) -> str: ...
+
+
+@dataclass(frozen=True)
+class ModelLaw:
+    """A model as a law that reads the last tokens."""
+
+    model: Model
+    openers: tuple[int, ...] = ()
+
+    @property
+    def vocab_size(self) -> int:
+        return self.model.vocab_size
+
+    @property
+    def words(self) -> int:
+        return self.model.vocab_size
+
+    @property
+    def start(self) -> int:
+        return self.model.order
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return tuple(range(1, self.model.order + 1))
+
+    def rows(self, contexts: Ints) -> Floats:
+        return self.model.rows(np.ascontiguousarray(contexts[:, ::-1]))
+
+
+@dataclass(frozen=True)
+class BytePair:
+    """Two models of bytes. A text is written in Latin-1, so that every byte is one character."""
+
+    target: ModelLaw
+    draft: ModelLaw
+    digest: str
+    eos: int = -1
+    context: int = 2**20
+
+    def encode(self, text: str) -> list[int]:
+        try:
+            return list(text.encode("latin-1"))
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text, character {error.start}: {text[error.start]!r} is not in Latin-1, in which each "
+                "byte is one character"
+            ) from None
+
+    def decode(self, tokens: Any) -> str:
+        return bytes(int(token) for token in tokens).decode("latin-1")
+
+
+def ngram_pair() -> BytePair:
+    """The bundled n-gram models."""
+    target, draft = default_pair()
+    return BytePair(ModelLaw(target), ModelLaw(draft), str(target.provenance.get("sha256", "ngram")))
+
+
+def check_request(pair: Pair, request: Request) -> None:
+    """Raise ValueError, saying what is allowed, for a request that cannot be served."""
+    prompt, law = request.prompt, pair.target
+    if law.openers and (not prompt or prompt[0] not in law.openers):
+        raise ValueError("prompt: does not begin with an opener, which the law of this model reads")
+    for place in range(bool(law.openers), len(prompt)):
+        if not 0 <= prompt[place] < law.words:
+            raise ValueError(
+                f"prompt, position {place}: {prompt[place]} cannot be there; it is not in [0, {law.words})"
+            )
+    least = max(1, law.start, pair.draft.start)
+    if len(prompt) < least:
+        raise ValueError(f"prompt: {len(prompt)} tokens; this model reads {least}, so give at least as many")
+    if request.max_tokens < 1 or request.n < 1:
+        raise ValueError(f"max_tokens {request.max_tokens} and n {request.n} must be at least 1")
+    if len(prompt) + request.max_tokens > pair.context:
+        raise ValueError(
+            f"max_tokens: {request.max_tokens} after a prompt of {len(prompt)} tokens is more than the "
+            f"{pair.context} positions of the model"
+        )
+    if request.seed is not None and request.seed < 0:
+        raise ValueError(f"seed: {request.seed} is negative")

@@ -1,0 +1,338 @@
+"""Speculative decoding of many texts at once, in lockstep over the texts.
+
+A step drafts γ tokens after each text, verifies them with the row kernel of a rule, and emits the accepted
+tokens and one more. Rows are processed by `specsim.engines._planted.sampling`. Every random number is a
+function of
+the seed of its request, the index of the text in it, and the number of the step, so a text does not depend on
+what is decoded beside it. At most one mistake changes one part of a step; see `_mistakes.py`."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from specsim import rules
+from specsim.core._checks import check_count
+from specsim.core._streams import Purpose, RandomSource, key_of, root_of
+from specsim.core._types import Floats, Ints
+from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
+from specsim.engines._server.mistakes import find_mistake
+from specsim.engines._server.step import Running, Step, Text, text_uniforms
+from specsim.models import chain, draw_siblings
+from specsim.rules import Rule
+from specsim.simulation._rows import tile_parents
+
+#: Bytes of rows in a step, and the most texts that are decoded together.
+STEP_BYTES, MOST_TEXTS = 2**27, 512
+
+#: Verifies the drafts of a step: fills `tokens` and `accepted`.
+Verify = Callable[[Step], None]
+
+
+class Decoder:
+    """Texts after prompts, from a target and a draft.
+
+    Parameters
+    ----------
+    pair : Pair
+        Target, draft, and how tokens are written.
+    rule : str or Rule
+        A rule that verifies chains.
+    gamma : int
+        Drafted tokens per step, at least 1.
+    mistake : str, optional
+        The name of a mistake, or of a mutant of the verifier. The random numbers of a mutant do not depend on
+        the seeds of requests.
+    plain : bool
+        Sample from the target, without a draft.
+    seed : int or None
+        Of requests that have none.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown rule or mistake, a rule that does not verify chains, or γ < 1.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        *,
+        rule: str | Rule = "standard",
+        gamma: int = 4,
+        mistake: str | None = None,
+        plain: bool = False,
+        seed: RandomSource = None,
+    ):
+        self.pair, self.plain = pair, plain
+        self.rule = rules.get(rule)
+        self.gamma = 0 if plain else check_count("gamma", gamma)
+        self.mistake = find_mistake(mistake)
+        self.root = root_of(seed)
+        self.totals = {"drafted": 0, "accepted": 0, "steps": 0}
+        self._verify, self._drawing, self._num_q = self._verifier()
+        self._admitted = 0
+        self._waiting: deque[Text] = deque()
+        self._run = self._running([])
+        row_bytes = 8 * pair.target.vocab_size * (self.gamma + 1) * 4
+        self._room = max(1, min(MOST_TEXTS, STEP_BYTES // row_bytes))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a text is not finished."""
+        return bool(self._waiting or self._run.texts)
+
+    def describe(self) -> dict[str, Any]:
+        """The model and the settings, as plain JSON. Log-probabilities are those of unprocessed rows."""
+        return {
+            "model": self.pair.digest,
+            "speculative": not self.plain,
+            "rule": None if self.plain else str(self.rule),
+            "gamma": self.gamma,
+            "mistake": self.mistake and self.mistake.name,
+            "logprobs": "raw",
+        }
+
+    def clear(self) -> None:
+        """Forget all texts that are not finished, and take back what they counted."""
+        for name in self.totals:
+            self.totals[name] -= int(getattr(self._run, name).sum())
+        self._waiting.clear()
+        self._run = self._running([])
+
+    def add(self, request: Request) -> None:
+        """Decode `request` too. Raises ValueError if it cannot be served."""
+        check_request(self.pair, request)
+        now = time.perf_counter()
+        self._waiting.extend(Text(request, index, now) for index in range(request.n))
+
+    def step(self) -> list[Completion]:
+        """Decode one step of all texts that there is room for, and return those that it finishes."""
+        if len(self._run.texts) <= self._room // 2 and self._waiting:
+            begun = [
+                self._waiting.popleft()
+                for _ in range(min(self._room - len(self._run.texts), len(self._waiting)))
+            ]
+            self._run = self._run.join(self._running(begun))
+        if not self._run.texts:
+            return []
+        step = self._begin()
+        self._draft(step)
+        self._verify_and_emit(step)
+        return self._finished()
+
+    def _act(self, where: str, *arguments: Any) -> Any:
+        """Let the mistake act, if it acts at this place."""
+        if self.mistake is not None and self.mistake.where == where:
+            return self.mistake.act(*arguments)
+        return None
+
+    def _running(self, texts: list[Text]) -> Running:
+        """Texts that begin, with their keys."""
+        keys = []
+        for text in texts:
+            own = key_of(self.root, (1, self._admitted % 2**32))
+            keys.append(own if text.request.seed is None else text.key)
+            self._admitted += 1
+        run = Running.of(texts, keys, self.gamma)
+        if texts:
+            self._act("admission", run, self.root)
+        return run
+
+    def _verifier(self) -> tuple[Verify, str, int]:
+        """What verifies a step, how a token is drafted, and the number of the draft's rows."""
+        mistake = self.mistake
+        wrong = mistake if mistake is not None and mistake.where == "verification" else None
+        if wrong is not None and (self.plain or self.rule.name != "standard"):
+            raise ValueError(
+                f"mistake: {wrong.name} is a verifier in place of the standard rule's; "
+                + ("without a draft nothing is verified" if self.plain else f"leave {self.rule.name} out")
+            )
+        if self.plain:
+            return _sample, "sampled", 0
+        if wrong is not None:
+            act, generator = wrong.act, np.random.default_rng(self.root)
+            return lambda step: _verify_by_function(step, act, generator), "sampled", self.gamma
+        ways = self.rule.draft_sampling
+        if not {"sampled", "top"} & set(ways):
+            raise ValueError(f"rule: {self.rule.name} verifies trees only; 'standard' verifies chains")
+        tree = chain(self.gamma, "sampled" if "sampled" in ways else "top")
+        self.rule.check(tree)
+        parents, values = tile_parents(tree, 1), self.rule.array()
+
+        def verify(step: Step) -> None:
+            self.rule.rows(
+                np.repeat(parents, step.size, axis=0), step.drafted, step.p, step.q, step.verify_u, values,
+                step.tokens, step.accepted,
+            )  # fmt: skip
+
+        return verify, tree.sampling, self.rule.num_rows(tree)
+
+    def _begin(self) -> Step:
+        """A step of the running texts, with its random numbers and room for the rest."""
+        run, gamma = self._run, self.gamma
+        size, vocab_size = len(run.texts), self.pair.target.vocab_size
+        count = 1 if self.plain else self.rule.uniforms(chain(gamma), vocab_size)
+        _make_room(run, gamma)
+        q = np.empty((size, self._num_q, vocab_size))
+        p = np.empty((size, gamma + 1, vocab_size))
+        step = Step(
+            run,
+            gamma,
+            text_uniforms(run.keys, Purpose.DRAFT, run.steps, gamma),
+            text_uniforms(run.keys, Purpose.VERIFY, run.steps, count),
+            lambda i, m: self._rows(self.pair.target, run, i, m),
+            lambda i, m: self._rows(self.pair.draft, run, i, m),
+            np.empty((size, gamma), dtype=np.int64),
+            q,
+            np.empty_like(q),
+            p,
+            p,
+            np.empty((gamma + 1, size), dtype=np.int32),
+            np.empty(size, dtype=np.int64),
+            np.empty((size, gamma + 1)),
+            np.full(size, gamma),
+            np.empty(size, dtype=np.int64),
+        )
+        self._act("random numbers", step)
+        return step
+
+    def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
+        """The rows of `law` at `count` places of each text, [B, count, V], the first behind `first` drafted
+        tokens."""
+        every = np.arange(len(run.texts))[:, None, None]
+        places = run.length[:, None, None] + np.arange(first, first + count)[:, None]
+        indices: Ints = places - np.array(law.offsets, dtype=np.int64)
+        changed = self._act("reading", run, indices)
+        indices = indices if changed is None else changed.clip(min=bool(law.openers))
+        contexts = run.seen[every, indices]
+        if law.openers:
+            opener = np.broadcast_to(run.seen[:, :1, None], (*contexts.shape[:2], 1))
+            contexts = np.concatenate([contexts, opener], axis=2)
+        flat = contexts.reshape(len(run.texts) * count, -1)
+        return law.rows(flat).reshape(len(run.texts), count, -1)
+
+    def _draft(self, step: Step) -> None:
+        """Draft γ tokens after each text, one after the other."""
+        for i in range(self._num_q):
+            step.raw_q[:, i : i + 1] = step.draft_rows(i, 1)
+            step.q[:, i : i + 1] = step.process(step.raw_q[:, i : i + 1])
+            if i < step.gamma:
+                row = np.ascontiguousarray(step.q[:, i])
+                step.drafted[:, i] = draw_siblings(self._drawing, row, step.draft_u[i : i + 1])[0]
+                step.run.seen[step.every, step.run.length + i] = step.drafted[:, i]
+        self._act("drafts", step)
+
+    def _verify_and_emit(self, step: Step) -> None:
+        """Verify the drafts, and write down the tokens that come out."""
+        run = step.run
+        step.raw_p = step.target_rows(0, step.gamma + 1)
+        step.p = step.process(step.raw_p)
+        self._act("rows", step)
+        self._verify(step)
+        self._act("last token", step)
+        step.counted_accepted[:] = step.accepted
+        _take_logprobs(step)
+        self._act("log-probabilities", step)
+        self._act("counters", step)
+        _emit(step)
+        run.seen[step.every, run.length + step.accepted] = step.tokens[step.accepted, step.every]
+        run.length += step.accepted + 1
+        self._act("cache", step)
+        run.steps += 1
+        run.drafted += step.counted_drafted
+        run.accepted += step.counted_accepted
+        self.totals["steps"] += step.size
+        self.totals["drafted"] += int(step.counted_drafted.sum())
+        self.totals["accepted"] += int(step.counted_accepted.sum())
+
+    def _finished(self) -> list[Completion]:
+        """The texts that are finished; they leave."""
+        run, found = self._run, []
+        done = np.zeros(len(run.texts), dtype=bool)
+        for b, text in enumerate(run.texts):
+            most = text.request.max_tokens
+            if text.request.sampling.stop or run.count[b] >= most:
+                tokens = run.out[b, : min(run.count[b], most)].tolist()
+                end = self._stop(tokens, text.request.sampling.stop)
+                if end is not None or len(tokens) >= most:
+                    done[b] = True
+                    found.append(self._completion(b, tokens if end is None else tokens[:end], end))
+        if found:
+            self._run = run.take(~done)
+        return found
+
+    def _stop(self, tokens: list[int], stop: tuple[str, ...]) -> int | None:
+        """The number of tokens with which the first of the strings `stop` is complete."""
+        if not any(string in self.pair.decode(tokens) for string in stop):
+            return None
+        ends = range(1, len(tokens) + 1)
+        return next(end for end in ends if any(string in self.pair.decode(tokens[:end]) for string in stop))
+
+    def _completion(self, b: int, tokens: list[int], end: int | None) -> Completion:
+        run, text = self._run, self._run.texts[b]
+        if end is not None:
+            tokens = self._act("stop", tokens) or tokens
+        asked, speculative = text.request.sampling.logprobs, not self.plain
+        logprobs = run.logprobs[b, : len(tokens)].tolist()
+        return Completion(
+            text.request.number,
+            text.index,
+            tuple(tokens),
+            None if asked is None else tuple(logprobs),
+            tuple(text.top[: len(tokens)]) if asked else None,
+            int(run.drafted[b]) if speculative else None,
+            int(run.accepted[b]) if speculative else None,
+            "length" if end is None else "stop",
+            time.perf_counter() - text.started,
+        )
+
+
+def _make_room(run: Running, gamma: int) -> None:
+    """Widen `seen` if a step does not fit."""
+    missing = int(run.length.max()) + 2 * (gamma + 2) - run.seen.shape[1]
+    if missing > 0:
+        run.seen = np.pad(run.seen, ((0, 0), (0, missing + 64)))
+
+
+def _sample(step: Step) -> None:
+    """A step without a draft: one token from p."""
+    step.tokens[0] = draw_siblings("sampled", np.ascontiguousarray(step.p[:, 0]), step.verify_u)[0]
+    step.accepted[:] = 0
+
+
+def _verify_by_function(step: Step, verify: Callable[..., Any], generator: np.random.Generator) -> None:
+    """Verify with a function of drafted tokens, p, q and a generator, as audits call it."""
+    step.tokens[:] = verify(step.drafted, step.p, step.q, generator).T
+    step.accepted[:] = (step.tokens >= 0).sum(axis=0) - 1
+
+
+def _take_logprobs(step: Step) -> None:
+    """The log-probabilities of the tokens that came out, and the lists of the most probable ones."""
+    tokens = step.tokens.T.clip(min=0).astype(np.int64)
+    with np.errstate(divide="ignore"):  # a mistake can emit what is impossible
+        step.logprobs[:] = np.log(np.take_along_axis(step.raw_p, tokens[..., None], axis=2)[..., 0])
+    step.logprobs[:] = np.maximum(step.logprobs, -1e4)
+
+
+def _emit(step: Step) -> None:
+    """Write the tokens that came out, up to the number that is asked for."""
+    run = step.run
+    most = np.array([text.request.max_tokens for text in run.texts])
+    kept = np.minimum(step.accepted + 1, most - run.count)
+    b, i = np.nonzero(np.arange(step.gamma + 1) < kept[:, None])
+    run.out[b, run.count[b] + i] = step.tokens[i, b]
+    run.logprobs[b, run.count[b] + i] = step.logprobs[b, i]
+    for text, rows, n in zip(run.texts, step.raw_p, kept, strict=True):
+        if asked := text.request.sampling.logprobs:
+            text.top += [_most_probable(row, asked) for row in rows[:n]]
+    run.count += kept
+
+
+def _most_probable(row: Floats, count: int) -> dict[int, float]:
+    """The log-probabilities of the `count` most probable tokens of `row`, the possible ones among them."""
+    order = np.argsort(-row, kind="stable")[:count]
+    return {int(x): float(np.log(row[x])) for x in order if row[x] > 0.0}

@@ -1,0 +1,127 @@
+"""The HTTP server: OpenAI's completions, health, models, and counters with vLLM's names."""
+
+import json
+import secrets
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from specsim.core._provenance import specsim_version
+from specsim.engines._server.batching import Batching
+from specsim.engines._server.decoding import Decoder
+from specsim.engines._server.protocol import ApiError, read_call, write_answer, write_events
+from specsim.served._prometheus import COUNTERS
+
+#: The most bytes of a request's body, the digits of its length, and the seconds in which it has to come.
+MOST_BYTES, MOST_DIGITS, PATIENCE = 2**24, 20, 60.0
+
+#: vLLM's names of the counters, with what they count.
+METRICS = {f"vllm:{name}": counted for name, counted in COUNTERS.items()}
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a decoder at `host` and `port`; port 0 is a free one.
+
+    `serve_forever` serves until `shutdown` is called from another thread, `server_close` frees the port."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, decoder: Decoder, host: str = "127.0.0.1", port: int = 8000):
+        self.batching = Batching(decoder)  # first, as a server that cannot listen is closed at once
+        try:
+            super().__init__((host, port), Handler)
+        except (OSError, UnicodeError, OverflowError) as error:
+            self.batching.close()
+            raise OSError(f"host: cannot listen at {host}, port {port} ({error})") from None
+        self.model = f"specsim-{decoder.pair.digest[:8]}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server_address[0]!s}:{self.server_address[1]}"
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.batching.close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
+    server_version = f"specsim/{specsim_version()}"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self._send(200, b"")
+        elif self.path == "/v1/models":
+            model = {"id": self.server.model, "object": "model", "owned_by": "specsim"}
+            self._send_json(200, {"object": "list", "data": [model]})
+        elif self.path == "/version":
+            self._send_json(200, {"version": specsim_version()})
+        elif self.path == "/metrics":
+            self._send(200, self._metrics().encode(), "text/plain; version=0.0.4")
+        else:
+            self._send_error(ApiError(404, f"there is no {self.path}; POST to /v1/completions"))
+
+    def do_POST(self) -> None:
+        try:
+            body = self._body()
+            if self.path != "/v1/completions":
+                raise ApiError(404, f"there is no {self.path}; POST to /v1/completions")
+            self._complete(body)
+        except ApiError as error:
+            self._send_error(error)
+        except (ConnectionError, TimeoutError):  # the client has gone
+            self.close_connection = True
+        except Exception as error:
+            self._send_error(ApiError(500, f"{type(error).__name__}: {error}"))
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            self.close_connection = True
+            raise ApiError(411, "the header Content-Length is missing")
+        if len(length) > MOST_DIGITS or int(length) > MOST_BYTES:
+            self.close_connection = True
+            raise ApiError(413, f"a body of {length[:MOST_DIGITS]} bytes; at most {MOST_BYTES} are read")
+        return self.rfile.read(int(length))
+
+    def _complete(self, body: bytes) -> None:
+        batching, model = self.server.batching, self.server.model
+        pair = batching.decoder.pair
+        call = read_call(body, pair, model)
+        answers = batching.complete(call.requests)
+        name = f"cmpl-{secrets.token_hex(8)}"
+        if not call.stream:
+            self._send_json(200, write_answer(call, answers, pair, model, name))
+            return
+        events = write_events(call, answers, pair, model, name)
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        self._send(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream")
+
+    def _metrics(self) -> str:
+        totals = self.server.batching.decoder.totals
+        lines = []
+        for name, counted in METRICS.items():
+            lines.append(f"# TYPE {name.removesuffix('_total')} counter")
+            lines.append(f'{name}{{model_name="{self.server.model}"}} {totals[counted]}')
+        return "\n".join(lines) + "\n"
+
+    def _send_json(self, status: int, content: Any) -> None:
+        self._send(status, json.dumps(content).encode(), "application/json")
+
+    def _send_error(self, error: ApiError) -> None:
+        self._send_json(error.status, error.to_json())
+
+    def _send(self, status: int, content: bytes, kind: str = "text/plain") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not logged."""

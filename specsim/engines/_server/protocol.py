@@ -1,0 +1,226 @@
+"""OpenAI's protocol of completions: from the JSON of a request to requests, and from completions to JSON."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specsim.engines._planted.requests import Completion, Request, Sampling
+from specsim.engines._planted.served_pair import Pair, check_request
+
+#: What a request may have besides the parameters that are read, with the values that change nothing.
+IGNORED: dict[str, tuple[Any, ...]] = {
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "frequency_penalty": (None, 0, 0.0),
+    "ignore_eos": (None, True, False),
+    "logit_bias": (None, {}),
+    "presence_penalty": (None, 0, 0.0),
+    "repetition_penalty": (None, 1, 1.0),
+    "suffix": (None, ""),
+}
+READ = {
+    "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop",
+    "logprobs", "stream", "stream_options", "user", "return_token_ids", "return_tokens_as_token_ids",
+}  # fmt: skip
+#: The most texts of one HTTP request.
+MOST_TEXTS = 4096
+
+
+class ApiError(Exception):
+    """An error that the client is told, with the status and the parameter that it is about."""
+
+    def __init__(self, status: int, message: str, parameter: str | None = None):
+        super().__init__(message)
+        self.status, self.parameter = status, parameter
+
+    def to_json(self) -> dict[str, Any]:
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        error = {"message": str(self), "type": kind, "param": self.parameter, "code": self.status}
+        return {"error": error}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One HTTP request: a `Request` for each prompt, and the form of the answer."""
+
+    requests: tuple[Request, ...]
+    stream: bool
+    token_ids: bool
+    names_as_ids: bool
+
+
+def read_call(body: bytes, pair: Pair, model: str) -> Call:
+    """The call in the JSON `body`. Raises ApiError for one that cannot be served."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise ApiError(400, f"the body is {type(given).__name__}, not an object of parameters")
+    for name, value in given.items():
+        if name in IGNORED and value not in IGNORED[name]:
+            raise ApiError(400, f"{name}: {value!r} is not supported", name)
+        if name not in IGNORED and name not in READ:
+            raise ApiError(400, f"{name}: there is no such parameter", name)
+    if given.get("model") not in (None, model):
+        raise ApiError(404, f"model: {given['model']!r} is not served; {model!r} is", "model")
+    try:
+        sampling = Sampling(
+            _number(given, "temperature", 1.0),
+            _top_k(given),
+            _number(given, "top_p", 1.0),
+            _number(given, "min_p", 0.0),
+            _stop(given),
+            _whole(given, "logprobs", None),
+        )
+    except ValueError as error:
+        raise _refused(error) from None
+    prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
+    many, n = _whole(given, "max_tokens", 16), _whole(given, "n", 1)
+    assert many is not None  # neither default is None
+    assert n is not None
+    if len(prompts) * n > MOST_TEXTS:
+        raise ApiError(400, f"{len(prompts)} prompts with n = {n}: at most {MOST_TEXTS} texts a request", "n")
+    seed = _whole(given, "seed", None)
+    requests = [Request(i, prompt, many, seed, n, sampling) for i, prompt in enumerate(prompts)]
+    for request in requests:
+        try:
+            check_request(pair, request)
+        except ValueError as error:
+            raise _refused(error) from None
+    return Call(
+        tuple(requests),
+        given.get("stream") is True,
+        given.get("return_token_ids") is True,
+        given.get("return_tokens_as_token_ids") is True,
+    )
+
+
+def _refused(error: ValueError) -> ApiError:
+    """The answer to a parameter that the beginning of the message names."""
+    return ApiError(400, str(error), str(error).partition(":")[0])
+
+
+def _number(given: dict[str, Any], name: str, default: float) -> float:
+    value = given.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise ApiError(400, f"{name}: {value!r} is not a number, or not a finite one", name)
+    return float(value)
+
+
+def _whole(given: dict[str, Any], name: str, default: int | None) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ApiError(400, f"{name}: {value!r} is not a whole number of 64 bits", name)
+    return value
+
+
+def _top_k(given: dict[str, Any]) -> int | None:
+    """0 and -1 keep all tokens, as in vLLM."""
+    top_k = _whole(given, "top_k", None)
+    return None if top_k in (0, -1) else top_k
+
+
+def _stop(given: dict[str, Any]) -> tuple[str, ...]:
+    stop = given.get("stop")
+    strings = [] if stop is None else [stop] if isinstance(stop, str) else stop
+    if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
+        raise ApiError(400, f"stop: {stop!r} is neither a string nor a list of strings", "stop")
+    return tuple(strings)
+
+
+def _prompts(prompt: Any) -> list[Any]:
+    """The prompts: a text, token ids, or a list of either."""
+    if isinstance(prompt, str):
+        return [prompt]
+    if isinstance(prompt, list) and prompt:
+        return prompt if isinstance(prompt[0], str | list) else [prompt]
+    raise ApiError(400, "prompt: expected a text, a list of token ids, or a list of prompts", "prompt")
+
+
+def _tokens(prompt: Any, pair: Pair) -> tuple[int, ...]:
+    if isinstance(prompt, str):
+        try:
+            return tuple(pair.encode(prompt))
+        except ValueError as error:
+            raise ApiError(400, f"prompt: {error}", "prompt") from None
+    if isinstance(prompt, list) and all(type(token) is int for token in prompt):
+        return tuple(prompt)
+    raise ApiError(400, "prompt: expected a text or a list of token ids", "prompt")
+
+
+def write_answer(call: Call, answers: Sequence[Completion], pair: Pair, model: str, name: str) -> Any:
+    """The JSON of a finished call; `answers` are all completions of its requests."""
+    ordered = sorted(answers, key=lambda answer: (answer.number, answer.index))
+    return {
+        **_head(model, name),
+        "choices": [_choice(call, index, answer, pair) for index, answer in enumerate(ordered)],
+        "usage": _usage(call, ordered),
+    }
+
+
+def write_events(
+    call: Call, answers: Sequence[Completion], pair: Pair, model: str, name: str
+) -> Iterator[Any]:
+    """The JSON of the events of a stream: each text whole, since it is sent when it is finished."""
+    whole = write_answer(call, answers, pair, model, name)
+    for choice in whole["choices"]:
+        yield {**_head(model, name), "choices": [choice]}
+    yield {**_head(model, name), "choices": [], "usage": whole["usage"]}
+
+
+def _head(model: str, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "text_completion", "created": int(time.time()), "model": model}
+
+
+def _choice(call: Call, index: int, answer: Completion, pair: Pair) -> dict[str, Any]:
+    request = call.requests[answer.number]
+    text = pair.decode(answer.tokens)
+    cuts = [text.find(string) for string in request.sampling.stop]
+    found = {
+        "index": index,
+        "text": text[: min((cut for cut in cuts if cut >= 0), default=len(text))],
+        "logprobs": None if answer.logprobs is None else _logprobs(call, answer, pair),
+        "finish_reason": answer.finish,
+    }
+    if call.token_ids:
+        found |= {"token_ids": list(answer.tokens), "prompt_token_ids": list(request.prompt)}
+    return found
+
+
+def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
+    def name(token: int) -> str:
+        return f"token_id:{token}" if call.names_as_ids else pair.decode([token])
+
+    lists = [{name(x): value for x, value in top.items()} for top in answer.top or ()]
+    ends = [len(pair.decode(answer.tokens[:i])) for i in range(len(answer.tokens))]
+    return {
+        "tokens": [name(token) for token in answer.tokens],
+        "token_logprobs": list(answer.logprobs or ()),
+        "top_logprobs": lists if answer.top is not None else None,
+        "text_offset": ends,
+    }
+
+
+def _usage(call: Call, answers: Sequence[Completion]) -> dict[str, Any]:
+    prompt = sum(len(request.prompt) for request in call.requests)
+    made = sum(len(answer.tokens) for answer in answers)
+    usage: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": made,
+        "total_tokens": prompt + made,
+    }
+    if answers and answers[0].drafted is not None:
+        drafted, accepted = (sum(getattr(a, name) for a in answers) for name in ("drafted", "accepted"))
+        usage["completion_tokens_details"] = {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": drafted - accepted,
+        }
+    return usage

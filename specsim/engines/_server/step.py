@@ -1,0 +1,188 @@
+"""The state of texts that are decoded together, and one step of them, whose parts a mistake can change."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._streams import PER_SLOT, WORD, Purpose, key_of, philox
+from specsim.core._types import Floats, Ints, TokenArray
+from specsim.core.distributions import normalise
+from specsim.engines._planted.requests import Request, Sampling
+from specsim.engines._planted.sampling import processed
+from specsim.models import draw_siblings
+
+#: A change of the sampling parameters of a text.
+Change = Callable[[Sampling], Sampling]
+
+
+@dataclass
+class Text:
+    """One text of a request, while it grows; `top` has a list for each token if lists are asked for."""
+
+    request: Request
+    index: int
+    started: float
+    top: list[dict[int, float]] = field(default_factory=list)
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """What of the request's sampling changes rows."""
+        return replace(self.request.sampling, stop=(), logprobs=None)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The key of the text's random numbers, if the request has a seed."""
+        assert self.request.seed is not None
+        return key_of(self.request.seed, (self.index,))
+
+
+@dataclass
+class Running:
+    """B texts that are decoded together.
+
+    `seen` [B, W] holds the tokens that both models have read, `length` [B] their number. `out` [B, M] holds
+    the tokens that are returned with their log-probabilities, `count` [B] their number."""
+
+    texts: list[Text]
+    seen: Ints
+    length: Ints
+    out: Ints
+    logprobs: Floats
+    count: Ints
+    keys: NDArray[np.uint64]
+    steps: Ints
+    drafted: Ints
+    accepted: Ints
+
+    @classmethod
+    def of(cls, texts: list[Text], keys: list[tuple[int, int]], gamma: int) -> "Running":
+        """Texts that begin, with room for one step more than they ask for."""
+        longest = max((text.request.max_tokens for text in texts), default=0) + gamma + 1
+        lengths = [len(text.request.prompt) for text in texts]
+        seen = np.zeros((len(texts), max(lengths, default=0) + longest), dtype=np.int64)
+        for row, text in zip(seen, texts, strict=True):
+            row[: len(text.request.prompt)] = text.request.prompt
+        shape = (len(texts), longest)
+        zeros = [np.zeros(len(texts), dtype=np.int64) for _ in range(4)]
+        length, words = np.array(lengths, dtype=np.int64), np.array(keys, dtype=np.uint64).reshape(-1, 2)
+        out, logprobs = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+        return cls(texts, seen, length, out, logprobs, zeros[0], words, *zeros[1:])
+
+    def take(self, kept: NDArray[np.bool_]) -> "Running":
+        """The texts for which `kept` [B] is true."""
+        texts = [text for text, keep in zip(self.texts, kept, strict=True) if keep]
+        return Running(texts, *(array[kept] for array in self._arrays()))
+
+    def join(self, other: "Running") -> "Running":
+        """These texts, and those of `other` after them."""
+        if not other.texts:
+            return self
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return Running(self.texts + other.texts, *(_stack(a, b) for a, b in pairs))
+
+    def _arrays(self) -> list[Any]:
+        return [
+            self.seen, self.length, self.out, self.logprobs, self.count,
+            self.keys, self.steps, self.drafted, self.accepted,
+        ]  # fmt: skip
+
+
+def _stack(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """The rows of both, filled up with zeros on the right."""
+    if a.ndim == 1 or a.shape[1] == b.shape[1]:
+        return np.concatenate([a, b])
+    width = max(a.shape[1], b.shape[1])
+    return np.concatenate([np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (a, b)])
+
+
+def text_uniforms(keys: NDArray[np.uint64], purpose: Purpose, steps: Ints, count: int) -> Floats:
+    """`count` uniforms for step `steps[b]` of each text, [count, B]: those of `specsim.core._streams`."""
+    slots = np.arange(-(-count // PER_SLOT), dtype=np.uint64)[:, None]
+    number = steps.astype(np.uint64)
+    counter: Any = (slots, number & np.uint64(WORD), number >> np.uint64(32), np.uint64(purpose))
+    words: Any = philox(counter, (keys[:, 0], keys[:, 1]))  # type: ignore[arg-type]  # works on arrays too
+    parts = [(words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42 for part in range(PER_SLOT)]
+    return np.stack(parts, axis=1).reshape(-1, len(steps))[:count]
+
+
+@dataclass
+class Step:
+    """One step of B texts. Drafted tokens int64 [B, γ] with rows q [B, m, V], target rows p [B, γ+1, V];
+    `raw_q` and `raw_p` are the rows before they were processed. `tokens` int32 [γ+1, B] come out, of which
+    `accepted` [B] were drafted.
+
+    `target_rows(i, m)` and `draft_rows(i, m)` are the rows of places i to i + m - 1 of the step, not
+    processed."""
+
+    run: Running
+    gamma: int
+    draft_u: Floats
+    verify_u: Floats
+    target_rows: Callable[[int, int], Floats]
+    draft_rows: Callable[[int, int], Floats]
+    drafted: Ints
+    raw_q: Floats
+    q: Floats
+    raw_p: Floats
+    p: Floats
+    tokens: TokenArray
+    accepted: Ints
+    logprobs: Floats
+    counted_drafted: Ints
+    counted_accepted: Ints
+
+    @property
+    def size(self) -> int:
+        return len(self.run.texts)
+
+    @property
+    def every(self) -> Ints:
+        return np.arange(self.size)
+
+    @property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Whether a drafted token of each text was rejected, [B]; without a draft the token is a bonus."""
+        return self.accepted < self.gamma
+
+    @cached_property
+    def groups(self) -> dict[Sampling, list[int]]:
+        """The texts with the same sampling parameters."""
+        found: dict[Sampling, list[int]] = {}
+        for b, text in enumerate(self.run.texts):
+            found.setdefault(text.sampling, []).append(b)
+        return found
+
+    def process(self, rows: Floats, change: Change | None = None) -> Floats:
+        """`rows` [B, m, V], each processed as its request asks, after `change` of its parameters."""
+        made = np.empty_like(rows)
+        for sampling, members in self.groups.items():
+            made[members] = processed(rows[members], change(sampling) if change else sampling)
+        return made
+
+    def last(self, rows: Floats) -> Floats:
+        """The row [B, V] of `rows` [B, γ+1, V] for the last token of each text."""
+        return rows[self.every, self.accepted]
+
+    def residual(self, p: Floats) -> Floats:
+        """(p - q)₊ at the rejected place of each text, normalised, from other target rows `p` [B, γ+1, V].
+
+        p itself where that has no mass, or where nothing was rejected."""
+        row = self.last(p)
+        if not self.gamma:
+            return row
+        q = self.q[self.every, np.minimum(self.accepted, self.q.shape[1] - 1)]
+        excess = np.maximum(row - q, 0.0)
+        return normalise(np.where((self.rejected & excess.any(axis=1))[:, None], excess, row))
+
+    def redraw(self, where: NDArray[np.bool_], rows: Floats) -> None:
+        """Draw the last token of the texts `where` [B] again, from `rows` [B, V], with new numbers."""
+        u = text_uniforms(self.run.keys, Purpose.COUNT, self.run.steps, 1)
+        self.set_last(where, draw_siblings("sampled", np.ascontiguousarray(rows), u)[0])
+
+    def set_last(self, where: NDArray[np.bool_], tokens: Ints) -> None:
+        """Replace the last token of the texts `where` [B]."""
+        self.tokens[self.accepted[where], self.every[where]] = tokens[where]

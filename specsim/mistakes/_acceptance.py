@@ -1,0 +1,234 @@
+"""A wrong test of the drafted tokens, and lossy tests that are not declared to be lossy."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from math import exp, factorial, inf, log
+from typing import Any
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints
+from specsim.mistakes import _laws as laws
+from specsim.mistakes import _reference as ref
+from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
+from specsim.mistakes._reference import at, verifier_mutant
+from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
+from specsim.rules._chain.one_hot import recovered as without_drafted
+from specsim.rules._common.base import Parameter
+from specsim.rules._controls import block_first_failure, block_tokenwise_residual
+from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
+from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
+from specsim.rules._lossy.typical import RULE as TYPICAL
+
+mutant = partial(verifier_mutant, "wrong acceptance rule")
+
+
+def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
+    entropy = -(p * np.log(p + 1e-5)).sum(axis=2)
+    return at(p, x) > np.minimum(epsilon, delta * np.exp(-entropy))
+
+
+def scales(x: Ints, p: Floats, q: Floats) -> Floats:
+    """b_0 … b_γ of block verification: [B, γ+1]."""
+    b = np.ones((len(p), x.shape[1] + 1))
+    for i, (target, draft) in enumerate(zip(at(p, x).T, at(q, x).T, strict=True)):
+        b[:, i + 1] = ratio(b[:, i] * target, draft)
+    return b
+
+
+def ratio(p: Floats, q: Floats) -> Floats:
+    """min(1, p/q), which cannot overflow."""
+    return np.divide(p, q, out=np.ones_like(p), where=p < q)
+
+
+def block_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
+    """Test i passes with h_i of block verification, the last with b_γ."""
+    b = scales(x, p, q)
+    left = np.maximum(b[:, :-1, None] * p - q, 0.0).sum(axis=2)
+    whole = left + 1.0 - b[:, :-1]
+    h = np.divide(left, whole, out=np.ones_like(left), where=whole > 0.0)
+    return u < np.column_stack([h[:, 1:], b[:, -1]])
+
+
+def scaled_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """b·p where a residual is drawn from, p for the bonus."""
+    b = scales(x, p[:, :-1], q)
+    return np.concatenate([b[:, :-1, None] * p[:, :-1], p[:, -1:]], axis=1), q
+
+
+#: Correct block verification.
+block_verify = partial(
+    ref.verify, uniforms=ref.tests_then_last, passes=block_test, count=ref.last_success, rows=scaled_rows
+)
+
+
+@of_chain
+def product_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """-log of products of uniforms are arrivals of a Poisson process; test i passes if the i-th is late."""
+    passed = [float(chance) for chance in ratios(tokens, p, q)]
+    times = [0.0]
+    for chance in passed:
+        times.append(times[-1] - log(chance) if chance > 0.0 else inf)
+    kind = type(p[0][0])
+    stop = [kind(_stops_at(i, times)) for i in range(1, len(times))]
+    return [1 - sum(stop), *stop], follow_rows(tokens, p, q)
+
+
+@of_chain
+def product_block_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """The same tests; the recovered token is that of block verification."""
+    stop, follow = product_law(range(len(tokens)), tokens, p, q)
+    b = 1 + 0 * p[0][0]
+    for i, (x, p_row, q_row) in enumerate(zip(tokens, p, q, strict=False)):
+        follow[i] = laws.positive_part([b * weight for weight in p_row], q_row, p_row)
+        b = min(1, b * p_row[x] / q_row[x]) if q_row[x] else 1 + 0 * b
+    return stop, follow
+
+
+def _stops_at(i: int, times: Sequence[float]) -> float:
+    """P(fewer than i arrivals by times[i], and at least j by times[j] for all j > i)."""
+    # the law of the number of arrivals; the last entry stands for that many or more
+    counts = [1.0, *[0.0] * (len(times) - 1)]
+    for j, (before, now) in enumerate(pairwise([0.0, *times[i:]]), start=i):
+        counts = _arrivals(counts, now - before if now < inf else inf if before < inf else 0.0)
+        counts = [share * (n < i if j == i else n >= j) for n, share in enumerate(counts)]
+    return sum(counts)
+
+
+def _arrivals(counts: Sequence[float], time: float) -> list[float]:
+    most = len(counts) - 1
+    more = [exp(-time) * time**k / factorial(k) if time < inf else 0.0 for k in range(most + 1)]
+    after = [sum(counts[m] * more[n - m] for m in range(n + 1)) for n in range(most)]
+    return [*after, sum(counts) - sum(after)]
+
+
+MUTANTS = (
+    mutant(
+        "accepts_everything",
+        "Every drafted token is accepted.",
+        threads=("huggingface/transformers#28508",),
+        passes=lambda u, x, p, q: np.ones(x.shape, dtype=bool),
+        law=law(lambda p, q, x: 1),
+    ),
+    mutant(
+        "inverted_ratio",
+        "A draft is accepted if u·p < q: target and draft are swapped.",
+        passes=lambda u, x, p, q: u * at(p, x) < at(q, x),
+        law=law(lambda p, q, x: laws.minimum_ratio(q, p, x)),
+    ),
+    mutant(
+        "double_chance",
+        "A draft is accepted if it equals a sample of p, or if it passes the ratio test.",
+        threads=("rtp-llm#521", "rtp-llm#1295"),
+        verify=lambda draft_tokens, p, q, rng: ref.verify(
+            draft_tokens,
+            p,
+            q,
+            rng,
+            passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | (rng.random(u.shape) < at(p, x)),
+        ),
+        law=law(lambda p, q, x: p[x] + (1 - p[x]) * laws.minimum_ratio(p, q, x)),
+    ),
+    mutant(
+        "draft_over_largest",
+        "A draft is accepted with min(1, q(x)/max p).",
+        threads=("1bit-MONSTER#637",),
+        passes=lambda u, x, p, q: u * p.max(axis=2) < at(q, x),
+        law=law(lambda p, q, x: min(1, q[x] / max(p))),
+    ),
+    mutant(
+        "scaled_lenience",
+        "Drafts are accepted with p/(l·q), and the residual uses l·q: lossy, not declared.",
+        passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
+        recover=lambda p, q, x, lenience: ref.excess(p, lenience * q),
+        law=SCALED_LENIENCE.law,
+        parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
+    ),
+    mutant(
+        "ensemble",
+        "The draft is verified against w·p + (1 - w)·q instead of p: lossy, not declared.",
+        threads=("huggingface/transformers assistant_ensemble_weight",),
+        passes=lambda u, x, p, q, weight: u * at(q, x) < weight * at(p, x) + (1.0 - weight) * at(q, x),
+        law=ENSEMBLE.law,
+        parameters=(Parameter("weight", 0.9, 0.0, 1.0, "w; 1 is right", above_low=True),),
+    ),
+    mutant(
+        "typical",
+        "Typical acceptance, a threshold from the target's entropy: lossy, not declared.",
+        threads=(
+            "vllm-project/vllm#5015",
+            "vllm-project/vllm#5131",
+            "vllm-project/vllm-ascend#9772",
+            "FasterDecoding/Medusa evaluate_posterior",
+        ),
+        passes=typical,
+        recover=ref.argmax,
+        bonus=ref.argmax,
+        law=TYPICAL.law,
+        parameters=TYPICAL.parameters,
+    ),
+    mutant(
+        "two_thresholds",
+        "Drafts are accepted with p/t, and always if p ≥ s: lossy, not declared.",
+        threads=("sgl-project/sglang tree_speculative_sampling_target_only",),
+        passes=lambda u, x, p, q, single, summed: (u * summed < at(p, x)) | (at(p, x) >= single),
+        recover=ref.mask_drafted,
+        law=law(
+            lambda p, q, x, single, summed: 1 if p[x] >= single else min(1, p[x] / summed),
+            lambda p, q, x, single, summed: without_drafted(p, q, x),
+        ),
+        parameters=(
+            Parameter("single", 0.5, 0.0, 1.0, "s, threshold_single; 1 is right", above_low=True),
+            Parameter("summed", 0.9, 0.0, 1.0, "t, threshold_acc; 1 is right", above_low=True),
+        ),
+    ),
+    mutant(
+        "greedy_acceptance",
+        "A draft is accepted if it is the argmax of p, else the argmax is emitted (greedy).",
+        passes=lambda u, x, p, q: x == p.argmax(axis=2),
+        recover=ref.argmax,
+        bonus=ref.argmax,
+        law=GREEDY_MATCH.law,
+    ),
+    mutant(
+        "first_unverified",
+        "The first drafted token is emitted without a test.",
+        threads=("lattice#243", "lattice#258"),
+        passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | (np.arange(x.shape[1]) == 0),
+        law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]]),
+    ),
+    mutant(
+        "block_tokenwise_residual",
+        "Block verification accepts, but the residual is that of the standard rule.",
+        threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
+        verify=block_verify,
+        rows=ref.own_rows,
+        law=block_tokenwise_residual.RULE.law,
+    ),
+    mutant(
+        "block_first_failure",
+        "Block verification stops at the first failed test instead of the last passed one.",
+        threads=("vllm-project/vllm-ascend#11985",),
+        verify=block_verify,
+        count=ref.first_failure,
+        law=block_first_failure.RULE.law,
+    ),
+    mutant(
+        "block_product_of_uniforms",
+        "The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
+        threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
+        verify=block_verify,
+        passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
+        rows=ref.own_rows,
+        law=product_law,
+    ),
+    mutant(
+        "block_product_block_residual",
+        "The product of uniforms is tested, and the residual is that of block verification.",
+        threads=("vllm-project/vllm-ascend rejection_sampler enable_block_verify",),
+        verify=block_verify,
+        passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
+        law=product_block_law,
+    ),
+)

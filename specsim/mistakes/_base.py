@@ -1,0 +1,68 @@
+"""The mutant: a verifier or decoder with a known defect, its description and its law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from specsim.models import Draft
+from specsim.rules._common.base import Parameter, check_parameters, format_spec
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A verifier or a decoder with a known defect, and the law of its steps.
+
+    `mechanism` describes the defect in one sentence, `threads` lists the reports. Exactly one of these is
+    given::
+
+        verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
+        decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
+
+    `law(parents, tokens, p, q, **values)` is the law of one step on a chain, as `specsim.rules.Rule.law`, on
+    Fractions or floats: the probability of stopping at each node given the drafted tokens, and the pmf of the
+    next token. It is None where single steps are correct and the defect is between rows, calls or steps. For
+    a decoder q is the draft's row, and `drafting(q, **values)` the law that its tokens are drawn from.
+
+    `values` are the values of the `parameters`; ValueError for an unknown parameter or a value out of range.
+    """
+
+    name: str
+    family: str
+    mechanism: str
+    threads: tuple[str, ...] = ()
+    verify: Callable[..., Any] | None = None
+    decode: Callable[..., Any] | None = None
+    law: Callable[..., tuple[list[Any], list[Any]]] | None = None
+    drafting: Callable[..., Any] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.verify is None) == (self.decode is None):
+            raise ValueError(f"{self.name}: a mutant has either verify or decode")
+        object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
+
+    def __hash__(self) -> int:  # dataclass's own fails on `values`, a mapping
+        return hash((self.name, *self.values.items()))
+
+    def __str__(self) -> str:
+        """The name with its parameters, in the form that `mutants.get` reads."""
+        return format_spec(self.name, self.values)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """`verify` or `decode`, with the parameters filled in."""
+        function = self.verify or self.decode
+        assert function is not None  # checked in __post_init__
+        return partial(function, **self.values)
+
+    def with_parameters(self, **values: float) -> Mutant:
+        """The same mutant with these parameters. Raises ValueError for an unknown one, or out of range."""
+        return replace(self, values={**self.values, **values})
+
+    def num_rows(self, tree: Draft) -> int:
+        """Rows of q that the law reads, for `specsim.theory._enumeration.step_law`."""
+        return tree.num_rows

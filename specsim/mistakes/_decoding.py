@@ -1,0 +1,360 @@
+"""A correct decoder in plain Python whose parts can be replaced, and the law of its sequences.
+
+A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
+accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from specsim.core._types import Row, Tokens
+from specsim.core.distributions import inverse_cdf
+from specsim.mistakes._base import Mutant
+from specsim.mistakes._laws import Rows, StepLaw, minimum_ratio, residual, stop_law
+from specsim.models import Model
+from specsim.models._base import read_by
+from specsim.rules._common.base import Parameter
+
+
+def unchanged(row: Row, **values: Any) -> Row:
+    return row
+
+
+def in_full(drafted: Tokens, eos: int | None) -> int:
+    """All drafted tokens are verified."""
+    return len(drafted)
+
+
+def accepted_and_last(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    return (*drafted[:accepted], last)
+
+
+def once(**values: Any) -> int:
+    """A step is run once."""
+    return 1
+
+
+def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
+    """Of the tokens of a step those up to the first end-of-sequence token, and whether there was one."""
+    return (tokens[: tokens.index(eos) + 1], True) if eos in tokens else (tokens, False)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Speculative decoding of one sequence; the defaults are correct.
+
+    Four functions map rows (lists in any arithmetic) with the mutant's values: `drafting` gives the law that
+    a drafted token is drawn from and `verified_q` the q of verification, both from the draft's row;
+    `verified_p` gives the p of verification from the target's row, `bonus` the law of the bonus.
+    `cut(drafted, eos)` is the number of drafted tokens that are verified. From (drafted, number accepted,
+    last token) `emits` gives the tokens of the step, `draft_keeps` and `target_keeps` the tokens added to
+    each state. With `rescored` q is read after the text instead of the draft's state. `ends(tokens of a step,
+    eos)` gives the output, and whether to stop. With `late` a rejected token is kept, and the next token is
+    drawn from p at the position after it. `verification`, the law of a step, takes the place of the standard
+    rule's; its rows are those of the models before any processing unless `processed`. With `repeated` every
+    step of a text has the random numbers of the first one, with `one_test` one uniform tests all its tokens:
+    then steps depend on each other, and the law of a text is not enumerated. A step drafts `gamma` tokens,
+    near the end of a text fewer, unless it `overshoots`: then the text is cut. A step is drafted and verified
+    `tries` times, a function of the mutant's values, and the first try of those with the most accepted tokens
+    is kept."""
+
+    drafting: Callable[..., Row] = unchanged
+    verified_q: Callable[..., Row] = unchanged
+    verified_p: Callable[..., Row] = unchanged
+    bonus: Callable[..., Row] = unchanged
+    cut: Callable[[Tokens, int | None], int] = in_full
+    emits: Callable[[Tokens, int, int], Tokens] = accepted_and_last
+    draft_keeps: Callable[[Tokens, int, int], Tokens] = accepted_and_last
+    target_keeps: Callable[[Tokens, int, int], Tokens] = accepted_and_last
+    ends: Callable[[Tokens, int | None], tuple[Tokens, bool]] = at_eos
+    rescored: bool = False
+    late: bool = False
+    verification: Callable[..., StepLaw] | None = None
+    processed: bool = True
+    repeated: bool = False
+    one_test: bool = False
+    tries: Callable[..., int] = once
+    gamma: int = 2
+    overshoots: bool = False
+
+    @property
+    def enumerable(self) -> bool:
+        return not (self.repeated or self.one_test)
+
+    def __call__(
+        self,
+        target: Model,
+        draft: Model,
+        prompt: Sequence[int],
+        max_new_tokens: int,
+        eos: int | None,
+        rng: np.random.Generator,
+        **values: float,
+    ) -> list[int]:
+        """New tokens after `prompt`: `max_new_tokens`, or fewer if the last one is `eos`."""
+        text = draft_seen = target_seen = tuple(map(int, prompt))
+        most, ended = len(text) + max_new_tokens, False
+        seed = int(rng.integers(2**63)) if self.repeated else 0
+        coin = rng.random() if self.one_test else None
+        while not ended and len(text) < most:
+            rng = np.random.default_rng(seed) if self.repeated else rng
+            length = self.length(most - len(text))
+            tries: list[tuple[Tokens, int, int]] = []
+            for _ in range(self.tries(**values)):
+                drafted, q = self._draft(draft, draft_seen, text, length, rng, **values)
+                drafted = drafted[: self.cut(drafted, eos)]
+                tries.append((drafted, *self._verify(target, target_seen, drafted, q, rng, coin, **values)))
+            drafted, accepted, last = max(tries, key=lambda one: one[1])
+            tokens, ended = self.ends(self.emits(drafted, accepted, last), eos)
+            text += tokens
+            draft_seen += self.draft_keeps(drafted, accepted, last)
+            target_seen += self.target_keeps(drafted, accepted, last)
+        return list(text[len(prompt) : most])
+
+    def length(self, room: int) -> int:
+        """How many tokens are drafted where the text has room for so many."""
+        return self.gamma if self.overshoots else min(self.gamma, room - 1)
+
+    def _draft(
+        self,
+        draft: Model,
+        seen: Tokens,
+        text: Tokens,
+        length: int,
+        rng: np.random.Generator,
+        **values: float,
+    ) -> tuple[Tokens, list[Row]]:
+        """The drafted tokens, and the rows of q that verification is given."""
+        drafted: Tokens = ()
+        q: list[Row] = []
+        while len(drafted) < length:
+            row = _floats(draft, seen + drafted)
+            given = _floats(draft, text + drafted) if self.rescored else row
+            q.append(self.verified_q(given, **values))
+            drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
+        return drafted, q
+
+    def _verify(
+        self,
+        target: Model,
+        seen: Tokens,
+        drafted: Tokens,
+        q: Rows,
+        rng: np.random.Generator,
+        coin: float | None,
+        **values: float,
+    ) -> tuple[int, int]:
+        """The number of accepted tokens, and the token after them."""
+        if self.verification is not None:
+            p_rows = [_floats(target, seen + drafted[:i]) for i in range(len(drafted) + 1)]
+            stop, follow = self.law(range(len(drafted)), drafted, p_rows, q, **values)
+            accepted = inverse_cdf(stop, rng.random())
+            return accepted, inverse_cdf(follow[accepted], rng.random())
+        for i, x in enumerate(drafted):
+            p = self.verified_p(_floats(target, seen + drafted[:i]), **values)
+            if not (rng.random() if coin is None else coin) * q[i][x] < p[x]:
+                if self.late:
+                    return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
+                weights = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
+                return i, inverse_cdf(weights if any(weights) else p, rng.random())
+        return len(drafted), inverse_cdf(self.bonus(_floats(target, seen + drafted), **values), rng.random())
+
+    def law(self, parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
+        """The law of verification, on the models' rows."""
+        if self.verification is not None and len(tokens):  # without a draft p is sampled
+            return self.verification(parents, tokens, p, q, **values)
+        against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
+        verified_q = [self.verified_q(row, **values) for row in q]
+        stop = stop_law([minimum_ratio(*rows) for rows in zip(against, verified_q, tokens, strict=False)])
+        follow = [residual(*rows) for rows in zip(against, verified_q, strict=False)]
+        if self.late and tokens:
+            *before, rejected, whole = stop
+            stop, follow = [0 * whole, *before, rejected + whole], [list(row) for row in p[: len(tokens)]]
+        return stop, [*follow, list(self.bonus(p[len(tokens)], **values))]
+
+
+def decoder_mutant(
+    family: str,
+    name: str,
+    mechanism: str,
+    decode: Decoder,
+    threads: tuple[str, ...] = (),
+    parameters: tuple[Parameter, ...] = (),
+) -> Mutant:
+    """Make a mutant of `decode`; it has no law of a step where only its states or its output are wrong."""
+    places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification")
+    replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
+    law = decode.law if replaced else None
+    return Mutant(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
+
+
+def in_a_loop(mutant: Mutant) -> Mutant:
+    """The decoder that verifies as `mutant` does, if that has a law; a decoder itself."""
+    if mutant.decode is not None or mutant.law is None:
+        return mutant
+    return replace(mutant, verify=None, decode=Decoder(verification=mutant.law))
+
+
+def sequence_law(
+    mutant: Mutant,
+    target: Model,
+    draft: Model,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    eos: int | None,
+    length: int | None = None,
+) -> dict[Tokens, Any]:
+    """Enumerate the law of a decoder mutant's output, draft by draft and step by step.
+
+    Parameters
+    ----------
+    mutant : Mutant
+        A decoder of the catalogue.
+    target, draft : Model
+        Models with one vocabulary.
+    prompt : sequence of int
+        Tokens before the output.
+    max_new_tokens : int
+        Length of the output, unless it ends with `eos`.
+    eos : int or None
+        The end-of-sequence token.
+    length : int, optional
+        Give the law of so many first tokens, by default of all.
+
+    Returns
+    -------
+    dict
+        {new tokens: probability}, in Fractions if the models' rows are Fractions, else in floats.
+
+    Raises
+    ------
+    ValueError
+        If `mutant` is not made of a `Decoder`.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> from specsim.mistakes import get
+    >>> from specsim.models import TableModel
+    >>> p, q = TableModel([F(1, 2), F(1, 2)]), TableModel([F(3, 4), F(1, 4)])
+    >>> law = sequence_law(get("greedy_draws"), p, q, (0,), max_new_tokens=2, eos=None)
+    >>> {tokens: str(mass) for tokens, mass in law.items()}
+    {(0, 0): '2/3', (1, 0): '1/6', (1, 1): '1/6'}
+    """
+    if not isinstance(mutant.decode, Decoder) or not mutant.decode.enumerable:
+        raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
+    decode, values = mutant.decode, mutant.values
+    prompt, p_rows, q_rows = tuple(map(int, prompt)), _Rows(target), _Rows(draft)
+    traceless = {decode.emits, decode.draft_keeps, decode.target_keeps} == {accepted_and_last}
+
+    def steps(
+        gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens
+    ) -> Iterator[tuple[Any, Tokens, int, int]]:
+        """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
+
+        Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`."""
+        found: dict[_Outcome, Any] = defaultdict(int)
+        drafts: dict[Tokens, Any] = {(): 1}
+        for _ in range(gamma):
+            drafts = {
+                (*drafted, x): mass * weight
+                for drafted, mass in drafts.items()
+                for x, weight in enumerate(decode.drafting(q_rows.after(draft_seen + drafted), **values))
+                if weight
+            }
+        for whole, mass in drafts.items():
+            drafted = whole[: decode.cut(whole, eos)]
+            p = [p_rows.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
+            q = [q_rows.after(given + drafted[:i]) for i in range(len(drafted))]
+            stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
+            for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
+                # where rejected tokens leave no trace, drafts with the same accepted ones are one
+                kept = drafted[:accepted] if traceless else drafted
+                for last, weight in enumerate(row):
+                    if stopped and weight:
+                        found[kept, accepted, last] += mass * stopped * weight
+        tries = decode.tries(**values)
+        for outcome, chance in (found if tries == 1 else _of_longest(found, tries)).items():
+            yield chance, *outcome
+
+    @cache
+    def moves(gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
+        found: dict[_Move, Any] = defaultdict(int)
+        for chance, drafted, accepted, last in steps(gamma, given, draft_seen, target_seen):
+            tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
+            drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
+            targets = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))
+            found[tokens, ended, drafts, targets] += chance
+        return found
+
+    end = len(prompt) + min(max_new_tokens, length or max_new_tokens)
+    law: dict[Tokens, Any] = defaultdict(int)
+    states: dict[_State, Any] = {(prompt, q_rows.context(prompt), p_rows.context(prompt)): 1}
+    while states:
+        following: dict[_State, Any] = defaultdict(int)
+        for (text, draft_seen, target_seen), mass in states.items():
+            room = len(prompt) + max_new_tokens - len(text)
+            given = q_rows.context(text) if decode.rescored else draft_seen
+            next_moves = moves(decode.length(room), given, draft_seen, target_seen)
+            for (tokens, ended, drafts, targets), chance in next_moves.items():
+                after = text + tokens
+                if ended or len(after) >= end:
+                    cut = end if decode.overshoots or length is not None else None
+                    law[after[len(prompt) : cut]] += mass * chance
+                else:
+                    following[after, drafts, targets] += mass * chance
+        states = following
+    return dict(law)
+
+
+#: The drafted tokens that leave a trace, the number of accepted ones, and the last token.
+_Outcome = tuple[Tokens, int, int]
+#: Tokens of a step, whether the text ends with them, and the contexts of draft and target after it.
+_Move = tuple[Tokens, bool, Tokens, Tokens]
+#: The text, and the contexts of draft and target.
+_State = tuple[Tokens, Tokens, Tokens]
+
+
+def _of_longest(outcomes: Mapping[_Outcome, Any], tries: int) -> dict[_Outcome, Any]:
+    """The law of the outcome with the most accepted tokens, of so many independent ones with law `outcomes`.
+
+    P(n accepted at most) is raised to the power of their number; given n, the outcome has its law."""
+    lengths: dict[int, Any] = defaultdict(int)
+    for (_, accepted, _), chance in outcomes.items():
+        lengths[accepted] += chance
+    weights, below = {}, 0
+    for accepted in sorted(lengths):
+        up_to = below + lengths[accepted]
+        weights[accepted] = (up_to**tries - below**tries) / lengths[accepted]
+        below = up_to
+    return {outcome: chance * weights[outcome[1]] for outcome, chance in outcomes.items()}
+
+
+class _Rows(dict[Tokens, list[Any]]):
+    """The rows of a model by context, each made once."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.order = None if getattr(model, "reads_all", False) else model.order
+
+    def __missing__(self, context: Tokens) -> list[Any]:
+        self[context] = list(self.model.row(context))
+        return self[context]
+
+    def context(self, text: Tokens) -> Tokens:
+        """All that the model reads of `text`."""
+        if self.order is None or len(text) < self.order:
+            return tuple(read_by(self.model, text))
+        return text[len(text) - self.order :]
+
+    def after(self, text: Tokens) -> list[Any]:
+        return self[self.context(text)]
+
+
+def _floats(model: Model, text: Tokens) -> list[float]:
+    row = model.row(read_by(model, text))
+    return row.tolist() if isinstance(row, np.ndarray) else [float(a) for a in row]

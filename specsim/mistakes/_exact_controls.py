@@ -1,0 +1,76 @@
+"""Exact controls: exact verifiers and decoders that accept less than they could."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints
+from specsim.mistakes import _reference as ref
+from specsim.mistakes._acceptance import block_verify
+from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._indexing import whole_draft, without_last_drafted
+from specsim.mistakes._laws import Rows, StepLaw, of_chain, one_hot
+from specsim.mistakes._reference import at, verifier_mutant
+from specsim.rules._chain import block
+from specsim.rules._chain.one_hot import RULE as ONE_HOT
+from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
+
+FAMILY = "exact but wasteful"
+mutant = partial(verifier_mutant, FAMILY)
+decoder = partial(decoder_mutant, FAMILY)
+
+
+def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    cdf = p.cumsum(axis=2)
+    drawn = (cdf <= rng.random((*p.shape[:2], 1)) * cdf[..., -1:]).sum(axis=2)
+    accepted = ref.first_failure(drawn[:, :-1] == draft_tokens)
+    return ref.pack_output(draft_tokens, accepted, drawn[np.arange(len(p)), accepted])
+
+
+def block_one_hot(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    q = np.zeros_like(q)
+    np.put_along_axis(q, draft_tokens[..., None], 1.0, axis=2)
+    return block_verify(draft_tokens, p, q, rng)
+
+
+@of_chain
+def block_one_hot_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    certain = [one_hot(len(row), x) for row, x in zip(q, tokens, strict=False)]
+    return block.RULE.law(range(len(tokens)), tokens, p, certain)
+
+
+EXACT_CONTROLS = (
+    mutant(
+        "one_hot_draft",
+        "A sampled draft is verified as if q were 1: accepted with p(x), else p without x is used.",
+        threads=("vllm-project/vllm#40149",),
+        passes=lambda u, x, p, q: u < at(p, x),
+        recover=ref.mask_drafted,
+        law=ONE_HOT.law,
+    ),
+    mutant(
+        "sampler_match",
+        "The target is sampled at every position; drafted tokens are accepted while they agree.",
+        threads=("z-lab/dflash#74", "z-lab/dflash#77", "mlx-swift-lm#459", "mlxcel#992"),
+        verify=sampler_match,
+        law=SAMPLER_MATCH.law,
+    ),
+    mutant(
+        "block_one_hot",
+        "Block verification with q = 1 for the drafted tokens, as for n-gram drafts.",
+        threads=("vllm-project/vllm-ascend#7603", "vllm-project/vllm-ascend#7839", "vllm-project/vllm#40819"),
+        verify=block_one_hot,
+        law=block_one_hot_law,
+    ),
+    decoder(
+        "draft_not_rolled_back",
+        "The draft's state keeps rejected tokens, and q is read from it: only acceptance is lower.",
+        Decoder(draft_keeps=whole_draft),
+    ),
+    decoder(
+        "draft_one_short",
+        "After a fully accepted draft the draft's state lacks the last token, and q is read from it.",
+        Decoder(draft_keeps=without_last_drafted),
+    ),
+)

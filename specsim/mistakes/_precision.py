@@ -1,0 +1,238 @@
+"""The edges of uniforms, and low precision."""
+
+from functools import partial
+from math import ceil, exp, expm1, floor
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from specsim.core._types import Floats, Ints, Row
+from specsim.mistakes import _reference as ref
+from specsim.mistakes._laws import as_given, law, normalise, residual
+from specsim.mistakes._reference import at, excess, round_to, verifier_mutant
+from specsim.rules._common.base import Parameter
+
+mutant = partial(verifier_mutant, "precision and edges")
+BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
+FEW_BITS = (Parameter("bits", 8, 1, 52, "bits of the uniforms", whole=True),)
+ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
+
+
+def epsilon(meaning: str, default: float) -> tuple[Parameter]:
+    return (Parameter("epsilon", default, 0.0, 1.0, meaning, above_low=True),)
+
+
+def cells(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """The ratio p/q in units of the grid 2^-bits of the uniforms."""
+    return p[x] / q[x] * 2 ** int(bits)
+
+
+def inclusive(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """Of the uniforms 0, 1, …, 2^bits - 1 in grid units those ≤ p/q pass."""
+    return (0 * p[x] + min(floor(cells(p, q, x, bits)) + 1, 2 ** int(bits))) / 2 ** int(bits)
+
+
+def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """Of the uniforms 1, …, 2^bits in grid units those < p/q pass."""
+    below = max(ceil(cells(p, q, x, bits)) - 1, 0)
+    return (0 * p[x] + min(below, 2 ** int(bits))) / 2 ** int(bits)
+
+
+def coarse_chance(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """Of the uniforms 0, 1, …, 2^bits - 1 in grid units those < p/q pass."""
+    return (0 * p[x] + min(ceil(cells(p, q, x, bits)), 2 ** int(bits))) / 2 ** int(bits)
+
+
+def rounded_id(token: int, bits: Any) -> int:
+    """`token` with so many significant bits, ties to even, as a float of low precision holds it."""
+    unit = 2 ** max(token.bit_length() - int(bits), 0)
+    return round(token / unit) * unit
+
+
+def rounded_ids(row: Row, bits: Any) -> list[Any]:
+    """The law of a token of `row` whose id is rounded; the last id stands for all beyond."""
+    found = [0 * weight for weight in row]
+    for token, weight in enumerate(row):
+        found[min(rounded_id(token, bits), len(row) - 1)] += weight
+    return found
+
+
+def through_rounded_ids(rows: Floats, bits: float) -> Floats:
+    """The weights [R, V] of tokens whose ids are rounded."""
+    size = rows.shape[1]
+    ids = [min(rounded_id(token, bits), size - 1) for token in range(size)]
+    found = np.zeros_like(rows)
+    np.add.at(found.T, ids, rows.T)
+    return found
+
+
+def or_target(left: Floats, p: Floats) -> Floats:
+    return np.where(left.any(axis=1, keepdims=True), left, p)
+
+
+def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
+    """Uniforms of which that of the last token has few bits."""
+    u = rng.random((steps, count))
+    u[:, -1] = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
+    return u
+
+
+def on_grid(row: Row, bits: Any) -> list[Any]:
+    """The share of the points of the grid that fall to each token."""
+    size = 2 ** int(bits)
+    ends = [ceil(sum(row[: y + 1]) * size) for y in range(len(row))]
+    return normalise([0 * row[0] + (end - start) for start, end in zip([0, *ends], ends, strict=False)])
+
+
+def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
+    u = rng.random(draft_tokens.shape)
+    accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
+    weights = ref.last_weights(draft_tokens, p, q, accepted)
+    noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
+    return ref.pack_output(draft_tokens, accepted, ref.race(weights, noise))
+
+
+def floored_race(row: Row, bits: Any) -> list[Any]:
+    """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
+
+    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of
+    the likelier ones has come; between two such moments the tokens that can have arrived race as exponentials
+    do."""
+    rates, least = [float(a) for a in row], 2.0 ** -int(bits)
+    order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
+    chances, total = [0.0] * len(rates), 0.0
+    for k, y in enumerate(order):
+        chances[y] -= expm1(-least) * exp(-total * least / rates[y])
+        total += rates[y]
+        start = exp(-total * least / rates[y])
+        end = exp(-total * least / rates[order[k + 1]]) if k + 1 < len(order) else 0.0
+        for z in order[: k + 1]:
+            chances[z] += rates[z] / total * (start - end)
+    return as_given(chances, row)
+
+
+def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
+    draft = round_to(at(q, x), dtype)
+    return (u * draft < round_to(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
+
+
+def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
+    """The ratio of the rounded probabilities; where q underflows every token passes."""
+    a, b = round_to([float(p[x]), float(q[x])], dtype).tolist()
+    return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
+
+
+def without_last(row: Row) -> list[Any]:
+    """All but the last id, where anything else is left."""
+    return normalise([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
+
+
+def without_last_id(rows: Floats) -> Floats:
+    rows = rows.copy()
+    rows[rows[:, :-1].any(axis=1), -1] = 0.0
+    return rows
+
+
+MUTANTS = (
+    mutant(
+        "inclusive_test",
+        "A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
+        threads=("sgl-project/sglang#35771", "Automodel#3166"),
+        passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
+        law=law(inclusive),
+        parameters=BITS,
+    ),
+    mutant(
+        "uniform_of_one",
+        "Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
+        threads=("sgl-project/sglang#30822",),
+        passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
+        law=law(up_to_one),
+        parameters=BITS,
+    ),
+    mutant(
+        "coarse_test",
+        "The uniform of the test has few bits, as one of bfloat16 (8) or float16 (11) has: rare drafts pass.",
+        threads=("pytorch-labs/gpt-fast rand_like of bfloat16",),
+        passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) < at(p, x),
+        law=law(coarse_chance),
+        parameters=FEW_BITS,
+    ),
+    mutant(
+        "zero_uniform",
+        "The uniform of the test is always 0, so every token with p > 0 is accepted.",
+        threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
+        passes=lambda u, x, p, q: at(p, x) > 0.0,
+        law=law(lambda p, q, x: int(p[x] > 0)),
+    ),
+    mutant(
+        "coarse_draw",
+        "The last token is drawn with a uniform of few bits: some tokens are never emitted.",
+        threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
+        uniforms=coarse_last,
+        law=law(
+            recovered=lambda p, q, x, bits: on_grid(residual(p, q), bits),
+            bonus=lambda p, q, bits: on_grid(p, bits),
+        ),
+        parameters=BITS,
+    ),
+    mutant(
+        "floored_race",
+        "The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
+        threads=("vllm-project/vllm#43150",),
+        verify=floored,
+        law=law(
+            recovered=lambda p, q, x, bits: floored_race(residual(p, q), bits),
+            bonus=lambda p, q, bits: floored_race(p, bits),
+        ),
+        parameters=BITS,
+    ),
+    mutant(
+        "float16_ratio",
+        "p and q are rounded to float16 before the test: all tokens pass where q underflows.",
+        threads=("mlxcel#992",),
+        passes=partial(rounded_ratio, np.float16),
+        law=law(partial(rounded_chance, np.float16)),
+    ),
+    mutant(
+        "bfloat16_ratio",
+        "p and q are rounded to bfloat16 (8 bits) before the test.",
+        passes=partial(rounded_ratio, bfloat16),
+        law=law(partial(rounded_chance, bfloat16)),
+    ),
+    mutant(
+        "clamped_draft",
+        "q is raised to a floor before the division: tokens with a lower q pass too rarely.",
+        threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
+        passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x),
+        law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
+        parameters=epsilon("the floor", 1e-8),
+    ),
+    mutant(
+        "ratio_epsilon",
+        "A small number is added to q before the division.",
+        threads=("VioletsOleander/naive-speculate",),
+        passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x),
+        law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
+        parameters=epsilon("what is added", 1e-9),
+    ),
+    mutant(
+        "last_id_never",
+        "The last id of the vocabulary is never drawn as a recovered token or bonus.",
+        recover=lambda p, q, x: without_last_id(excess(p, q)),
+        bonus=lambda p, q: without_last_id(p),
+        law=law(recovered=lambda p, q, x: without_last(residual(p, q)), bonus=lambda p, q: without_last(p)),
+    ),
+    mutant(
+        "rounded_ids",
+        "The id of the last token goes through a float of low precision: large ids are rounded.",
+        recover=lambda p, q, x, bits: through_rounded_ids(or_target(excess(p, q), p), bits),
+        bonus=lambda p, q, bits: through_rounded_ids(p, bits),
+        law=law(
+            recovered=lambda p, q, x, bits: rounded_ids(residual(p, q), bits),
+            bonus=lambda p, q, bits: rounded_ids(p, bits),
+        ),
+        parameters=ID_BITS,
+    ),
+)

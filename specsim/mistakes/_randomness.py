@@ -1,0 +1,173 @@
+"""Random numbers that are used twice."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints, Row
+from specsim.mistakes import _laws as laws
+from specsim.mistakes import _reference as ref
+from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
+from specsim.mistakes._reference import verifier_mutant
+
+FAMILY = "reused randomness"
+mutant = partial(verifier_mutant, FAMILY)
+decoder = partial(decoder_mutant, FAMILY)
+
+
+def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    """One uniform for all tests of a step."""
+    u = rng.random((steps, 2))
+    return np.column_stack([np.repeat(u[:, :1], count - 1, axis=1), u[:, 1]])
+
+
+def one_test_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+    """The uniform has survived all ratios so far: min(1, least ratio up to here / least before)."""
+    chances, least = [], 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
+    for ratio in ratios(tokens, p, q):
+        chances.append(min(least, ratio) / least if least else 0 * ratio)
+        least = min(least, ratio)
+    return chances
+
+
+def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    u = rng.random(draft_tokens.shape)
+    accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
+    same = u[np.arange(len(p)), np.minimum(accepted, u.shape[1] - 1)]
+    return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, same))
+
+
+@of_chain
+def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """After a rejection the uniform lies above the ratio; after the whole draft, below the last."""
+    passed = ratios(tokens, p, q)
+    rows = zip(laws.follow_rows(tokens, p, q), passed, strict=False)
+    recovered = [laws.within(row, ratio, 1) for row, ratio in rows]
+    return stop_law(passed), [*recovered, laws.within(p[-1], 0, passed[-1])]
+
+
+def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    """The noise of the race that drew the drafted token x from q, given that x won it, runs a second race."""
+    accepted, u = ref.accept_standard(draft_tokens, p, q, rng)
+    last = ref.draw(p[:, -1], u)
+    rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
+    where = accepted[rejected]
+    p_row, q_row, x = p[rejected, where], q[rejected, where], draft_tokens[rejected, where, None]
+    # E_y/q_y is least at x: all others are that much later, and exponential again
+    noise = q_row * rng.standard_exponential((len(x), 1)) + np.where(
+        np.arange(p.shape[2]) == x, 0.0, rng.standard_exponential(p_row.shape)
+    )
+    last[rejected] = ref.race(ref.last_weights(draft_tokens, p, q, accepted)[rejected], noise)
+    return ref.pack_output(draft_tokens, accepted, last)
+
+
+def second_race(p: Row, q: Row, x: int) -> list[Any]:
+    """Who wins the residual's race, run with the noise of the draft's.
+
+    Given the time T of the draft's winner, T ~ Exp(1), token y has noise q(y)·T + Exp(1), so that in the
+    second race it starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z)
+    < s} r(z)·(s - a(z)) it wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h,
+    the integral is (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l))."""
+    rates = laws.residual(p, q)
+    start = {y: q[y] / rate for y, rate in enumerate(rates) if rate}
+    starts = sorted(set(start.values()))
+    chances = [0 * rate for rate in rates]
+    for low, high in zip(starts, [*starts[1:], None], strict=True):
+        running = [y for y in start if start[y] <= low]
+        head = 1 + sum(low * rates[y] - q[y] for y in running)
+        if high is None:
+            share = 1 / head
+        else:
+            share = (high - low) / (head * (head + (high - low) * sum(rates[y] for y in running)))
+        for y in running:
+            chances[y] += rates[y] * share
+    return chances
+
+
+def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    u = rng.random((2, *draft_tokens.shape))
+    mine, others = (ref.first_failure(ref.ratio_test(one, draft_tokens, p[:, :-1], q)) for one in u)
+    last = ref.last_token(draft_tokens, p, q, others, rng.random(len(p)))
+    return ref.pack_output(draft_tokens, mine, last)
+
+
+@of_chain
+def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """Wherever one rank stops, the token is that of where the other did."""
+    stop = stop_law(ratios(tokens, p, q))
+    rows = laws.follow_rows(tokens, p, q)
+    mixed = [sum(share * row[y] for share, row in zip(stop, rows, strict=True)) for y in range(len(p[0]))]
+    return stop, [mixed] * len(stop)
+
+
+MUTANTS = (
+    mutant(
+        "one_uniform",
+        "One uniform tests all positions of a step.",
+        threads=(
+            "feifeibear/LLMSpeculativeSampling manual_seed in the loop",
+            "feifeibear/LLMSpeculativeSampling#8",
+        ),
+        uniforms=one_test,
+        law=chain_law(one_test_chances),
+    ),
+    mutant(
+        "test_uniform_draws",
+        "The uniform of the last test is reused to draw the next token.",
+        threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
+        verify=test_draws_too,
+        law=test_draws_too_law,
+    ),
+    mutant(
+        "shared_gumbel",
+        "The recovered token is drawn with the Gumbel noise that drew the rejected one.",
+        threads=(
+            "vllm-project/vllm#47386",
+            "vllm-project/vllm#54282",
+            "local-inference-lab/vllm#205",
+            "vllm-project/vllm-ascend#15739",
+        ),
+        verify=shared_gumbel,
+        law=law(recovered=second_race),
+    ),
+    mutant(
+        "ranks_disagree",
+        "Two ranks test with different uniforms: one gives the length, one the last token.",
+        threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
+        verify=ranks_disagree,
+        law=ranks_disagree_law,
+    ),
+    mutant(
+        "batch_shares_uniforms",
+        "All rows of a batch get the same uniforms.",
+        threads=("NVIDIA/TensorRT-LLM#19487",),
+        uniforms=lambda rng, steps, count: np.repeat(rng.random((1, count)), steps, axis=0),
+    ),
+    mutant(
+        "pairs_share_uniforms",
+        "Pairs of rows get the same uniforms.",
+        threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
+        uniforms=lambda rng, steps, count: rng.random((-(-steps // 2), count)).repeat(2, axis=0)[:steps],
+    ),
+    mutant(
+        "reseeded",
+        "The generator is seeded again at every call.",
+        threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
+        uniforms=lambda rng, steps, count: np.random.default_rng(0).random((steps, count)),
+    ),
+    decoder(
+        "steps_share_uniforms",
+        "The random numbers of a text's first step are used again in all its steps.",
+        Decoder(repeated=True),
+        threads=("Infini-AI-Lab/Sequoia SpecTree.rand",),
+    ),
+    decoder(
+        "tests_share_uniform",
+        "One uniform, drawn once for a text, tests all its drafted tokens.",
+        Decoder(one_test=True),
+        threads=("feifeibear/LLMSpeculativeSampling random_seed",),
+    ),
+)

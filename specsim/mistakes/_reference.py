@@ -1,0 +1,177 @@
+"""A correct verifier of arrays in NumPy whose parts can be replaced.
+
+A test takes u float[B, γ], the drafted tokens x int[B, γ], and p and q float[B, γ, V] at the drafted
+positions. A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R];
+weights need not be normalised, and a row of zeros is replaced by p. All parts get the mutant's values.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from specsim.core._types import Floats, Ints
+from specsim.mistakes._base import Mutant
+from specsim.mistakes._laws import StepLaw
+from specsim.rules._common.base import Parameter
+
+
+def independent(rng: np.random.Generator, steps: int, count: int, **values: float) -> Floats:
+    return rng.random((steps, count))
+
+
+def tests_then_last(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    """The uniforms of all tests drawn before those of the last tokens."""
+    return np.column_stack([rng.random((steps, count - 1)), rng.random(steps)])
+
+
+def round_to(weights: ArrayLike, dtype: DTypeLike) -> Floats:
+    """`weights` as a dtype of low precision holds them."""
+    return np.asarray(weights, dtype=np.float64).astype(dtype).astype(np.float64)
+
+
+def at(rows: Floats, tokens: Ints) -> Floats:
+    """The entries of rows [B, γ, V] at tokens [B, γ]."""
+    return np.take_along_axis(rows, tokens[..., None], axis=2)[..., 0]
+
+
+def ratio_test(u: Floats, tokens: Ints, p: Floats, q: Floats, **values: float) -> Any:
+    """Accept with min(1, p/q)."""
+    return u * at(q, tokens) < at(p, tokens)
+
+
+def first_failure(passed: Any) -> Ints:
+    """How many tests [B, γ] pass before the first that does not: int[B]."""
+    return np.logical_and.accumulate(passed, axis=1).sum(axis=1)
+
+
+def last_success(passed: Any) -> Ints:
+    """The number of the last test [B, γ] that passes, from 1; 0 if none does."""
+    return (passed * np.arange(1, passed.shape[1] + 1)).max(axis=1)
+
+
+def excess(p: Floats, q: Floats, x: Ints | None = None, **values: float) -> Floats:
+    """The residual (p - q)₊."""
+    return np.maximum(p - q, 0.0)
+
+
+def mask_drafted(p: Floats, q: Floats, x: Ints, **values: float) -> Floats:
+    """p without the drafted tokens."""
+    return np.where(np.arange(p.shape[1]) == x[:, None], 0.0, p)
+
+
+def target(p: Floats, *_: Any, **values: float) -> Floats:
+    return p
+
+
+def argmax(p: Floats, *_: Any, **values: float) -> Floats:
+    """All mass on the most probable token of each row."""
+    best = np.zeros_like(p)
+    np.put_along_axis(best, p.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
+    return best
+
+
+def own_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    return p, q
+
+
+def last_weights(
+    draft_tokens: Ints,
+    p: Floats,
+    q: Floats,
+    accepted: Ints,
+    recover: Callable[..., Floats] = excess,
+    bonus: Callable[..., Floats] = target,
+    **values: float,
+) -> Floats:
+    """What the token after `accepted` [B] ones is drawn from [B, V]: a residual, or the law of the bonus."""
+    gamma = draft_tokens.shape[1]
+    weights = p[np.arange(len(p)), accepted]
+    rejected, whole = np.flatnonzero(accepted < gamma), accepted == gamma
+    where = accepted[rejected]
+    p_row, q_row, x = weights[rejected], q[rejected, where], draft_tokens[rejected, where]
+    left = recover(p_row, q_row, x, **values)
+    weights[rejected] = np.where(left.any(axis=1, keepdims=True), left, p_row)
+    weights[whole] = bonus(weights[whole], q[whole, gamma - 1], **values)
+    return weights
+
+
+def last_token(
+    draft_tokens: Ints, p: Floats, q: Floats, accepted: Ints, u: Floats, *parts: Any, **values: Any
+) -> Ints:
+    """The token after `accepted` [B] drafted ones, drawn with u [B]."""
+    return draw(last_weights(draft_tokens, p, q, accepted, *parts, **values), u)
+
+
+def draw(weights: Floats, u: Floats) -> Ints:
+    """Draw a token from each row of weights [B, V], by inverse CDF."""
+    cdf = weights.cumsum(axis=1)
+    return (cdf <= u[:, None] * cdf[:, -1:]).sum(axis=1)
+
+
+def race(weights: Floats, noise: Floats) -> Ints:
+    """Draw a token from each row of weights [B, V]: the first to arrive, exponential noise over weight."""
+    arrival = np.full(weights.shape, np.inf)
+    np.divide(noise, weights, out=arrival, where=weights > 0.0)
+    return arrival.argmin(axis=1)
+
+
+def pack_output(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
+    """The output [B, γ+1]: the accepted tokens and the last one."""
+    steps, gamma = draft_tokens.shape
+    output = np.full((steps, gamma + 1), -1)
+    output[:, :gamma] = np.where(np.arange(gamma) < accepted[:, None], draft_tokens, -1)
+    output[np.arange(steps), accepted] = last
+    return output
+
+
+def verify(
+    draft_tokens: Ints,
+    p: Floats,
+    q: Floats,
+    rng: np.random.Generator,
+    *,
+    uniforms: Callable[..., Floats] = independent,
+    passes: Callable[..., Any] = ratio_test,
+    count: Callable[[Any], Ints] = first_failure,
+    rows: Callable[..., tuple[Floats, Floats]] = own_rows,
+    recover: Callable[..., Floats] = excess,
+    bonus: Callable[..., Floats] = target,
+    pack: Callable[..., Ints] = pack_output,
+    **values: float,
+) -> Ints:
+    """Standard verification, each of its parts replaceable: int[B, γ+1], padded with -1.
+
+    `passes` tests all positions, and `count` says how many tokens that accepts; `rows` gives the rows that
+    the last token is drawn from, by `recover` or `bonus`."""
+    gamma = draft_tokens.shape[1]
+    u = uniforms(rng, len(p), gamma + 1, **values)
+    accepted = count(passes(u[:, :gamma], draft_tokens, p[:, :gamma], q, **values))
+    p_last, q_last = rows(draft_tokens, p, q)
+    last = last_token(draft_tokens, p_last, q_last, accepted, u[:, gamma], recover, bonus, **values)
+    return pack(draft_tokens, accepted, last)
+
+
+def accept_standard(
+    draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator
+) -> tuple[Ints, Floats]:
+    """The number of tokens [B] that pass the standard test, and a uniform [B] for the token after them."""
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
+
+
+def verifier_mutant(
+    family: str,
+    name: str,
+    mechanism: str,
+    verify: Callable[..., Any] = verify,
+    threads: tuple[str, ...] = (),
+    law: Callable[..., StepLaw] | None = None,
+    parameters: tuple[Parameter, ...] = (),
+    **parts: Callable[..., Any],
+) -> Mutant:
+    """Make a mutant of `verify`, by default the correct verifier, with these parts replaced."""
+    function = partial(verify, **parts)
+    return Mutant(name, family, mechanism, threads, function, law=law, parameters=parameters)

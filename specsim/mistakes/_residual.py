@@ -1,0 +1,126 @@
+"""After a rejection the token is drawn from something else than (p - q)₊."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints, Row
+from specsim.mistakes import _laws as laws
+from specsim.mistakes._laws import Rows, chain_law, law, normalise, normalise_or
+from specsim.mistakes._reference import (
+    at,
+    mask_drafted,
+    target,
+    tests_then_last,
+    verifier_mutant,
+    verify,
+)
+from specsim.rules._chain.one_hot import recovered as without_drafted
+from specsim.rules._common.base import Parameter
+from specsim.rules._common.tokenwise import positive_part
+from specsim.rules._lossy.lenience import RULE as LENIENCE
+
+mutant = partial(verifier_mutant, "wrong residual")
+
+
+def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    p = p.copy()
+    np.put_along_axis(p[:, :-1], draft_tokens[..., None], 0.0, axis=2)
+    return verify(draft_tokens, p, q, rng, uniforms=tests_then_last, recover=target_or_first)
+
+
+def target_or_first(p: Floats, q: Floats, x: Ints) -> Floats:
+    return np.where(p.any(axis=1, keepdims=True), p, np.eye(1, p.shape[1]))  # the argmax of zeros is 0
+
+
+def zeroed_follow(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
+    rows = [[0 * a if y == x else a for y, a in enumerate(row)] for row, x in zip(p, tokens, strict=False)]
+    return [*(normalise_or(row, laws.one_hot(len(row), 0)) for row in rows), p[-1]]
+
+
+def misaligned_residual(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
+    """The difference of p and q, each cut to its k likeliest tokens, entry by entry in the order of ids."""
+    count = min(int(k), p.shape[1])
+    ids, draft_ids = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :count], axis=1) for rows in (p, q))
+    left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, draft_ids, axis=1)
+    weights = np.zeros_like(p)
+    np.put_along_axis(weights, ids, np.maximum(left, 0.0), axis=1)
+    return weights
+
+
+def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
+    likeliest, drafted = (sorted(laws.likeliest_first(row)[: int(k)]) for row in (p, q))
+    left = {y: p[y] - q[z] for y, z in zip(likeliest, drafted, strict=True)}
+    weights = [max(left.get(y, 0), 0 * p[0]) for y in range(len(p))]
+    return normalise_or(weights, p)
+
+
+MUTANTS = (
+    mutant(
+        "resamples_target",
+        "A rejected token is replaced by a sample of p instead of the residual.",
+        threads=(
+            "ml-explore/mlx-lm#990",
+            "ml-explore/mlx-lm#1085",
+            "romsto/Speculative-Decoding skip_sample_adjustment",
+        ),
+        recover=target,
+        law=law(recovered=lambda p, q, x: p),
+    ),
+    mutant(
+        "absolute_residual",
+        "The residual is |p - q|, which has mass where q exceeds p.",
+        recover=lambda p, q, x: np.abs(p - q),
+        law=law(recovered=lambda p, q, x: normalise_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
+    ),
+    mutant(
+        "one_hot_residual",
+        "Drafts are accepted with p/q, but the residual is p without the drafted token.",
+        threads=("xLLM#2175",),
+        recover=mask_drafted,
+        law=law(recovered=without_drafted),
+    ),
+    mutant(
+        "lenience",
+        "Drafts are accepted with p/(l·q), and the residual uses q without l: lossy, not declared.",
+        threads=("lucidrains/speculative-decoding",),
+        passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
+        law=LENIENCE.law,
+        parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
+    ),
+    mutant(
+        "residual_epsilon",
+        "A small number is added to every entry of the residual.",
+        threads=("VioletsOleander/naive-speculate",),
+        recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon,
+        law=law(
+            recovered=lambda p, q, x, epsilon: normalise(
+                [max(a - b, 0) + epsilon for a, b in zip(p, q, strict=True)]
+            )
+        ),
+        parameters=(Parameter("epsilon", 1e-9, 0.0, 1.0, "what is added", above_low=True),),
+    ),
+    mutant(
+        "swapped_residual",
+        "The residual is (q - p)₊: target and draft are swapped.",
+        recover=lambda p, q, x: np.maximum(q - p, 0.0),
+        law=law(recovered=lambda p, q, x: positive_part(q, p, p)),
+    ),
+    mutant(
+        "zeroed_in_place",
+        "The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
+        threads=("vllm-project/vllm-ascend#2881",),
+        verify=zeroed_in_place,
+        law=chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
+    ),
+    mutant(
+        "misaligned_residual",
+        "p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
+        threads=("ggml-org/llama.cpp examples/speculative",),
+        recover=misaligned_residual,
+        law=law(recovered=misaligned_row),
+        parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
+    ),
+)

@@ -1,0 +1,233 @@
+"""EAGLE-2's dynamic tree: the draft's own confidence decides which tokens are drafted, and below which.
+
+The worth of a candidate is the product of the draft's probabilities along its path. *Expand*: the `width`
+candidates of highest worth in a level get their `width` most probable children each, which form the next
+level; the root has `width` children, and there are `depth` levels. *Rerank*: of all candidates the `nodes` of
+highest worth are drafted. Worth never rises along a path, and among equals the shallower comes first, so the
+result is a connected tree.
+
+Li et al., "EAGLE-2", arXiv 2406.16858 (expansion and reranking phase). Their code leaves ties to `topk`, and
+its `depth` counts the levels below the first; here it is the depth of the tree.
+
+The tree is a function of q alone. A rule that is lossless for any draft, such as `deterministic_children` or
+`naive_matching`, verifies it without bias; a rule that assumes siblings sampled from q does not.
+
+Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_counts
+from specsim.core._types import Floats, Ints, Tokens
+from specsim.models import Model
+from specsim.models._drafts.sampling import draw_siblings, rank_tokens
+from specsim.models._drafts.tree import Tree
+
+
+@checked
+@dataclass(frozen=True)
+class DynamicTree:
+    """Drafts that `expand` chooses anew in every step.
+
+    Parameters
+    ----------
+    width, depth, nodes : int
+        At least 1, see the module.
+
+    Examples
+    --------
+    >>> DynamicTree(width=2, depth=3, nodes=4).size
+    4
+    """
+
+    width: int
+    depth: int
+    nodes: int
+    sampling = "top"
+    is_chain = False
+    distinct = True
+
+    def __post_init__(self) -> None:
+        check_counts(width=self.width, depth=self.depth, nodes=self.nodes)
+
+    def __str__(self) -> str:
+        return f"dynamic tree of {self.nodes} tokens, {self.width} wide and at most {self.depth} deep"
+
+    @property
+    def size(self) -> int:
+        """Number n of drafted tokens."""
+        return self.nodes
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of q: after every node, since any of them may have children in some step."""
+        return self.nodes + 1
+
+    def up_to(self, depth: int, vocab_size: int) -> "DynamicTree":
+        """The same with at most `depth` levels, and no more tokens than they have candidates."""
+        if depth >= self.depth:
+            return self
+        return DynamicTree(self.width, depth, min(self.nodes, self._candidates(depth, vocab_size)))
+
+    def check_candidates(self, vocab_size: int) -> None:
+        """Raise ValueError if there are fewer candidates than `nodes`."""
+        _check_candidates(self._candidates(self.depth, vocab_size), self.nodes)
+
+    def _candidates(self, depth: int, vocab_size: int) -> int:
+        children = min(self.width, vocab_size)
+        level, found = 1, 0
+        for _ in range(depth):
+            level = min(self.width, level) * children
+            found += level
+        return found
+
+    def draft(self, model: Model, histories: ArrayLike) -> tuple[Ints, Ints]:
+        """Parents and tokens [B, n] after each of `histories` [B, T], see `dynamic_drafts`."""
+        return dynamic_drafts(model, histories, self.width, self.depth, self.nodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values."""
+        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.sampling}
+
+
+#: The draft of a step: the same tree every time, or one that the draft model chooses.
+Draft = Tree | DynamicTree
+
+
+def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes: int) -> tuple[Tree, Tokens]:
+    """Choose the tree and its tokens after one context.
+
+    Parameters
+    ----------
+    row : callable
+        row(path) is q after the tokens `path`, of Fractions or floats.
+    width, depth, nodes : int
+        At least 1: children of a node that is expanded, levels, and tokens that are drafted.
+
+    Returns
+    -------
+    tree : Tree
+        Numbered level by level, siblings by falling probability, the lower token first among ties.
+    tokens : tuple of int
+        The token of each node, node 1 first.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer candidates than `nodes`.
+
+    References
+    ----------
+    Li et al., "EAGLE-2", arXiv 2406.16858.
+
+    Examples
+    --------
+    >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
+    (Tree(parents=(0, 0, 1), sampling='top', block=1), (0, 1, 0))
+    """
+    check_counts(width=width, depth=depth, nodes=nodes)
+    found: list[Tokens] = [()]
+    above, worth = [0], [1]
+    level = [0]
+    for _ in range(depth):
+        best = sorted(sorted(level, key=lambda node: -worth[node])[:width])
+        level = []
+        for node in best:
+            q = row(found[node])
+            for token in rank_tokens(q)[:width]:
+                level.append(len(found))
+                found.append((*found[node], token))
+                above.append(node)
+                worth.append(worth[node] * q[token])
+    _check_candidates(len(found) - 1, nodes)
+    # candidates are in order of level, so that a stable sort puts the shallower first among equals
+    kept = sorted(sorted(range(1, len(found)), key=lambda node: -worth[node])[:nodes])
+    number = {node: new for new, node in enumerate([0, *kept])}
+    return Tree(tuple(number[above[node]] for node in kept), "top"), tuple(found[node][-1] for node in kept)
+
+
+def paths(tree: Tree, tokens: Sequence[int]) -> list[Tokens]:
+    """The drafted tokens up to every node, node 0 first: the places where the law of a rule needs p and q.
+
+    >>> paths(Tree((0, 0, 1)), (5, 6, 7))
+    [(), (5,), (6,), (5, 7)]
+    """
+    return [tuple(tokens[above - 1] for above in tree.path(node)) for node in range(tree.size + 1)]
+
+
+def dynamic_drafts(
+    draft: Model, histories: ArrayLike, width: int, depth: int, nodes: int
+) -> tuple[Ints, Ints]:
+    """The drafts that `expand` chooses after many histories.
+
+    Parameters
+    ----------
+    draft : Model
+        Its rows are q.
+    histories : array_like of int, shape [B, T]
+        T ≥ the order of `draft`.
+    width, depth, nodes : int
+        As for `expand`.
+
+    Returns
+    -------
+    parents, tokens : ndarray of int64, shape [B, nodes]
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there are fewer candidates than `nodes`, sizes are below 1, or histories are not tokens.
+
+    References
+    ----------
+    Li et al., "EAGLE-2", arXiv 2406.16858.
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> dynamic_drafts(TableModel([0.5, 0.4, 0.1]), [[]], width=2, depth=2, nodes=3)
+    (array([[0, 0, 1]]), array([[0, 1, 0]]))
+    """
+    check_counts(width=width, depth=depth, nodes=nodes)
+    seen = np.asarray(histories)[:, None]  # [B, candidates of a level, tokens]
+    steps, children = len(seen), min(width, draft.vocab_size)
+    node, value = np.zeros((steps, 1), dtype=np.int64), np.ones((steps, 1))
+    levels: list[tuple[Ints, Ints, Floats]] = []
+    size = 0
+    for _ in range(depth):
+        best = _highest(value, width)
+        node, value = np.take_along_axis(node, best, 1), np.take_along_axis(value, best, 1)
+        seen = np.take_along_axis(seen, best[..., None], 1)
+        q = draft.rows(seen.reshape(best.size, seen.shape[2]))
+        token = draw_siblings("top", q, np.zeros((children, len(q)))).T
+        weight, token = np.take_along_axis(q, token, 1).reshape(steps, -1), token.reshape(steps, -1)
+        value = np.repeat(value, children, axis=1) * weight
+        levels.append((np.repeat(node, children, axis=1), token, value))
+        seen = np.concatenate([np.repeat(seen, children, axis=1), token[..., None]], axis=2)
+        node = np.broadcast_to(np.arange(size + 1, size + 1 + token.shape[1]), token.shape)
+        size += token.shape[1]
+    _check_candidates(size, nodes)
+    parents, tokens, worth = (np.concatenate(part, axis=1) for part in zip(*levels, strict=True))
+    kept = _highest(worth, nodes)
+    number = np.zeros((steps, size + 1), dtype=np.int64)
+    np.put_along_axis(number, kept + 1, np.broadcast_to(np.arange(1, nodes + 1), kept.shape), 1)
+    parents = np.take_along_axis(number, np.take_along_axis(parents, kept, 1), 1)
+    return parents, np.take_along_axis(tokens, kept, 1)
+
+
+def _highest(values: Floats, count: int) -> NDArray[np.int64]:
+    """Columns of the `count` highest of each row of `values` [B, C], in order; the first among equals."""
+    return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
+
+
+def _check_candidates(candidates: int, nodes: int) -> None:
+    if candidates < nodes:
+        raise ValueError(
+            f"nodes: {nodes} cannot be chosen from {candidates} candidates; raise width or depth"
+        )

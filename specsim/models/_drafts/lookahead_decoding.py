@@ -1,0 +1,222 @@
+"""Lookahead decoding: n-grams guessed by the target are kept in a pool, and drafted when they fit.
+
+*Lookahead branch.* A window has W columns of guessed futures, column i beginning i tokens after the end of
+the text, and N - 1 levels. Each decoding step makes one Jacobi step: for each column, the target's most
+probable token after the text, the first level up to that column, and the column's own later levels. Column
+and new token form an N-gram that the target might emit. Then the window moves on by a token: the first level
+is dropped, and the new tokens become the last level.
+
+*Pool.* For each first token, at most G of the tails of N - 1 tokens seen after it; the least recently seen
+leaves first.
+
+*Verification branch.* The tails of the last token of the text are drafted, as a tree in which tails share the
+tokens with which they begin alike. They are a function of the past alone, so `naive_matching` and
+`deterministic_children` verify them without bias: the window's guesses decide how many tokens a step emits,
+not their law.
+
+Fu, Bailis, Stoica & Zhang, "Break the sequential dependency of LLM inference using lookahead decoding", arXiv
+2402.02057. As in the authors' code the first level starts as random tokens of the text, the others are filled
+one a step, and the window moves by one token even where a step emits more.
+
+Cost: W rows of the target a step besides those of the drafts; in a real engine all are one pass.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count, check_counts
+from specsim.models import Model
+from specsim.models._drafts.prompt_lookup import as_text
+from specsim.models._drafts.tree import Tree, chains
+
+
+@checked
+@dataclass(frozen=True)
+class LookaheadDecoding:
+    """Drafts by lookahead decoding, which `generate` and `simulate` take in place of a draft model.
+
+    The number of drafted tokens γ is that of a tail, N - 1.
+
+    Parameters
+    ----------
+    window : int
+        W ≥ 1 columns.
+    candidates : int
+        G ≥ 1 tails kept for a token.
+    text : array_like of int, shape [T]
+        The text, a sample of the target, along which `simulate` decodes; `generate` does not read it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For sizes below 1, and a text that is not a row of tokens.
+
+    References
+    ----------
+    Fu, Bailis, Stoica & Zhang, arXiv 2402.02057; W = G = 15 with N = 5 is their choice for 7 billion
+    parameters.
+
+    Examples
+    --------
+    >>> LookaheadDecoding(window=5, candidates=3).tree(2).size
+    6
+    """
+
+    window: int = 15
+    candidates: int = 15
+    text: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32), repr=False)
+
+    def __post_init__(self) -> None:
+        check_counts(window=self.window, candidates=self.candidates)
+        object.__setattr__(self, "text", as_text(self.text, "text").astype(np.int32))
+
+    def tree(self, gamma: int | Tree) -> Tree:
+        """The largest draft: `candidates` tails of `gamma` tokens. A Tree must be just that."""
+        if not isinstance(gamma, Tree):
+            return chains(self.candidates, gamma, "top")
+        if gamma.parents != chains(self.candidates, gamma.depth).parents:
+            raise ValueError(
+                "gamma: lookahead decoding drafts tails of equal length side by side; give the number of "
+                "their tokens"
+            )
+        return gamma
+
+    def check_rule(self, rule: Any) -> None:
+        """Raise ValueError for a rule that reads rows of q, which these drafts have not."""
+        if rule.reads_draft:
+            raise ValueError(
+                f"rule: {rule.name} reads q, and tokens from a pool have none; use naive_matching or "
+                "deterministic_children"
+            )
+
+    def start(self, target: Model, gamma: int, rng: np.random.Generator) -> Lookahead:
+        """The window and pool of one text."""
+        return Lookahead(target, self.window, gamma + 1, self.candidates, rng)
+
+    def decode(self, target: Model, gamma: int) -> Iterator[tuple[int, Draft | None]]:
+        """Decode along `text`, and yield where each step begins, and its draft or None.
+
+        The text is a sample of the target, so naive matching accepts what a draft shares with it."""
+        text, lookahead = self.text.tolist(), self.start(target, gamma, np.random.default_rng(0))
+        place = max(1, target.order)
+        while place < len(text):
+            history = text[:place]
+            yield place, (found := lookahead.draft(history))
+            lookahead.update(history)
+            place += 1 + (0 if found is None else _shared(*found, text[place:]))
+
+
+#: A tree and its tokens.
+Draft = tuple[Tree, tuple[int, ...]]
+
+
+def _shared(tree: Tree, tokens: Sequence[int], text: Sequence[int]) -> int:
+    """The tokens of `text` that a path of the tree begins with."""
+    node, depth = 0, 0
+    while depth < min(tree.depth, len(text)):
+        fits = [child for child in tree.children(node) if tokens[child - 1] == text[depth]]
+        if not fits:
+            break
+        node, depth = fits[0], depth + 1
+    return depth
+
+
+class Lookahead:
+    """The drafts of lookahead decoding for one text.
+
+    In each step, `draft` gives the tokens to verify after the text so far, and `update` does the lookahead
+    that the same pass of the target would do; then the step's tokens are added to the text.
+
+    Parameters
+    ----------
+    target : Model
+    window : int
+        W ≥ 1 columns.
+    ngram : int
+        N ≥ 2 tokens.
+    candidates : int
+        G ≥ 1 tails kept for a token.
+    rng : Generator
+        Draws the first level of the window.
+
+    Raises
+    ------
+    ValueError
+        For sizes out of range, and for texts shorter than the target reads.
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> cycle = TableModel(np.roll(np.eye(3), 1, axis=1))  # 0 1 2 0 1 2 …
+    >>> lookahead = Lookahead(cycle, window=3, ngram=3, candidates=1, rng=np.random.default_rng(1))
+    >>> for end in range(1, 8):
+    ...     lookahead.update([0, 1, 2, 0, 1, 2, 0, 1][:end])
+    >>> lookahead.draft([0, 1, 2, 0, 1, 2, 0, 1])
+    (Tree(parents=(0, 1), sampling='top', block=1), (2, 0))
+    """
+
+    def __init__(self, target: Model, window: int, ngram: int, candidates: int, rng: np.random.Generator):
+        self.target, self.window = target, check_count("window", window)
+        self.ngram, self.candidates = check_count("ngram", ngram, 2), check_count("candidates", candidates)
+        self._rng = rng
+        self._levels: NDArray[np.int64] | None = None  # [levels, columns]
+        # by first token, the tails as the keys of a dict, which keeps their order: the latest seen last
+        self._pool: dict[int, dict[tuple[int, ...], None]] = defaultdict(dict)
+
+    def draft(self, history: Sequence[int]) -> Draft | None:
+        """Tails of N - 1 tokens that may follow `history`, latest seen first, merged to a tree, or None."""
+        tails = list(self._pool.get(int(history[-1]), ()))[::-1]
+        if not tails:
+            return None
+        parents: list[int] = []
+        tokens: list[int] = []
+        above = [0] * len(tails)  # the node that each tail has reached
+        for level in zip(*tails, strict=True):
+            known: dict[tuple[int, int], int] = {}
+            for i, token in enumerate(level):
+                key = above[i], token
+                if key not in known:
+                    parents.append(above[i])
+                    tokens.append(token)
+                    known[key] = len(tokens)
+                above[i] = known[key]
+        return Tree(tuple(parents), "top"), tuple(tokens)
+
+    def update(self, history: Sequence[int]) -> None:
+        """Advance the window by one step after `history`, and add its n-grams to the pool."""
+        if self._levels is None:  # each new level costs a column
+            columns = self.window + self.ngram - 2
+            self._levels = self._rng.choice(np.array(list(history)), size=(1, columns))
+        self._levels[0, 0] = history[-1]
+        levels = np.vstack([self._levels, self._guesses(history, self._levels)])
+        if len(levels) < self.ngram:
+            self._levels = levels[:, 1:]
+            return
+        for first, *tail in levels.T.tolist():
+            self._remember(first, tuple(tail))
+        self._levels = levels[1:]
+
+    def _guesses(self, history: Sequence[int], levels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The target's most probable token at the end of each column, the lowest among ties."""
+        before = history[-1 - self.target.order : -1]
+        futures = [
+            [*before, *levels[0, : column + 1], *levels[1:, column]] for column in range(levels.shape[1])
+        ]
+        recent = np.array([future[len(future) - self.target.order :] for future in futures], dtype=np.int64)
+        guesses: NDArray[np.int64] = self.target.rows(recent).argmax(axis=1)
+        return guesses
+
+    def _remember(self, first: int, tail: tuple[int, ...]) -> None:
+        tails = self._pool[first]
+        tails.pop(tail, None)
+        tails[tail] = None
+        if len(tails) > self.candidates:
+            del tails[next(iter(tails))]

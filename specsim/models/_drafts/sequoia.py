@@ -1,0 +1,244 @@
+"""Sequoia's dynamic program: the fixed tree that emits most tokens, given acceptance by rank of sibling.
+
+Let P_k be the probability that the k-th of a node's children is the one accepted, the same at every node (the
+paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
+step emits F(T) = Σ_v Π P_rank tokens on average, a sum over all nodes in which the root stands for the last
+token of the step.
+
+With T[n, b] the best tree of n nodes, root included, whose root has b children,
+
+    T[1, 0] = 1,      T[n, b] = max over m of T[n - m, b - 1] + P_b · max_j T[m, j],
+
+where the last child has a subtree of m nodes. A limit on the depth adds one index: that subtree has a level
+less.
+
+A chain emits at most 1/(1 - P_1) tokens at any length, K chains side by side at most one token more, a binary
+tree at most 1/(1 - P_1 - P_2).
+
+Chen et al., "Sequoia", arXiv 2402.12374.
+
+Cost: O(n² · B) for B ranks, times the depth if that is limited.
+"""
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count, check_counts
+from specsim.models._drafts.tree import Tree
+
+#: The most ordered draws of siblings that are enumerated.
+MAX_DRAWS = 4096
+
+#: F of the best tree of a size, and the sizes of its root's subtrees by rank; None if there is no such tree.
+Best = tuple[Any, tuple[int, ...]] | None
+
+
+@checked
+def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = None) -> Tree:
+    """The tree that emits most tokens, with siblings sampled without replacement.
+
+    Parameters
+    ----------
+    rank_acceptance : sequence
+        P_1, P_2, …, at least 0 and of sum at most 1. No node has more children than there are ranks.
+    nodes : int
+        Number of drafted tokens.
+    depth : int, optional
+        The largest depth allowed.
+
+    Returns
+    -------
+    Tree
+        Nodes are numbered level by level, siblings in order of rank.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, and if no tree of that size is as shallow as `depth`.
+
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374.
+
+    Examples
+    --------
+    >>> best_tree([0.6, 0.2], 4).parents
+    (0, 0, 1, 3)
+    """
+    accept = _check(rank_acceptance)
+    check_counts(nodes=nodes, depth=1 if depth is None else depth)
+    if depth is None:
+        tables = [_best_subtrees(accept, nodes + 1, None)]
+    else:  # a table for each number of levels below a node
+        leaf: list[Best] = [None, (1, ()), *[None] * nodes]
+        tables = [leaf]
+        for _ in range(min(depth, nodes)):
+            tables.append(_best_subtrees(accept, nodes + 1, tables[-1]))
+    if tables[-1][nodes + 1] is None:
+        raise ValueError(
+            f"depth: {nodes} nodes do not fit into {depth} levels with {len(accept)} children each"
+        )
+    parents: list[int] = []
+    waiting = [(nodes + 1, len(tables) - 1)]  # size and table of every node, in the order of their numbers
+    for number in range(nodes + 1):
+        size, table = waiting[number]
+        best = tables[table][size]
+        assert best is not None
+        for child in best[1]:
+            parents.append(number)
+            waiting.append((child, max(table - 1, 0)))
+    return Tree(tuple(parents), "without replacement")
+
+
+def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -> list[Best]:
+    """The best trees of 1 to `size` nodes, with subtrees from `below`, or from the result if None."""
+    found: list[Best] = [None]
+    inner = found if below is None else below
+    table: list[list[Best]] = [[]]  # table[n][b]: exactly b children
+    for n in range(1, size + 1):
+        row: list[Best] = [(1, ()) if n == 1 else None]
+        for b, passed in enumerate(accept):
+            options: list[tuple[Any, int, tuple[int, ...]]] = []
+            for m in range(1, n):
+                first, last = table[n - m][b], inner[m]
+                if first is not None and last is not None:
+                    options.append((first[0] + passed * last[0], m, first[1]))
+            best = max(options, key=lambda option: option[0], default=None)
+            row.append(None if best is None else (best[0], (*best[2], best[1])))
+        table.append(row)
+        found.append(
+            max((entry for entry in row if entry is not None), key=lambda entry: entry[0], default=None)
+        )
+    return found
+
+
+@checked
+def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
+    """F of a tree: the mean number of tokens that a step emits.
+
+    Parameters
+    ----------
+    tree : Tree
+        Siblings in order of rank.
+    rank_acceptance : sequence
+        P_1, P_2, …, at least 0 and of sum at most 1.
+
+    Returns
+    -------
+    number
+        A Fraction if the P_k are.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, or a node with more children than there are ranks.
+
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374.
+
+    Examples
+    --------
+    >>> expected_tokens_of_tree(Tree((0, 0, 1)), [0.5, 0.25])
+    2.0
+    """
+    accept = _check(rank_acceptance)
+    reached: list[Any] = [1]
+    for j, parent in enumerate(tree.parents):
+        rank = tree.children(parent).index(j + 1)
+        if rank >= len(accept):
+            raise ValueError(f"rank_acceptance: {len(accept)} ranks, and node {parent} has more children")
+        reached.append(reached[parent] * accept[rank])
+    return sum(reached)
+
+
+@checked
+def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
+    """P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
+
+    By enumeration of the siblings that were drawn and rejected before. After a rejection the residual is (R -
+    D)₊ and D loses the token; a token that fills up an exhausted q is never accepted.
+
+    Parameters
+    ----------
+    p, q : sequence, shape [V]
+        Target and draft, of Fractions or floats.
+    count : int
+        Number of siblings, with V^count ≤ `MAX_DRAWS`.
+
+    Returns
+    -------
+    list
+        The probability that the k-th sibling is the one accepted, k = 1 … count; Fractions if the rows are.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not numbers over one vocabulary, or a count out of range.
+
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> rank_acceptance([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 2)
+    [Fraction(3, 4), Fraction(1, 4)]
+    """
+    for name, row in (("p", p), ("q", q)):
+        if not isinstance(row, Sequence | np.ndarray):
+            raise ValueError(f"{name}: expected a probability for each token, [V]")
+        if len(row) > MAX_DRAWS:
+            raise ValueError(f"{name}: {len(row)} tokens; at most {MAX_DRAWS} are enumerated")
+        if any(np.ndim(one) for one in row):
+            raise ValueError(f"{name}: expected a probability for each token, [V]")
+    if len(p) != len(q) or not len(q):
+        raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; expected one for each token")
+    if not all(isinstance(one, Real) for one in (*p, *q)):
+        raise TypeError("p, q: expected probabilities, Fractions or floats")
+    if check_count("count", count) * math.log(len(q)) > math.log(MAX_DRAWS) + 1e-9:
+        raise ValueError(
+            f"q, count: {len(q)}^{count} draws are too many to enumerate (at most {MAX_DRAWS}): "
+            "lower V or count"
+        )
+    accept = [p[0] * 0] * count
+
+    def try_next(target: Sequence[Any], draft: Sequence[Any], probability: Any, rank: int) -> None:
+        mass = sum(draft)
+        if rank == count or not mass:
+            return
+        drawn = [weight / mass for weight in draft]
+        excess = [max(a - b, a * 0) for a, b in zip(target, drawn, strict=True)]
+        accept[rank] += probability * sum(map(min, target, drawn))
+        left = sum(excess)
+        if not left:
+            return
+        residual = [weight / left for weight in excess]
+        for x, chance in enumerate(drawn):
+            if chance > target[x]:
+                rest = [weight * (y != x) for y, weight in enumerate(draft)]
+                try_next(residual, rest, probability * (chance - target[x]), rank + 1)
+
+    try_next(p, q, p[0] * 0 + 1, 0)
+    return accept
+
+
+def _check(rank_acceptance: Sequence[Any]) -> list[Any]:
+    accept = list(rank_acceptance)
+    if not accept:
+        raise ValueError("rank_acceptance: empty; expected P_1, P_2, …")
+    for k, passed in enumerate(accept):
+        is_number = isinstance(passed, Real)
+        if not is_number or not passed >= 0:
+            raise ValueError(f"rank_acceptance[{k}] = {passed} is not a probability")
+    if sum(accept) > 1 + 1e-9:
+        raise ValueError(
+            f"rank_acceptance: sums to {sum(accept)}; at most one child is accepted, so at most 1"
+        )
+    return accept

@@ -1,0 +1,15 @@
+from ._acceptance import Acceptance as Acceptance
+from ._acceptance import AcceptedPosition as AcceptedPosition
+from ._acceptance import read_acceptance as read_acceptance
+from ._checking import Check as Check
+from ._checking import Implied as Implied
+from ._checking import MetricsCheck as MetricsCheck
+from ._checking import check_metrics as check_metrics
+from ._feasible import Range as Range
+from ._logs.audit import audit_served as audit_served
+from ._logs.result import Contradiction as Contradiction
+from ._logs.result import RareTokens as RareTokens
+from ._logs.result import ServedAudit as ServedAudit
+from ._logs.result import ServedTable as ServedTable
+from ._statements import DEFINITIONS as DEFINITIONS
+from ._statements import Definition as Definition

@@ -1,0 +1,412 @@
+"""`check_metrics`: tests the statements one after the other, and derives what follows if all can hold."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+from specsim.core._arguments import checked
+from specsim.core._registry import suggestion
+from specsim.core._tables import Piece, Shown, Table, as_dict
+from specsim.served._feasible import COUNTS, Program, Range, Value, minus, plus, read
+from specsim.served._statements import (
+    ACCEPTED,
+    BONUS,
+    DEFINITIONS,
+    DRAFTED,
+    NOT_KNOWN,
+    STEPS,
+    Definition,
+    Statement,
+    least_cost,
+    reported,
+    statements,
+    unknown,
+)
+from specsim.theory import expected_tokens
+
+#: The order in which numbers are dropped in the search for a conflict, after the rates by position.
+ORDER = (
+    *("speedup", "step_time", "draft_time", "target_time", "acceptance_rate", "tokens_per_step"),
+    *("gamma", "bonus", "drafted", "accepted", "emitted", "steps", "requests"),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement, and the ranges of its sides under the reported numbers and the statements before it.
+
+    `slack` is the room between the sides, in their unit; if negative, how far apart they are."""
+
+    name: str
+    statement: str
+    holds: bool
+    left: Range
+    right: Range
+    slack: float
+    note: str = ""
+
+
+class Implied(NamedTuple):
+    """The range of a number that follows from the reported ones."""
+
+    name: str
+    value: Range
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class MetricsCheck(Shown):
+    """The result of `check_metrics`.
+
+    Parameters
+    ----------
+    engine : str
+        The key of `DEFINITIONS`.
+    reported : dict
+        The given numbers as text.
+    per_step : bool
+        Whether the sides of `checks` are per step; otherwise they are tokens or steps of the whole run.
+    checks : tuple of Check
+        The statements about the given numbers.
+    conflict : tuple of str
+        A minimal set of numbers that contradict each other; empty if there is none.
+    implied : tuple of Implied
+        Ranges of other numbers; empty if impossible.
+    remarks : tuple of str
+        Assumptions, and numbers that were not checked; they never make numbers impossible.
+    """
+
+    engine: str
+    reported: Mapping[str, str]
+    per_step: bool
+    checks: tuple[Check, ...]
+    conflict: tuple[str, ...]
+    implied: tuple[Implied, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def possible(self) -> bool:
+        """Whether every statement can hold."""
+        return all(check.holds for check in self.checks)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if possible, 1 if impossible."""
+        return 0 if self.possible else 1
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one line."""
+        if self.possible:
+            count = len(self.checks)
+            found = f"{count} statement{'s hold' if count > 1 else ' holds'}"
+            return f"possible: {found if count else 'nothing to compare'}"
+        wrong = next(check for check in self.checks if not check.holds)
+        return (
+            f"impossible: {wrong.statement} fails, {wrong.left} against {wrong.right}; "
+            f"not all of these can be true: {', '.join(self.conflict)}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON; no bound is None."""
+        sides = [{"left": list(check.left), "right": list(check.right)} for check in self.checks]
+        return as_dict(
+            self,
+            "possible",
+            "verdict",
+            definition=DEFINITIONS[self.engine],
+            checks=[vars(check) | ends for check, ends in zip(self.checks, sides, strict=True)],
+            implied=[item._asdict() | {"value": list(item.value)} for item in self.implied],
+        )
+
+    def parts(self) -> Iterator[Piece]:
+        rows = [
+            (c.statement, "holds" if c.holds else "fails", c.left, c.right, f"{c.slack:.4g}")
+            for c in self.checks
+        ]
+        wrong = [i for i, check in enumerate(self.checks) if not check.holds]
+        unit = ", for each step" if self.per_step else ""
+        if rows:
+            yield Table(("statement", "", f"left{unit}", "right", "slack"), rows, bold=wrong)
+        if self.implied:
+            yield Table(("it follows", "", ""), self.implied)
+        yield from (f"{check.name}: {check.note}" for check in self.checks if check.note)
+        yield from (f"remark: {remark}" for remark in self.remarks)
+        yield self.verdict
+
+    def records(self) -> list[dict[str, Any]]:
+        """The checks, with both ends of their sides."""
+        found = []
+        for check in self.checks:
+            row = asdict(check)
+            for side in ("left", "right"):
+                row[f"{side}_low"], row[f"{side}_high"] = row.pop(side)
+            found.append(row)
+        return found
+
+
+@checked
+def check_metrics(
+    *,
+    engine: str = "plain",
+    gamma: Value | None = None,
+    acceptance_rate: Value | None = None,
+    tokens_per_step: Value | None = None,
+    accepted: Value | None = None,
+    drafted: Value | None = None,
+    emitted: Value | None = None,
+    steps: Value | None = None,
+    bonus: Value | None = None,
+    by_position: str | Sequence[Value] | None = None,
+    draft_time: Value | None = None,
+    target_time: Value | None = None,
+    step_time: Value | None = None,
+    speedup: Value | None = None,
+    requests: Value | None = None,
+    rounding: float = 0.5,
+) -> MetricsCheck:
+    """Check whether the numbers reported of one run of speculative decoding on chains can all be true.
+
+    Numbers are impossible only if no run has them. The reverse nearly holds: counts are required to be whole
+    one at a time, and differences below 1e-10 of the largest count are not detected. A number given as text
+    stands for the values that round to it; an int is exact, a float exact up to 1e-9.
+
+    Parameters
+    ----------
+    engine : str
+        How the numbers are defined, a key of `DEFINITIONS`.
+    gamma : int
+        Drafted tokens per step.
+    acceptance_rate, tokens_per_step, speedup : number or str
+        As the engine defines them; the speed-up is relative to one target pass per token.
+    accepted, drafted, emitted, steps, bonus : int
+        Counts of the run; `bonus` is the number of steps that accepted their whole draft.
+    by_position : sequence or str
+        For each of the γ positions the share of all steps that accepted it, as numbers or as "0.8, 0.6".
+    draft_time, target_time, step_time : number or str
+        Of one drafted token, one pass of the target, and one step, in one unit.
+    requests : int
+        Texts, each of which may end within its last step; without it no emitted token was dropped.
+    rounding : float
+        The error of a printed number in units of its last digit, in (0, 1]; 1 for truncated digits.
+
+    Returns
+    -------
+    MetricsCheck
+
+    Raises
+    ------
+    ValueError
+        For an unknown engine, no numbers, or a value that is not a number of its kind.
+
+    Examples
+    --------
+    >>> found = check_metrics(emitted=30, accepted=20, steps=7)
+    >>> found.possible, found.verdict
+    (False, 'impossible: emitted = accepted + steps fails, 30 against 27;
+     not all of these can be true: accepted 20, emitted 30, steps 7')
+    >>> check_metrics(engine="vllm", accepted=20, steps=7, tokens_per_step="3.86").possible
+    True
+    """
+    numbers = locals()
+    if engine not in DEFINITIONS:
+        meant = suggestion(engine, DEFINITIONS)
+        raise ValueError(f"unknown engine {engine!r}{meant} Engines: {', '.join(DEFINITIONS)}")
+    if not 0 < rounding <= 1:
+        raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
+    texts = _texts(numbers)
+    given = {
+        name: read("by_position" if name.startswith("position") else name, value, rounding)
+        for name, value in texts.items()
+    }
+    _check_together(given)
+    positions = sum(name.startswith("position") for name in given)
+    if positions:
+        given.setdefault("gamma", Range(positions, positions))
+
+    definition = DEFINITIONS[engine]
+    checks, program = _test_statements(given, definition)
+    possible = all(check.holds for check in checks)
+    conflict = [] if possible else _conflict(given, definition)
+    implied = _implied(given, definition, program) if possible else ()
+    return MetricsCheck(
+        engine=engine,
+        reported={name: str(value) for name, value in texts.items()},
+        per_step="steps" in program.unit,
+        checks=checks,
+        conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in conflict),
+        implied=implied,
+        remarks=(*_note_omissions(given, definition), *_compare_iid(given, implied)),
+    )
+
+
+def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
+    """The given numbers by name, with one entry for each position."""
+    rates = () if numbers["by_position"] is None else numbers["by_position"]
+    rates = rates.split(",") if isinstance(rates, str) else list(rates)
+    if not all(isinstance(rate, str | Real) for rate in rates):
+        raise TypeError("by_position: expected numbers, as printed, one for each position")
+    found: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
+    found |= {name: numbers[name] for name in ORDER if numbers[name] is not None}
+    if not found.keys() - {"gamma", "requests"}:
+        raise ValueError("nothing to check: give at least one number that was reported, such as accepted=20")
+    return found
+
+
+def _check_together(given: Mapping[str, Range]) -> None:
+    positions = sum(name.startswith("position") for name in given)
+    if positions and "gamma" in given and given["gamma"].low != positions:
+        gamma = given["gamma"]
+        raise ValueError(f"by_position: {positions} rates for gamma {gamma}; give one for each position")
+    for name in ("draft_time", "step_time"):
+        if name in given and "target_time" not in given:
+            raise ValueError(f"{name}: give target_time too; only their ratio counts")
+
+
+def _test_statements(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Check, ...], Program]:
+    """Test every statement; returns the checks and the program with the statements that can hold."""
+    program = _program(given, definition)
+    checks: dict[str, Check] = {}
+    for statement in statements(given, definition):
+        holds = program.allows(*statement.bounds)
+        # a later failure may follow from the first one; it is reported only if it is about a given number
+        first = not holds and all(check.holds for check in checks.values())
+        if first or any(name in given for name in statement.about):
+            check = _check(statement, program, holds)
+            shown = checks.get(statement.name)
+            if check is not None and (shown is None or check.slack < shown.slack):
+                checks[statement.name] = check
+        if holds:
+            program.keep(*statement.bounds)
+    if all(check.holds for check in checks.values()):
+        checks |= {check.name: check for check in _whole(given, definition, program)}
+    return tuple(checks.values()), program
+
+
+def _whole(given: Mapping[str, Range], definition: Definition, program: Program) -> list[Check]:
+    """Of the counts known to less than 1, the one furthest from a whole number."""
+    if "one" not in program.unit:
+        return []
+    unknowns = [name for name in COUNTS if name not in given]
+    found = []
+    for name in (*unknowns, *(name for name in given if name.startswith("position"))):
+        value = program.range({unknown(name, definition): 1})
+        if value.high - value.low >= 1:
+            continue
+        rounded = round((value.low + value.high) / 2)
+        slack = min(value.high - rounded, rounded - value.low)
+        slack = 0.0 if abs(slack) <= program.error else slack
+        words = f"accepted at {name}" if name.startswith("position") else name
+        found.append(Check("whole", f"{words} is whole", slack >= 0, value, Range(rounded, rounded), slack))
+    return sorted(found, key=lambda check: check.slack)[:1]
+
+
+def _program(given: Mapping[str, Range], definition: Definition) -> Program:
+    """The program with the given numbers alone."""
+    program = Program(max((given[name].low for name in COUNTS if name in given), default=0.0))
+    program.keep(*reported(given, definition))
+    return program
+
+
+def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
+    """The ranges of the two sides; None if no reported number could have made the statement fail."""
+    over = statement.over
+    left = program.range(statement.left, over)
+    floor = -math.inf if statement.low is None else program.least(statement.low, over)
+    ceiling = math.inf if statement.high is None else program.most(statement.high, over)
+    if holds and not (left.low > 0 and ceiling < math.inf) and not (floor > 0 and left.high < math.inf):
+        return None
+    if statement.low is None and statement.high is not None:
+        floor = program.least(statement.high, over)
+    slack = min(0.0 - program.least(bound, over) for bound in statement.bounds)
+    return Check(statement.name, statement.text, holds, left, Range(floor, ceiling), slack, statement.note)
+
+
+def _conflict(given: Mapping[str, Range], definition: Definition) -> list[str]:
+    """Names of a minimal set of numbers that cannot all be true."""
+    fractions = not _feasible(given, definition)  # then counts need not be whole
+    kept = dict(given)
+    for name in given:
+        fewer = {other: value for other, value in kept.items() if other != name}
+        if name != "requests" and not _feasible(fewer, definition, fractions):
+            kept = fewer
+    return [name for name in kept if name != "requests"]
+
+
+def _feasible(given: Mapping[str, Range], definition: Definition, fractions: bool = True) -> bool:
+    """Whether the statements can hold together; unless `fractions`, with whole numbers."""
+    program = _program(given, definition)
+    for statement in statements(given, definition):
+        program.keep(*statement.bounds)
+    return program.feasible() and (
+        fractions or all(check.holds for check in _whole(given, definition, program))
+    )
+
+
+def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:
+    """The ranges of numbers that were not reported, where they are bounded."""
+    tested = minus(plus(ACCEPTED, STEPS), BONUS)
+    found = []
+    for name, form, over, note in (
+        ("α drafted", ACCEPTED, DRAFTED, "accepted up to the first rejection / drafted"),
+        ("α verified", ACCEPTED, tested, "the same / (the same + steps that rejected)"),
+        ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
+        ("drafted per step", DRAFTED, STEPS, ""),
+    ):
+        value = program.range(form, over) if program.feasible(over) else Range(0, math.inf)
+        if value.high < math.inf and not (name[0] == "α" and value == (0, 1)):
+            found.append(Implied(name, value, note))
+    if "one" in program.unit:
+        for name in COUNTS:
+            value = program.range({unknown(name, definition): 1})
+            if name not in given and value.high < math.inf:
+                low, high = math.ceil(value.low - program.error), math.floor(value.high + program.error)
+                found.append(Implied(name, Range(low, high)))
+    cost, text, _ = least_cost(given)
+    fastest = program.most(plus(ACCEPTED, STEPS), cost)
+    if fastest < math.inf:
+        found.append(Implied("speed-up, at most", Range(fastest, fastest), text))
+    return tuple(found)
+
+
+def _note_omissions(given: Mapping[str, Range], definition: Definition) -> list[str]:
+    """Remarks on given numbers that were not checked."""
+    remarks = []
+    if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
+        remarks.append("acceptance rate: what the engine means by it is not known, so it was not compared")
+    if "emitted" in given and definition.outside != "none" and "requests" not in given:
+        remarks.append(
+            "emitted: was not compared, since it counts tokens that come from no counted step; give requests"
+        )
+    return remarks
+
+
+def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list[str]:
+    """Remarks where the i.i.d. formula gives other tokens per step than were reported."""
+    values = {item.name: item.value for item in implied}
+    if "gamma" not in given or "tokens per step" not in values:
+        return []
+    gamma, tokens = int(given["gamma"].low), values["tokens per step"]
+    names = {
+        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ "
+        "tokens"
+    }
+    if "acceptance_rate" in given:
+        names["α drafted"] = (
+            "the α of the formula is another: α drafted counts drafted tokens behind a rejection as well"
+        )
+    remarks = []
+    for name, why in names.items():
+        if name not in values:
+            continue
+        alpha = values[name]
+        ends = max(alpha.low, 0.0), min(alpha.high, 1.0)
+        low, high = (float(expected_tokens(end, gamma)) for end in ends)
+        if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
+            remarks.append(
+                f"i.i.d. formula: with {name} {alpha} it gives {Range(low, high)} tokens per step, not "
+                f"{tokens}; no contradiction: {why}"
+            )
+    return remarks

@@ -1,0 +1,198 @@
+"""From a text to the places that can be tested, and from these to uniforms.
+
+A row is known by its most probable tokens. Those that are surely listed, whatever token was emitted, are
+cells, but for the least probable of them; all other tokens are one cell. The cells are thus fixed by the row
+alone. Ordered by probability they divide [0, 1), and the emitted token's cell is mapped to a point of its
+share, at random: if the token was drawn from the row, that is uniform on [0, 1). Tokens of equal probability
+share a cell, since their order could depend on what was emitted.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints
+from specsim.served._logs.formats import Place, Text, Token
+
+#: Log-probability below which a probability is 0: servers write -9999 for -inf.
+NEVER = -745.0
+#: Tokens of a text that are all of probability 1 if its log-probabilities are to be doubted.
+CERTAIN = 8
+#: Mass of a list that is taken for all of its row.
+WHOLE = 1 - 1e-4
+#: Logged probabilities that are looked at together.
+AT_ONCE = 2**20
+
+
+class Row(NamedTuple):
+    """The list of a place: log-probabilities, which of them is the emitted token's (-1 for none), how many of
+    the most probable tokens are surely listed, and which entries may stand for several tokens."""
+
+    logprobs: list[float]
+    own: int
+    known: int
+    shared: list[bool]
+
+
+class Lists:
+    """Reads the lists of texts. Those of completions have k tokens, or k + 1 if the emitted one is not among
+    the top k, and fewer where tokens that read alike have taken each other's place."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+        self._lengths: set[int] = set()
+        self._ambiguous = False
+
+    def rows(self, text: Text) -> list[Row] | None:
+        """The rows of a text; None from the first text on in which tokens have taken each other's place.
+
+        From there on, because leaving out just those texts would favour some tokens."""
+        rows = [self._row(place, text.spare) for place in text.places or []]
+        if not text.extra or not rows:
+            return rows
+        declared = text.parameters.get("logprobs")
+        if type(declared) is int and declared > 0:
+            lengths = {declared}
+        else:
+            lengths = {row.known for row in rows if not _is_last(row)}
+            self._lengths |= lengths
+        if any(isinstance(place.token, str) for place in text.places or []):
+            most = max(lengths, default=0)
+            self._ambiguous |= any(row.known < most and not _is_whole(row) for row in rows)
+            if self._ambiguous:
+                return None
+        return [row._replace(known=_listed(row, lengths or self._lengths)) for row in rows]
+
+    def _row(self, place: Place, spare: int) -> Row:
+        assert place.top is not None  # by `Conditions.objection`
+        own = next((i for i, entry in enumerate(place.top) if _is_own(place, *entry, self.tolerance)), -1)
+        shared = _shared([token for token, _ in place.top]) if place.logprob is None else []
+        return Row([logprob for _, logprob in place.top], own, len(place.top) - spare, shared)
+
+
+def _is_own(place: Place, token: Token, logprob: float, tolerance: float) -> bool:
+    """Whether an entry of the list is the emitted token's. Strings may be those of several tokens."""
+    if token != place.token:
+        return False
+    return not isinstance(token, str) or place.logprob is None or _agree(place.logprob, logprob, tolerance)
+
+
+def _agree(one: float, other: float, tolerance: float) -> bool:
+    return abs(one - other) <= tolerance + 1e-9 or max(one, other) < NEVER
+
+
+def _listed(row: Row, lengths: set[int]) -> int:
+    """How many of the top k tokens are in a list of k or k + 1 entries, where `lengths` are surely k."""
+    extra = _is_last(row) and row.known not in lengths and row.known - 1 in lengths
+    return row.known - extra
+
+
+def _is_last(row: Row) -> bool:
+    return row.own < 0 or row.logprobs[row.own] <= min(row.logprobs)
+
+
+def _is_whole(row: Row) -> bool:
+    """Whether a list has all tokens, or all but rare ones."""
+    return sum(math.exp(min(logprob, 0.0)) for logprob in row.logprobs) > WHOLE
+
+
+def _shared(keys: list[Token]) -> list[bool]:
+    """Which strings may be those of several tokens: those met twice, pieces of UTF-8, special tokens."""
+    times = Counter(keys)
+    return [times[key] > 1 or (isinstance(key, str) and (not key or "\ufffd" in key)) for key in keys]
+
+
+# --- uniforms -----------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Rows as arrays: probabilities [n, K] with zeros at the end, own [n], known [n], shared [n, K]."""
+
+    p: Floats
+    own: Ints
+    known: Ints
+    shared: Any
+
+
+def batches(rows: list[Row]) -> Iterator[tuple[slice, Batch]]:
+    """Which of the rows, and these as arrays, a bounded number at a time."""
+    first = 0
+    while first < len(rows):
+        size = max(1, AT_ONCE // max(1, len(rows[first].logprobs)))
+        part = rows[first : first + size]
+        width = max(len(row.logprobs) for row in part)
+        p = np.full((len(part), width), -np.inf)
+        shared = np.zeros(p.shape, dtype=bool)
+        for i, row in enumerate(part):
+            p[i, : len(row.logprobs)] = row.logprobs
+            shared[i, : len(row.shared)] = row.shared
+        own, known = (np.array([row[j] for row in part], dtype=np.int64) for j in (1, 2))
+        yield slice(first, first + len(part)), Batch(np.exp(p), own, known, shared)
+        first += len(part)
+
+
+def images(batch: Batch, u: Floats) -> tuple[Floats, Any]:
+    """The images [n] of the emitted tokens under uniforms `u` [n], and whether their places can be tested."""
+    p, places = batch.p, np.arange(len(batch.p))
+    least = -np.sort(-p, axis=1)[places, np.maximum(batch.known - 1, 0)]
+    head = p > least[:, None]
+    mass = np.where(head, p, 0.0).sum(axis=1)
+    total = np.maximum(mass, 1.0)
+    own = np.where(batch.own >= 0, p[places, batch.own], 0.0)[:, None]
+    inside = own[:, 0] > least
+    above = np.where(inside, np.where(p > own, p, 0.0).sum(axis=1), mass)
+    width = np.where(inside, np.where(p == own, p, 0.0).sum(axis=1), total - mass)
+    testable = (batch.known >= 2) & ~(batch.shared & head).any(axis=1)
+    return np.minimum((above + u * width) / total, 1.0), testable
+
+
+# --- contradictions -----------------------------------------------------------------------------------------
+
+
+def contradictions(text: Text, tolerance: float, greedy: bool) -> Iterator[tuple[str, int]]:
+    """What is wrong with the log-probabilities of a text, and at how many places."""
+    places = text.places or []
+    found = Counter(wrong for place in places if (wrong := _contradiction(place, tolerance)))
+    bare = [place.logprob == 0.0 for place in places if place.top is None]
+    if 0 < len(bare) < len(places) and any(bare):
+        found["0.0, and no list, where other places have one"] += sum(bare)
+    elif len(bare) == len(places) >= CERTAIN and all(bare) and not greedy:
+        found["0.0 at every place of a text"] += len(places)
+    yield from found.items()
+
+
+def _contradiction(place: Place, tolerance: float) -> str:
+    values = [logprob for _, logprob in place.top or []]
+    values += [] if place.logprob is None else [place.logprob]
+    if any(map(math.isnan, values)):
+        return "not a number"
+    if any(value > tolerance for value in values):
+        return "positive"
+    named = [logprob for token, logprob in place.top or [] if token == place.token]
+    listed = any(_is_own(place, token, logprob, tolerance) for token, logprob in place.top or [])
+    own = place.logprob
+    mass = sum(map(math.exp, values)) - (math.exp(own) if own is not None and listed else 0.0)
+    if mass > math.exp(tolerance) + 1e-9:
+        return "a list with more mass than 1"
+    if own is None or not values[:-1]:
+        return ""
+    if named and not isinstance(place.token, str):
+        agreeing = any(_agree(own, logprob, tolerance) for logprob in named)
+        return "" if agreeing else "another one than the list has for the token"
+    above = not named and own > min(values[:-1]) + tolerance
+    return "above those of the list, which lacks the token" if above else ""
+
+
+def is_impossible(place: Place) -> bool:
+    """Whether a token was emitted whose probability is 0."""
+    return place.logprob is not None and place.logprob < NEVER
+
+
+def is_argmax(place: Place, tolerance: float) -> bool:
+    """Whether no listed token is more probable than the emitted one."""
+    top = place.top or []
+    own = place.logprob if place.logprob is not None else dict(top).get(place.token, -math.inf)
+    return all(logprob <= own + tolerance for _, logprob in top)

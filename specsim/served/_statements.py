@@ -1,0 +1,297 @@
+"""The statements that reported numbers must satisfy, in the order in which they are tested.
+
+With steps S, drafted D, accepted A, emitted E, steps with a bonus B, requests R, and accepted at position i
+n_i:
+
+- acceptance rate · D = A, and tokens per step · S = E or A + S, as the engine defines them;
+- D = γ S, or D ≤ γ S where drafts may be shorter; the last draft of each request may be;
+- A + S − (γ + 1) R ≤ E ≤ A + S: the end of a request drops at most what its last step emitted. E is larger
+  where an engine counts the first token of a request, from the prompt's pass, or has steps that it does not
+  count;
+- S − B ≤ D − A ≤ γ (S − B): each step without a bonus rejects from 1 to γ drafted tokens. For D = γ S that is
+  γ B ≤ A ≤ γ B + (γ − 1) (S − B). The last step of a request may have neither a rejection nor a bonus;
+- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or
+  n_γ ≤ B where drafts may be shorter, up to R;
+- speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target
+  time, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from specsim.served._feasible import COUNTS, Form, Range, minus, plus, times
+
+ONE: Form = {"one": 1}
+STEPS: Form = {"steps": 1}
+DRAFTED: Form = {"drafted": 1}
+ACCEPTED: Form = {"accepted": 1}  # up to the first rejection
+BONUS: Form = {"bonus": 1}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`low` ≤ `left` ≤ `high`, linear forms; one of the bounds may be None.
+
+    It is reported if one of `about` was given, with its sides divided by the form `over`, if any."""
+
+    name: str
+    text: str
+    about: tuple[str, ...]
+    left: Form
+    low: Form | None
+    high: Form | None
+    note: str = ""
+    over: Form | None = None
+
+    @property
+    def bounds(self) -> tuple[Form, ...]:
+        """The statement as forms ≤ 0."""
+        below = () if self.low is None else (minus(self.low, self.left),)
+        above = () if self.high is None else (minus(self.left, self.high),)
+        return below + above
+
+
+def unknown(name: str, definition: Definition) -> str:
+    """The unknown that the engine reports as the count `name`."""
+    return {"accepted": "agreeing", "emitted": "accepted"}.get(name, name) if definition.independent else name
+
+
+def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
+    """The given counts and rates by position, as forms ≤ 0; they never contradict each other."""
+    forms = [minus(ONE, STEPS)]
+    for name in COUNTS:
+        if name in given:
+            count, value = {unknown(name, definition): 1.0}, times(given[name].low, ONE)
+            forms += [minus(value, count), minus(count, value)]
+    for name, rate in given.items():
+        if name.startswith("position"):
+            forms += [minus(times(rate.low, STEPS), {name: 1}), minus({name: 1}, times(rate.high, STEPS))]
+    return forms
+
+
+def statements(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    """The statements that must hold of `given`; all are needed, even those about other numbers."""
+    yield from _drafts(given, definition)
+    yield from _positions(given)
+    yield from _emission(given, definition)
+    yield from _bonus(given, definition)
+    yield from _speed(given)
+
+
+def _drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    if "acceptance_rate" in given and definition.acceptance_rate != NOT_KNOWN:
+        low, high = (times(rate, DRAFTED) for rate in given["acceptance_rate"])
+        text = "accepted = acceptance rate × drafted"
+        yield Statement("acceptance rate", text, ("acceptance_rate",), ACCEPTED, low, high)
+    if "gamma" in given:
+        gamma, requests = given["gamma"].low, _requests(given)
+        most = times(gamma, STEPS)
+        least = minus(most, times(gamma * requests, ONE)) if definition.constant else None
+        text = f"drafted {'=' if definition.constant else '≤'} γ × steps"
+        note = "the last draft of a request may be shorter" if definition.constant and requests else ""
+        yield Statement("draft length", text, ("drafted",), DRAFTED, least, most, note)
+    accepted = _word(definition)
+    yield Statement("accepted", f"{accepted} ≤ drafted", (accepted,), ACCEPTED, None, DRAFTED)
+
+
+def _positions(given: Mapping[str, Range]) -> Iterator[Statement]:
+    names = [name for name in given if name.startswith("position")]
+    if not names:
+        return
+    forms: list[Form] = [{name: 1} for name in names]
+    for earlier, later in zip([STEPS, *forms], forms, strict=False):
+        text = "no position is accepted more often than the one before"
+        yield Statement("positions fall", text, (*names,), later, None, earlier)
+    total = plus(*forms)
+    complete = "gamma" in given and len(names) == given["gamma"].low
+    text = "accepted = steps × the sum of the positions' rates"
+    yield Statement("positions add up", text, (*names,), ACCEPTED, total, total if complete else None)
+
+
+def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    requests = times(_requests(given), ONE)
+    dropped = _dropped(given)
+    whole = plus(ACCEPTED, STEPS)
+    if "tokens_per_step" in given:
+        least, most = (times(mean, STEPS) for mean in given["tokens_per_step"])
+        left, words = whole, f"{_word(definition)} + steps"
+        if definition.mean == "emitted":
+            left, words = {"emitted": 1.0}, "emitted"
+        highest: Form | None = most
+        text, note = f"{words} = tokens per step × steps", ""
+        if definition.mean == "either" and _requests(given) > 0:
+            least, highest = minus(least, requests), None if dropped is None else plus(most, dropped)
+            note = "or emitted, where it is the mean of a request"
+        yield Statement("tokens per step", text, ("tokens_per_step",), left, least, highest, note)
+    if definition.independent or (definition.outside != "none" and "requests" not in given):
+        return  # emitted is another number, or it is not known how many tokens come from no step
+    above = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
+    first, some = "the first of each request comes from no counted step", "some come from no counted step"
+    notes = {"none": [], "first": [first], "any": [some]}[definition.outside]
+    if _requests(given):
+        notes.append("up to γ + 1 may be dropped at the end of each request")
+    text, about = f"emitted {'=' if above else '≥'} accepted + steps", ("emitted", "tokens_per_step")
+    below = None if dropped is None else minus(whole, dropped)
+    yield Statement("emitted", text, about, {"emitted": 1}, below, above, "; ".join(notes))
+
+
+def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    accepted, requests = _word(definition), times(_requests(given), ONE)
+    rejecting = minus(STEPS, BONUS)
+    yield Statement("bonus", "bonus ≤ steps", ("bonus",), BONUS, None, STEPS)
+    text, most = f"steps − bonus ≤ drafted − {accepted}", None
+    if "gamma" in given:
+        text, most = f"{text} ≤ γ × (steps − bonus)", times(given["gamma"].low, rejecting)
+    note = "a step without a bonus rejects 1 to γ tokens"
+    note += ", but for the last of a request" if _requests(given) else ""
+    left, least = minus(DRAFTED, ACCEPTED), minus(rejecting, requests)
+    yield Statement("rejected", text, ("bonus",), left, least, most, note)
+    if definition.independent:
+        text = "emitted ≤ accepted ≤ drafted − (steps − bonus)"
+        note, most = "accepted counts tests passed behind a rejection as well", minus(DRAFTED, rejecting)
+        name = "accepted behind a rejection"
+        yield Statement(name, text, ("accepted",), {"agreeing": 1}, ACCEPTED, most, note)
+    last = f"position {given['gamma'].low:.0f}" if "gamma" in given else ""
+    if last in given:
+        accepting: Form = {last: 1}
+        text = f"bonus {'=' if definition.constant else '≥'} steps × the last position's rate"
+        most = plus(accepting, requests) if definition.constant else None
+        yield Statement("last position", text, ("bonus",), BONUS, minus(accepting, requests), most)
+
+
+def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
+    if {"draft_time", "target_time", "step_time"} <= given.keys():
+        draft, target = (given[name].low / given["step_time"].high for name in ("draft_time", "target_time"))
+        text = "draft time × drafted + target time × steps ≤ step time × steps"
+        left = plus(times(draft, DRAFTED), times(target, STEPS))
+        note = "in step times; drafting and verifying one after the other"
+        yield Statement("step time", text, ("step_time",), left, None, STEPS, note)
+    if "speedup" in given:
+        cost, text, note = least_cost(given)
+        left, most = times(given["speedup"].low, cost), plus(ACCEPTED, STEPS)
+        yield Statement("speed-up", f"speed-up ≤ {text}", ("speedup",), left, None, most, note, over=cost)
+
+
+def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
+    """The least cost of all steps in passes of the target; the bound on the speed-up, and its assumption."""
+    if {"step_time", "target_time"} <= given.keys():
+        least = given["step_time"].low / given["target_time"].high
+        return times(least, STEPS), "tokens per step × target time / step time", ""
+    if {"draft_time", "target_time"} <= given.keys():
+        least = given["draft_time"].low / given["target_time"].high
+        text = "tokens per step / (1 + drafted per step × draft time / target time)"
+        return plus(STEPS, times(least, DRAFTED)), text, "drafting and verifying one after the other"
+    return STEPS, "tokens per step", "a step takes at least one pass of the target"
+
+
+def _word(definition: Definition) -> str:
+    """The engine's name for the drafted tokens before the first rejection."""
+    return "emitted" if definition.independent else "accepted"
+
+
+def _requests(given: Mapping[str, Range]) -> float:
+    return given["requests"].low if "requests" in given else 0.0
+
+
+def _dropped(given: Mapping[str, Range]) -> Form | None:
+    """The most tokens that the ends of the requests drop, whole last steps; None where γ is not known."""
+    if not _requests(given):
+        return {}
+    return times((given["gamma"].low + 1) * _requests(given), ONE) if "gamma" in given else None
+
+
+# How engines define the numbers that they report, with sources.
+
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """An engine's definitions of its numbers.
+
+    Parameters
+    ----------
+    acceptance_rate, tokens_per_step, emitted : str
+        Formulas in words, or "not known": the number is then not checked.
+    source : str
+        Where the formulas are documented.
+    mean : {"emitted", "accepted", "either"}
+        What is divided by the steps to give tokens per step; "either" if the engine uses one name for both.
+    outside : {"none", "first", "any"}
+        Tokens that come from no counted step: none; the first of each request, from the prompt's pass; or any
+        number, where steps without a draft are not counted.
+    constant : bool
+        Whether every draft but a request's last has exactly γ tokens; otherwise at most γ.
+    independent : bool
+        Whether `accepted` includes tests passed after a rejection, and `emitted` only drafted tokens.
+    """
+
+    acceptance_rate: str
+    tokens_per_step: str
+    emitted: str
+    source: str
+    mean: Literal["emitted", "accepted", "either"] = "emitted"
+    outside: Literal["none", "first", "any"] = "none"
+    constant: bool = False
+    independent: bool = False
+
+
+#: By name; "plain" takes the words literally.
+DEFINITIONS = {
+    "plain": Definition(
+        acceptance_rate="accepted / drafted (α drafted)",
+        tokens_per_step="emitted / steps",
+        emitted="accepted + steps: every token comes from a counted step, every draft has γ tokens",
+        source="the words themselves; Leviathan et al., arXiv 2211.17192, for what a step emits",
+        constant=True,
+    ),
+    "vllm": Definition(
+        acceptance_rate="accepted / drafted (α drafted)",
+        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens behind the end of a text "
+        "included",
+        emitted="output tokens; also the first of each request, and those of steps without a draft, which "
+        "are not counted",
+        source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, "
+        "#56101",
+        mean="accepted",
+        outside="any",
+    ),
+    "hf": Definition(
+        acceptance_rate=NOT_KNOWN,
+        tokens_per_step="emitted / steps, as you count them; a report of its own is not known",
+        emitted="new tokens: accepted + steps, cropped at the end of the text",
+        source="transformers 5.23, generation/utils.py, _speculative_sampling and assisted decoding",
+    ),
+    "sglang": Definition(
+        acceptance_rate="accepted / drafted (α drafted); before sgl-project/sglang#23530 the log's rate was "
+        "(accepted + steps) / (steps × (γ + 1))",
+        tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / "
+        "verification passes",
+        emitted="completion tokens; the first of each request may come from the prompt's pass",
+        source="sgl-project/sglang#23530, #11144, #33518; managers/tokenizer_manager.py",
+        mean="either",
+        outside="first",
+    ),
+    "llama.cpp": Definition(
+        acceptance_rate="accepted / drafted (α drafted), drafts too short to be verified left out",
+        tokens_per_step="1 + accepted / verification steps, the mean acceptance length",
+        emitted="generated tokens; also the first of each request, and those of steps without a draft, "
+        "which are not counted",
+        source="ggml-org/llama.cpp#24536, #14104; tools/server/server-context.cpp",
+        mean="accepted",
+        outside="any",
+    ),
+    "flashinfer": Definition(
+        acceptance_rate=NOT_KNOWN,
+        tokens_per_step="1 + emitted / steps",
+        emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted "
+        "also counts tests passed behind the rejection, so it is at least as large",
+        source="flashinfer/sampling.py, chain_speculative_sampling",
+        mean="accepted",
+        constant=True,
+        independent=True,
+    ),
+}

@@ -1,0 +1,259 @@
+"""Counters of drafts: what the standard rule is expected to accept, and what cannot be."""
+
+import numpy as np
+import pytest
+from listening import answering, listening
+
+from specsim.core._tables import to_text
+from specsim.engines import Completion, Sampling, audit_engine, plant
+from specsim.engines._audit.counters import (
+    _mean_step,
+    draft_length,
+    impossible,
+    reported,
+    usable,
+)
+from specsim.engines._clients.opening import open_engine
+from specsim.engines._planted.requests import Request
+from specsim.engines._server.decoding import Decoder
+from specsim.engines._server.http import METRICS, Handler, Server
+from specsim.theory import expected_tokens
+
+TOKENS = 20_000
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return plant(tmp_path_factory.mktemp("planted") / "pair", vocab_size=6, context=160, rng=1)
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 4])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_with_one_probability_the_steps_are_those_of_the_closed_form(alpha, gamma):
+    found = _mean_step(np.full((3, 20), alpha), np.array([12, 1, 0]), gamma)
+    assert found == pytest.approx(expected_tokens(alpha, gamma) if gamma else 1.0)
+
+
+def test_the_steps_of_a_text_are_enumerated():
+    rng, length, gamma = np.random.default_rng(1), 5, 2
+    kept = rng.random((1, length + gamma))
+
+    def counts(place):
+        """Expected steps and tokens of the steps that begin at `place` or later."""
+        if place >= length:
+            return np.zeros(2)
+        total, alive = np.zeros(2), 1.0
+        for accepted in range(gamma + 1):
+            ends = alive * (1.0 - kept[0, place + accepted] if accepted < gamma else 1.0)
+            total += ends * (np.array([1, accepted + 1]) + counts(place + accepted + 1))
+            alive -= ends
+        return total
+
+    steps, tokens = counts(0)
+    assert _mean_step(kept, np.array([length]), gamma) == pytest.approx(tokens / steps, rel=1e-12)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5), Sampling(2.0, 3)])
+@pytest.mark.parametrize("gamma", [1, 5])
+def test_the_standard_rule_accepts_what_is_expected(sampling, gamma, pair):
+    found = audit_engine("specsim", pair, tokens=TOKENS, sampling=sampling, gamma=gamma, rng=1).efficiency
+    assert found.gamma == gamma
+    assert found.expected_share == pytest.approx(found.accepted_share, abs=0.012)
+
+
+def test_a_server_that_counts_too_many_is_found(pair):
+    with listening(Server(Decoder(pair, mistake="bonus_counted"), port=0)) as url:
+        found = audit_engine(url, pair, tokens=1_000, rng=1)
+    assert found.findings[0].kind == "counters"
+    assert "4 a step" in found.findings[0].text
+
+
+def test_the_texts_of_a_request_are_counted_together(pair):
+    with listening(Server(Decoder(pair), port=0)) as url:
+        found = audit_engine(url, pair, tokens=3_000, texts=3, rng=1)
+    assert (found.findings, found.efficiency.gamma) == ((), 4.0)
+    assert found.efficiency.ratio == pytest.approx(1.0, abs=0.06)
+
+
+def texts(*drafts, tokens=10):
+    """Texts of `tokens` tokens; (drafted, accepted, steps) of each."""
+    return [
+        Completion(i, 0, (0,) * tokens, drafted=drafted, accepted=accepted, steps=steps)
+        for i, (drafted, accepted, steps) in enumerate(drafts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drafts", "server", "gamma", "length"),
+    [
+        ([(20, 5, 5), (12, 7, 3)], None, None, 4.0),
+        ([(20, 5, 5), (13, 7, 3)], None, None, 4.125),
+        ([(20, 5, 5)], None, 7, 7.0),
+        ([(20, 5, None)], {"drafted": 20, "accepted": 5, "steps": 8}, None, 2.5),
+        ([(20, 5, None)], None, None, 4.0),  # each of the 10 - 5 steps emits one token more
+        ([(20, 10, None)], None, None, None),
+        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 4}, None, 5.0),
+        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 0}, None, None),  # of how many tokens?
+        ([(None, None, None)], None, None, None),
+    ],
+)
+def test_the_length_of_drafts(drafts, server, gamma, length):
+    assert draft_length(texts(*drafts), server, gamma) == length
+
+
+def test_counters_of_several_texts_are_added_up():
+    one, other = texts((20, 5, 5), (None, None, None))
+    first = Completion(0, 1, (0,) * 3)
+    (found,) = reported([one, first, other])
+    assert (found.drafted, found.accepted, found.steps, found.emitted, found.texts) == (20, 5, 5, 13, 2)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "drafts", "text"),
+    [
+        (64, (192, 128, None), "128 accepted tokens, and 64 of text"),  # each token is counted twice
+        (64, (2**63, 2**62, None), f"{2**62:,} accepted tokens, and 64"),
+        (64, (8, 2, 2**64), f"2 accepted tokens in {2**64:,} steps, and 64"),
+        (64, (8, 9, None), "9 accepted of 8 drafted tokens"),
+        (64, (10**400, 2, 1), "drafted tokens, more than 1,024 in a step"),
+        (64, (2**62, 2, None), f"{2**62:,} drafted tokens, more than 1,024"),
+        (64, (-8, -9, None), "-8 drafted tokens"),
+        (64, (8, 2, -1), "-1 steps"),
+    ],
+)
+def test_counters_of_a_request_that_no_text_allows_whatever_the_drafts(tokens, drafts, text):
+    found = texts((40, 30, None), drafts, tokens=tokens)
+    assert text in impossible(found, draft_length(found, None, None)).text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "drafts"),
+    [
+        (1, (4, 4, 1)),  # all of a draft is accepted, and cut off
+        (1, (60, 60, None)),
+        (64, (62, 62, None)),
+        (64, (122, 122, 2)),  # two drafts of 61
+        (64, (128, 0, 65)),  # one step behind the end
+        (3, (0, 0, None)),
+        (2, (2_048, 1, 2)),  # large trees
+    ],
+)
+def test_counters_that_right_engines_have(tokens, drafts):
+    found = texts(drafts, tokens=tokens)
+    assert impossible(found, draft_length(found, None, None)) is None
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        lambda n: (3 * n, 2 * n),
+        lambda n: (2**63, 2**62),
+    ],
+)
+def test_impossible_counters_of_a_server_are_not_printed_as_facts(counts, pair):
+    """A server like llama.cpp's, which counts no steps."""
+    right = open_engine("specsim", pair)
+
+    def answer(payload, number, handler):
+        request = Request(0, tuple(payload["prompt"]), payload["max_tokens"], payload["seed"])
+        (text,) = right.complete([request])
+        drafted, accepted = counts(len(text.tokens))
+        timings = {"draft_n": drafted, "draft_n_accepted": accepted}
+        return {"choices": [{"index": 0, "token_ids": text.tokens}], "timings": timings}
+
+    with answering(answer) as url:
+        found = audit_engine(url, pair, tokens=1_000, connections=1, rng=1)
+    assert [one.kind for one in found.findings] == ["counters"]
+    assert found.efficiency is None
+    assert "Speculation" not in to_text(found.parts())
+
+
+def test_what_no_run_can_have():
+    many = texts(*[(40, 8, 10)] * 3, tokens=64)
+    assert impossible(many, 4.0) is None
+    over = texts(*[(40, 62, 10)], tokens=64)
+    assert "62 accepted of 40" in impossible(over, 4.0).text
+    surplus = texts(*[(64, 64, 16)] * 3, tokens=64)
+    assert "make at least" in impossible(surplus, 4.0).text
+    assert impossible(surplus, 4.1) is None  # no length of all drafts
+    uncounted = texts(*[(160, 24, None)] * 3, tokens=64)  # 40 steps of 4
+    assert impossible(uncounted, 4.0) is None
+    assert impossible(texts(*[(160, 34, None)] * 3, tokens=64), 4.0)
+    assert (
+        impossible(texts(*[(200, 24, 40)] * 3, tokens=64), 4.0) is None
+    )  # the root of a tree is counted too
+
+
+COUNTED = {"drafted": 160, "accepted": 24, "steps": 40}
+
+
+@pytest.mark.parametrize(
+    ("drafts", "server", "gamma", "told"),
+    [
+        ((None,) * 3, COUNTED, None, ""),
+        ((None,) * 3, {"drafted": 12, "accepted": 5, "steps": 3}, None, "at most 9 of 64 tokens"),
+        ((None,) * 3, {"drafted": 160, "accepted": 24}, None, ""),
+        ((160, 24, None), COUNTED, None, ""),
+        ((160, 24, None), None, None, ""),
+    ],
+)
+def test_counters_of_a_server_that_are_used(drafts, server, gamma, told):
+    found, text = usable(texts(drafts, tokens=64), server, gamma)
+    assert found is server
+    assert told in text
+    assert bool(told) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "server", "gamma", "told"),
+    [
+        ((None,) * 3, {"drafted": 64, "accepted": 64, "steps": 16}, None, "64 accepted of 64 drafted"),
+        ((None,) * 3, {"drafted": 64, "accepted": 64}, 4, "64 accepted of 64 drafted"),
+        ((None,) * 3, COUNTED | {"steps": -1}, None, "they fell"),
+        ((None,) * 3, {"drafted": -60, "accepted": -20}, 4, "they fell"),
+        ((None,) * 3, {"drafted": 900, "accepted": 65}, None, "65 accepted tokens, and 64 of text"),
+        ((None,) * 3, COUNTED | {"steps": 90}, None, "24 accepted tokens in 90 steps, and 64"),
+        ((None,) * 3, {"drafted": 8, "accepted": 9, "steps": 4}, None, "9 accepted of 8"),
+        (
+            (160, 24, None),
+            {"drafted": 320, "accepted": 48, "steps": 80},
+            None,
+            "48 accepted of 320 drafted tokens, the requests 24 of 160",
+        ),
+        ((160, 24, None), COUNTED | {"steps": 160}, None, "they count 160 steps, the texts have 64 tokens"),
+        ((160, 24, None), {"drafted": 80, "accepted": 12, "steps": 20}, None, "12 accepted of 80"),
+    ],
+)
+def test_counters_of_a_server_that_are_not_of_the_texts(drafts, server, gamma, told):
+    found, text = usable(texts(drafts, tokens=64), server, gamma)
+    assert found is None
+    assert text.startswith("The server's counters are not used: they ")
+    assert told in text
+
+
+def test_the_counters_of_requests_come_before_those_of_their_server():
+    worse = dict.fromkeys(COUNTED, -1)
+    assert usable(texts((160, 24, 40), tokens=64), worse, None) == (None, "")
+    assert usable(texts((160, 24, None), tokens=64), worse, 4) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("gained", "told"),
+    [
+        ((-(10**6),) * 3, "they fell, as those of a server do that is started again"),
+        ((10**6,) * 3, "they count 1,000,000 accepted of 1,000,000 drafted tokens, the requests"),
+        ((40, 40, 40), "they count 40 accepted of 40 drafted tokens, the requests"),
+    ],
+)
+def test_a_right_server_is_not_accused_for_its_other_requests(gained, told, pair, monkeypatch):
+    answers = iter([(10**7,) * 3, [10**7 + one for one in gained]])
+
+    def metrics(handler):
+        return "".join(f"{name} {number}\n" for name, number in zip(METRICS, next(answers), strict=True))
+
+    monkeypatch.setattr(Handler, "_metrics", metrics)
+    with listening(Server(Decoder(pair), port=0)) as url:
+        found = audit_engine(url, pair, tokens=1_000, rng=1)
+    assert found.findings == ()
+    assert [told in note for note in found.notes].count(True) == 1
+    assert found.efficiency.gamma == pytest.approx(4.0, abs=0.5)  # from the counters of the requests

@@ -1,0 +1,662 @@
+"""Audits of engines: right ones pass, each mistake is found and named, whatever an engine answers."""
+
+import json
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import run
+from listening import listening
+
+from specsim.auditing import Verdict
+from specsim.core._tables import to_rich, to_text
+from specsim.engines import (
+    Completion,
+    Failure,
+    Sampling,
+    _audit,
+    audit_engine,
+    audit_matrix,
+    judge_texts,
+    open_engine,
+    plant,
+)
+from specsim.engines._audit import diagnosis, matrix, places
+from specsim.engines._audit.judge import judge, likely_orders
+from specsim.engines._audit.matrix import settings
+from specsim.engines._audit.run import serve
+from specsim.engines._audit.store import TextStore, _checksum, plan_requests
+from specsim.engines._planted.sampling import FIRST_ORDER, ORDERS
+from specsim.engines._server.decoding import Decoder
+from specsim.engines._server.http import Server
+from specsim.engines._server.local import LocalEngine
+from specsim.engines._server.mistakes import MISTAKES
+
+#: Tokens that are enough for a verdict, and those that are enough to see a mistake.
+TOKENS, FEWER = 20_000, 8_000
+#: Tokens of a run that several tests share.
+WRONG_TOKENS = 2_000
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return plant(tmp_path_factory.mktemp("planted") / "pair", vocab_size=6, context=160, rng=1)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """A pair that reads the first token of the prompt, and one a page back."""
+    folder = tmp_path_factory.mktemp("planted") / "opened"
+    return plant(folder, offsets=(1, 17), openers=3, vocab_size=6, context=160, rng=2)
+
+
+@pytest.fixture(scope="module")
+def wrong(pair):
+    """A run of an engine that recovers greedily, and what is found of it."""
+    requests = plan_requests(pair, 1, Sampling(), WRONG_TOKENS)
+    engine = open_engine("specsim", pair, mistake="greedy_recovered")
+    run = serve(engine, pair, requests, TextStore(None, {}), 1, None, None)
+    return run, judge(run)
+
+
+class Answering:
+    """The engine of specsim, with every completion changed by `change`."""
+
+    def __init__(self, pair, change):
+        self._engine, self._change = open_engine("specsim", pair), change
+        self.name, self.version, self.pair = "changed", "1", pair
+
+    def describe(self):
+        return {}
+
+    def complete(self, requests):
+        for answer in self._engine.complete(requests):
+            yield self._change(answer)
+
+    def counters(self):
+        return None
+
+    def close(self):
+        self._engine.close()
+
+
+def test_a_right_engine_is_consistent(pair):
+    found = audit_engine("specsim", pair, tokens=TOKENS, rng=1)
+    assert (found.verdict, found.exit_code, found.findings) == (Verdict.CONSISTENT, 0, ())
+    assert found.tokens >= TOKENS
+    assert found.detectable_tv < 0.05
+    assert (found.logprobs.returned, found.logprobs.wrong) == (found.tokens, 0)
+    assert found.efficiency.ratio == pytest.approx(1.0, abs=0.05)
+    assert found.efficiency.expected_share == pytest.approx(found.efficiency.accepted_share, abs=0.03)
+    assert "in 8 of 8 repeated requests" in " ".join(found.notes)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert len(found.to_arrow()) == len(found.tests)
+    assert to_rich(found.parts())
+
+
+def test_the_same_seed_gives_the_same_evidence(pair):
+    one, other = (audit_engine("specsim", pair, tokens=2_000, rng=3) for _ in range(2))
+    assert one.tests == other.tests
+    assert one.tests != audit_engine("specsim", pair, tokens=2_000, rng=4).tests
+
+
+def test_a_right_server_is_audited_like_the_engine_that_it_serves(pair):
+    with listening(Server(Decoder(pair), port=0)) as url:
+        found = audit_engine(f"{url}/v1", pair, tokens=1_000, rng=1)
+    assert (found.verdict, found.findings) == (Verdict.INCONCLUSIVE, ())
+    assert found.tests == audit_engine("specsim", pair, tokens=1_000, rng=1).tests
+
+
+def test_a_wrong_server_is_audited_like_the_engine_that_it_serves(pair, wrong):
+    with listening(Server(Decoder(pair, mistake="greedy_recovered"), port=0)) as url:
+        found = audit_engine(f"{url}/v1", pair, tokens=WRONG_TOKENS, rng=1)
+    here = wrong[1]
+    assert found.verdict == here.verdict == Verdict.BIASED
+    assert found.tests == here.tests
+    assert (found.engine, found.efficiency.drafted) == ("specsim", here.efficiency.drafted)
+
+
+def test_an_engine_that_serves_another_pair(pair, tmp_path):
+    other = plant(tmp_path / "other", vocab_size=6, context=160, rng=2)
+    with listening(Server(Decoder(other), port=0)) as url:
+        found = audit_engine(url, pair, tokens=2_000, rng=1)
+    assert {finding.kind for finding in found.findings} == {"deviation", "log-probabilities"}
+    assert "may hold other weights than those of this pair" in to_text(found.parts())
+
+
+def test_few_tokens_are_inconclusive(pair):
+    found = audit_engine("specsim", pair, tokens=500, rng=1)
+    assert (found.verdict, found.exit_code) == (Verdict.INCONCLUSIVE, 3)
+    assert found.detectable_tv > 0.05
+
+
+#: Settings in which a mistake acts, and the name of the nearest known one; none for what a law cannot tell.
+PROCESSED = Sampling(temperature=1.5, top_k=4, top_p=0.9)
+NAMED = {
+    "temperature_not_in_q": (Sampling(temperature=0.6), "draft's rows unprocessed in the check"),
+    "temperature_not_in_check": (Sampling(temperature=0.6), "temperature ignored"),
+    "temperature_not_in_bonus": (Sampling(temperature=2.0), "temperature ignored"),
+    "temperature_not_in_recovered": (Sampling(temperature=0.6), "temperature missing in the residual"),
+    "temperature_twice": (Sampling(temperature=0.6), "temperature twice"),
+    "top_k_not_in_recovered": (Sampling(top_k=3), "top-k missing in the residual"),
+    "top_k_not_in_bonus": (Sampling(top_k=3), "top-k ignored"),
+    "top_p_not_in_recovered": (Sampling(top_p=0.8), "top-p missing in the residual"),
+    "top_p_not_in_bonus": (Sampling(top_p=0.8), "top-p ignored"),
+    "min_p_not_in_check": (Sampling(min_p=0.3), "min-p ignored"),
+    "min_p_not_in_recovered": (Sampling(min_p=0.3), "min-p missing in the residual"),
+    "min_p_not_in_bonus": (Sampling(min_p=0.3), "min-p ignored"),
+    "truncation_first": (Sampling(temperature=2.0, top_p=0.8), "another order of processing"),
+    "greedy_bonus": (Sampling(), "greedy"),
+    "greedy_recovered": (Sampling(), "greedy recovered"),
+    "greedy_after_nothing": (Sampling(), "target's most probable token after a rejection"),
+    "greedy_every_fourth": (Sampling(), "greedy"),
+    "greedy_first_token": (Sampling(), "greedy"),
+    "bonus_from_draft": (Sampling(), "draft emitted"),
+    "bonus_from_row_before": (Sampling(), "cache one token short"),
+    "recovered_from_target": (Sampling(), "recovered from the target"),
+    "argmax_draft": (Sampling(), "greedy drafts judged as samples"),
+    "last_of_text_from_draft": (Sampling(), "draft emitted"),
+    "rejected_kept": (Sampling(), "wrong token in the cache"),
+    "recovered_not_cached": (Sampling(), "wrong token in the cache"),
+    "accepted_lost": (Sampling(), "wrong token in the cache"),
+    "shifted_by_acceptance": (Sampling(), "wrong token in the cache"),
+    "bonus_cached_twice": (Sampling(), "cache one token long"),
+    "wrong_page": (Sampling(), "wrong page"),
+    "unshifted_padding": (Sampling(), "wrong token in the cache"),
+    "first_token_of_next": (Sampling(), "first token of another request"),
+    "prompt_of_next": (Sampling(), "rows of the previous request"),
+    "rows_of_next": (Sampling(), "wrong token in the cache"),
+    "one_seed": (Sampling(), "one seed for several requests"),
+    "same_numbers_each_step": (Sampling(), "random numbers used again in a text"),
+    "draft_numbers_in_check": (Sampling(), "drafting's random number again in the check"),
+    "check_number_again": (Sampling(), "check's random number again in the residual"),
+    "coarse_uniforms": (Sampling(), None),
+    "copies_alike": (Sampling(), "one seed for several requests"),
+    "stop_cuts_more": (Sampling(stop=(" a",)), None),
+    "logprobs_one_late": (Sampling(), None),
+    "logprobs_of_draft": (Sampling(), None),
+    "logprobs_zero_if_accepted": (Sampling(), None),
+    "logprobs_zero": (Sampling(), None),
+    "logprobs_mixed": (Sampling(temperature=0.6), None),
+    "bonus_counted": (Sampling(), None),
+}
+#: What follows the law all the same: texts without their seeds, and drafts that are counted otherwise.
+RIGHT = {"seed_ignored", "tested_counted"}
+#: Mistakes in the fast tier, of each kind one.
+FEW = {
+    "temperature_not_in_q",
+    "greedy_recovered",
+    "rejected_kept",
+    "one_seed",
+    "logprobs_zero",
+    "bonus_counted",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in NAMED],
+)
+def test_a_mistake_is_found_and_named(name, pair, opened, full):
+    sampling, named = NAMED[name]
+    where = opened if name in ("wrong_page", "first_token_of_next") else pair
+    found = audit_engine(
+        "specsim",
+        where,
+        tokens=40_000 if full else FEWER,
+        sampling=sampling,
+        texts=2 if name == "copies_alike" else 1,
+        order=FIRST_ORDER,
+        mistake=name,
+        rng=1,
+    )
+    kind = {"logprobs": "log-probabilities", "bonus_counted": "counters"}
+    wanted = next((kind[start] for start in kind if name.startswith(start)), None)
+    assert found.exit_code == 1
+    assert wanted in (None, found.findings[0].kind)
+    if named:
+        assert found.diagnosis[0].name == named
+
+
+def test_every_mistake_is_tried():
+    assert {mistake.name for mistake in MISTAKES} == set(NAMED) | RIGHT
+
+
+def test_rows_in_pieces_and_places_in_blocks_give_the_same(wrong, monkeypatch):
+    run, whole = wrong
+    monkeypatch.setattr(places, "ENTRIES", 512)
+    monkeypatch.setattr(diagnosis, "BLOCK", 1_000)
+    pieces = judge(run)
+    for one, other in zip(whole.tests, pieces.tests, strict=True):
+        assert one.log10_e == pytest.approx(other.log10_e, rel=1e-9)
+    assert [one.name for one in pieces.diagnosis] == [one.name for one in whole.diagnosis]
+
+
+def test_with_large_vocabularies_mistakes_are_tried_at_some_places(wrong, monkeypatch):
+    run, whole = wrong
+    monkeypatch.setattr(_audit.judge, "MOST_ENTRIES", whole.tokens * run.planted.target.vocab_size // 4)
+    found = judge(run)
+    tested = next(test for test in found.tests if test.name == "known mistakes")
+    assert abs(tested.n - whole.tokens / 4) < 5 * (whole.tokens * 3 / 16) ** 0.5
+    assert tested.rejected
+    assert found.diagnosis[0].name == "greedy recovered"
+
+
+@pytest.mark.parametrize("name", sorted(RIGHT))
+def test_what_follows_the_law_is_left_alone(name, pair, full):
+    found = audit_engine("specsim", pair, tokens=TOKENS if full else FEWER, mistake=name, rng=1)
+    assert found.findings == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed"])
+def test_right_engines_are_left_alone_many_times(rule, pair):
+    options = {"plain": {"speculative": False}, "gamma 1": {"gamma": 1}, "block": {"rule": "block"}}
+    sampling = PROCESSED if rule == "processed" else Sampling()
+    for seed in range(40):
+        found = audit_engine(
+            "specsim", pair, tokens=2_000, rng=seed, sampling=sampling, **options.get(rule, {})
+        )
+        assert found.findings == ()
+
+
+def test_the_order_of_processing_is_inferred(pair):
+    found = audit_engine("specsim", pair, tokens=2_000, sampling=PROCESSED, rng=1)
+    assert found.order == FIRST_ORDER
+    assert found.findings == ()
+    other = [order for order in ORDERS if order != FIRST_ORDER][2]
+    assert audit_engine("specsim", pair, tokens=2_000, sampling=PROCESSED, order=other, rng=1).exit_code == 1
+
+
+def test_few_texts_leave_several_orders_possible(pair):
+    """A narrower one is likelier until the first token that it rules out, and not the engine's for that."""
+    sampling, engine = Sampling(temperature=1.5, top_p=0.9, min_p=0.05), open_engine("specsim", pair)
+    requests = plan_requests(pair, 1, sampling, 1_000)
+    run = serve(engine, pair, requests, TextStore(None, {}), 1, None, None)
+    short = next(one for one in run.texts if len(one.tokens) < 8)
+    few, all_of_them = (likely_orders(replace(run, texts=texts)) for texts in ([short], run.texts))
+    assert FIRST_ORDER in all_of_them
+    assert len(all_of_them) < len(few) == len(ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda one: replace(one, tokens=one.tokens[:-1], logprobs=one.logprobs[:-1]), "contract"),
+        (lambda one: replace(one, tokens=(*one.tokens[:-1], 99)), "contract"),
+        (lambda one: replace(one, tokens=(*one.tokens[:-1], 6)), "support"),  # end-of-text
+        (lambda one: Failure(one.number, "garbage", "not JSON"), "contract"),
+        (lambda one: replace(one, accepted=one.drafted + 1), "counters"),
+        (lambda one: replace(one, logprobs=tuple(x - 1e-3 for x in one.logprobs)), "log-probabilities"),
+        (lambda one: replace(one, top=({0: 0.5},) * len(one.tokens)), "log-probabilities"),
+    ],
+)
+def test_wrong_answers_are_findings(change, kind, pair):
+    found = audit_engine(Answering(pair, change), pair, tokens=1_000, rng=1)
+    assert kind in {finding.kind for finding in found.findings}
+    assert found.exit_code == 1
+
+
+def test_failures_of_the_network_are_no_findings(pair):
+    engine = Answering(pair, lambda one: Failure(one.number, "connection", "refused"))
+    found = audit_engine(engine, pair, tokens=20_000, rng=1)
+    assert (found.verdict, found.exit_code, found.tokens) == (Verdict.INCONCLUSIVE, 3, 0)
+    assert found.failures["connection"] == 128  # then it is not asked further
+    assert "refused" in " ".join(found.notes)
+
+
+def test_answers_that_were_not_asked_for_are_not_counted(pair):
+    found = audit_engine(
+        Answering(pair, lambda one: replace(one, number=one.number % 4)), pair, tokens=3_000, rng=1
+    )
+    assert found.texts == 4
+
+
+def test_half_precision_is_allowed_for(pair):
+    """Rows that are off by less than the tolerance are accepted, those that are off by more are not."""
+    coarse = Rounded(pair)
+    assert audit_engine(coarse, pair, tokens=FEWER, tolerance=0.3, rng=1).findings == ()
+    assert audit_engine(coarse, pair, tokens=FEWER, rng=1).exit_code == 1
+
+
+class Rounded(Answering):
+    """Decodes with log-probabilities that are rounded to multiples of 1/2."""
+
+    def __init__(self, pair):
+        law = pair.target
+        table = np.round(2.0 * law.logits.table) / 2.0
+        rounded = replace(pair, target=replace(law, logits=replace(law.logits, table=table)))
+        super().__init__(rounded, lambda answer: answer)
+
+
+def test_a_run_goes_on_from_its_texts(pair, tmp_path):
+    whole = audit_engine("specsim", pair, tokens=3_000, rng=1)
+
+    class Stops(Answering):
+        def complete(self, requests):
+            for i, answer in enumerate(super().complete(requests)):
+                if i == 20:
+                    raise KeyboardInterrupt
+                yield answer
+
+    first = Stops(pair, lambda one: one)
+    first.name, first.version, first.describe = "specsim", open_engine("specsim", pair).version, dict
+    part = audit_engine(first, pair, tokens=3_000, rng=1, out=tmp_path)
+    assert part.interrupted
+    assert part.exit_code == 3
+    assert part.texts == 20
+    file = tmp_path / "texts.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])  # a crash in the middle of a line
+    second = Answering(pair, lambda one: one)
+    second.name, second.version, second.describe = first.name, first.version, dict
+    again = audit_engine(second, pair, tokens=3_000, rng=1, out=tmp_path)
+    assert again.tests == whole.tests
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + again.texts + 8  # the repeated ones are kept too
+    with pytest.raises(ValueError, match="of another run: its seed"):
+        audit_engine(second, pair, tokens=3_000, rng=2, out=tmp_path)
+
+
+def test_texts_are_judged_again_without_the_engine(pair, tmp_path):
+    sampling = Sampling(temperature=1.5, stop=(" a",), logprobs=2)
+    options = {"tokens": 1_000, "texts": 2, "sampling": sampling, "mistake": "greedy_recovered", "rng": 1}
+    first = audit_engine("specsim", pair, out=tmp_path, unequal_prompts=True, **options)
+    file = tmp_path / "texts.jsonl"
+    before = file.read_bytes()
+    again = judge_texts(file, pair)
+    assert (again.tests, again.findings, again.logprobs) == (first.tests, first.findings, first.logprobs)
+    assert (again.engine, again.efficiency, again.diagnosis) == ("specsim", first.efficiency, first.diagnosis)
+    assert not again.interrupted
+    found = run("audit", "engine", file, "--planted", pair.folder, "--json")
+    assert (found.code, json.loads(found.out)["verdict"]) == (first.exit_code, str(first.verdict))
+    lines = before.splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:9]) + lines[9][:30])  # a run that was killed
+    part = judge_texts(file, pair)
+    assert (part.texts, part.interrupted) == (8, True)
+    assert file.read_bytes() == b"".join(lines[:9]) + lines[9][:30]
+
+
+def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
+    audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
+    file = tmp_path / "texts.jsonl"
+    with pytest.raises(ValueError, match="texts of another checkpoint"):
+        judge_texts(file, opened)
+    with pytest.raises(ValueError, match="tolerance: 2 is outside"):
+        judge_texts(file, pair, tolerance=2)
+    with pytest.raises(ValueError, match="seed 1, now 2"):
+        audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=2)
+    head = {"format": "specsim engine texts 2", "planted": pair.digest}
+    file.write_text(line(head), encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1: not the settings of an audit"):
+        judge_texts(file, pair)
+    file.write_text('{"choices": []}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="not the header of a file"):
+        judge_texts(file, pair)
+    file.write_text(line({"format": "specsim engine texts 2"}), encoding="utf-8")
+    with pytest.raises(ValueError, match="texts of no planted checkpoint"):
+        judge_texts(file, pair)
+
+
+def test_a_text_that_was_not_asked_for_is_refused(pair, tmp_path):
+    audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
+    file = tmp_path / "texts.jsonl"
+    store = TextStore(file, {})
+    list(store.add([Completion(999, 0, (1,))]))
+    with pytest.raises(ValueError, match="text 0 of request 999 was not asked for"):
+        judge_texts(file, pair)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tokens", "5"], "--tokens cannot be chosen"),
+        (["--matrix"], "--matrix cannot be chosen"),
+        (["--temperature", "0.5"], "--temperature cannot be chosen"),
+        (["--model", "a"], "--model cannot be chosen"),
+    ],
+)
+def test_kept_texts_take_no_settings(options, said, pair):
+    ran = run("audit", "engine", "texts.jsonl", "--planted", pair.folder, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def line(entry):
+    """A line of a file of texts; the header, if nothing is given."""
+    entry = entry or {"format": "specsim engine texts 2"}
+    return json.dumps(entry | {"crc32": _checksum(entry)}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1: not JSON"),
+        ("[]\n", "line 1: expected the header"),
+        (line({}) + '{"completion": 3}\n', "line 2: damaged, its checksum is wrong"),
+        (line({}) + line({"completion": 3}), "line 2: not a completion"),
+        (line({}) + line({"failure": {"nothing": 1}}), "line 2: not a completion"),
+        (line({}) + "none\n", "line 2: not JSON"),
+    ],
+)
+def test_files_that_hold_no_texts_are_refused(text, said, tmp_path):
+    (tmp_path / "texts.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        TextStore(tmp_path / "texts.jsonl", {})
+
+
+def test_a_text_is_kept_once(tmp_path):
+    store = TextStore(tmp_path / "texts.jsonl", {"seed": 1})
+    one = Completion(0, 0, (1, 2), (-0.1, None), ({1: -0.1}, {}))
+    assert list(store.add([Failure(0, "timeout", "late"), one, replace(one, tokens=(3,))])) == [
+        Failure(0, "timeout", "late"),
+        one,
+    ]
+    again = TextStore(tmp_path / "texts.jsonl", {"seed": 1})
+    assert again.texts() == [one]
+    assert again.failures == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tokens": 0}, "tokens: 0 is not at least 1"),
+        ({"texts": 0}, "texts: 0 is not at least 1"),
+        ({"seconds": 0.0}, "seconds: 0.0 is not a positive"),
+        ({"tolerance": -1.0}, "tolerance: -1.0 is outside"),
+        ({"sampling": Sampling(stop=(" a b",))}, "is not the text of one token, such as ' a'"),
+        ({"sampling": Sampling(stop=("hello",))}, "is not the text of one token, such as ' a'"),
+        ({"mistake": "nothing"}, "nothing"),
+        ({"window": 3}, "window"),
+    ],
+)
+def test_bad_arguments_are_named(options, said, pair):
+    with pytest.raises(ValueError, match=said):
+        audit_engine("specsim", pair, **options)
+
+
+def test_each_cell_has_the_command_that_repeats_it(pair, monkeypatch):
+    """The command makes the requests of the cell, whatever they are."""
+    made = []
+
+    def noted(*_, **options):
+        made.append(options)
+        raise ValueError("noted")
+
+    monkeypatch.setattr("specsim.engines.audit_engine", noted)
+    rows = settings(pair)
+    assert {row.name: row for row in rows if row.options() == ""}.keys() == {"plain"}
+    for row in rows:
+        run("audit", "engine", "specsim", "--planted", pair.folder, *shlex.split(row.options()))
+        asked = made[-1]
+        assert asked["sampling"] == row.sampling
+        assert asked["texts"] == row.n
+        assert (asked["request_seeds"], asked["unequal_prompts"]) == (row.request_seeds, row.unequal_prompts)
+    assert len(made) == len({row.options() for row in rows}) == len(rows)
+
+
+def test_requests_without_seeds_and_of_unequal_lengths(pair):
+    options = {"tokens": 4_000, "texts": 2, "sampling": Sampling(penalties=True), "seed": 1}
+    found = audit_engine("specsim", pair, **options, request_seeds=False, unequal_prompts=True, rng=1)
+    assert found.findings == ()
+    assert not any("same seed" in note for note in found.notes)
+    planned = plan_requests(pair, 1, Sampling(), 4_000, request_seeds=False, unequal_prompts=True)
+    assert {request.seed for request in planned} == {None}
+    lengths = [len(request.prompt) for request in planned[:8]]
+    assert min(lengths[1::2]) > max(lengths[::2]) + 32
+    wrong = audit_engine("specsim", pair, **options, unequal_prompts=True, mistake="unshifted_padding", rng=1)
+    assert wrong.exit_code == 1
+
+
+def test_engines_are_closed_if_another_one_cannot_be_opened(pair, monkeypatch):
+    closed = []
+    monkeypatch.setattr(LocalEngine, "close", lambda self: closed.append(self))
+    with pytest.raises(ValueError, match="is not an address"):
+        audit_matrix("specsim", pair, without="http:nowhere://", tokens=100)
+    assert len(closed) == 1
+
+
+@pytest.fixture
+def two_settings(monkeypatch):
+    monkeypatch.setattr(matrix, "settings", lambda planted: settings(planted)[:2])
+
+
+def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monkeypatch, tmp_path):
+    asked = []
+    complete = LocalEngine.complete
+
+    def noted(self, requests):
+        asked.append(len(requests))
+        return complete(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "complete", noted)
+    told = []
+    how = {"tokens": 300, "out": tmp_path, "rng": 1}
+    first = audit_matrix("specsim", pair, **how, progress=lambda *given: told.append(given))
+    assert len(asked) == 4
+    counts, planned = zip(*told, strict=True)
+    assert sorted(counts) == list(counts)
+    assert counts[-1] == planned[-1] == planned[0]
+    files = {
+        f"{side}/{name}.jsonl" for side in ("speculative", "plain") for name in ("plain", "temperature-0")
+    }
+    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.*")} == files
+    (tmp_path / "plain/temperature-0.jsonl").unlink()
+    again = audit_matrix("specsim", pair, **how)
+    assert len(asked) == 5  # of the file that was lost
+    assert [cell.speculative.tests for cell in again.cells] == [
+        cell.speculative.tests for cell in first.cells
+    ]
+    with pytest.raises(
+        ValueError, match=r"speculative/plain\.jsonl: these texts are of another run: its seed"
+    ):
+        audit_matrix("specsim", pair, **how | {"rng": 2})
+    assert len(asked) == 5
+
+
+def test_a_matrix_says_what_is_refused_and_what_was_found(pair, monkeypatch):
+    """A setting that an engine refuses is no evidence for or against it."""
+    monkeypatch.setattr(matrix, "settings", lambda planted: settings(planted)[:2])
+    complete = LocalEngine.complete
+
+    def strict(self, requests):
+        if requests[0].sampling.temperature == 0.0:
+            yield from (Failure(one.number, "refused", "status 400: no [red]zeros") for one in requests)
+        else:
+            yield from complete(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "complete", strict)
+    found = audit_matrix("specsim", pair, tokens=TOKENS, rng=1)
+    assert (found.verdict, found.exit_code) == (Verdict.CONSISTENT, 0)
+    said = to_text(found.parts())
+    assert "temperature 0  refused" in said
+    assert "the last one: refused, status 400: no [red]zeros" in said
+    assert "--temperature 0.0" in said
+    assert "2 audits were refused" in said
+    assert [row["refused"] for row in found.records()] == [False, False, True, True]
+    wrong = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1, mistake="logprobs_zero")
+    assert "biased (log-probabilities)" in to_text(wrong.parts())
+    monkeypatch.setattr(matrix, "settings", lambda planted: settings(planted)[1:2])
+    none = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1)
+    assert (none.verdict, none.exit_code) == (Verdict.INCONCLUSIVE, 3)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_interrupted_matrix_ends(pair, two_settings, monkeypatch, stopped):
+    """Also in a run without speculation."""
+    complete = LocalEngine.complete
+
+    def interrupted(self, requests):
+        if stopped and self.describe()["speculative"] is False:
+            raise KeyboardInterrupt
+        return complete(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "complete", interrupted)
+    found = audit_matrix("specsim", pair, tokens=300, rng=1)
+    assert found.interrupted == stopped
+    assert len(found.cells) == 2 - stopped
+    assert found.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--temperature", "0.7"], "--temperature"),
+        (["--top-k", "3"], "--top-k"),
+        (["--stop", "a"], "--stop"),
+        (["--texts", "2"], "--texts"),
+        (["--no-request-seeds"], "--no-request-seeds"),
+        (["--logprobs", "-1"], "--logprobs"),
+        (["--no-speculative"], "--no-speculative"),
+        (["--time", "5"], "--time"),
+    ],
+)
+def test_a_matrix_refuses_settings(pair, options, name):
+    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--matrix", *options)
+    assert ran.code == 2
+    assert f"{name} is not an option of --matrix" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--no-speculative", "--rule", "block"], "--rule has no effect with --no-speculative"),
+        (["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
+        (
+            ["--no-speculative", "--mistake", "resamples_target"],
+            "--mistake: resamples_target is a verifier in",
+        ),
+        (["--rule", "block", "--mistake", "resamples_target"], "standard rule's; leave block out"),
+        (["--stop", ""], "--stop: ('',) is not strings, none empty"),
+    ],
+)
+def test_options_without_effect_are_refused(pair, options, message):
+    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--tokens", "300", *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_the_file_of_a_result_is_no_engine(pair):
+    ran = run("audit", "engine", "run/engine.json", "--planted", pair.folder)
+    assert ran.code == 2
+    assert "engine.json: no engine; an earlier audit is judged again from its texts.jsonl" in ran.err
+
+
+def test_without_belongs_to_the_matrix(pair):
+    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--without", "http://localhost:1")
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert "--without belongs to --matrix" in ran.err
+
+
+@pytest.mark.slow
+def test_the_matrix_shows_where_a_mistake_is(pair):
+    found = audit_matrix("specsim", pair, tokens=1_500, mistake="top_k_not_in_bonus", rng=1)
+    wrong = {cell.setting for cell in found.cells if cell.speculative.findings}
+    assert wrong
+    assert all("top-k" in setting or setting == "all of these" for setting in wrong)
+    assert not any(cell.plain.findings for cell in found.cells)
+    assert (found.verdict, found.exit_code) == (Verdict.BIASED, 1)
+    assert all(f"--planted {pair.folder}" in cell.command for cell in found.cells)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert len(found.to_arrow()) == 2 * len(found.cells)
+    assert to_rich(found.parts())

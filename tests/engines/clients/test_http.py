@@ -1,0 +1,410 @@
+"""The connection to OpenAI-compatible servers: right answers are read, and hostile ones are failures."""
+
+import json
+import threading
+import time
+
+import pytest
+from letters import Letters, decoded
+from listening import answering, listening
+
+from specsim.engines._clients import http
+from specsim.engines._clients.answers import read_counters
+from specsim.engines._clients.opening import ENGINES, open_engine
+from specsim.engines._planted.requests import FAILURES, Completion, Failure, Request, Sampling
+from specsim.engines._server.decoding import Decoder
+from specsim.engines._server.http import Server
+
+PAIR = Letters()
+ONE = (Request(0, (0, 1), 3),)
+
+
+def answers(url, requests=ONE, **options):
+    """What the engine gives; every request has its completions or one failure, and within seconds."""
+    options = {"timeout": 5.0, "retries": 0} | options
+    engine = open_engine(url, PAIR, **options)
+    started = time.monotonic()
+    found = list(engine.complete(requests))
+    engine.close()
+    assert time.monotonic() - started < 8
+    for request in requests:
+        mine = [one for one in found if one.number == request.number]
+        if isinstance(mine[0], Failure):
+            assert len(mine) == 1
+            assert mine[0].kind in FAILURES
+        else:
+            assert sorted(one.index for one in mine) == list(range(request.n))
+    return found
+
+
+def choice(**more):
+    return {"choices": [{"index": 0, "text": "abc", "finish_reason": "length"} | more]}
+
+
+@pytest.mark.parametrize("options", [{}, {"plain": True}], ids=str)
+def test_our_server_gives_what_its_decoder_gives(options):
+    requests = [
+        Request(i, (0, i % 5), 8, i, n=1 + i % 3, sampling=Sampling(logprobs=i % 3)) for i in range(12)
+    ]
+    with listening(Server(Decoder(PAIR, **options), port=0)) as url:
+        engine = open_engine(url, PAIR, connections=4)
+        found = sorted(engine.complete(requests), key=lambda one: (one.number, one.index))
+        described, counters = engine.describe(), engine.counters()
+        engine.close()
+    expected = decoded(PAIR, requests, **options)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.tokens, one.logprobs, one.top) == (other.tokens, other.logprobs, other.top)
+    drafted = sum(one.drafted or 0 for one in expected)
+    assert sum(one.drafted or 0 for one in found) == drafted == counters["drafted"]
+    assert described["engine"] == "specsim"
+    assert described["model"] == "specsim-01234567"
+    json.dumps(described)
+
+
+@pytest.mark.parametrize(
+    ("header", "owner", "name"),
+    [
+        ("uvicorn", "vllm", "vllm"),
+        ("uvicorn", 3, "uvicorn"),
+        ("llama.cpp", "llamacpp", "llama.cpp"),
+        ("specsim/1.2", "me", "specsim"),
+        ("", None, "http"),
+    ],
+)
+def test_the_name_of_a_server(header, owner, name, monkeypatch):
+    """Its own, not that of the library that serves HTTP for it."""
+
+    def sent(self, *_):
+        self._header = header
+        return 200, json.dumps({"data": [{"id": "model", "owned_by": owner}]}).encode()
+
+    monkeypatch.setattr(http.HttpServer, "_send", sent)
+    assert open_engine("http://host", PAIR).name == name
+
+
+def test_penalties_that_change_nothing_are_sent_where_they_are_asked_for():
+    sent = []
+
+    def answer(payload, *_):
+        sent.append({name: value for name, value in payload.items() if name.endswith("penalty")})
+        return choice()
+
+    with answering(answer) as url:
+        for penalties in (True, False):
+            answers(url, [Request(0, (0, 1), 3, sampling=Sampling(penalties=penalties))])
+    none = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+    assert sent == [none, {}]
+
+
+def test_no_server():
+    with answering(lambda *_: b"") as url:
+        pass
+    (one,) = answers(url, retries=2)
+    assert one.kind == "connection"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 10**5,
+        b"\xff\xfe",
+        b'{"choices": NaN}',
+        {},
+        {"choices": {}},
+        {"choices": []},
+        {"choices": [1]},
+        {"choices": [{}]},
+        choice(text=None),
+        choice(text=5),
+        choice(text=""),
+        choice(text="abca"),
+        choice(index=1),
+        choice(index="0"),
+        choice(index=True),
+        {"choices": choice()["choices"] * 2},
+        choice(token_ids=[0, 1, "2"]),
+        choice(token_ids=[0, 1, 2.0]),
+        choice(token_ids=[0, 1, 99]),
+        choice(token_ids=[-1]),
+        choice(token_ids="012"),
+        choice(token_ids={"0": 1}),
+        choice(logprobs=[]),
+        choice(logprobs={"token_logprobs": 5}),
+        choice(logprobs={"token_logprobs": [-1.0, -1.0]}),
+        choice(logprobs={"token_logprobs": ["-1", "-1", "-1"]}),
+        choice(logprobs={"token_logprobs": [-1.0, True, -1.0]}),
+        b'{"choices": [{"index": 0, "text": "abc", "logprobs": {"token_logprobs": [-1.0, NaN, -1.0]}}]}',
+        b'{"choices": [{"index": 0, "text": "abc", "logprobs": {"token_logprobs": [-1.0, 1e999, -1.0]}}]}',
+        b'{"choices": [{"index": ' + b"1" * 10**4 + b', "text": "abc"}]}',
+        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [1, 2, 3]}),
+        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [{"a": "x"}, {}, {}]}),
+        choice(logprobs={"content": [1, 2, 3]}),
+        choice(logprobs={"content": [{"logprob": None}] * 3}),
+        choice(logprobs={"content": [{"logprob": -1.0, "top_logprobs": 7}] * 3}),
+    ],
+    ids=lambda content: str(content)[:60],
+)
+def test_answers_that_are_garbage(content):
+    with answering(lambda *_: content) as url:
+        (one,) = answers(url)
+    assert isinstance(one, Failure)
+    assert one.kind == "garbage"
+    assert len(one.text) < 500
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        choice(text="a?c"),
+        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [{"??": -1.0}, {}, {}]}),
+        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [{"ab": -1.0}, {}, {}]}),
+    ],
+    ids=["text", "unknown", "two tokens"],
+)
+def test_texts_that_do_not_map_back(content):
+    with answering(lambda *_: content) as url:
+        (one,) = answers(url)
+    assert one.kind == "unmappable"
+
+
+@pytest.mark.parametrize(
+    ("content", "logprobs", "top"),
+    [
+        (choice(), None, None),
+        (choice(text="?", token_ids=[0, 1, 2]), None, None),
+        (choice(text="?", tokens=[0, 1, 2]), None, None),
+        (choice(logprobs=None), None, None),
+        (choice(logprobs={"token_logprobs": [None, -1, -2.5]}), (None, -1.0, -2.5), None),
+        (
+            choice(text="?", logprobs={"tokens": [f"token_id:{i}" for i in range(3)], "token_logprobs": [-1.0] * 3}),
+            (-1.0,) * 3,
+            None,
+        ),
+        (
+            choice(text="?", logprobs={"content": [
+                {"id": i, "logprob": -1.0, "top_logprobs": [{"id": 4, "logprob": -0.5}, {"token": "a", "logprob": -2}]}
+                for i in range(3)
+            ]}),
+            (-1.0,) * 3,
+            ({4: -0.5, 0: -2.0},) * 3,
+        ),
+    ],
+)  # fmt: skip
+def test_answers_in_the_forms_of_engines(content, logprobs, top):
+    with answering(lambda *_: content) as url:
+        (one,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=2))])
+    assert (one.tokens, one.logprobs, one.top, one.finish) == ((0, 1, 2), logprobs, top, "length")
+
+
+@pytest.mark.parametrize(
+    ("more", "counted"),
+    [
+        ({"timings": {"draft_n": 9, "draft_n_accepted": 4}}, (9, 4, None)),
+        (
+            {"metrics": {"speculative_decoding": {
+                "num_draft_tokens": 8, "num_accepted_draft_tokens": 3, "num_spec_steps": 2,
+            }}},
+            (8, 3, 2),
+        ),
+        (choice(meta_info={"spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 1}), (6, 1, None)),
+        (
+            {"sglext": {"spec_tokens_details": {
+                "spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 0, "spec_verify_ct": 3,
+            }}},
+            (6, 0, 3),
+        ),
+        (
+            {"usage": {"completion_tokens_details": {
+                "accepted_prediction_tokens": 2, "rejected_prediction_tokens": 5,
+            }}},
+            (7, 2, None),
+        ),
+        ({"timings": {"draft_n": "9", "draft_n_accepted": 4}}, (None, None, None)),
+        ({"timings": [], "usage": 3}, (None, None, None)),
+    ],
+)  # fmt: skip
+def test_drafts_that_are_reported(more, counted):
+    with answering(lambda *_: choice() | more) as url:
+        (one,) = answers(url)
+    assert (one.drafted, one.accepted, one.steps) == counted
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 404, 418, 422, 500])
+def test_statuses(status):
+    with answering(lambda *_: (status, {"error": {"message": "not \x1b[31mtoday"}})) as url:
+        (one,) = answers(url, retries=3)
+    assert one.kind == ("refused" if status in (400, 422) else "http")
+    assert one.text == f"status {status}: not [31mtoday"
+
+
+def test_a_server_that_refuses_ids_is_given_texts():
+    def answer(payload, *_):
+        good = set(payload) <= {"model", "prompt", "max_tokens", "temperature", "top_p", "logprobs"}
+        return choice() if good and payload["prompt"] == "ab" else (400, {"error": "no"})
+
+    with answering(answer) as url:
+        found = answers(url, [Request(i, (0, 1), 3) for i in range(5)], connections=1)
+    assert [one.tokens for one in found] == [(0, 1, 2)] * 5
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_busy_servers_are_asked_again(status, monkeypatch):
+    monkeypatch.setattr(http, "PAUSE", 0.01)
+    with answering(lambda payload, call, _: choice() if call % 3 == 2 else (status, {})) as url:
+        found = answers(url, [Request(i, (0, 1), 3) for i in range(4)], retries=2, connections=1)
+        (one,) = answers(url, retries=1)
+    assert [one.tokens for one in found] == [(0, 1, 2)] * 4
+    assert one.text.startswith(f"status {status}")
+
+
+def test_a_server_that_closes_in_the_middle(monkeypatch):
+    monkeypatch.setattr(http, "PAUSE", 0.01)
+
+    def answer(payload, call, handler):
+        if call % 2:
+            return choice()
+        handler.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choi')
+        handler.close_connection = True
+        return None
+
+    with answering(answer) as url:
+        (one,) = answers(url)
+        assert one.kind == "connection"
+        found = answers(url, [Request(i, (0, 1), 3) for i in range(4)], retries=4, connections=2)
+    assert all(isinstance(one, Completion) for one in found)
+
+
+def test_what_is_no_http():
+    def answer(payload, call, handler):
+        handler.wfile.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+        handler.close_connection = True
+
+    with answering(answer) as url:
+        (one,) = answers(url)
+    assert one.kind == "garbage"
+
+
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b""], ids=["body", "head"]
+)
+def test_a_slow_server(head):
+    ended = threading.Event()
+
+    def answer(payload, call, handler):
+        handler.wfile.write(head)
+        while not ended.wait(0.05):  # every byte is in time
+            handler.wfile.write(b" ")
+
+    with answering(answer) as url:
+        (one,) = answers(url, timeout=0.3, retries=3)
+        ended.set()
+    assert one.kind == "timeout"
+
+
+def test_an_endless_answer(monkeypatch):
+    monkeypatch.setattr(http, "MOST_BYTES", 1000)
+    with answering(lambda *_: choice(filler="x" * 2000)) as url:
+        (one,) = answers(url)
+    assert (one.kind, one.text) == ("garbage", "an answer of more than 1000 bytes")
+
+
+def test_a_model_that_changes():
+    with answering(lambda payload, call, _: choice() | {"model": "first" if call < 2 else "second"}) as url:
+        found = answers(url, [Request(i, (0, 1), 3) for i in range(4)], connections=1)
+    assert [isinstance(one, Failure) and one.kind for one in found] == [False, False, "changed", "changed"]
+
+
+def test_who_stops_reading_waits_for_nothing():
+    with answering(lambda payload, call, _: choice() if call == 0 else time.sleep(1) or choice()) as url:
+        engine = open_engine(url, PAIR, connections=2)
+        reading = engine.complete([Request(i, (0, 1), 3) for i in range(100)])
+        started = time.monotonic()
+        next(reading)
+        reading.close()
+        engine.close()
+    assert time.monotonic() - started < 3
+
+
+def test_the_first_request_alone_waits_for_a_server_that_is_not_there(monkeypatch):
+    sent, send = [], http.HttpServer._send
+    monkeypatch.setattr(http, "PAUSE", 0.001)
+    monkeypatch.setattr(http.HttpServer, "_send", lambda *given: sent.append(given[1]) or send(*given))
+    found = answers("http://127.0.0.1:9", [Request(i, (0,), 1) for i in range(9)], connections=1, retries=3)
+    assert {one.kind for one in found} == {"connection"}
+    assert sent.count("POST") == 4 + 8
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/completions", "/completions"])
+def test_addresses_with_what_is_asked_for(path):
+    with answering(lambda *_: choice()) as url:
+        assert answers(f"{url}{path}")[0].tokens == (0, 1, 2)
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1:8000/v1", "gpu-3.example.org/v1"])
+def test_addresses_without_their_beginning(address):
+    with pytest.raises(ValueError, match=f"an address begins with http://, as http://{address}"):
+        open_engine(address, PAIR)
+
+
+def test_options_that_an_engine_does_not_have():
+    with pytest.raises(ValueError, match=r"rule: engine 'http://localhost:1' has no such option; it has"):
+        open_engine("http://localhost:1", PAIR, rule="standard")
+
+
+def test_counters_of_prometheus():
+    text = "\n".join(
+        [
+            "# HELP vllm:spec_decode_num_drafts_total Drafts",
+            'vllm:spec_decode_num_drafts_total{engine="0"} 3.0',
+            'vllm:spec_decode_num_draft_tokens_total{engine="0",model="a b"} 1.2e1',
+            'vllm:spec_decode_num_draft_tokens_total{engine="1"} 4',
+            'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 5',
+            'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 5',
+            "vllm:spec_decode_num_accepted_tokens_total nan",
+            "vllm:spec_decode_num_accepted_tokens_total",
+            "\x00",
+        ]
+    )
+    assert read_counters(text) == {"steps": 3, "drafted": 16, "accepted": 5}
+    assert read_counters("up 1") is None
+
+
+def test_a_timestamp_behind_a_counter_is_not_its_value():
+    lines = [
+        f"vllm:spec_decode_num_{name}_total 7 1700000000000" for name in ("draft_tokens", "accepted_tokens")
+    ]
+    assert read_counters("\n".join(lines)) == {"drafted": 7, "accepted": 7}
+
+
+def test_engines_by_name():
+    engine = open_engine("specsim", PAIR, speculative=False, seed=1)
+    assert engine.describe()["speculative"] is False
+    assert engine.counters() is None
+    found = list(engine.complete([Request(0, (0, 1), 4), Request(1, (9,), 4)]))
+    assert [type(one) for one in found] == [Failure, Completion]
+    stopped = engine.complete([Request(i, (0, 1), 4) for i in range(9)])
+    next(stopped)
+    stopped.close()
+    assert [one.number for one in engine.complete([Request(20, (0, 1), 4)])] == [20]
+    engine.close()
+    assert {"hf", "hf-lookup", "llama.cpp", "mlx-lm", "specsim"} <= set(ENGINES)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("vlm", {}, "unknown engine 'vlm'"),
+        ("specsim", {"gama": 3}, "gama: engine 'specsim' has no such option; it has speculative, rule"),
+        ("ftp://host", {}, "not an address such as http://localhost:8000"),
+        ("http://", {}, "not an address such as http://localhost:8000"),
+        ("http://host:99999", {}, "Port out of range"),
+        ("http://host", {"timeout": 0}, "timeout: 0 is not a positive number of seconds"),
+        ("http://host", {"connections": 0}, "connections: 0 is not at least 1"),
+    ],
+)
+def test_bad_options(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        open_engine(name, PAIR, **options)

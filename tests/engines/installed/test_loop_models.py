@@ -1,0 +1,58 @@
+"""Models in the form of Hugging Face's: with a cache and without, the same rows; a wrong cache is seen."""
+
+import numpy as np
+import pytest
+from engine_laws import markov_pair
+
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._models import NoProgress, Stateless, TupleCached, log_rows
+
+torch = pytest.importorskip("torch")
+
+TEXT = torch.tensor([[0, 1, 3, 2, 1]])
+
+
+@pytest.fixture
+def model():
+    return markov_pair(order=2)[0]
+
+
+def rows_of(model):
+    with np.errstate(divide="ignore"):
+        return np.log(model.rows([[0, 1], [1, 3], [3, 2], [2, 1]])).astype(np.float32)
+
+
+def test_rows_without_a_cache(model):
+    answer = Stateless(model)(TEXT, use_cache=False)
+    assert answer.logits.dtype == torch.float32
+    assert np.allclose(answer.logits[0, 1:].numpy(), rows_of(model))
+    assert answer.past_key_values is None
+    assert torch.equal(log_rows(model, [0, 1, 3], 2), answer.logits[0, 1:3])
+
+
+def test_rows_with_a_cache(model):
+    cached, whole = TupleCached(model), Stateless(model)(TEXT).logits
+    first = cached(TEXT[:, :3])
+    rest = cached(TEXT[:, 3:], past_key_values=first.past_key_values, use_cache=True)
+    assert torch.equal(torch.cat([first.logits, rest.logits], dim=1), whole)
+    assert rest.past_key_values[0][0].shape == (1, 1, 5, 1)
+
+
+def test_a_text_that_is_handed_over_twice_is_seen(model):
+    cached = TupleCached(model)
+    held = cached(TEXT).past_key_values
+    again = cached(TEXT, past_key_values=held)
+    assert not torch.equal(again.logits[0, 0], Stateless(model)(TEXT).logits[0, 0])
+
+
+def test_pinned_memory_is_not_asked_for():
+    unpinned = stubs.Unpinned()
+    assert torch.equal(unpinned.tensor([1, 2], pin_memory=True), torch.tensor([1, 2]))
+    assert unpinned.full((2,), 3, pin_memory=True, dtype=torch.float32).tolist() == [3.0, 3.0]
+    assert unpinned.cumprod is torch.cumprod
+
+
+def test_a_progress_bar_that_shows_nothing(capsys):
+    with NoProgress(total=3, desc="text") as bar:
+        bar.update(2 - bar.n)
+    assert capsys.readouterr() == ("", "")

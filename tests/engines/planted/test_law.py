@@ -1,0 +1,112 @@
+"""Laws: what is read where, rows against logits written out, models, bad input."""
+
+import numpy as np
+import pytest
+
+from specsim.engines import Law
+from specsim.engines._planted.law import AdditiveLogits, TableLogits, sign_codes
+from specsim.models import Model
+
+WORDS = 3
+
+
+def table_law(offsets, openers=0, seed=0):
+    """A law of 3 words, end-of-text with id 3, and openers from id 4 on, with one word that never comes."""
+    rng = np.random.default_rng(seed)
+    sizes = (WORDS,) * len(offsets) + (openers,) * bool(openers)
+    table = rng.integers(-64, 1, size=(*sizes, WORDS)) / 16
+    table[(0,) * len(sizes)][1] = -np.inf
+    ids = tuple(range(WORDS + 1, WORDS + 1 + openers))
+    return Law(WORDS + 1 + openers, offsets, ids, TableLogits(table))
+
+
+def additive_law(offsets, words=5, bits=3, seed=0):
+    rng = np.random.default_rng(seed)
+    base, weights = (rng.integers(-16, 17, size=size) / 16 for size in (words, (words, len(offsets), bits)))
+    return Law(words + 1, offsets, (), AdditiveLogits(base, weights))
+
+
+def softmax(logits):
+    weights = [np.exp(value) for value in logits]
+    return [weight / sum(weights) for weight in weights]
+
+
+@pytest.mark.parametrize("offsets", [(), (1,), (1, 2), (2, 5)])
+@pytest.mark.parametrize("openers", [0, 2])
+def test_each_row_is_that_of_the_tokens_at_the_offsets(offsets, openers):
+    law = table_law(offsets, openers)
+    text = np.random.default_rng(1).integers(WORDS, size=12)
+    if openers:
+        text[0] = law.openers[1]
+    contexts = law.contexts(text, law.start)
+    rows, log_rows = law.rows(contexts), law.log_rows(contexts)
+    assert law.start == max(offsets, default=0) + (openers > 0)
+    assert len(rows) == len(text) - law.start
+    for place, row in enumerate(rows, law.start):
+        read = [int(text[place - offset]) for offset in offsets] + [1] * (openers > 0)
+        np.testing.assert_allclose(row[:WORDS], softmax(law.logits.table[tuple(read)]), rtol=1e-14)
+        assert (row[WORDS:] == 0).all()
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(log_rows, np.log(rows), rtol=1e-13)
+    np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-14)
+
+
+def test_additive_logits_add_up_codes():
+    law = additive_law((1, 3))
+    text = np.random.default_rng(1).integers(5, size=9)
+    for place, row in enumerate(law.rows(law.contexts(text, 3)), 3):
+        logits = law.logits.base.copy()
+        for slot, offset in enumerate(law.offsets):
+            for bit in range(3):
+                sign = 1 if text[place - offset] >> bit & 1 else -1
+                logits += sign * law.logits.weights[:, slot, bit]
+        np.testing.assert_allclose(row[:5], softmax(logits), rtol=1e-14)
+
+
+def test_codes_differ():
+    codes = sign_codes(np.arange(8), 3)
+    assert set(np.unique(codes)) == {-1.0, 1.0}
+    assert len({tuple(code) for code in codes}) == 8
+
+
+@pytest.mark.parametrize(
+    ("law", "first"), [(table_law((1, 3)), None), (table_law((2,), 2), 5), (table_law(()), None)]
+)
+def test_the_law_as_a_model(law, first):
+    model = law.given(first)
+    assert isinstance(model, Model)
+    assert (model.vocab_size, model.order) == (law.vocab_size, law.order)
+    assert len(model.contexts) == WORDS**law.order
+    rows = model.rows(model.contexts)
+    for context, row in zip(model.contexts, rows, strict=True):
+        text = [*([] if first is None else [first]), *context, 0]
+        assert (row == law.rows(law.contexts(text, len(text) - 1))[0]).all()
+        assert (row == model.row(context)).all()
+
+
+def test_a_model_of_many_contexts_draws_some():
+    model = additive_law((1, 64)).given()
+    assert model.contexts.shape == (4096, 64)
+    assert (model.rows(model.contexts[:7]) == [model.row(context) for context in model.contexts[:7]]).all()
+
+
+def test_bad_contexts_are_named():
+    law, opened = table_law((1, 2)), table_law((1,), openers=2)
+    with pytest.raises(ValueError, match="place 1 has no law"):
+        law.contexts([0, 1, 2], 1)
+    with pytest.raises(ValueError, match="text, position 1: token 9"):
+        law.contexts([0, 9, 2], 2)
+    with pytest.raises(ValueError, match=r"first token 0: expected an opener, one of 4 … 5"):
+        opened.contexts([0, 1, 2], 2)
+    with pytest.raises(ValueError, match="one text"):
+        law.contexts([[0, 1, 2]], 2)
+    with pytest.raises(ValueError, match="row 1: there is no law after token 3 in column 0"):
+        law.rows([[0, 1], [3, 0]])
+    with pytest.raises(ValueError, match="row 0: there is no law after token 2 in column 1"):
+        opened.rows([[0, 2]])
+    with pytest.raises(ValueError, match=r"expected \[N, 2\]"):
+        law.rows([[0]])
+    with pytest.raises(ValueError, match="the law has none"):
+        law.given(4)
+    with pytest.raises(ValueError, match="first token None"):
+        opened.given()

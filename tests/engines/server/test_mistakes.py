@@ -1,0 +1,129 @@
+"""Mistakes of the decoder: each changes what it says, and nothing is changed without one."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from letters import Letters, decoded, p_value
+
+from specsim.engines._planted.requests import Request, Sampling
+from specsim.engines._server.mistakes import MISTAKES, PLACES, find_mistake, mistake_names
+
+#: The parameters that a mistake is about.
+SAMPLINGS = {
+    "temperature": Sampling(temperature=0.5),
+    "top_k": Sampling(top_k=2),
+    "top_p": Sampling(top_p=0.6),
+    "min_p": Sampling(min_p=0.4),
+    "truncation": Sampling(temperature=2.0, top_p=0.6),
+    "stop": Sampling(stop=("a",)),
+    "logprobs_mixed": Sampling(temperature=0.5),
+}
+#: What is wrong although the tokens of each text follow the law.
+REPORTED = {"log-probabilities", "counters", "stop"}
+#: What is wrong at the first or the last tokens of a text only.
+ENDS = {"greedy_first_token", "last_of_text_from_draft", "first_token_of_next", "prompt_of_next"}
+SEEDS = {"seed_ignored", "one_seed", "copies_alike"}
+
+
+@cache
+def asked(openers, long, short, n, sampling):
+    """A pair, and requests; of `long` prompts, or for `short` texts."""
+    pair = Letters(openers=openers)
+    prompts = pair.prompts(200, 20 if long else 3, np.random.default_rng(3)) * (12 if short else 1)
+    tokens = 2 if short else 12
+    return pair, [Request(i, prompt, tokens, i, n=n, sampling=sampling) for i, prompt in enumerate(prompts)]
+
+
+def case(mistake):
+    """The arguments of `asked` for requests that the mistake concerns."""
+    sampling = next((s for name, s in SAMPLINGS.items() if mistake.name.startswith(name)), Sampling())
+    short = mistake.name in ENDS
+    n = 1 if short else 12 if mistake.where == "cache" else 4
+    return 2 * (mistake.where == "admission"), mistake.name == "wrong_page", short, n, sampling
+
+
+@cache
+def right(given, gamma):
+    """What is decoded without a mistake, and the p-value of its law."""
+    pair, requests = asked(*given)
+    found = decoded(pair, requests, gamma=gamma, seed=1)
+    return found, p_value(pair, requests, found, given[-1])
+
+
+def essence(completions):
+    return [(one.tokens, one.logprobs, one.drafted, one.accepted, one.finish) for one in completions]
+
+
+#: Of each place of a step one; audits of engines find the others too.
+FAST = {"temperature_not_in_q", "wrong_page", "draft_numbers_in_check", "greedy_bonus", "recovered_not_cached",
+        "one_seed", "logprobs_zero", "bonus_counted", "stop_cuts_more", "argmax_draft"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(one, id=one.name, marks=[] if one.name in FAST else pytest.mark.slow) for one in MISTAKES],
+)
+def test_a_mistake_is_seen_where_it_acts(mistake):
+    given, gamma = case(mistake), 1 if "bonus" in mistake.name else 3
+    pair, requests = asked(*given)
+    correct, p_correct = right(given, gamma)
+    wrong = decoded(pair, requests, mistake=mistake.name, gamma=gamma, seed=1)
+    assert essence(correct) != essence(wrong)
+    tokens = [[one.tokens for one in completions] for completions in (correct, wrong)]
+    if mistake.where in REPORTED - {"stop"}:
+        assert tokens[0] == tokens[1]
+    elif mistake.name in SEEDS:
+        assert tokens[0] != tokens[1]
+    elif mistake.where != "stop":
+        assert p_correct > 1e-3
+        assert p_value(pair, requests, wrong, given[-1]) < 1e-6
+
+
+def test_copies_are_alike_by_mistake():
+    pair, requests = asked(*case(find_mistake("copies_alike")))
+    for name, alike in (("copies_alike", True), (None, False)):
+        found = decoded(pair, requests[:4], mistake=name)
+        assert [len({one.tokens for one in found[i : i + 4]}) == 1 for i in range(0, 16, 4)] == [alike] * 4
+
+
+def test_an_ignored_seed_gives_another_text_each_time():
+    pair, requests = asked(*case(find_mistake("seed_ignored")))
+    first, second = (decoded(pair, requests[:4], mistake="seed_ignored", seed=1) for _ in range(2))
+    assert essence(first) != essence(second)
+
+
+def test_a_text_before_a_stop_string_is_missing_its_last_token():
+    pair, requests = asked(*case(find_mistake("stop_cuts_more")))
+    right, wrong = (decoded(pair, requests, mistake=name) for name in (None, "stop_cuts_more"))
+    stopped = [(a, b) for a, b in zip(right, wrong, strict=True) if a.finish == "stop" and len(a.tokens) > 2]
+    assert len(stopped) > 50
+    assert all(b.tokens == a.tokens[:-2] for a, b in stopped)
+
+
+def test_counters_are_wrong_by_mistake():
+    pair, requests = asked(*case(find_mistake("bonus_counted")))
+    right, more, less = (
+        decoded(pair, requests[:9], mistake=m) for m in (None, "bonus_counted", "tested_counted")
+    )
+    for a, b, c in zip(right, more, less, strict=True):
+        assert b.accepted == a.accepted + a.drafted // 4
+        assert c.accepted <= c.drafted <= a.drafted
+    assert essence(less) != essence(right)
+
+
+def test_mutants_of_a_verifier_are_mistakes_too():
+    pair, requests = asked(*case(MISTAKES[0]))
+    wrong = decoded(pair, requests, mistake="greedy_residual", seed=1)
+    assert p_value(pair, requests, wrong, requests[0].sampling) < 1e-6
+
+
+def test_the_catalogue():
+    names = [mistake.name for mistake in MISTAKES]
+    assert len(set(names)) == len(names) >= 25
+    assert len(set(mistake_names())) == len(mistake_names()) > 60
+    assert {mistake.where for mistake in MISTAKES} == set(PLACES) - {"verification"}
+    assert all(mistake.says.endswith(".") for mistake in MISTAKES)
+    assert find_mistake(None) is None
+    with pytest.raises(ValueError, match="did you mean 'one_seed'"):
+        find_mistake("one_sed")

@@ -1,0 +1,48 @@
+"""`specsim serve`."""
+
+import re
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from commands import run
+
+from specsim.engines._server.mistakes import mistake_names
+
+
+def test_mistakes_are_listed():
+    ran = run("serve", "--mistake", "list")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.out.splitlines()] == mistake_names()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere"),
+        (["--mistake", "greedy_bonuss"], "did you mean 'greedy_bonus'"),
+        (["--rule", "standart"], "did you mean 'standard'"),
+        (["--plain", "--rule", "block"], "--rule has no effect with --plain, which has no draft"),
+        (["--plain", "--gamma", "3"], "--gamma has no effect with --plain, which has no draft"),
+        (["--plain", "--mistake", "resamples_target"], "without a draft nothing is verified"),
+        (["--port", "70000"], "port: 70000 is not in [0, 65535]"),
+        (["--host", "no.such.host.invalid"], "specsim: "),
+    ],
+)
+def test_bad_options(arguments, message):
+    ran = run("serve", *arguments)
+    assert ran.code == 2
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_command_serves_until_interrupted():
+    command = [sys.executable, "-m", "specsim", "serve", "--port", "0", "--plain"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = re.search(r"http://\S+?:\d+", process.stdout.readline())[0]
+        with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
+            assert answer.status == 200
+        process.send_signal(2)
+        assert process.wait(timeout=20) == 3

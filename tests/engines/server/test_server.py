@@ -1,0 +1,255 @@
+"""The HTTP server: the protocol, its errors, calls side by side."""
+
+import http.client
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from letters import Letters, decoded
+from listening import listening
+
+from specsim.engines._planted.requests import Request, Sampling
+from specsim.engines._server.decoding import Decoder
+from specsim.engines._server.http import Server
+
+PAIR = Letters(openers=2)
+
+
+@contextmanager
+def serving(**options):
+    """A server on a free port, until the end of the block."""
+    server = Server(Decoder(PAIR, **options), port=0)
+    with listening(server):
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(seed=1) as made:
+        yield made
+
+
+def send(server, path, given=None, body=None, headers=None):
+    """Status, and the answer."""
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=20)
+    body = json.dumps(given).encode() if given is not None else body
+    connection.request("POST" if body is not None else "GET", path, body, headers or {})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    kind = answer.getheader("Content-Type")
+    return answer.status, json.loads(content) if kind == "application/json" else content.decode()
+
+
+def complete(server, **given):
+    status, answer = send(server, "/v1/completions", {"prompt": "Aab", "max_tokens": 6} | given)
+    assert status == 200, answer
+    return answer
+
+
+def test_health_models_and_version(server):
+    assert send(server, "/health") == (200, "")
+    assert send(server, "/v1/models")[1]["data"][0]["id"] == "specsim-01234567"
+    assert send(server, "/version")[1]["version"]
+
+
+def test_texts_are_those_of_the_decoder(server):
+    (one,) = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, 7)])
+    answer = complete(server, seed=7, logprobs=0, return_token_ids=True)
+    (choice,) = answer["choices"]
+    assert choice["text"] == PAIR.decode(one.tokens)
+    assert choice["token_ids"] == list(one.tokens)
+    assert choice["prompt_token_ids"] == PAIR.encode("Aab")
+    assert choice["logprobs"]["token_logprobs"] == list(one.logprobs)
+    assert choice["logprobs"]["tokens"] == list(choice["text"])
+    assert choice["logprobs"]["text_offset"] == list(range(6))
+    assert choice["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == 6
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] == one.accepted
+    assert sum(details.values()) == one.drafted
+
+
+def test_prompts_in_all_forms(server):
+    ids = PAIR.encode("Aab")
+    texts = [
+        [choice["text"] for choice in complete(server, prompt=prompt, seed=3)["choices"]]
+        for prompt in ("Aab", ids, ["Aab", "Bba"], [ids, PAIR.encode("Bba")])
+    ]
+    assert texts[0] == texts[1] == texts[2][:1]
+    assert texts[2] == texts[3]
+
+
+def test_lists_and_ids_of_tokens(server):
+    answer = complete(server, logprobs=2, return_tokens_as_token_ids=True, n=2, top_k=-1)
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1]
+    for choice in answer["choices"]:
+        found = choice["logprobs"]
+        assert [PAIR.letters[int(name.removeprefix("token_id:"))] for name in found["tokens"]] == [
+            *choice["text"]
+        ]
+        assert [len(top) for top in found["top_logprobs"]] == [2] * 6
+
+
+def test_a_stop_string_is_cut_off_but_its_tokens_are_returned(server):
+    answer = complete(server, stop="a", max_tokens=100, seed=5, return_token_ids=True)
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "stop"
+    assert PAIR.decode(choice["token_ids"]) == choice["text"] + "a"
+    assert "a" not in choice["text"]
+
+
+def test_streams(server):
+    status, events = send(
+        server, "/v1/completions", {"prompt": "Aab", "max_tokens": 6, "seed": 7, "stream": True}
+    )
+    *lines, last = [line.removeprefix("data: ") for line in events.strip().split("\n\n")]
+    assert status == 200
+    assert last == "[DONE]"
+    text = "".join(choice["text"] for line in lines for choice in json.loads(line)["choices"])
+    assert text == complete(server, seed=7)["choices"][0]["text"]
+
+
+def test_calls_side_by_side_are_as_if_alone(server):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda seed: complete(server, seed=seed, n=2), range(24)))
+    for seed, answer in enumerate(answers):
+        alone = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, seed, n=2)])
+        assert [choice["text"] for choice in answer["choices"]] == [PAIR.decode(one.tokens) for one in alone]
+
+
+def test_metrics_are_vllms():
+    with serving() as server:
+        complete(server)
+        metrics = dict(
+            line.rsplit(" ", 1) for line in send(server, "/metrics")[1].splitlines() if line[0] != "#"
+        )
+    names = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+    steps, drafted, accepted = (
+        int(metrics[f'vllm:spec_decode_{name}_total{{model_name="specsim-01234567"}}']) for name in names
+    )
+    assert drafted == 4 * steps > 0
+    assert accepted + steps >= 6
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "parameter"),
+    [
+        ({"prompt": "Aa?"}, 400, "prompt"),
+        ({"prompt": "ab"}, 400, "prompt"),
+        ({"prompt": [0.5]}, 400, "prompt"),
+        ({"prompt": [True]}, 400, "prompt"),
+        ({"prompt": [99, 0, 0]}, 400, "prompt"),
+        ({"prompt": []}, 400, "prompt"),
+        ({"prompt": {}}, 400, "prompt"),
+        ({"echo": True}, 400, "echo"),
+        ({"best_of": 3}, 400, "best_of"),
+        ({"max_tokens": 1.5}, 400, "max_tokens"),
+        ({"max_tokens": 10**6}, 400, "max_tokens"),
+        ({"temperature": "hot"}, 400, "temperature"),
+        ({"temperature": -1}, 400, "temperature"),
+        ({"top_p": 0}, 400, "top_p"),
+        ({"seed": 10**30}, 400, "seed"),
+        ({"seed": 2**63}, 400, "seed"),
+        ({"top_k": 2**63}, 400, "top_k"),
+        *(({name: 10**400}, 400, name) for name in ("temperature", "top_p", "min_p")),
+        ({"n": 10**6}, 400, "n"),
+        ({"stop": [1]}, 400, "stop"),
+        ({"temprature": 1}, 400, "temprature"),
+        ({"model": "other"}, 404, "model"),
+    ],
+)
+def test_errors_name_the_parameter(server, given, status, parameter):
+    found, answer = send(server, "/v1/completions", {"prompt": "Aab"} | given)
+    assert (found, answer["error"]["param"], answer["error"]["code"]) == (status, parameter, status)
+    assert answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        (b"[" * 10**5, 400),
+        (b"\xff", 400),
+        (b'{"prompt": "Aab", "seed": 1e999}', 400),
+    ],
+    ids=["cut", "list", "deep", "bytes", "infinity"],
+)
+def test_bodies_that_are_no_request(server, body, status):
+    assert send(server, "/v1/completions", body=body)[0] == status
+
+
+def test_other_errors(server):
+    assert send(server, "/v1/chat/completions", {})[0] == 404
+    assert send(server, "/")[0] == 404
+    assert send(server, "/v1/completions", body=b"", headers={"Content-Length": str(10**12)})[0] == 413
+    assert send(server, "/v1/completions", body=b"", headers={"Content-Length": "9" * 5000})[0] == 413
+    assert send(server, "/v1/completions", body=b"", headers={"Content-Length": "-1"})[0] == 411
+
+
+def test_an_error_of_the_decoder_is_told_and_the_server_goes_on(monkeypatch):
+    with serving() as server:
+        decoder = server.batching.decoder
+        monkeypatch.setattr(decoder, "step", lambda: 1 / 0)
+        status, answer = send(server, "/v1/completions", {"prompt": "Aab"})
+        assert (status, answer["error"]["message"]) == (500, "ZeroDivisionError: division by zero")
+        monkeypatch.undo()
+        assert complete(server)["choices"]
+
+
+def test_a_call_that_makes_the_decoder_fail_fails_alone(monkeypatch):
+    """Also where others are half decoded; their steps count once, and what they did before does not."""
+    with serving(seed=1) as server:
+        decoder = server.batching.decoder
+        emit = decoder._verify_and_emit
+
+        def poisoned(step):
+            emit(step)
+            counts = zip(step.run.texts, step.run.count, strict=True)
+            if any(text.request.seed == 999 and count > 3 for text, count in counts):
+                raise ValueError("a bad request")
+
+        monkeypatch.setattr(decoder, "_verify_and_emit", poisoned)
+        given = [{"seed": seed, "n": 2, "max_tokens": 40} for seed in (1, 2, 999, 3, 999, 4)]
+        with ThreadPoolExecutor(len(given)) as pool:
+            answers = list(
+                pool.map(lambda one: send(server, "/v1/completions", {"prompt": "Aab"} | one), given)
+            )
+        for one, (status, answer) in zip(given, answers, strict=True):
+            assert status == (500 if one["seed"] == 999 else 200)
+            if status == 200:
+                texts = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 40, one["seed"], 2)])
+                assert [choice["text"] for choice in answer["choices"]] == [
+                    PAIR.decode(text.tokens) for text in texts
+                ]
+        found = [answer["usage"]["completion_tokens_details"] for status, answer in answers if status == 200]
+        assert decoder.totals["drafted"] == sum(sum(one.values()) for one in found)
+        assert decoder.totals["accepted"] == sum(one["accepted_prediction_tokens"] for one in found)
+
+
+def test_calls_that_only_fail_together_are_all_answered(monkeypatch):
+    with serving() as server:
+        decoder, begin = server.batching.decoder, server.batching.decoder._begin
+
+        def scarce():
+            if len(decoder._run.texts) > 2:
+                raise MemoryError
+            return begin()
+
+        monkeypatch.setattr(decoder, "_begin", scarce)
+        with ThreadPoolExecutor(6) as pool:
+            assert all(pool.map(lambda seed: complete(server, seed=seed, n=2), range(6)))
+
+
+def test_a_plain_server_reports_no_drafts():
+    with serving(plain=True) as server:
+        assert "completion_tokens_details" not in complete(server)["usage"]
+
+
+def test_sampling_reaches_the_decoder(server):
+    sampling = Sampling(temperature=0.7, top_k=3, top_p=0.9, min_p=0.1)
+    (one,) = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, 2, sampling=sampling)])
+    answer = complete(server, seed=2, temperature=0.7, top_k=3, top_p=0.9, min_p=0.1)
+    assert answer["choices"][0]["text"] == PAIR.decode(one.tokens)

@@ -1,0 +1,63 @@
+"""Trees of heads: no tree of as many nodes has a higher expected number of accepted tokens."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from specsim.models import Tree, tree_of_heads
+
+
+def worth(tree, table):
+    """The sum over nodes of the product of accuracies along the path, each node's rank being its place among
+    its siblings."""
+    found, chance = 0.0, {0: 1.0}
+    for node in range(1, tree.size + 1):
+        parent = tree.parents[node - 1]
+        rank = tree.children(parent).index(node)
+        inside = tree.depths[node] <= len(table) and rank < len(table[0])
+        chance[node] = chance[parent] * table[tree.depths[node] - 1][rank] if inside else 0.0
+        found += chance[node]
+    return found
+
+
+def all_trees(size):
+    for parents in product(*(range(node) for node in range(1, size + 1))):
+        yield Tree(parents)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("nodes", [1, 3, 6])
+def test_no_tree_is_better(seed, nodes):
+    rng = np.random.default_rng(seed)
+    table = -np.sort(-rng.dirichlet(np.ones(4), size=3), axis=1)
+    best = max(worth(tree, table) for tree in all_trees(nodes))
+    assert worth(tree_of_heads(table, nodes), table) == pytest.approx(best, rel=1e-12)
+
+
+def test_it_is_not_the_tree_of_another_table():
+    steep, flat = [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5], [0.1, 0.1]]
+    assert tree_of_heads(steep, 2).is_chain
+    assert tree_of_heads(flat, 2).parents == (0, 0)
+
+
+def test_tokens_that_are_never_right_are_not_drafted():
+    tree = tree_of_heads([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], 9)
+    assert (tree.parents, tree.sampling, tree.block) == ((0, 0), "top", 2)
+
+
+@pytest.mark.parametrize(
+    ("table", "nodes", "message"),
+    [
+        ([0.5], 1, "accuracies: shape"),
+        ([[0.5, 0.6]], 1, "do not rise"),
+        ([[1.5]], 1, "expected probabilities"),
+        ([[float("nan")]], 1, "expected probabilities"),
+        ([[0.0]], 1, "never right"),
+        ([[0.5]], 0, "nodes: 0"),
+        ([[0.5]], 2000, "nodes: 2000 drafted tokens"),
+    ],
+)
+def test_bad_tables(table, nodes, message):
+    with pytest.raises(ValueError, match=message):
+        tree_of_heads(table, nodes)

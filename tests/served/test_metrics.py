@@ -1,0 +1,520 @@
+"""Reported numbers: true ones pass for every engine's definition, and each identity that is broken alone is
+seen.
+"""
+
+import itertools
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import specsim
+from specsim.cli import main
+from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified
+from specsim.core._kernels import interpreted
+from specsim.core.distributions import synthetic_pair
+from specsim.served import DEFINITIONS, check_metrics
+from specsim.served._feasible import Range, read
+from specsim.served._statements import NOT_KNOWN, statements
+
+PAGE = Path(__file__).parents[2] / "docs/checking-metrics.md"
+
+#: What a guide to speculative decoding prints of its example run: 20 accepted in 7 steps do not make 30
+#: tokens.
+GUIDE = {
+    "gamma": 4,
+    "acceptance_rate": "0.714",
+    "tokens_per_step": "4.29",
+    "accepted": 20,
+    "drafted": 28,
+    "emitted": 30,
+    "steps": 7,
+    "bonus": 2,
+}
+
+#: Logs that people posted, with where. They are true, whatever else they show.
+LOGS = {
+    "vllm-project/vllm#43091": {
+        "engine": "vllm",
+        "emitted": "102355",
+        "requests": "400",
+        "steps": "36593",
+        "drafted": "109779",
+        "accepted": "65181",
+        "tokens_per_step": "2.78",
+        "by_position": "0.75, 0.57, 0.45",
+    },
+    "vllm-project/vllm#26498": {
+        "engine": "vllm",
+        "steps": "4687",
+        "drafted": "46870",
+        "accepted": "12368",
+        "tokens_per_step": "3.64",
+        "by_position": "0.74, 0.54, 0.41, 0.30, 0.22, 0.16, 0.12, 0.08, 0.05, 0.02",
+    },
+    "ggml-org/llama.cpp#24536": {
+        "engine": "llama.cpp",
+        "emitted": "256",
+        "requests": "1",
+        "steps": "87",
+        "drafted": "259",
+        "accepted": "167",
+        "acceptance_rate": "0.64479",
+        "tokens_per_step": "2.92",
+        "by_position": "0.805, 0.632, 0.483",
+    },
+    "sgl-project/sglang#33518": {
+        "engine": "sglang",
+        "emitted": "106",
+        "requests": "1",
+        "steps": "43",
+        "drafted": "215",
+        "accepted": "63",
+        "bonus": "3",
+        "gamma": "5",
+        "acceptance_rate": "0.2930232558139535",
+        "tokens_per_step": "2.4651162790697674",
+    },
+}
+
+
+def failing(**numbers):
+    return [check.name for check in check_metrics(**numbers).checks if not check.holds]
+
+
+def numbers_of(lengths, engine):
+    """What `engine` would report, as floats and counts, of a run whose steps accepted `lengths`; no text
+    ended early.
+    """
+    gamma, steps, accepted = len(lengths) - 1, int(lengths.sum()), accepted_tokens(lengths)
+    found = {
+        "engine": engine,
+        "gamma": gamma,
+        "steps": steps,
+        "accepted": accepted,
+        "drafted": gamma * steps,
+        "emitted": accepted + steps,
+        "bonus": int(lengths[-1]),
+        "tokens_per_step": 1 + accepted / steps,
+        "acceptance_rate": accepted / (gamma * steps),
+        "by_position": [float(lengths[i:].sum()) / steps for i in range(1, gamma + 1)],
+    }
+    if DEFINITIONS[engine].independent:  # some tests behind a rejection were passed as well
+        behind = int(lengths[:-1] @ (gamma - 1 - np.arange(gamma)))
+        found |= {"emitted": accepted, "accepted": accepted + behind // 2}
+    if DEFINITIONS[engine].outside != "none":  # the first tokens of the requests come from the prompt
+        found |= {"emitted": accepted + steps + 3, "requests": 3}
+    return found
+
+
+@pytest.fixture(scope="module")
+def run():
+    with interpreted():  # a few steps are not worth compiling
+        return specsim.simulate(*synthetic_pair("zipf", 20, 0.7), gamma=4, steps=400, rng=5)
+
+
+# --- true numbers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", DEFINITIONS)
+def test_a_simulated_run_is_possible(run, engine):
+    found = check_metrics(**numbers_of(run.lengths, engine))
+    assert found.possible, found.verdict
+    assert {"rejected", "draft length", "tokens per step"} <= {check.name for check in found.checks}
+
+
+@pytest.mark.parametrize("thread", LOGS)
+def test_logs_from_the_field_are_possible(thread):
+    assert check_metrics(**LOGS[thread]).possible
+
+
+@pytest.mark.parametrize("size", [pytest.param(10**6, marks=pytest.mark.slow), 10**8])
+def test_one_token_is_seen_in_many(size):
+    numbers = numbers_of(np.array([3, 1, 4, 1, 5]) * size + np.array([1, 2, 3, 4, 5]), "plain")
+    assert check_metrics(**numbers).possible
+    for name in ("accepted", "drafted", "emitted"):
+        assert not check_metrics(**numbers | {name: numbers[name] + 1}).possible
+
+
+@pytest.mark.parametrize(
+    ("thread", "wrong"),
+    [
+        ("vllm-project/vllm#43091", {"accepted": "65981"}),
+        ("vllm-project/vllm#43091", {"by_position": "0.75, 0.57, 0.49"}),
+        ("vllm-project/vllm#26498", {"tokens_per_step": "3.65"}),
+        ("ggml-org/llama.cpp#24536", {"drafted": "257"}),
+        ("ggml-org/llama.cpp#24536", {"by_position": "0.805, 0.632, 0.493"}),
+        ("sgl-project/sglang#33518", {"accepted": "64"}),
+        ("sgl-project/sglang#33518", {"emitted": "99"}),
+    ],
+)
+def test_a_digit_wrong_is_not(thread, wrong):
+    assert not check_metrics(**LOGS[thread] | wrong).possible
+
+
+def test_what_follows_holds_the_truth(run):
+    counts = {"gamma": 4, "accepted": run.accepted, "steps": run.steps}
+    implied = {item.name: item.value for item in check_metrics(**counts).implied}
+    truth = {
+        "α drafted": run.alpha_drafted,
+        "α verified": run.alpha_verified,
+        "tokens per step": run.tokens_per_step,
+        "bonus": run.lengths[-1],
+        "drafted": 4 * run.steps,
+    }
+    for name, value in truth.items():
+        assert implied[name].low - 1e-9 <= value <= implied[name].high + 1e-9
+    exact = {item.name: item.value for item in check_metrics(**counts, bonus=int(run.lengths[-1])).implied}
+    assert exact["α verified"].low == pytest.approx(alpha_verified(run.lengths), abs=1e-9)
+    assert exact["α verified"].high == pytest.approx(alpha_verified(run.lengths), abs=1e-9)
+    assert exact["α drafted"].low == pytest.approx(alpha_drafted(run.lengths), abs=1e-9)
+
+
+@pytest.mark.parametrize(("gamma", "steps"), [(3, 2)])
+def test_possible_is_what_some_run_does(gamma, steps):
+    runs = list(itertools.product(range(gamma + 1), repeat=steps))
+    reached = {(sum(run), run.count(gamma)) for run in runs}
+    for accepted, bonus in itertools.product(range(gamma * steps + 1), range(steps + 1)):
+        found = check_metrics(gamma=gamma, steps=steps, accepted=accepted, bonus=bonus)
+        assert found.possible == ((accepted, bonus) in reached), found.verdict
+
+
+# --- false ones ------------------------------------------------------------------------------------------
+
+
+def test_the_guides_run_is_impossible():
+    found = check_metrics(**GUIDE)
+    [wrong] = [check for check in found.checks if not check.holds]
+    assert wrong.statement == "emitted = accepted + steps"
+    assert (wrong.left, wrong.right, wrong.slack) == (Range(30, 30), Range(27, 27), -3)
+    assert found.conflict == ("accepted 20", "emitted 30", "steps 7")
+    assert found.implied == ()
+    assert check_metrics(**GUIDE | {"emitted": 27, "tokens_per_step": "3.86"}).possible
+
+
+def test_the_guides_speed_needs_its_thirty_tokens():
+    times = {"draft_time": "9.56", "target_time": "98.1", "step_time": "170.2", "speedup": "2.47x"}
+    assert failing(**GUIDE, **times) == ["emitted", "speed-up"]
+    assert failing(emitted=30, steps=7, gamma=4, **times) == []
+
+
+#: A statement's name: numbers that break it and no other, and the same set right.
+BROKEN = {
+    "acceptance rate": ({"acceptance_rate": "0.72", "accepted": 20, "drafted": 28}, {"accepted": 20, "acceptance_rate": "0.71"}),
+    "draft length": ({"drafted": 27, "gamma": 4, "steps": 7}, {"drafted": 28}),
+    "accepted": ({"accepted": 29, "drafted": 28}, {"accepted": 28}),
+    "positions fall": ({"by_position": "0.80, 0.60, 0.70"}, {"by_position": "0.80, 0.70, 0.60"}),
+    "positions add up": (
+        {"by_position": "0.80, 0.60", "accepted": 142, "steps": 100},
+        {"accepted": 140},
+    ),
+    "tokens per step": ({"tokens_per_step": "3.5", "emitted": 30, "steps": 7}, {"tokens_per_step": "4.3"}),
+    "emitted": ({"emitted": 30, "accepted": 20, "steps": 7}, {"emitted": 27}),
+    "bonus": ({"bonus": 8, "steps": 7}, {"bonus": 7}),
+    "rejected": ({"bonus": 6, "steps": 7, "gamma": 4, "accepted": 23}, {"accepted": 24}),
+    "accepted behind a rejection": (
+        {"engine": "flashinfer", "accepted": 19, "emitted": 20},
+        {"accepted": 20},
+    ),
+    "last position": (
+        {"bonus": 40, "steps": 100, "by_position": ["0.8", "0.50"]},
+        {"bonus": 50},
+    ),
+    "step time": (
+        {"draft_time": 1, "target_time": 10, "step_time": 12, "gamma": 4},
+        {"step_time": 14},
+    ),
+    "speed-up": ({"speedup": "3.0", "tokens_per_step": "2.8"}, {"tokens_per_step": "2.9"}),
+    "whole": ({"acceptance_rate": "0.71", "drafted": 5}, {"drafted": 7}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_statement_broken_alone_is_named(name):
+    wrong, right = BROKEN[name]
+    assert failing(**wrong) == [name]
+    assert failing(**wrong | right) == []
+
+
+def test_every_statement_is_broken_by_some():
+    every = {"by_position": "1"} | dict.fromkeys(("speedup", "draft_time", "target_time", "step_time"), 1)
+    numbers = {name: Range(1, 1) for name in (*GUIDE, *every, "position 1")}
+    known = {statement.name for engine in DEFINITIONS.values() for statement in statements(numbers, engine)}
+    assert known | {"whole"} == set(BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        ({"bonus": 1, "gamma": 4, "steps": 7, "accepted": 23}, "rejected"),  # 6 steps without a bonus reject 6
+        ({"bonus": 2, "gamma": 4, "steps": 7, "accepted": 7}, "rejected"),  # 2 bonuses take 8
+        ({"gamma": 4, "tokens_per_step": "5.1"}, "emitted"),
+        ({"gamma": 4, "tokens_per_step": "0.9"}, "emitted"),
+        ({"gamma": 4, "speedup": "5.2"}, "speed-up"),
+        ({"gamma": 4, "acceptance_rate": "0.714", "tokens_per_step": "4.29"}, "emitted"),
+        ({"by_position": "0.9, 0.6", "tokens_per_step": "2.8"}, "emitted"),
+        ({"engine": "vllm", "by_position": "0.9, 0.6", "tokens_per_step": "2.8"}, "tokens per step"),
+        ({"engine": "vllm", "gamma": 4, "acceptance_rate": "0.5", "tokens_per_step": "3.5"}, "tokens per step"),
+        ({"engine": "flashinfer", "gamma": 4, "steps": 7, "bonus": 2, "accepted": 24}, "accepted behind a rejection"),
+        ({"tokens_per_step": "3.00", "draft_time": 1, "target_time": 5, "speedup": "1.8", "gamma": 4}, "speed-up"),
+    ],
+)  # fmt: skip
+def test_what_follows_of_several_numbers_is_seen(numbers, name):
+    assert failing(**numbers) == [name]
+
+
+def test_what_is_at_odds_is_named_and_nothing_else():
+    found = check_metrics(**numbers_of(np.array([3, 2, 4]), "plain") | {"bonus": 5})
+    assert not found.possible
+    names = {re.split(r" [\d.]+$", item)[0] for item in found.conflict}
+    assert "bonus" in names
+    assert len(names) < 5
+    assert not names & {"emitted", "tokens per step"}
+
+
+# --- digits ----------------------------------------------------------------------------------------------
+
+
+def test_fewer_digits_tolerate_more():
+    numbers = {"gamma": 4, "tokens_per_step": "4.28"}
+    assert check_metrics(**numbers, acceptance_rate="0.8").possible
+    assert not check_metrics(**numbers, acceptance_rate="0.80").possible
+    assert not check_metrics(**numbers, acceptance_rate=0.8).possible
+
+
+def test_times_of_few_digits_leave_room_for_the_speed_up():
+    """A draft of 0.5 and a target of 10.5 are as possible as 1 and 10: up to 4/(1 + 4·0.5/10.5) = 3.36."""
+    numbers = {"steps": 100, "drafted": 400, "accepted": 300, "draft_time": "1", "target_time": "10"}
+    assert check_metrics(**numbers, speedup="3.35").possible
+    assert not check_metrics(**numbers, speedup="3.40").possible
+
+
+def test_digits_cut_off_may_be_off_by_a_unit():
+    numbers = {"accepted": 20, "drafted": 28, "acceptance_rate": "0.7142"}  # 0.714286
+    assert not check_metrics(**numbers).possible
+    assert check_metrics(**numbers, rounding=1).possible
+
+
+def test_a_float_is_exact_to_nine_digits():
+    exact = {"accepted": 200, "steps": 70, "engine": "vllm"}
+    assert check_metrics(**exact, tokens_per_step=270 / 70).possible
+    assert not check_metrics(**exact, tokens_per_step=270 / 70 + 1e-7).possible
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "low", "high"),
+    [
+        ("acceptance_rate", "0.80", 0.795, 0.805),
+        ("acceptance_rate", "1.0", 0.95, 1.0),
+        ("acceptance_rate", "80%", 0.795, 0.805),
+        ("speedup", "2.5x", 2.45, 2.55),
+        ("tokens_per_step", 4, 4, 4),
+        ("tokens_per_step", "4", 3.5, 4.5),
+        ("steps", "7", 7, 7),
+        ("steps", 7.0, 7, 7),
+    ],
+)
+def test_a_number_as_printed_is_an_interval(name, value, low, high):
+    assert read(name, value) == pytest.approx((low, high), abs=1e-12)
+
+
+def test_ranges_are_read_easily():
+    ends = [(1, 1), (1, 2.5), (1, np.inf), (-np.inf, 1), (-np.inf, np.inf)]
+    assert [str(Range(*pair)) for pair in ends] == ["1", "1 to 2.5", "at least 1", "at most 1", "any"]
+
+
+# --- ends of texts, tokens from no step ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropped", [1, 5])
+def test_a_text_that_ended_within_a_step_needs_its_request(dropped):
+    numbers = {"gamma": 4, "accepted": 20, "steps": 7, "emitted": 27 - dropped}
+    assert failing(**numbers) == ["emitted"]
+    assert failing(**numbers, requests=1) == []
+    assert failing(**numbers | {"emitted": 21}, requests=1) == ["emitted"]
+    assert failing(**numbers | {"emitted": 28}, requests=1) == ["emitted"]
+
+
+def test_a_last_draft_may_be_shorter():
+    numbers = {"gamma": 4, "drafted": 26, "steps": 7}
+    assert failing(**numbers) == ["draft length"]
+    assert failing(**numbers, requests=1) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "more", "wrong"),
+    [("plain", 1, ["emitted"]), ("hf", 1, ["emitted"]), ("sglang", 1, []), ("sglang", 2, ["emitted"]), ("vllm", 9, [])],
+)  # fmt: skip
+def test_tokens_from_no_counted_step(engine, more, wrong):
+    numbers = {"engine": engine, "accepted": 20, "steps": 7, "emitted": 27 + more, "gamma": 4}
+    assert failing(**numbers, requests=1) == wrong
+    remarks = check_metrics(**numbers).remarks
+    assert any("give requests" in remark for remark in remarks) == (DEFINITIONS[engine].outside != "none")
+
+
+def test_the_mean_of_a_request_may_be_either_in_sglang():
+    numbers = {"engine": "sglang", "accepted": 20, "steps": 7, "gamma": 4, "emitted": 28, "requests": 1}
+    assert check_metrics(**numbers, tokens_per_step=27 / 7).possible
+    assert check_metrics(**numbers, tokens_per_step=28 / 7).possible
+    assert failing(**numbers, tokens_per_step=33 / 7) == ["tokens per step"]
+
+
+# --- definitions, remarks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", DEFINITIONS)
+def test_a_rate_whose_meaning_is_not_known_is_not_compared(engine):
+    numbers = {"engine": engine, "acceptance_rate": "0.10", "accepted": 20, "drafted": 28}
+    unknown = DEFINITIONS[engine].acceptance_rate == NOT_KNOWN
+    found = check_metrics(**numbers)
+    assert found.possible == unknown
+    assert any("not known" in remark for remark in found.remarks) == unknown
+
+
+def test_the_iid_formula_is_a_remark_and_names_its_alpha(run):
+    found = check_metrics(**numbers_of(run.lengths, "plain"))
+    assert found.possible
+    assert any(remark.startswith("i.i.d. formula: with α drafted") for remark in found.remarks)
+    steps = np.array([3000, 0, 0, 0, 2000])  # all or nothing: nothing like i.i.d.
+    assert any("with α verified" in remark for remark in check_metrics(**numbers_of(steps, "plain")).remarks)
+    half = np.array([16, 8, 4, 2, 2])  # i.i.d. with α = 1/2, as it is on average
+    assert not any(
+        "with α verified" in remark for remark in check_metrics(**numbers_of(half, "plain")).remarks
+    )
+
+
+# --- whatever the run ------------------------------------------------------------------------------------
+
+SOME_LENGTHS = st.lists(st.integers(0, 400), min_size=2, max_size=5).filter(any).map(np.array)
+
+
+def printed(numbers, digits):
+    """Rates and means with `digits` decimals, as text."""
+    text = {name: f"{value:.{digits}f}" for name, value in numbers.items() if isinstance(value, float)}
+    return (
+        numbers | text | {"by_position": ", ".join(f"{rate:.{digits}f}" for rate in numbers["by_position"])}
+    )
+
+
+@pytest.mark.slow  # the simulated run and the logs are possible too
+@settings(max_examples=12)
+@given(SOME_LENGTHS, st.sampled_from(sorted(DEFINITIONS)), st.integers(1, 5))
+def test_numbers_of_any_run_are_possible(lengths, engine, digits):
+    found = check_metrics(**printed(numbers_of(lengths, engine), digits))
+    assert found.possible, found.verdict
+
+
+@settings(max_examples=12)
+@given(
+    SOME_LENGTHS,
+    st.sampled_from(
+        ["accepted", "drafted", "emitted", "steps", "bonus", "tokens_per_step", "acceptance_rate"]
+    ),
+)
+def test_any_one_number_changed_is_seen(lengths, name):
+    numbers = numbers_of(lengths, "plain")
+    digits = 6
+    changed = printed(numbers, digits)
+    if isinstance(numbers[name], int):
+        changed[name] = numbers[name] + 1
+    else:
+        off = 3 * 10**-digits
+        changed[name] = (
+            f"{numbers[name] + (off if numbers[name] < 0.5 or name == 'tokens_per_step' else -off):.{digits}f}"
+        )
+    assert not check_metrics(**changed).possible
+
+
+# --- usage, command line ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"engine": "vlm", "accepted": 1}, "did you mean 'vllm'"),
+        ({}, "nothing to check"),
+        ({"gamma": 4}, "nothing to check"),
+        ({"accepted": -1}, "accepted: -1 is negative"),
+        ({"accepted": "20.5"}, "not a whole number"),
+        ({"accepted": "1,191"}, "without separators"),
+        ({"accepted": "nan"}, "is not a number"),
+        ({"tokens_per_step": float("inf")}, "is not a number"),
+        ({"acceptance_rate": "71.4"}, "outside [0, 1]"),
+        ({"acceptance_rate": "101%"}, "outside [0, 1]"),
+        ({"by_position": "0.8, 1.2"}, "by_position: 1.2 is outside [0, 1]"),
+        ({"by_position": "0.8, 0.6", "gamma": 3}, "2 rates for gamma 3"),
+        ({"gamma": 0, "accepted": 1}, "gamma: 0"),
+        ({"gamma": "2.5", "accepted": 1}, "gamma: 2.5 is not a whole number"),
+        ({"steps": 0}, "steps: 0"),
+        ({"draft_time": 1}, "give target_time too"),
+        ({"target_time": 0}, "not positive"),
+        ({"accepted": 1, "rounding": 0}, "rounding"),
+    ],
+)
+def test_what_cannot_be_checked_is_said(numbers, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        check_metrics(**numbers)
+
+
+def command(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["specsim", "check-metrics", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--accepted", "20", "--steps", "7", "--emitted", "27"], 0),
+        (["--accepted", "20", "--steps", "7", "--emitted", "30"], 1),
+        (["--accepted", "-20"], 2),
+        (["--engine", "vllmm", "--accepted", "20"], 2),
+        ([], 2),
+    ],
+)
+def test_exit_codes(monkeypatch, capsys, arguments, code):
+    ended, out, err = command(monkeypatch, capsys, *arguments)
+    assert ended == code
+    assert (err.startswith("specsim: ") and err.count("\n") == 1 and not out) == (code == 2)
+
+
+def test_json(monkeypatch, capsys):
+    arguments = ["--accepted", "20", "--steps", "7", "--emitted", "30", "--json"]
+    code, out, _ = command(monkeypatch, capsys, *arguments)
+    found = json.loads(out)
+    assert code == 1
+    assert found["possible"] is False
+    assert found["conflict"] == ["accepted 20", "emitted 30", "steps 7"]
+    assert found["definition"]["source"] == DEFINITIONS["plain"].source
+    assert [check["slack"] for check in found["checks"] if not check["holds"]] == [-3]
+
+
+def test_the_pages_examples_are_what_the_program_prints(monkeypatch, capsys):
+    examples = re.findall(
+        r"```console\n\$ specsim check-metrics (.*?)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S
+    )
+    assert len(examples) == 2
+    for arguments, shown in examples:
+        _, out, _ = command(monkeypatch, capsys, *shlex.split(arguments))
+        assert [line.rstrip() for line in out.splitlines()] == shown.splitlines()
+
+
+def test_the_page_has_every_definition():
+    page = PAGE.read_text(encoding="utf-8")
+    for name, definition in DEFINITIONS.items():
+        cells = (
+            f"`{name}`",
+            definition.acceptance_rate,
+            definition.tokens_per_step,
+            definition.emitted,
+            definition.source,
+        )
+        assert f"| {' | '.join(cells)} |" in page
