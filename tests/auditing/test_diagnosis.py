@@ -17,6 +17,7 @@ from specsim import generate, mistakes, rules
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
 from specsim.auditing import audit
+from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
@@ -454,6 +455,41 @@ def test_dependence_of_another_pattern_matches_nothing():
     found = diagnosed(first_of_four, ("disjoint",), KIN)
     assert not found.known
     assert "depend on each other" in found.reason
+
+
+def by_parity(draft_tokens, p, q, rng):
+    """All rows of a call draw from one half of p, which the number of rows chooses: none depends on another."""
+    u = (rng.random((len(p), 1)) + len(p) % 2) / 2
+    output = np.full((len(p), p.shape[1]), -1)
+    output[:, 0] = np.minimum((p[:, 0].cumsum(axis=1) <= u).sum(axis=1), p.shape[2] - 1)
+    return output
+
+
+def of_few_rows(few, many):
+    """`few` in calls of fewer than ten rows, `many` in others."""
+    return lambda draft_tokens, p, q, rng: (few if len(p) < 10 else many)(draft_tokens, p, q, rng)
+
+
+def test_a_law_that_changes_with_the_call_is_not_said_to_be_dependence():
+    (case,) = failures(by_parity, ["shapes, 1 000 ids"], "quick")
+    said = [finding.text for finding in case.findings if finding.kind == "dependent"]
+    assert said
+    assert all("depend on each other, or their law changes from call to call, e = 10^" in one for one in said)
+
+
+def test_a_law_of_small_calls_alone_is_not_called_dependence():
+    wrong = of_few_rows(verifiers.resamples_from_target, verifiers.right)
+    found = diagnosed(wrong, ("shapes, 1 000 ids",), [*KIN, mistakes.get("resamples_target")])
+    assert not found.named
+    assert found.reason.startswith("Its steps are exact in large calls, and not in calls of 4 rows:")
+
+
+def test_a_known_law_is_named_though_it_changes_with_the_shape_of_the_call():
+    wrong = of_few_rows(by_parity, verifiers.resamples_from_target)
+    known = [*KIN, mistakes.get("resamples_target"), mistakes.get("inverted_ratio")]
+    names = ("zeros", "own rows", "shapes, 1 000 ids")
+    assert any(dependent(case.tables) for case in audited(wrong, names))
+    assert first(diagnosed(wrong, names, known)) == "resamples_target"
 
 
 def test_kinship_needs_no_large_vocabulary(full):

@@ -329,7 +329,8 @@ def independence(pairs: Ints) -> float:
 
 
 def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Finding]:
-    """Dependent steps: random numbers shared by the rows of a call, or by successive calls."""
+    """Dependent steps: random numbers shared by the rows of a call, or by successive calls, or a law that
+    changes from call to call, which makes tokens dependent even if the steps of each call are not."""
     pairs = dependent(results)
     for result in pairs:
         pair = int(np.subtract(result.observed, result.expected).argmax())
@@ -350,7 +351,8 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
             )
         yield Finding(
             "dependent",
-            f"{which} depend on each other, e = 10^{result.log10_e:.0f}: {how}",
+            f"{which} depend on each other, or their law changes from call to call, "
+            f"e = 10^{result.log10_e:.0f}: {how}",
             position=0,
             cell=result.labels[pair],
             observed=share,
@@ -362,7 +364,8 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
         yield Finding(
             "dependent",
             f"the counts of the first token vary between calls {ratio:.3g} times as much as those of "
-            "independent steps: the steps of a call depend on each other, or calls differ in law",
+            "independent steps: the steps of a call depend on each other, or their law changes from call to "
+            "call",
             position=0,
         )
 

@@ -16,16 +16,18 @@ import numpy as np
 
 from specsim.adapters._contract import Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case, case_key
+from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._checks.tables import Table
-from specsim.auditing._diagnosis.dependence import VERSIONS, Signature, independent, signatures
+from specsim.auditing._diagnosis.dependence import ROWS, VERSIONS, Signature, independent, signatures
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import (
     FAR,
     STANDARD,
+    OutOfTime,
     Scored,
     check_time,
     conclude,
@@ -70,7 +72,14 @@ OTHERS = 8
 Others = Callable[[Mutant], Iterator[Mutant]]
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
-DEPENDENT = "The steps depend on each other, in a pattern of no known mistake."
+DEPENDENT = (
+    "The steps depend on each other, or their law changes from call to call, in a pattern of no known "
+    "mistake."
+)
+FEW_ROWS = (
+    f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their law depends on the call, or "
+    "they depend on each other."
+)
 TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
 #: Impossible outcomes from which on they may show a mistake by themselves.
 ENOUGH = 20
@@ -92,17 +101,41 @@ def diagnose_chain(
         check_time(deadline)
 
     failed = [result for result in results if result.findings]
-    cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
-
-    outcomes: list[Ints] = []
 
     def reproduced(one: Scored, others: Others = _no_others) -> Mutant | None:
         tried = chain([one.mutant], others(one.mutant))
         return next((each for each in tried if not refuted(each, subject, results, level, in_time)), None)
 
-    if any(dependent(result.tables) or calls_differ(result.counts) for result in failed):
-        return _between_steps(mutants, subject, sum(result.steps for result in failed), reproduced)
+    between: Diagnosis | None = None
+    if tied := [result for result in failed if dependent(result.tables) or calls_differ(result.counts)]:
+        between = _between_steps(mutants, subject, sum(one.steps for one in failed), reproduced, DEPENDENT)
+        # where all calls are alike steps are independent, so their law may be that of a known mistake
+        of_shapes = all(isinstance(subject.cases[subject.index(one.case)], ShapesCase) for one in tied)
+        if between.named or not of_shapes:
+            return between
+    try:
+        found = _by_law(mutants, subject, failed, level, root, reproduced, in_time, between is None)
+    except OutOfTime:
+        if between is None:
+            raise
+        return between
+    return found if found.named or between is None else between
+
+
+def _by_law(
+    mutants: Sequence[Mutant],
+    subject: VerifierSubject,
+    failed: Sequence[CaseResult],
+    level: str,
+    root: int,
+    reproduced: Callable[[Scored, Others], Mutant | None],
+    in_time: Callable[..., None],
+    or_between: bool,
+) -> Diagnosis:
+    """Rank the mistakes by the law of their steps in the diagnostic cases; `or_between` steps, where it is
+    that of an exact verifier."""
+    cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
     # where the mistake is between steps alone, steps are not independent
     between_steps = mutants
     mutants = [one for one in mutants if one.law is not None or one.family != randomness.FAMILY]
@@ -120,8 +153,8 @@ def diagnose_chain(
         found = posterior(scored, exact, number)
         if found.settled or (found.named and _same_law([one.mutant for one, _ in found.named], cases)):
             break
-    if posterior(scored, exact, number).exact > 0.5:
-        between = _between_steps(between_steps, subject, done * len(cases), reproduced)
+    if or_between and posterior(scored, exact, number).exact > 0.5:
+        between = _between_steps(between_steps, subject, done * len(cases), reproduced, FEW_ROWS)
         if between.steps and between.exact * ODDS < 1.0:
             return between
 
@@ -311,13 +344,14 @@ def _between_steps(
     subject: VerifierSubject,
     steps: int,
     reproduced: Callable[[Scored], Mutant | None],
+    reason: str,
 ) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
 
-    The outcomes are not used, since the steps are not independent."""
+    The outcomes are not used, since the steps are not independent. Without a name it is for `reason`."""
     seen = signatures(subject.callee, subject.timeout)
     if not seen:
-        return conclude(None, 0, DEPENDENT)
+        return conclude(None, 0, reason)
     counts = np.array(list(seen[0].values()))
     among = [mutant for mutant in mutants if mutant.law is None]
     anything = log_near(Prediction(np.full(counts.shape, 0.5)), counts, [0.5])  # any rate is as likely
@@ -328,7 +362,7 @@ def _between_steps(
         known.append(Scored(mutant, likely, anything))
     right = independent(subject.declared)
     exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
-    return conclude(reproducing(known, [exact], max(len(among), 1), reproduced), steps, DEPENDENT)
+    return conclude(reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
 
 
 @cache  # the same in every diagnosis

@@ -41,8 +41,8 @@ AXIS = "value: detectable TV"
 CERTAIN = ("contract", "path", "support")
 #: What is wrong where each row by itself is not.
 DEPENDENT = (
-    "Each row of the output has the distribution that the verifier claims, but rows depend on each other, as "
-    "if they shared random numbers."
+    "Over all calls, each row of the output has the distribution that the verifier claims, but rows depend "
+    "on each other, as if they shared random numbers, or their law changes from call to call."
 )
 EDGE_CASE = (
     "An impossible token is emitted in an edge case, which the finding names with its probability. All else "

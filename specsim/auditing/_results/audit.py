@@ -353,8 +353,8 @@ class Audit(Shown):
 
     @property
     def dependent(self) -> bool:
-        """Whether all that was found is that steps depend on each other: each row is exact, and not
-        independent of the others."""
+        """Whether all that was found is that steps depend on each other: over all calls each row is exact,
+        and not independent of the others, or its law changes from call to call."""
         kinds = {finding.kind for case in self.cases for finding in case.findings}
         return self.verdict is Verdict.BIASED and kinds == {"dependent"}
 
