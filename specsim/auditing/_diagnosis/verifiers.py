@@ -129,7 +129,7 @@ def _by_law(
     failed: Sequence[CaseResult],
     level: str,
     root: int,
-    reproduced: Callable[[Scored, Others], Mutant | None],
+    reproduced: Callable[..., Mutant | None],
     in_time: Callable[..., None],
     or_between: bool,
 ) -> Diagnosis:
