@@ -250,7 +250,7 @@ def test_a_law_without_chance_has_no_p_values():
     [(audit_power, "power.md"), (audit_calibration, "calibration.md"), (sample_sizes, "sample-sizes.md")],
 )
 def test_the_page_is_that_of_the_kept_rows(experiment, page):
-    rows = kept(experiment.__name__.partition(".")[2])
+    rows = kept(experiment.__name__.rpartition(".")[2])
     text = (ROOT / "docs/results" / page).read_text(encoding="utf-8")
     assert experiment.page(rows) == text, "run make results-pages"
 

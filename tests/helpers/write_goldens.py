@@ -235,7 +235,7 @@ NAMES = {
     "verifier",
 }
 #: Keys of what differs from machine to machine, or from run to run.
-VOLATILE = {"seconds", "path", "sha256", "origin"}
+VOLATILE = {"judging", "seconds", "path", "sha256", "origin"}
 #: Longer lists of numbers and names are kept in short.
 LONGEST = 12
 

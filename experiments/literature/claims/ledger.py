@@ -5,6 +5,8 @@ from __future__ import annotations
 from experiments.literature.claims import (
     exact_speedups,
     guide,
+    guide_rules,  # noqa: F401 - adds claims to the guide
+    guide_run,  # noqa: F401 - and so does this
     naive_speculate,
     notes,
     problem,

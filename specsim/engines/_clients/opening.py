@@ -66,7 +66,7 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
     """
     arguments: tuple[Any, ...] = (planted,)
     if "://" in name_or_url:
-        file, kind, arguments = "_http", "HttpEngine", (name_or_url, planted)
+        file, kind, arguments = "_clients.http", "HttpEngine", (name_or_url, planted)
     else:
         if ADDRESS.match(name_or_url):
             raise ValueError(
