@@ -12,6 +12,7 @@ from specsim.core._arguments import checked
 from specsim.core._columns import read_columns
 from specsim.core._files import open_file, read_text
 from specsim.core._numbers import real, whole
+from specsim.core._parameters import read_options
 from specsim.core._registry import suggestion
 from specsim.core._tensors import UNREADABLE, read_arrays, read_tensors
 from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
@@ -101,18 +102,8 @@ def _parse(name: str) -> tuple[str, dict[str, float]]:
     source, colon, rest = name.rpartition(":")
     if not colon or "=" not in rest or Path(name).exists():
         return name, {}
-    options: dict[str, float] = {}
-    for part in rest.split(","):
-        key, _, value = part.partition("=")
-        if key not in OPTIONS:
-            meant = suggestion(key, OPTIONS)
-            raise ValueError(f"pair {name!r}: unknown option {key!r}{meant} Options: {', '.join(OPTIONS)}")
-        if key in options:
-            raise ValueError(f"pair {name!r}: {key} is given twice")
-        try:
-            options[key] = (whole if key in WHOLE else real)(value)
-        except ValueError as error:
-            raise ValueError(f"pair {name!r}: {key}: {error}") from None
+    readers = {key: whole if key in WHOLE else real for key in OPTIONS}
+    options = read_options(f"pair {name!r}", rest, readers)
     return source, options
 
 

@@ -102,11 +102,13 @@ def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, drawi
 
 def dynamic_tree(text: str) -> Any:
     """The tree of "dynamic:width=10,depth=6,nodes=60", any of which may be left out."""
+    from specsim.core._numbers import real
+    from specsim.core._parameters import check_parameters, read_options
     from specsim.models import DynamicTree
-    from specsim.rules._common.base import check_parameters, parse_parameters
     from specsim.simulation.methods import get
 
     _, colon, given = text.partition(":")
     parameters = [one for one in get("eagle2").parameters if one.whole]
-    values = check_parameters("dynamic", parameters, parse_parameters("dynamic", given) if colon else {})
+    read = read_options("dynamic", given, {one.name: real for one in parameters}) if colon else {}
+    values = check_parameters("dynamic", parameters, read)
     return DynamicTree(**{name: int(value) for name, value in values.items()})

@@ -11,6 +11,7 @@ of that kind.
 
 from __future__ import annotations
 
+from specsim.core._parameters import split_name
 from specsim.core._registry import suggestion
 from specsim.mistakes import (
     _acceptance,
@@ -27,7 +28,6 @@ from specsim.mistakes import (
 )
 from specsim.mistakes._base import Mutant
 from specsim.mistakes._decoding import sequence_law
-from specsim.rules._common.base import parse_parameters
 
 __all__ = ["Mutant", "catalogue", "exact_controls", "get", "names", "sequence_law"]
 
@@ -140,8 +140,8 @@ def get(name: str) -> Mutant:
     """
     if not isinstance(name, str):
         raise TypeError(f"mutant: expected a name such as 'one_uniform', got {type(name).__name__}")
-    name, colon, given = name.partition(":")
     known = {mutant.name: mutant for mutant in (*catalogue(), *exact_controls())}
+    name, given = split_name(name, known)
     if name not in known:
         raise ValueError(f"unknown mutant {name!r}{suggestion(name, known)} Mutants: {', '.join(known)}")
-    return known[name].with_parameters(**parse_parameters(name, given)) if colon else known[name]
+    return known[name].given(given)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
@@ -15,7 +16,6 @@ from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, o
 from specsim.mistakes._reference import at, verifier_mutant
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
-from specsim.rules._common.base import Parameter
 from specsim.rules._controls import block_first_failure, block_tokenwise_residual
 from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE

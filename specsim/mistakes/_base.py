@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from specsim.core._parameters import Parameter, Parametrised
 from specsim.models import Draft
-from specsim.rules._common.base import Parameter, check_parameters, format_spec
 
 
 @dataclass(frozen=True)
-class Mutant:
+class Mutant(Parametrised):
     """A verifier or a decoder with a known defect, and the law of its steps.
 
     `mechanism` describes the defect in one sentence, `threads` lists the reports. Exactly one of these is
@@ -43,14 +43,10 @@ class Mutant:
     def __post_init__(self) -> None:
         if (self.verify is None) == (self.decode is None):
             raise ValueError(f"{self.name}: a mutant has either verify or decode")
-        object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
+        super().__post_init__()
 
     def __hash__(self) -> int:  # dataclass's own fails on `values`, a mapping
         return hash((self.name, *self.values.items()))
-
-    def __str__(self) -> str:
-        """The name with its parameters, in the form that `mutants.get` reads."""
-        return format_spec(self.name, self.values)
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -58,10 +54,6 @@ class Mutant:
         function = self.verify or self.decode
         assert function is not None  # checked in __post_init__
         return partial(function, **self.values)
-
-    def with_parameters(self, **values: float) -> Mutant:
-        """The same mutant with these parameters. Raises ValueError for an unknown one, or out of range."""
-        return replace(self, values={**self.values, **values})
 
     def num_rows(self, tree: Draft) -> int:
         """Rows of q that the law reads, for `specsim.theory._enumeration.step_law`."""

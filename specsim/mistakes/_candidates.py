@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.mistakes._decoding import Decoder, decoder_mutant
 from specsim.mistakes._laws import law, likeliest_first, normalise
 from specsim.mistakes._reference import at, mask_drafted, target, verifier_mutant
 from specsim.rules._chain.one_hot import recovered as without_drafted
-from specsim.rules._common.base import Parameter
 
 FAMILY = "many candidates"
 mutant = partial(verifier_mutant, FAMILY)

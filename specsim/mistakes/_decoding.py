@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.mistakes._base import Mutant
 from specsim.mistakes._laws import Rows, StepLaw, minimum_ratio, residual, stop_law
 from specsim.models import Model
 from specsim.models._base import read_by
-from specsim.rules._common.base import Parameter
 
 
 def unchanged(row: Row, **values: Any) -> Row:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import StepLaw, law, one_hot, residual
 from specsim.mistakes._reference import excess, verifier_mutant
-from specsim.rules._common.base import Parameter
 
 mutant = partial(verifier_mutant, "degenerate residual")
 

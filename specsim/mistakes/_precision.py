@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import as_given, law, normalise, residual
 from specsim.mistakes._reference import at, excess, round_to, verifier_mutant
-from specsim.rules._common.base import Parameter
 
 mutant = partial(verifier_mutant, "precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder_mutant
 from specsim.mistakes._laws import apply_temperature, law, residual
 from specsim.mistakes._reference import argmax, at, excess, verifier_mutant
 from specsim.rules._chain.greedy_match import argmax as argmax_row
-from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
 
 FAMILY = "uneven processing"

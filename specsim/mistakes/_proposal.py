@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.mistakes._decoding import Decoder, decoder_mutant
 from specsim.mistakes._laws import (
@@ -20,7 +21,6 @@ from specsim.mistakes._laws import (
 )
 from specsim.mistakes._reference import round_to
 from specsim.rules._chain.greedy_match import argmax
-from specsim.rules._common.base import Parameter
 
 decoder = partial(decoder_mutant, "proposal is not the law drawn from")
 

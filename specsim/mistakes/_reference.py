@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mutant
 from specsim.mistakes._laws import StepLaw
-from specsim.rules._common.base import Parameter
 
 
 def independent(rng: np.random.Generator, steps: int, count: int, **values: float) -> Floats:

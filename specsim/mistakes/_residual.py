@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._laws import Rows, chain_law, law, normalise, normalise_or
@@ -18,7 +19,6 @@ from specsim.mistakes._reference import (
     verify,
 )
 from specsim.rules._chain.one_hot import recovered as without_drafted
-from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 

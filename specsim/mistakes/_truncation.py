@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mutant
 from specsim.mistakes._laws import Rows, StepLaw, minimum_ratio, of_chain, residual, stop_law
 from specsim.mistakes._reference import verifier_mutant
-from specsim.rules._common.base import Parameter
 
 FAMILY = "draft cut by its own tokens"
 mutant = partial(verifier_mutant, FAMILY)

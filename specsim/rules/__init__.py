@@ -20,9 +20,10 @@ from pathlib import Path
 
 from specsim.core._arguments import checked
 from specsim.core._kernels import kernel
+from specsim.core._parameters import Parameter, split_name
 from specsim.core._registry import suggestion
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Parameter, Rule, parse_parameters
+from specsim.rules._common.base import FixedPair, Rule
 
 __all__ = [
     "GROUPS", "FixedPair", "Parameter", "Rule",
@@ -121,13 +122,13 @@ def get(name: str | Rule) -> Rule:
         return name
     if not isinstance(name, str):
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
-    name, colon, given = name.partition(":")
+    name, given = split_name(name, names())
     if not name:
         raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
     if name not in names():
         raise ValueError(f"unknown rule {name!r}{suggestion(name, names())} Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}._{group_of(name)}.{name}").RULE
-    return rule.with_parameters(**parse_parameters(name, given)) if colon else rule
+    return rule.given(given)
 
 
 def registered_spec(rule: str | Rule) -> str:

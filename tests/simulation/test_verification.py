@@ -423,7 +423,7 @@ TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0),
         ({"rule": "lenience:lenience=nan"}, r"lenience: parameter lenience = nan is outside \(0, 1\]"),
         ({"rule": "lenience:leniense=0.5"}, "lenience: no parameter 'leniense'; it has lenience"),
         ({"rule": "k_seq:lenience=0.5"}, "k_seq: no parameter 'lenience'; it has none"),
-        ({"rule": "lenience:half"}, "lenience: 'half' is not a parameter; write lenience:parameter=number"),
+        ({"rule": "lenience:half"}, "lenience: 'half' is not a parameter; write lenience:PARAMETER=VALUE"),
         (
             {"rule": "k_sec"},
             "unknown rule 'k_sec'; did you mean 'k_seq'.* Rules: .*standard.*k_seq.*lenience",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from specsim.auditing._diagnosis.likelihood import log_mean_exp
-from specsim.rules._common.base import Parameter
+from specsim.core._parameters import Parameter
 
 #: Values of a single parameter on the grid, of each of several, and the rounds of refinement at most.
 GRID, GRID_OF_SEVERAL, ROUNDS = 40, 13, 9

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, capped_ratio, copy_row
 from specsim.models import Tree
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Parameter, Rule
+from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables, draw_residual
 
 

@@ -29,13 +29,14 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, cumulative_draw
 from specsim.models import Draft, Tree
 from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Parameter, Rule
+from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import alias_draw
 
 #: Proposals at one position, the drafted token included.

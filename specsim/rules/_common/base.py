@@ -1,113 +1,17 @@
-"""The parts of a rule, and its parameters."""
+"""The parts of a rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from specsim.core._kernels import Kernel
-from specsim.core._numbers import real
+from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._types import Floats, Row
 from specsim.models import Draft, Tree
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A numerical parameter of a rule.
-
-    Parameters
-    ----------
-    name : str
-    default : float
-    low, high : float
-        The range [low, high], or (low, high] if `above_low`.
-    meaning : str
-        One line for tables of rules.
-    above_low : bool
-        Exclude `low` itself.
-    whole : bool
-        Require an integer.
-    """
-
-    name: str
-    default: float
-    low: float
-    high: float
-    meaning: str
-    above_low: bool = False
-    whole: bool = False
-
-    @property
-    def range(self) -> str:
-        return (
-            f"{'(' if self.above_low else '['}{self.low:g}, {self.high:g}{']' if self.high < np.inf else ')'}"
-        )
-
-    @property
-    def described(self) -> str:
-        """Name, range, default and meaning in one line."""
-        return f"{self.name} in {self.range}, {self.default:g}: {self.meaning}"
-
-    def check(self, rule: str, value: Any) -> float:
-        """`value` as a float. Raises ValueError naming rule, parameter and range."""
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"{rule}: parameter {self.name} = {value!r} is not a number") from None
-        inside = self.low < number if self.above_low else self.low <= number
-        if not (inside and number <= self.high and np.isfinite(number)):
-            raise ValueError(f"{rule}: parameter {self.name} = {value} is outside {self.range}")
-        if self.whole and number != int(number):
-            raise ValueError(f"{rule}: parameter {self.name} = {value} is not a whole number")
-        return number
-
-
-def check_parameters(
-    owner: str, parameters: Sequence[Parameter], values: Mapping[str, float]
-) -> dict[str, float]:
-    """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
-
-    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range."""
-    known = {parameter.name: parameter for parameter in parameters}
-    for name in values:
-        if name not in known:
-            raise ValueError(
-                f"{owner}: no parameter {name!r}; "
-                + (f"it has {', '.join(known)}" if known else "it has none")
-            )
-    return {
-        name: parameter.check(owner, values.get(name, parameter.default)) for name, parameter in known.items()
-    }
-
-
-def parse_parameters(owner: str, given: str) -> dict[str, float]:
-    """The numbers in `given`, such as "lenience=0.5,…". Raises ValueError naming `owner`."""
-    values: dict[str, float] = {}
-    for part in given.split(","):
-        parameter, _, value = part.partition("=")
-        if parameter.strip() in values:
-            raise ValueError(f"{owner}: parameter {parameter.strip()} is given twice")
-        try:
-            values[parameter.strip()] = real(value)
-        except ValueError:
-            raise ValueError(
-                f"{owner}: {part!r} is not a parameter; write {owner}:parameter=number, separated by commas"
-            ) from None
-    return values
-
-
-def format_spec(name: str, values: Mapping[str, float]) -> str:
-    """The name with its numbers behind a colon, as `parse_parameters` reads them."""
-    given = ",".join(f"{parameter}={_shortest(value)}" for parameter, value in values.items())
-    return f"{name}:{given}" if given else name
-
-
-def _shortest(value: float) -> str:
-    """The shortest notation that reads back as the same number: 1 rather than 1.0."""
-    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def uniform_per_node(tree: Draft, vocab_size: int = 0) -> int:
@@ -162,7 +66,7 @@ class Positions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Parametrised):
     """A verification rule: its law, its kernels, and its claim.
 
     A lossless rule claims that its output has the target's law, on chains, or on any tree if `on_trees`, for
@@ -240,14 +144,6 @@ class Rule:
     values: Mapping[str, float] = field(default_factory=dict)
     positions: Positions | None = None
 
-    def __post_init__(self) -> None:
-        values = check_parameters(self.name, self.parameters, self.values)
-        object.__setattr__(self, "values", values)
-
-    def __str__(self) -> str:
-        """The name with the values of its parameters, which `rules.get` reads back."""
-        return format_spec(self.name, self.values)
-
     @property
     def lossless(self) -> bool:
         return self.declared is None and not self.control
@@ -261,12 +157,6 @@ class Rule:
             return self.declares
         shape = "trees" if self.many_drafts else "chains and trees" if self.claimed_on_trees else "chains"
         return f"{', '.join(self.draft_sampling)} ({shape})"
-
-    def with_parameters(self, **values: float) -> Rule:
-        """The same rule with other values of some parameters.
-
-        Raises ValueError for a parameter that is unknown or out of range."""
-        return replace(self, values={**self.values, **values})
 
     @property
     def claimed_on_trees(self) -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.positions import positions
 
 recover = standard.recover

@@ -10,11 +10,12 @@ The rule that it imitates: Timor et al., arXiv 2502.05202; see `_chain/token_lev
 from typing import Any
 
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.core.distributions import copy_row
 from specsim.rules._chain.token_level_intersection import is_shared
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import fixed_pair_from_rows
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._tree import recursive_rejection
 
 choose_from, pick_from = recursive_rejection.choose, recursive_rejection.pick

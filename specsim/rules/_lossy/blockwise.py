@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.models import MAX_NODES
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 
 
 def law(

@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual
 from specsim.rules._common.tokenwise import positive_part
 

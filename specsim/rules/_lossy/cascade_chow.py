@@ -16,9 +16,9 @@ Cost: a maximum over q a position more than the standard rule from rows; the sam
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.rules._common import deferral
-from specsim.rules._common.base import Parameter
 
 
 def follows_target(p: Row, q: Row, alpha: Any) -> bool:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.positions import positions
 
 

@@ -32,12 +32,13 @@ import numpy as np
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, Tokens
 from specsim.core.distributions import alias_table
 from specsim.models import MAX_NODES, Tree
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Parameter, Rule
+from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import alias_draw
 
 

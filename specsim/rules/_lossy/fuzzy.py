@@ -20,9 +20,9 @@ from typing import Any
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.rules._common import deferral
-from specsim.rules._common.base import Parameter
 
 
 def follows_target(p: Row, q: Row, threshold: Any) -> bool:

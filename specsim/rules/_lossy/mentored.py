@@ -33,10 +33,11 @@ import numpy as np
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.positions import positions
 from specsim.rules._common.sorting import stable_order
 from specsim.rules._common.tokenwise import positive_part

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.positions import positions
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import accept, acceptance, chance

@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import nodewise, tokenwise
-from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_without
 from specsim.rules._common.tokenwise import normalise
 

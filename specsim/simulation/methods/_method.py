@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._streams import Purpose, key_of, uniforms
 from specsim.core._types import TokenArray
 from specsim.core.distributions import check_rows, cumulative_draw
 from specsim.models import Draft, LookaheadDecoding, Mixture, Model, Pair, PromptLookup, TableModel
-from specsim.rules import Parameter
-from specsim.rules._common.base import check_parameters, format_spec
 from specsim.traces import Trace
 
 
@@ -54,7 +53,7 @@ class Drafting:
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Parametrised):
     """A drafting system.
 
     Parameters
@@ -83,19 +82,6 @@ class Method:
     make: Callable[..., Drafting]
     parameters: tuple[Parameter, ...]
     values: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
-
-    def __str__(self) -> str:
-        """The name with the values of its parameters, which `get` reads back."""
-        return format_spec(self.name, self.values)
-
-    def with_parameters(self, **values: float) -> Method:
-        """The same system with other values of some parameters.
-
-        Raises ValueError for a parameter that is unknown or out of range."""
-        return replace(self, values={**self.values, **values})
 
     def drafting(self, pair: Pair) -> Drafting:
         """What the system drafts on `pair`. Raises ValueError for a pair that lacks what it needs."""

@@ -3,8 +3,8 @@
 import importlib
 
 from specsim.core._arguments import checked
+from specsim.core._parameters import split_name
 from specsim.core._registry import check_known, modules_beside
-from specsim.rules._common.base import parse_parameters
 from specsim.simulation.methods import _systems
 from specsim.simulation.methods._method import Method
 
@@ -49,7 +49,7 @@ def get(name: str | Method) -> Method:
     """
     if isinstance(name, Method):
         return name
-    bare, _, given = name.partition(":")
+    bare, given = split_name(name, names())
     check_known("method", bare, names())
     found: Method = importlib.import_module(f"specsim.simulation.methods._systems.{bare}").METHOD
-    return found.with_parameters(**parse_parameters(bare, given)) if given else found
+    return found.given(given)
