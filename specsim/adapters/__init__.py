@@ -1,8 +1,14 @@
 """Adapters: the verifiers and decoders of inference engines, in the form that `specsim.audit` takes.
 
-There is one file for each engine. It documents the signature that it adapts; `adapt` makes a verifier or a
-decoder of any function of that signature, a fork's included, and another function adapts the engine's own.
-`get` finds the latter by name, and imports the engine only then.
+There is one file for each engine in production. It documents the signature that it adapts; `adapt` makes a
+verifier or a decoder of any function of that signature, a fork's included, and another function adapts the
+engine's own. `get` finds the latter by name, and imports the engine only then.
+
+Other packages add engines as entry points of the group "specsim.engines". The name has letters, digits, "-",
+"_" and "."; the object is a function that makes the verifier, and its parameters are the engine's:
+
+    [project.entry-points."specsim.engines"]
+    their-engine = "their_package.audits:verifier"
 
 >>> "hf" in names()
 True
@@ -12,12 +18,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
+from specsim import rules
 from specsim.adapters._contract import Declared, Verifier, declares
-from specsim.adapters._engines import EngineMissing
+from specsim.adapters._engines import EngineMissing, Function, engine_function, made
 from specsim.core._registry import suggestion
 
-__all__ = ["ENGINES", "Declared", "EngineMissing", "declares", "get", "is_engine", "names"]
+__all__ = ["ENGINES", "Declared", "EngineMissing", "catalogue", "declares", "get", "is_engine", "names"]
+
+#: The entry points of other packages' engines, and their names: no function of a module, and no parameters.
+GROUP, SIMPLE = "specsim.engines", re.compile(r"[\w.-]+")
 
 
 def __dir__() -> list[str]:
@@ -25,51 +38,22 @@ def __dir__() -> list[str]:
     return __all__
 
 
-#: Where each engine's own verifier or decoder is made, and what it is.
+#: The engines that specsim adapts itself: where the verifier or decoder of each is made, and what it is.
 ENGINES: dict[str, tuple[str, str]] = {
-    "deepspec": ("deepspec:verifier", "DeepSpec's verify_draft_tokens"),
-    "dflash": ("dflash:verifier", "DFlash's _rejection_sample"),
-    "eagle": ("eagle:verifier_1", "EAGLE-1's evaluate_posterior: trees of siblings without replacement"),
-    "eagle-harness": ("eagle_harness:verifier", "EAGLE-Harness's reject_children, down a tree"),
-    "eagle2": ("eagle:verifier_2", "evaluate_posterior of EAGLE-2 and 3: trees of the most probable tokens"),
-    "eagle:batched": ("eagle:verifier_batched", "EAGLE-1's evaluate_posterior for batches, one sequence"),
-    "feifeibear": ("feifeibear:cached", "feifeibear/LLMSpeculativeSampling, the loop with a cache"),
-    "feifeibear:seeded": ("feifeibear:seeded", "the same with a random seed"),
-    "feifeibear:unshifted": ("feifeibear:unshifted", "the same with token 0 among the ids"),
-    "feifeibear:v2": ("feifeibear:stateless", "feifeibear/LLMSpeculativeSampling, the loop without a cache"),
     "flashinfer": ("flashinfer:verifier", "FlashInfer's chain_speculative_sampling"),
-    "flashspec": ("flashspec:verifier", "flashspec's rejection_sample"),
-    "gpt-fast": ("gpt_fast:decoder", "gpt-fast, the whole loop"),
-    "gpt-fast:bfloat16": ("gpt_fast:verifier", "gpt-fast's speculative_decode, in bfloat16"),
     "hf": ("hf:kernel", "Hugging Face transformers' _speculative_sampling"),
     "hf:generate": ("hf:generate", "transformers' generate(assistant_model=…), the whole loop"),
-    "hsd": ("seqspecdecod:standard", "sequential-speculative-decoding's standard step, in a loop"),
-    "hsd:capped": ("seqspecdecod:capped", "its capped hierarchical speculative decoding"),
-    "hsd:naive": ("seqspecdecod:naive", "its naive hierarchical speculative decoding"),
-    "jaymody": ("jaymody:decoder", "jaymody/speculative-sampling, the whole loop"),
-    "layerskip": ("layerskip:decoder", "LayerSkip's self-speculative decoding, the whole loop"),
     "lmdeploy": ("lmdeploy:verifier", "LMDeploy's rejection sampling in PyTorch"),
-    "lookahead": ("lookahead:decoder", "Lookahead decoding's jacobi_sample_multilevel, the whole loop"),
-    "lucidrains": ("lucidrains:decoder", "lucidrains/speculative-decoding, the whole loop"),
-    "medusa": ("medusa:verifier", "Medusa's evaluate_posterior: typical acceptance over trees, lossy"),
     "mlx-lm": ("mlx_lm:decoder", "MLX-LM's speculative_generate_step, the whole loop"),
-    "naive-speculate": ("naive_speculate:verifier", "naive-speculate's speculative_sampling"),
-    "romsto": ("romsto:decoder", "romsto/Speculative-Decoding, the whole loop"),
-    "romsto:cached": ("romsto:cached", "the same with a cache"),
-    "romsto:greedy": ("romsto:greedy", "the same with its default, greedy processor"),
-    "romsto:unadjusted": ("romsto:unadjusted", "the same with skip_sample_adjustment"),
-    "sequoia": ("sequoia:decoder", "Sequoia's SpecTree, the whole loop"),
     "sglang": ("sglang:verifier", "SGLang's tree_speculative_sampling_target_only"),
     "sglang:block": ("sglang_chain:block", "SGLang's Triton kernel for chains, with block verification"),
     "sglang:chain": ("sglang_chain:chain", "SGLang's Triton kernel for chains"),
     "sglang:dspark": ("sglang_chain:dspark", "SGLang's blockwise_rejection of DSpark, in PyTorch"),
     "sglang:dspark-triton": ("sglang_chain:dspark_triton", "the same, its Triton kernels"),
     "sglang:uno": ("sglang_chain:uno", "SGLang's rejection on supports of UNO, in PyTorch"),
-    "shreyansh": ("shreyansh:verifier", "shreyansh26/Speculative-Decoding's probabilistic_verify"),
     "tensorrt-llm": ("tensorrt_llm:verifier", "TensorRT-LLM's TwoModelSpecDecHandler, in PyTorch"),
     "tensorrt-llm:tree": ("tensorrt_llm:tree_verifier", "the same for trees"),
     "tpu-inference": ("tpu_inference:verifier", "tpu-inference's rejection_sample, in JAX"),
-    "triforce": ("triforce:decoder", "TriForce, the whole loop"),
     "vllm": ("vllm:verifier", "vLLM V1's rejection_sample; its Triton kernels"),
     "vllm-ascend": ("vllm_ascend:verifier", "vllm-ascend's rejection sampler in PyTorch"),
     "vllm-ascend:block": ("vllm_ascend:block", "the same with enable_block_verify"),
@@ -83,8 +67,27 @@ ENGINES: dict[str, tuple[str, str]] = {
 }
 
 
+def catalogue() -> dict[str, str]:
+    """Return what is audited of each engine, by its name; for an engine of another package, which package.
+
+    Returns
+    -------
+    dict of str
+        A name that cannot be used is there too, with the reason.
+
+    Examples
+    --------
+    >>> catalogue()["hf"]
+    "Hugging Face transformers' _speculative_sampling"
+    """
+    found = {name: what for name, (_, what) in ENGINES.items()}
+    for name, points in _of_others().items():
+        found[name] = _clash(name) or f"{points[0].value}, of {_package(points[0])}"
+    return dict(sorted(found.items()))
+
+
 def names() -> list[str]:
-    """Return the names of the engines that have an adapter; `ENGINES` describes each.
+    """Return the names of the engines that have an adapter; `catalogue` describes each.
 
     Returns
     -------
@@ -93,9 +96,9 @@ def names() -> list[str]:
     Examples
     --------
     >>> names()[:2]
-    ['deepspec', 'dflash']
+    ['flashinfer', 'hf']
     """
-    return list(ENGINES)
+    return [name for name in catalogue() if is_engine(name)]
 
 
 def is_engine(reference: str) -> bool:
@@ -115,7 +118,8 @@ def is_engine(reference: str) -> bool:
     >>> is_engine("hf:generate,top_k=3"), is_engine("mine:verify")
     (True, False)
     """
-    return reference.partition(",")[0] in ENGINES
+    name = reference.partition(",")[0]
+    return name in ENGINES or (_is_free(name) and name in _of_others())
 
 
 def get(name: str) -> Verifier:
@@ -134,7 +138,7 @@ def get(name: str) -> Verifier:
     Raises
     ------
     ValueError
-        If the name or a parameter is unknown.
+        If the name or a parameter is unknown, or two packages have an engine of the name.
     EngineMissing
         A ValueError, if the engine is not installed.
 
@@ -146,11 +150,16 @@ def get(name: str) -> Verifier:
     ValueError: hf:generate: no parameter 'temprature'; it has temperature, ...
     """
     name, *given = name.split(",")
-    if name not in ENGINES:
-        raise ValueError(f"unknown engine {name!r}{suggestion(name, ENGINES)} Engines: {', '.join(ENGINES)}")
-    module, _, function = ENGINES[name][0].partition(":")
-    make = getattr(importlib.import_module(f"{__name__}._{module}"), function)
-    known = inspect.signature(make).parameters
+    if not is_engine(name):
+        raise ValueError(f"unknown engine {name!r}{suggestion(name, names())} Engines: {', '.join(names())}")
+    make = _maker(name)
+    known = {parameter: type(one.default) for parameter, one in inspect.signature(make).parameters.items()}
+    for parameter, kind in known.items():
+        if kind not in (int, float, str):
+            raise ValueError(
+                f"{name}: the parameter {parameter} has no number or text as its default; let the entry "
+                "point name a function that makes the verifier"
+            )
     values = {}
     for part in given:
         parameter, _, value = part.partition("=")
@@ -159,13 +168,54 @@ def get(name: str) -> Verifier:
                 f"{name}: no parameter {parameter!r}; "
                 + (f"it has {', '.join(known)}" if known else "it has none")
             )
-        kind = type(known[parameter].default)
         try:
-            values[parameter] = kind(value)
+            values[parameter] = known[parameter](value)
         except ValueError:
             raise ValueError(f"{name}: {part!r} is not {parameter}=number") from None
-    try:
-        verifier: Verifier = make(**values)
-    except ImportError as error:  # of a library that the adapter itself needs
-        raise EngineMissing(f"{name} is not there ({error}); pip install {error.name}") from error
+    verifier = made(name, make, **values)
+    if not callable(verifier):
+        raise ValueError(f"{name}: its entry point made {verifier!r}, which is no verifier")
     return verifier
+
+
+def _maker(name: str) -> Function:
+    """The function that makes an engine's verifier. Of an entry point, what it names is imported."""
+    if clash := _clash(name):
+        raise ValueError(f"{name}: {clash}; uninstall one of them")
+    if name in ENGINES:
+        module, _, function = ENGINES[name][0].partition(":")
+        maker: Function = getattr(importlib.import_module(f"{__name__}._{module}"), function)
+        return maker
+    (point,) = _of_others()[name]
+    return engine_function(point.value.partition("[")[0].strip(), f"install {_package(point)} again")
+
+
+@cache
+def _of_others() -> dict[str, list[EntryPoint]]:
+    """The entry points of other packages, by name; nothing of them is imported."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def _is_free(name: str) -> bool:
+    """Whether another package may call an engine so: no rule, and no function of a module."""
+    return SIMPLE.fullmatch(name) is not None and name not in rules.names()
+
+
+def _clash(name: str) -> str:
+    """Why an engine of this name cannot be used, if it cannot."""
+    owners = [_package(point) for point in _of_others().get(name, [])]
+    if name in ENGINES or name in rules.names():
+        owners.insert(0, "specsim-decoding")
+    if len(owners) > 1:
+        return f"{len(owners)} packages have this name: {', '.join(owners)}"
+    if name in ENGINES or SIMPLE.fullmatch(name):
+        return ""
+    return f"a name has letters, digits, '-', '_' and '.' alone, but this one of {owners[0]} has others"
+
+
+def _package(point: EntryPoint) -> str:
+    """The name and the version of the package that an entry point belongs to."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "a package without a name"

@@ -1,7 +1,6 @@
 """Helpers of the adapters: an engine's function, seeds, decoders, rows of a cache, paths of a tree."""
 
 import importlib
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -52,6 +51,18 @@ def installed(
     return lambda: adapt(*(engine_function(reference, install) for reference in references), **settings)
 
 
+def made(name: str, make: Callable[..., Verifier], **values: Any) -> Verifier:
+    """The verifier that `make` makes of an engine. Raises EngineMissing without a library that it needs."""
+    try:
+        return make(**values)
+    except ImportError as error:
+        raise EngineMissing(f"{name} is not there ({error}); pip install {error.name}") from error
+    except ValueError:  # EngineMissing among them
+        raise
+    except Exception as error:
+        raise ValueError(f"{name}: its adapter raised {type(error).__name__}: {error}") from error
+
+
 class Request(NamedTuple):
     """The arguments of a decoder, in the order of the contract."""
 
@@ -85,17 +96,6 @@ def seeded_torch(rng: np.random.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed_of(rng))
         yield
-
-
-@contextmanager
-def seeded_random(rng: np.random.Generator) -> Iterator[None]:
-    """Seed Python's global generator from `rng`, and restore it afterwards."""
-    state = random.getstate()
-    random.seed(seed_of(rng))
-    try:
-        yield
-    finally:
-        random.setstate(state)
 
 
 def until_eos(tokens: Iterable[int], eos: int | None) -> list[int]:

@@ -263,7 +263,7 @@ def check_name(verifier: str) -> None:
             f"verifier: {name!r} is a module, or a function of one; a function is written with a colon, as "
             f"{module}:{function}"
         )
-    meant = suggestion(name, [*rules.names(), *adapters.ENGINES])
+    meant = suggestion(name, [*rules.names(), *adapters.names()])
     raise ValueError(
         f"unknown rule or engine {name!r}{meant} 'specsim rules' and 'specsim engines' list them, and a "
         "function is written package.module:function"

@@ -175,8 +175,8 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
 
 
 def _is_installed(name: str) -> bool:
-    """Whether `name` is that of an engine whose code is an installed package, not a folder in the name."""
-    return adapters.is_engine(name) and ",source=" not in name
+    """Whether specsim adapts the engine `name`, and its code is an installed package, not a folder in it."""
+    return name.partition(",")[0] in adapters.ENGINES and ",source=" not in name
 
 
 def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, seconds: float) -> Diagnosis | None:
@@ -184,7 +184,7 @@ def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, second
     it must be here, and the one that was audited. Its file is compared before it is imported."""
     audited = merged.origin and merged.origin.digest
     another = Diagnosis(reason="There is none, since the verifier's file is not the one that was audited.")
-    if isinstance(verifier, str) and audited:
+    if isinstance(verifier, str) and audited and not adapters.is_engine(verifier):
         here = digest_of(source_of(verifier.partition(":")[0]))
         if here is not None and here != audited:
             return another

@@ -223,10 +223,10 @@ def merge(
 @app.command(help_epilogue=ending("engines", codes="0 done"))
 def engines(*, form: Form = TEXT) -> None:
     """List the engines that audit knows by name."""
-    from specsim.adapters import ENGINES
+    from specsim.adapters import catalogue
     from specsim.core._tables import Table
 
-    rows = [(name, description) for name, (_, description) in ENGINES.items()]
+    rows = [*catalogue().items()]
     records = [dict(zip(("engine", "audited"), row, strict=True)) for row in rows]
     print_result(listing([Table(("engine", "what is audited"), rows)], records), form)
 

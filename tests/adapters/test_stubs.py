@@ -1,16 +1,13 @@
-"""A few files of a package, imported without the rest of it; models in the forms of outsiders' loops."""
+"""A few files of a package, imported without the rest of it."""
 
 import sys
 
 import numpy as np
 import pytest
-from engine_laws import markov_pair
 
 from specsim import adapters
 from specsim.adapters import EngineMissing
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._engines import last_rows
-from specsim.adapters._models import Shifted
 
 SAMPLER = """\
 import sys
@@ -141,22 +138,17 @@ def test_folders(folder):
 
 
 def test_an_engine_is_told_where_its_clone_is(tmp_path):
-    with pytest.raises(EngineMissing, match=rf"sequoia is not there \({tmp_path} has no Tree/SpecTree.py"):
-        adapters.get(f"sequoia,source={tmp_path}")
+    with pytest.raises(
+        EngineMissing, match=rf"tensorrt-llm is not there \({tmp_path} has no tensorrt_llm/_torch"
+    ):
+        adapters.get(f"tensorrt-llm,source={tmp_path}")
     with pytest.raises(ValueError, match="vllm2: no parameter 'source'; it has none"):
         adapters.get("vllm2,source=here")
 
 
-def test_ids_that_are_raised():
-    model, _ = markov_pair()
-    shifted = Shifted(model, 3)
-    row = np.asarray(model.row([1]))
-    assert np.array_equal(shifted.rows([[4]]), [[0, 0, 0, *row]])
-    assert [shifted.down(shifted.up(token)) for token in range(4)] == list(range(4))
-
-    ending = Shifted(model, 3, eos=2, eos_id=1)
-    assert np.array_equal(ending.rows([[4]]), [[0, row[2], 0, row[0], row[1], 0, row[3]]])
-    assert np.array_equal(ending.rows([[1]])[0, [3, 4, 1, 6]], model.row([2]))
-    assert [ending.up(token) for token in range(4)] == [3, 4, 1, 6]
-    assert [ending.down(ending.up(token)) for token in range(4)] == list(range(4))
-    assert np.array_equal(last_rows(ending, [3, 1], 1), ending.rows([[1]]))
+def test_pinned_memory_is_not_asked_for():
+    torch = pytest.importorskip("torch")
+    unpinned = stubs.Unpinned()
+    assert torch.equal(unpinned.tensor([1, 2], pin_memory=True), torch.tensor([1, 2]))
+    assert unpinned.full((2,), 3, pin_memory=True, dtype=torch.float32).tolist() == [3.0, 3.0]
+    assert unpinned.cumprod is torch.cumprod

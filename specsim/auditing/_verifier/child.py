@@ -338,7 +338,7 @@ def load(reference: str) -> Verifier:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a module may raise anything on import
-        engines = [name for name in adapters.ENGINES if name.partition(":")[0] == module_name]
+        engines = [name for name in adapters.names() if name.partition(":")[0] == module_name]
         meant = f"; the names of that engine are {', '.join(engines)}" if engines else ""
         raise ValueError(
             f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error}){meant}"
@@ -361,9 +361,9 @@ def _answer(end: socket.socket, nonce: bytes, local: Local, asked: Asked) -> Non
 
 
 def _origin(reference: str, function: Verifier) -> Origin:
-    """Of an engine's adapter only the versions: its code is specsim's."""
+    """Of an adapter of specsim's own only the versions."""
     found = origin_of(function)
-    return Origin(libraries=found.libraries) if adapters.is_engine(reference) else found
+    return Origin(libraries=found.libraries) if reference.partition(",")[0] in adapters.ENGINES else found
 
 
 def _text(error: Exception, details: str = "") -> bytes:

@@ -8,13 +8,11 @@ from functools import partial
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from engine_laws import chain_p_value, decoder_p_value, markov_pair, rows_of, tree_p_value
+from engine_laws import chain_p_value, decoder_p_value, markov_pair
 
 from specsim import adapters
 from specsim.adapters import _hf as hf
-from specsim.adapters import _lucidrains as lucidrains
 from specsim.core.distributions import temperature, top_k, top_p
-from specsim.models import Tree
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # for tensors of a few numbers threads are only in each other's way
@@ -127,50 +125,8 @@ def test_the_same_rng_gives_the_same_text(utils):
 # --- others on the index ---------------------------------------------------------------------------------
 
 
-def test_lucidrains_has_the_targets_law():
-    package = pytest.importorskip("speculative_decoding")
-    assert decoder_p_value(adapters.get("lucidrains"), TEXTS, order=2) > FALSE_ALARM
-    lenient = partial(package.speculative_decoding, lenience=0.5)
-    assert decoder_p_value(lucidrains.adapt(lenient), TEXTS, order=2) < FALSE_ALARM
-
-
 def test_mlx_lm_has_the_targets_law(monkeypatch):
     generate = pytest.importorskip("mlx_lm.generate")
     assert decoder_p_value(adapters.get("mlx-lm"), TEXTS, order=2) > FALSE_ALARM
     monkeypatch.setattr(generate, "trim_prompt_cache", lambda cache, number: 0)
     assert decoder_p_value(adapters.get("mlx-lm"), 300, order=2) < FALSE_ALARM
-
-
-def test_eagle_has_the_targets_law_on_siblings_without_replacement():
-    pytest.importorskip("eagle.model.utils")
-    verifier = adapters.get("eagle")
-    parents = (0, 0, 1, 1, 2)
-    assert tree_p_value(verifier, 1500, Tree(parents, "without replacement")) > FALSE_ALARM
-    assert tree_p_value(verifier, 1500, Tree(parents, "top")) < FALSE_ALARM
-    with pytest.raises(adapters.EngineMissing, match="is that of EAGLE-1"):
-        adapters.get("eagle2")
-
-
-def test_medusa_is_lossy():
-    pytest.importorskip("medusa.model.utils")
-    assert tree_p_value(adapters.get("medusa"), 500, Tree((0, 0, 1, 1, 2), "top")) < FALSE_ALARM
-
-
-def test_medusa_accepts_what_typical_acceptance_accepts():
-    """On a chain: the drafted tokens up to the first whose p is not above min(.3, .09·exp(-H))."""
-    pytest.importorskip("medusa.model.utils")
-    target, draft = markov_pair()
-    tree = Tree((0, 1, 2))
-    rows, verifier = rows_of(target, draft, tree, 300), adapters.get("medusa")
-    for step, tokens in enumerate(rows.draft_tokens):
-        p = rows.p[step]
-        entropy = -(p * np.log(p + 1e-5)).sum(axis=1)
-        passed = [p[i, x] > min(0.3, 0.09 * np.exp(-entropy[i])) for i, x in enumerate(tokens)]
-        path, _ = verifier(
-            tree.parents,
-            tokens,
-            torch.tensor(p).float(),
-            torch.tensor(rows.q[step]),
-            np.random.default_rng(0),
-        )
-        assert len(path) == [*passed, False].index(False)

@@ -6,22 +6,14 @@ the adapter hands q over, and that the number of steps suffices.
 """
 
 from importlib.util import find_spec
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from engine_laws import (
-    chain_p_value,
-    decoder_p_value,
-    markov_pair,
-    p_value,
-    rows_of,
-    tree_p_value,
-)
+from engine_laws import chain_p_value, markov_pair, p_value, rows_of, tree_p_value
+from own_code import misled, own
 from scipy.stats import binomtest
 
-from experiments.engines.engine_code import BY_ENGINE, CLONES, Clone
 from specsim import adapters
 from specsim.models import Tree, chain
 
@@ -37,10 +29,6 @@ CHAINS = {
     "sglang:uno": BATCH,
     "sglang:dspark": BATCH,
     "lmdeploy": BATCH,
-    "flashspec": BATCH,
-    "dflash": ROWS,
-    "deepspec": ROWS,
-    "naive-speculate": ROWS,
     "vllm": FEW,
     "vllm2": FEW,
     "vllm2:block": FEW,
@@ -48,24 +36,6 @@ CHAINS = {
     "sglang:block": FEW,
     "sglang:dspark-triton": FEW,
 }
-LOOPS = ("hsd", "hsd:naive", "feifeibear", "feifeibear:v2", "jaymody", "layerskip", "lookahead", "romsto")
-
-
-def own(name):
-    """The engine's own code, or a skip."""
-    origin = BY_ENGINE[name].origin
-    if isinstance(origin, Clone):
-        if not (CLONES / origin.repository).is_dir():
-            pytest.skip(f"needs a clone of {origin.repository}")
-        return adapters.get(f"{name},source={CLONES / origin.repository}")
-    if find_spec(origin.module) is None:  # importing it would need what it depends on
-        pytest.skip(f"needs {origin.package}")
-    return adapters.get(name)
-
-
-def misled(verifier):
-    """It is told that the drafts come from another q."""
-    return lambda tokens, p, q, rng: verifier(tokens, p, q.roll(1, dims=-1), rng)
 
 
 @pytest.mark.slow
@@ -94,31 +64,6 @@ def test_tpu_inference_has_the_targets_law_also_of_uneven_drafts():
     assert found(q) > FALSE_ALARM
     assert found(q, lengths=np.arange(BATCH) % 4) > FALSE_ALARM
     assert found(jnp.roll(q, 1, axis=-1)) < FALSE_ALARM
-
-
-@pytest.mark.slow
-def test_eagle_harness_has_the_targets_law_on_siblings_without_replacement():
-    verifier, parents = own("eagle-harness"), (0, 0, 1, 1, 2)
-    assert tree_p_value(verifier, 1500, Tree(parents, "without replacement")) > FALSE_ALARM
-    assert tree_p_value(verifier, 1500, Tree(parents, "top")) < FALSE_ALARM
-
-
-@pytest.mark.slow
-def test_eagle_2_has_the_targets_law():
-    verifier, tree = own("eagle2"), Tree((0, 0, 1, 1, 2), "top")
-    assert tree_p_value(verifier, 1500, tree) > FALSE_ALARM
-
-    def misled(parents, tokens, p, q, rng):
-        return verifier(parents, tokens, p.roll(1, dims=-1), q, rng)
-
-    assert tree_p_value(misled, 1500, tree) < FALSE_ALARM
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LOOPS)
-def test_loops_have_the_targets_law(name):
-    """That this sees loops which have not, the next tests show."""
-    assert decoder_p_value(own(name), 800, order=2) > FALSE_ALARM
 
 
 # --- what was found: if one of these fails, the code was repaired, and the page is older ------------------
@@ -162,62 +107,6 @@ def test_a_coin_of_vllm_ascends_model_runner_2_is_noise_of_token_0():
     biased, rejections = p_values("vllm-ascend:v2")
     assert biased < FALSE_ALARM < rejections
     assert min(p_values("vllm2")) > FALSE_ALARM
-
-
-@pytest.mark.slow
-def test_eagles_batched_verification_is_biased():
-    """Where the number of paths is not the depth, and a bonus follows a rejected sibling."""
-    verifier = own("eagle:batched")
-    tree = Tree((0, 0, 0), "without replacement")
-    assert tree_p_value(verifier, 3000, tree) < FALSE_ALARM
-
-
-def test_capped_hierarchical_decoding_emits_impossible_tokens():
-    decode = own("hsd:capped")
-    target, draft = markov_pair()
-    rng, impossible = np.random.default_rng(1), 0
-    for _ in range(100):
-        tokens = [0, *decode(target, draft, [0], 5, None, rng)]
-        impossible += any(target.row([a])[b] == 0 for a, b in pairwise(tokens))
-    assert impossible
-
-
-def test_sequoia_overwrites_accepted_tokens():
-    assert decoder_p_value(own("sequoia"), 300) < FALSE_ALARM
-
-
-def test_romsto_greedy_is_not_the_targets_greedy_text():
-    decode = own("romsto:greedy")
-    target, draft = markov_pair()
-    text, token = [], 0
-    for _ in range(6):
-        token = int(np.argmax(target.row([token])))
-        text.append(token)
-    texts = [decode(target, draft, [0], 6, None, np.random.default_rng(seed)) for seed in range(30)]
-    assert any(found != text for found in texts)
-
-
-def test_gpt_fast_raises():
-    decode = own("gpt-fast")
-    with pytest.raises(RuntimeError, match="same number of dimensions"):
-        decode(*markov_pair(), [0], 5, None, np.random.default_rng(1))
-
-
-@pytest.mark.parametrize("name", ["layerskip", "romsto"])
-def test_texts_of_one_token_divide_by_zero(name):
-    with pytest.raises(ZeroDivisionError):
-        own(name)(*markov_pair(), [0], 1, None, np.random.default_rng(1))
-
-
-def test_feifeibear_cannot_sample_token_0():
-    decode, models = own("feifeibear:unshifted"), markov_pair()
-    raised = 0
-    for seed in range(20):
-        try:
-            decode(*models, [0], 5, None, np.random.default_rng(seed))
-        except RuntimeError:
-            raised += 1
-    assert raised
 
 
 # --- clones whose files are stand-ins, with the imports of the real ones -----------------------------------

@@ -13,17 +13,10 @@ torch = pytest.importorskip("torch")
 
 import standins  # noqa: E402
 
-from specsim.adapters import _deepspec as deepspec  # noqa: E402
-from specsim.adapters import _dflash as dflash  # noqa: E402
-from specsim.adapters import _eagle as eagle  # noqa: E402
-from specsim.adapters import _eagle_harness as eagle_harness  # noqa: E402
 from specsim.adapters import _flashinfer as flashinfer  # noqa: E402
-from specsim.adapters import _flashspec as flashspec  # noqa: E402
 from specsim.adapters import _lmdeploy as lmdeploy  # noqa: E402
-from specsim.adapters import _naive_speculate as naive_speculate  # noqa: E402
 from specsim.adapters import _sglang as sglang  # noqa: E402
 from specsim.adapters import _sglang_chain as sglang_chain  # noqa: E402
-from specsim.adapters import _shreyansh as shreyansh  # noqa: E402
 from specsim.adapters import _tensorrt_llm as tensorrt_llm  # noqa: E402
 from specsim.adapters import _vllm as vllm  # noqa: E402
 from specsim.adapters import _vllm2 as vllm2  # noqa: E402
@@ -38,22 +31,14 @@ CHAINS = {
         flashinfer.adapt(standins.flashinfer),
         flashinfer.adapt(partial(standins.flashinfer, wrong=True)),
     ),
-    "naive-speculate": (
-        naive_speculate.adapt(standins.naive_speculate),
-        naive_speculate.adapt(partial(standins.naive_speculate, wrong=True)),
-    ),
     **{
         name: (adapt(function), adapt(partial(function, wrong=True)))
         for name, adapt, function in (
-            ("deepspec", deepspec.adapt, standins.deepspec),
-            ("dflash", dflash.adapt, standins.dflash),
-            ("flashspec", flashspec.adapt, standins.flashspec),
             ("lmdeploy", lmdeploy.adapt, standins.lmdeploy),
             ("sglang:chain", sglang_chain.adapt_chain, standins.sglang_chain),
             ("sglang:dspark", sglang_chain.adapt_dspark, standins.dspark),
             ("sglang:uno", sglang_chain.adapt_uno, standins.uno),
             ("tensorrt-llm", tensorrt_llm.adapt, standins.TrtHandler),
-            ("shreyansh", shreyansh.adapt, standins.shreyansh),
             ("vllm2", vllm2.adapt, standins.vllm2),
         )
     },
@@ -64,7 +49,6 @@ TREES = {
         tensorrt_llm.adapt_tree(standins.TrtHandler),
         tensorrt_llm.adapt_tree(partial(standins.TrtHandler, wrong=True)),
     ),
-    "eagle2": (eagle.adapt_2(standins.eagle2), eagle.adapt_2(partial(standins.eagle2, wrong=True))),
 }
 
 
@@ -73,14 +57,6 @@ def test_chains_have_the_targets_law_and_a_wrong_verifier_has_not(name):
     right, wrong = CHAINS[name]
     assert chain_p_value(right, STEPS) > FALSE_ALARM
     assert chain_p_value(wrong, STEPS) < FALSE_ALARM
-
-
-def test_siblings_without_replacement_of_one_node_after_the_other():
-    tree = Tree((0, 0, 1, 1, 2), "without replacement")
-    right = eagle_harness.adapt(standins.reject_children)
-    wrong = eagle_harness.adapt(partial(standins.reject_children, wrong=True))
-    assert tree_p_value(right, 1500, tree) > FALSE_ALARM
-    assert tree_p_value(wrong, 1500, tree) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", TREES)

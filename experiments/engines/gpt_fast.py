@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._models import log_rows
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
-from specsim.adapters._models import log_rows
 from specsim.models import Model
 
+ORIGIN = Clone("pytorch-labs/gpt-fast")
 GAMMA = 3
 
 
@@ -74,18 +76,9 @@ def adapt_step(module: Any) -> Verifier:
     return verify
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the loop in `source`, a clone. Raises EngineMissing without it."""
-    return adapt(_module(source).generate)
-
-
-def verifier(source: str = "") -> Verifier:
-    """Adapt its verification, in bfloat16."""
-    return adapt_step(_module(source))
-
-
-def _module(source: str) -> Any:
-    folder = stubs.clone_folder(source, "gpt-fast", "pytorch-labs/gpt-fast", "generate.py")
+def _module() -> Any:
+    """The module of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("generate.py")
     import torch
 
     torch.backends.cuda.sdp_kernel = _no_kernel  # deprecated: it warns in every call
@@ -112,3 +105,8 @@ class _Network:
         positions = input_pos.numpy()
         self.held[positions] = tokens[0].numpy()
         return log_rows(self.model, self.held[: positions[-1] + 1], len(positions))[None]
+
+
+__getattr__ = made_by(
+    __name__, verify=lambda: adapt(_module().generate), bfloat16=lambda: adapt_step(_module())
+)

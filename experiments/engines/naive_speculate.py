@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
 
-MODULE = "naive_speculate.speculate.utils"
+ORIGIN = Clone("VioletsOleander/naive-speculate")
 
 
 def adapt(speculative_sampling: engines.Function) -> Verifier:
@@ -36,12 +37,10 @@ def adapt(speculative_sampling: engines.Function) -> Verifier:
     return verify
 
 
-def verifier(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone, or the package that is installed. Raises EngineMissing."""
-    if not source:
-        remedy = "install: clone VioletsOleander/naive-speculate and name its folder: "
-        remedy += "specsim audit naive-speculate,source=FOLDER"
-        return adapt(engines.engine_function(f"{MODULE}:speculative_sampling", remedy))
-    file = "src/naive_speculate/speculate/utils.py"
-    folder = stubs.clone_folder(source, "naive-speculate", "VioletsOleander/naive-speculate", file)
-    return adapt(stubs.part(folder / "src", MODULE).speculative_sampling)
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("src/naive_speculate/speculate/utils.py") / "src"
+    return adapt(stubs.part(folder, "naive_speculate.speculate.utils").speculative_sampling)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -15,11 +15,13 @@ residual, while the upper level is told that it was drawn from p (`:212`).
 from types import SimpleNamespace
 from typing import Any
 
+from experiments.engines._models import log_rows
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import log_rows
 
+ORIGIN = Clone("Infini-AI-Lab/TriForce")
 GAMMA = 3
 
 
@@ -50,9 +52,9 @@ def adapt(module: Any) -> Verifier:
     return decode
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    folder = stubs.clone_folder(source, "triforce", "Infini-AI-Lab/TriForce", "utils/decoding.py")
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("utils/decoding.py")
     return adapt(stubs.part(folder, "utils.decoding", "utils.sampling", given={"utils.misc": {}}))
 
 
@@ -110,3 +112,6 @@ class _Graph:
 
 def _nothing(*_: Any, **__: Any) -> None:
     """Stands for what a cache does that is not there."""
+
+
+__getattr__ = made_by(__name__, verify=_verify)

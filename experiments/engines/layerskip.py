@@ -15,11 +15,13 @@ Known issues: ZeroDivisionError for a text of one token (`:98`); 1e-6 is added t
 from types import SimpleNamespace
 from typing import Any
 
+from experiments.engines._models import log_rows
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import log_rows
 
+ORIGIN = Clone("facebookresearch/LayerSkip")
 GAMMA, PACKAGE = 3, "self_speculation"
 
 
@@ -46,10 +48,9 @@ def adapt(generate_token_ids: engines.Function, configuration: engines.Function)
     return decode
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    file = f"{PACKAGE}/self_speculation_generator.py"
-    folder = stubs.clone_folder(source, "layerskip", "facebookresearch/LayerSkip", file)
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder(f"{PACKAGE}/self_speculation_generator.py")
     names = [f"{PACKAGE}.{name}" for name in ("self_speculation_generator", "generator_base")]
     names.append(f"{PACKAGE}.llama_model_utils")
     with stubs.parts(folder, *names, absent=["colorama", "transformers"]) as (module, base, _):
@@ -95,3 +96,6 @@ def _held(past: Any, layer: int) -> Any:
     if past is None or len(past) <= layer:
         return torch.zeros((1, 0), dtype=torch.long)
     return past[layer][0][:, 0, :, 0].long()
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -16,9 +16,12 @@ does not know. Known issues: accepts unless u > p/q; divides the residual by its
 
 from typing import Any
 
+from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters._contract import Verifier
 from specsim.models import Model
+
+ORIGIN = Wheel("speculative-decoding", "speculative_decoding")
 
 
 def adapt(speculative_decoding: engines.Function) -> Verifier:
@@ -41,11 +44,6 @@ def adapt(speculative_decoding: engines.Function) -> Verifier:
     return decode
 
 
-decoder = engines.installed(
-    adapt, "speculative_decoding:speculative_decoding", install="pip install torch speculative-decoding"
-)
-
-
 def _network(model: Model) -> engines.Function:
     """`model` as the loop calls it; the cache holds the tokens, float64 [1, 1, T, 1]."""
     import torch
@@ -58,3 +56,11 @@ def _network(model: Model) -> engines.Function:
         return torch.from_numpy(rows).log().float()[None], (held, None)
 
     return forward
+
+
+__getattr__ = made_by(
+    __name__,
+    verify=engines.installed(
+        adapt, "speculative_decoding:speculative_decoding", install="pip install torch speculative-decoding"
+    ),
+)

@@ -14,11 +14,13 @@ first accepts unless u > p/q.
 from collections.abc import Callable
 from typing import Any
 
+from experiments.engines._models import NoProgress, Shifted, Stateless, TupleCached
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import NoProgress, Shifted, Stateless, TupleCached
 
+ORIGIN = Clone("feifeibear/LLMSpeculativeSampling")
 GAMMA = 3
 
 
@@ -53,32 +55,22 @@ def adapt(
     return decode
 
 
-def cached(source: str = "") -> Verifier:
-    """Adapt the first loop in `source`, a clone. Raises EngineMissing without it."""
-    return adapt(_module(source).speculative_sampling)
-
-
-def seeded(source: str = "") -> Verifier:
-    """The same with a random seed."""
-    return adapt(_module(source).speculative_sampling, seeded=True)
-
-
-def unshifted(source: str = "") -> Verifier:
-    """The same with token 0 among the ids."""
-    return adapt(_module(source).speculative_sampling, raised=0)
-
-
-def stateless(source: str = "") -> Verifier:
-    """Adapt the second loop, without a cache."""
-    return adapt(_module(source).speculative_sampling_v2, wrap=Stateless)
-
-
-def _module(source: str) -> Any:
-    file = "sampling/speculative_sampling.py"
-    folder = stubs.clone_folder(source, "feifeibear", "feifeibear/LLMSpeculativeSampling", file)
+def _module() -> Any:
+    """The module of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("sampling/speculative_sampling.py")
     names = ("sampling.speculative_sampling", "sampling.kvcache_model", "sampling.utils")
     missing = ["transformers", "tqdm"]
     with stubs.parts(folder, *names, absent=missing, given={"globals": {}}) as (module, cache, _):
         cache.KVCacheModel._forward_with_kvcache.__defaults__ = (False,)  # it prints its shapes
     module.tqdm = NoProgress  # type: ignore[attr-defined]
     return module
+
+
+#: The loop with a cache; the same with a random seed; with token 0 among the ids; the loop without a cache.
+__getattr__ = made_by(
+    __name__,
+    verify=lambda: adapt(_module().speculative_sampling),
+    seeded=lambda: adapt(_module().speculative_sampling, seeded=True),
+    unshifted=lambda: adapt(_module().speculative_sampling, raised=0),
+    stateless=lambda: adapt(_module().speculative_sampling_v2, wrap=Stateless),
+)

@@ -19,12 +19,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from experiments.engines._models import Shifted, log_rows
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import Shifted, log_rows
 from specsim.models import Tree
 
+ORIGIN = Clone("Infini-AI-Lab/Sequoia")
 TREE = Tree((0, 0, 1, 2), "without replacement")
 #: The ids below are the engine's own; END ends a text.
 FIRST, END = 3, 2
@@ -66,9 +68,9 @@ def adapt(spec_tree: engines.Function, utilities: Any) -> Verifier:
     return decode
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    folder = stubs.clone_folder(source, "sequoia", "Infini-AI-Lab/Sequoia", "Tree/SpecTree.py")
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("Tree/SpecTree.py")
     names = ("Tree.SpecTree", "Tree.Tree", "utils")
     with stubs.parts(folder, *names, given={"Engine.Engine": {}}) as (module, _, utilities):
         return adapt(module.SpecTree, utilities)
@@ -129,3 +131,6 @@ def _growth(sampling: Callable[..., Any]) -> dict[str, Any]:
         "sampling_callables": samplers,
         "sample_gather_indices": places,
     }
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -12,13 +12,16 @@ cache of it are handed to the model (`:113`); ZeroDivisionError where no token i
 `skip_sample_adjustment` samples from p after a rejection.
 """
 
+from functools import partial
 from typing import Any
 
+from experiments.engines._models import Stateless, TupleCached
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import Stateless, TupleCached
 
+ORIGIN = Clone("romsto/Speculative-Decoding")
 GAMMA = 3
 
 
@@ -45,30 +48,20 @@ def adapt(speculative_generate: engines.Function, processor: Any, **options: Any
     return decode
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone, with random sampling. Raises EngineMissing without it."""
-    return _own(source)
-
-
-def greedy(source: str = "") -> Verifier:
-    """The same with the default processor."""
-    return _own(source, greedy=True)
-
-
-def cached(source: str = "") -> Verifier:
-    """The same with random sampling and a cache."""
-    return _own(source, use_cache=True)
-
-
-def unadjusted(source: str = "") -> Verifier:
-    """The same with random sampling and `skip_sample_adjustment`."""
-    return _own(source, skip_sample_adjustment=True)
-
-
-def _own(source: str, greedy: bool = False, **options: Any) -> Verifier:
-    file = "sampling/speculative_decoding.py"
-    folder = stubs.clone_folder(source, "romsto", "romsto/Speculative-Decoding", file)
+def _verify(greedy: bool = False, **options: Any) -> Verifier:
+    """Adapt the code of the clone, with random sampling unless `greedy`. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("sampling/speculative_decoding.py")
     names = ("sampling.speculative_decoding", "utils.logits_processor", "utils.caching")
     with stubs.parts(folder, *names, absent=["transformers"]) as (module, processors, _):
         processor = None if greedy else processors.MultinomialProcessor(1.0)
         return adapt(module.speculative_generate, processor, **options)
+
+
+#: Random sampling; the default processor; a cache; and without the residual.
+__getattr__ = made_by(
+    __name__,
+    verify=_verify,
+    greedy=partial(_verify, greedy=True),
+    cached=partial(_verify, use_cache=True),
+    unadjusted=partial(_verify, skip_sample_adjustment=True),
+)

@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
+
+ORIGIN = Wheel("flashspec", "flashspec")
 
 
 def adapt(rejection_sample: engines.Function) -> Verifier:
@@ -37,7 +40,9 @@ def adapt(rejection_sample: engines.Function) -> Verifier:
     return verify
 
 
-def verifier() -> Verifier:
+def _verify() -> Verifier:
     """Adapt flashspec's own function. Raises EngineMissing if it is not installed."""
-    folder = stubs.installed_folder("flashspec", "pip install --no-deps flashspec, and torch")
-    return adapt(stubs.part(folder, "flashspec.sampling.rejection").rejection_sample)
+    return adapt(stubs.part(ORIGIN.folder(), "flashspec.sampling.rejection").rejection_sample)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -12,11 +12,15 @@ Known issue: the capped form never tests the last drafted token, and its residua
 neighbouring positions (`capped_hsd.py`).
 """
 
+from functools import partial
+
+from experiments.engines._models import Stateless
+from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import Stateless
 
+ORIGIN = Wheel("sequential-speculative-decoding", "seqspecdecod")
 GAMMA = 3
 
 
@@ -40,25 +44,16 @@ def adapt(step: engines.Function) -> Verifier:
     return decode
 
 
-def standard() -> Verifier:
-    """Adapt the package's standard speculative decoding. Raises EngineMissing if it is not installed."""
-    return _own("standard_sd", "standard_speculative_step")
+def _step(module: str, function: str) -> Verifier:
+    """Adapt a step of the wheel. Raises EngineMissing if it is not installed."""
+    names = (f"seqspecdecod.{module}", "seqspecdecod.sampling")
+    return adapt(getattr(stubs.part(ORIGIN.folder(), *names), function))
 
 
-def naive() -> Verifier:
-    """Adapt its naive hierarchical speculative decoding."""
-    return _own("naive_hsd", "naive_hsd_step")
-
-
-def capped() -> Verifier:
-    """Adapt its capped hierarchical speculative decoding."""
-    return _own("capped_hsd", "capped_hsd_step")
-
-
-def _own(module: str, function: str) -> Verifier:
-    package = "seqspecdecod"
-    folder = stubs.installed_folder(
-        package, "pip install --no-deps sequential-speculative-decoding, and torch"
-    )
-    step = getattr(stubs.part(folder, f"{package}.{module}", f"{package}.sampling"), function)
-    return adapt(step)
+#: Standard, naive hierarchical and capped hierarchical speculative decoding.
+__getattr__ = made_by(
+    __name__,
+    verify=partial(_step, "standard_sd", "standard_speculative_step"),
+    naive=partial(_step, "naive_hsd", "naive_hsd_step"),
+    capped=partial(_step, "capped_hsd", "capped_hsd_step"),
+)

@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
+
+ORIGIN = Clone("deepseek-ai/DeepSpec")
 
 
 def adapt(verify_draft_tokens: engines.Function) -> Verifier:
@@ -55,9 +58,11 @@ def adapt(verify_draft_tokens: engines.Function) -> Verifier:
     return verify
 
 
-def verifier(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    file = "deepspec/eval/base_evaluator.py"
-    folder = stubs.clone_folder(source, "deepspec", "deepseek-ai/DeepSpec", file)
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("deepspec/eval/base_evaluator.py")
     names = ("deepspec.eval.base_evaluator", "deepspec.utils.sampling")
     return adapt(stubs.part(folder, *names, absent=["transformers"]).verify_draft_tokens)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
+
+ORIGIN = Clone("shreyansh26/Speculative-Decoding")
 
 
 def adapt(probabilistic_verify: engines.Function) -> Verifier:
@@ -41,8 +44,10 @@ def adapt(probabilistic_verify: engines.Function) -> Verifier:
     return verify
 
 
-def verifier(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    file = "common/verification.py"
-    folder = stubs.clone_folder(source, "shreyansh", "shreyansh26/Speculative-Decoding", file)
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("common/verification.py")
     return adapt(stubs.part(folder, "common.verification").probabilistic_verify)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

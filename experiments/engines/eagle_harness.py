@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
 from specsim.models import Tree
+
+ORIGIN = Wheel("eagle-harness", "eagle_harness")
 
 
 def adapt(reject_children: engines.Function) -> Verifier:
@@ -47,7 +50,9 @@ def adapt(reject_children: engines.Function) -> Verifier:
     return verify
 
 
-def verifier() -> Verifier:
+def _verify() -> Verifier:
     """Adapt EAGLE-Harness's own function. Raises EngineMissing if it is not installed."""
-    folder = stubs.installed_folder("eagle_harness", "pip install --no-deps eagle-harness, and torch")
-    return adapt(stubs.part(folder, "eagle_harness.core.sampled_tree").reject_children)
+    return adapt(stubs.part(ORIGIN.folder(), "eagle_harness.core.sampled_tree").reject_children)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -24,31 +24,33 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Clone, Wheel, made_by, seeded_random
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
 from specsim.models import Tree
 
-REFERENCE, REPOSITORY = "eagle.model.utils:evaluate_posterior", "SafeAILab/EAGLE"
+ORIGIN, WHEEL = Clone("SafeAILab/EAGLE"), Wheel("eagle-llm", "eagle")
 
 
-def verifier_1() -> Verifier:
-    """Adapt EAGLE-1's own function. Raises EngineMissing if it is not installed."""
-    return adapt_1(_own(True, "pip install --no-deps eagle-llm, and torch, transformers"))
+def _verify() -> Verifier:
+    """Adapt EAGLE-1's own function, of the wheel. Raises EngineMissing if it is not installed."""
+    install = "pip install --no-deps eagle-llm, and torch, transformers"
+    function = engines.engine_function("eagle.model.utils:evaluate_posterior", install)
+    if "cart_candidates_prob" not in inspect.signature(function).parameters:
+        raise engines.EngineMissing(f"eagle.model.utils is that of EAGLE-2 and 3; {install}")
+    return adapt_1(function)
 
 
-def verifier_2(source: str = "") -> Verifier:
-    """Adapt the own function of EAGLE-2 and 3, installed or in `source`, a clone. Raises EngineMissing."""
-    if not source:
-        remedy = "install: clone SafeAILab/EAGLE and name its folder: specsim audit eagle2,source=FOLDER"
-        return adapt_2(_own(False, remedy))
-    folder = stubs.clone_folder(source, "eagle2", REPOSITORY, "eagle/model/utils.py")
+def _verify_2() -> Verifier:
+    """Adapt the function of EAGLE-2 and 3 of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("eagle/model/utils.py")
     return adapt_2(stubs.part(folder, "eagle.model.utils", absent=["transformers"]).evaluate_posterior)
 
 
-def verifier_batched(source: str = "") -> Verifier:
-    """Adapt EAGLE-1's function for batches in `source`, a clone, with a single row. Raises EngineMissing."""
-    folder = stubs.clone_folder(source, "eagle:batched", REPOSITORY, "eagle/modeling_eagle.py")
+def _batched() -> Verifier:
+    """Adapt the clone's function for batches of EAGLE-1, with a single row. Raises EngineMissing."""
+    folder = ORIGIN.folder("eagle/modeling_eagle.py")
     missing = ["transformers", "huggingface_hub"]
     batched = stubs.part(folder, "eagle.modeling_eagle", absent=missing).evaluate_posterior
 
@@ -78,14 +80,6 @@ def verifier_batched(source: str = "") -> Verifier:
         return best, length, sample_p
 
     return adapt_1(alone)
-
-
-def _own(first: bool, install: str) -> engines.Function:
-    """The installed function, which is that of EAGLE-1 (`first`) or of EAGLE-2 and 3."""
-    function = engines.engine_function(REFERENCE, install)
-    if ("cart_candidates_prob" in inspect.signature(function).parameters) != first:
-        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-{'2 and 3' if first else '1'}; {install}")
-    return function
 
 
 def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
@@ -147,7 +141,7 @@ def _evaluate(
     import torch
 
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
-    with engines.seeded_torch(rng), engines.seeded_random(rng):
+    with engines.seeded_torch(rng), seeded_random(rng):
         logits = p.log()[torch.tensor(paths)]
         best, length, sample_p = evaluate_posterior(logits, candidates, _identity, *rest)
         token = torch.multinomial(sample_p, 1)
@@ -157,3 +151,6 @@ def _evaluate(
 def _identity(_: Any, logits: Any) -> Any:
     """A logits processor that changes nothing."""
     return logits
+
+
+__getattr__ = made_by(__name__, verify=_verify, verify_2=_verify_2, batched=_batched)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from engine_laws import markov_pair
 
-from specsim.adapters import _stubs as stubs
-from specsim.adapters._models import NoProgress, Stateless, TupleCached, log_rows
+from experiments.engines._models import NoProgress, Stateless, TupleCached, log_rows
 
 torch = pytest.importorskip("torch")
 
@@ -43,13 +42,6 @@ def test_a_text_that_is_handed_over_twice_is_seen(model):
     held = cached(TEXT).past_key_values
     again = cached(TEXT, past_key_values=held)
     assert not torch.equal(again.logits[0, 0], Stateless(model)(TEXT).logits[0, 0])
-
-
-def test_pinned_memory_is_not_asked_for():
-    unpinned = stubs.Unpinned()
-    assert torch.equal(unpinned.tensor([1, 2], pin_memory=True), torch.tensor([1, 2]))
-    assert unpinned.full((2,), 3, pin_memory=True, dtype=torch.float32).tolist() == [3.0, 3.0]
-    assert unpinned.cumprod is torch.cumprod
 
 
 def test_a_progress_bar_that_shows_nothing(capsys):

@@ -13,12 +13,14 @@ at a place, without the mass of those that were rejected. The settings are the m
 from types import SimpleNamespace
 from typing import Any
 
+from experiments.engines._models import log_rows
+from experiments.engines._origins import Clone, made_by, seeded_random
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import log_rows
 from specsim.models import Model
 
+ORIGIN = Clone("hao-ai-lab/LookaheadDecoding")
 LEVEL, WINDOW, GUESSES = 3, 3, 3
 
 
@@ -30,7 +32,7 @@ def adapt(jacobi_sample_multilevel: engines.Function) -> Verifier:
         import torch
 
         start, length = len(request.prompt), len(request.prompt) + request.max_new_tokens
-        with engines.seeded_torch(request.rng), engines.seeded_random(request.rng):
+        with engines.seeded_torch(request.rng), seeded_random(request.rng):
             tokens = jacobi_sample_multilevel(
                 _Network(request.target),
                 torch.tensor([list(request.prompt)]),
@@ -47,9 +49,9 @@ def adapt(jacobi_sample_multilevel: engines.Function) -> Verifier:
     return decode
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    folder = stubs.clone_folder(source, "lookahead", "hao-ai-lab/LookaheadDecoding", "lade/decoding.py")
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("lade/decoding.py")
     given: stubs.Given = {"transformers.generation.utils": {}}  # names that later versions have no more
     module = stubs.part(folder, "lade.decoding", given=given)
     module.CONFIG_MAP.update(LEVEL=LEVEL, WINDOW_SIZE=WINDOW, GUESS_SET_SIZE=GUESSES, POOL_FROM_PROMPT=1)
@@ -137,3 +139,6 @@ class _Network:
             kvcache_len=len(text),
             step_len=keys.shape[2],
         )
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
 from specsim.models import Tree
 
+ORIGIN = Clone("FasterDecoding/Medusa")
 #: The defaults of the paper's code.
 THRESHOLD, ALPHA = 0.3, 0.09
 
@@ -45,10 +47,10 @@ def adapt(evaluate_posterior: engines.Function) -> Verifier:
     return verify
 
 
-def verifier(source: str = "") -> Verifier:
-    """Adapt Medusa's own function, installed or in `source`, a clone. Raises EngineMissing."""
-    if not source:
-        install = "pip install --no-deps medusa-llm, and torch"
-        return adapt(engines.engine_function("medusa.model.utils:evaluate_posterior", install))
-    folder = stubs.clone_folder(source, "medusa", "FasterDecoding/Medusa", "medusa/model/utils.py")
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("medusa/model/utils.py")
     return adapt(stubs.part(folder, "medusa.model.utils").evaluate_posterior)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

@@ -10,13 +10,15 @@ NumPy's global generator, which is seeded and restored.
 
 import numpy as np
 
+from experiments.engines._models import NoProgress
+from experiments.engines._origins import Clone, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier
-from specsim.adapters._models import NoProgress
 from specsim.core._types import Floats, Ints
 from specsim.models import Model
 
+ORIGIN = Clone("jaymody/speculative-sampling")
 GAMMA = 3
 
 
@@ -45,9 +47,12 @@ def adapt(speculative_sampling: engines.Function) -> Verifier:
     return decode
 
 
-def decoder(source: str = "") -> Verifier:
-    """Adapt the code in `source`, a clone. Raises EngineMissing without it."""
-    folder = stubs.clone_folder(source, "jaymody", "jaymody/speculative-sampling", "main.py")
+def _verify() -> Verifier:
+    """Adapt the code of the clone. Raises EngineMissing without it."""
+    folder = ORIGIN.folder("main.py")
     module = stubs.part(folder, "main", absent=["tqdm"], given={"gpt2": {}, "utils": {}})
     module.tqdm = NoProgress  # type: ignore[attr-defined]
     return adapt(module.speculative_sampling)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

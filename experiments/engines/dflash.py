@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
+
+ORIGIN = Wheel("dflash", "dflash")
 
 
 def adapt(rejection_sample: engines.Function) -> Verifier:
@@ -32,7 +35,10 @@ def adapt(rejection_sample: engines.Function) -> Verifier:
     return verify
 
 
-def verifier() -> Verifier:
+def _verify() -> Verifier:
     """Adapt DFlash's own function. Raises EngineMissing if it is not installed."""
-    folder = stubs.installed_folder("dflash", "pip install --no-deps dflash, and torch, transformers")
+    folder = ORIGIN.folder("torch, transformers")
     return adapt(stubs.part(folder, "dflash.model", absent=["transformers"])._rejection_sample)
+
+
+__getattr__ = made_by(__name__, verify=_verify)

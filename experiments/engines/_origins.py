@@ -1,0 +1,107 @@
+"""Where the code of research comes from: wheels and clones, whose verifiers are made when they are asked for.
+
+A module beside this one adapts one repository. Its `adapt` makes a verifier or decoder of any function of the
+documented signature; `verify` and its other public functions are the repository's own, of the wheel that is
+installed or of the clone in results/clones/OWNER/NAME:
+
+    specsim audit experiments.engines.sequoia:verify
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments._sources import ROOT
+from specsim.adapters import EngineMissing
+from specsim.adapters import _stubs as stubs
+from specsim.adapters._contract import Verifier
+from specsim.adapters._engines import made, seed_of
+
+#: Where the clones are, OWNER/NAME each.
+CLONES = ROOT / "results" / "clones"
+
+
+class Wheel(NamedTuple):
+    """A distribution package, and the package in it that must be importable."""
+
+    package: str
+    module: str
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is installed."""
+        return find_spec(self.module) is not None
+
+    @property
+    def version(self) -> str:
+        """The installed version."""
+        return version(self.package)
+
+    def folder(self, needs: str = "torch") -> Path:
+        """The folder in which the package lies, not imported. Raises EngineMissing."""
+        return stubs.installed_folder(self.module, f"pip install --no-deps {self.package}, and {needs}")
+
+
+class Clone(NamedTuple):
+    """A repository, OWNER/NAME; where only files of it are there, the file COMMIT says of which commit."""
+
+    repository: str
+
+    @property
+    def is_here(self) -> bool:
+        """Whether there is a clone."""
+        return (CLONES / self.repository).is_dir()
+
+    @property
+    def version(self) -> str:
+        """The clone's commit, abbreviated."""
+        folder = CLONES / self.repository
+        if (folder / "COMMIT").is_file():
+            return (folder / "COMMIT").read_text(encoding="utf-8")[:7]
+        command = ["git", "-C", str(folder), "rev-parse", "--short=7", "HEAD"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def folder(self, file: str) -> Path:
+        """The folder of the clone, which holds `file`. Raises EngineMissing."""
+        folder = CLONES / self.repository
+        if not (folder / file).is_file():
+            raise EngineMissing(
+                f"{self.repository} is not there ({folder} has no {file}); install: "
+                f"git clone https://github.com/{self.repository} {folder}"
+            )
+        return folder
+
+
+def made_by(module: str, /, **makers: Callable[[], Verifier]) -> Callable[[str], Verifier]:
+    """The `__getattr__` of `module`, whose functions are made, each by its maker, when they are asked for.
+
+    >>> made_by(__name__, verify=lambda: print)("verify") is print
+    True
+    """
+
+    def found(name: str) -> Verifier:
+        if name not in makers:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return made(f"{module}:{name}", makers[name])
+
+    return found
+
+
+@contextmanager
+def seeded_random(rng: np.random.Generator) -> Iterator[None]:
+    """Seed Python's global generator from `rng`, and restore it afterwards."""
+    state = random.getstate()
+    random.seed(seed_of(rng))
+    try:
+        yield
+    finally:
+        random.setstate(state)
