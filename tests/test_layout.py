@@ -129,6 +129,19 @@ def test_a_module_imports_nothing_from_above(module):
         assert height_of(other) < height_of(module) or subpackage_of(other) == subpackage_of(module)
 
 
+def test_the_wing_of_engines_is_imported_through_its_doors():
+    """Adapters and engines: by each other, by the command line and by the public interface; by the audit the
+    contract and the names of engines alone.
+    """
+    wing = {"adapters", "engines"}
+    inside = {"", "cli", "testing", "_runs"} | wing | ENTRIES
+    for module in FILES:
+        if module.startswith("specsim") and subpackage_of(module) not in inside:
+            found = {other for other in imports(module) if subpackage_of(other) in wing}
+            doors = {"specsim.adapters", "specsim.adapters._contract"}
+            assert found <= (doors if subpackage_of(module) == "auditing" else set()), module
+
+
 def circles(graph):
     """The sets of modules that import each other in a loop."""
     reached = {module: set(direct) for module, direct in graph.items()}
