@@ -169,7 +169,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 def _reference(subject: Subject, clones: Path) -> str:
     """The engine's name; of one that specsim adapts, with the folder of its clone."""
     if is_engine(subject.engine) and isinstance(subject.origin, Clone):
-        return f"{subject.engine},source={clones / subject.origin.repository}"
+        return f"{subject.engine}:source={clones / subject.origin.repository}"
     return subject.engine
 
 
@@ -236,7 +236,7 @@ import torch
 
 from specsim import adapters
 
-verify = adapters.get("vllm-ascend:v2,source=vllm-project/vllm-ascend")
+verify = adapters.get("vllm-ascend:v2:source=vllm-project/vllm-ascend")
 p, steps = [0.2, 0.3, 0.5], 1000
 drafted = torch.full((steps, 1), 2)
 rows = torch.tensor(p).repeat(steps, 2, 1)

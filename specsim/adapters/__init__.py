@@ -25,12 +25,18 @@ from importlib.metadata import EntryPoint, entry_points
 from specsim import rules
 from specsim.adapters._contract import Declared, Verifier, declares
 from specsim.adapters._engines import EngineMissing, Function, engine_function, made
+from specsim.core._numbers import real, whole
+from specsim.core._parameters import read_options, split_name
 from specsim.core._registry import suggestion
 
 __all__ = ["ENGINES", "Declared", "EngineMissing", "catalogue", "declares", "get", "is_engine", "names"]
 
 #: The entry points of other packages' engines, and their names: no function of a module, and no parameters.
 GROUP, SIMPLE = "specsim.engines", re.compile(r"[\w.-]+")
+
+
+#: How a parameter is read, by the type of its default.
+READERS = {int: whole, float: real, str: str}
 
 
 def __dir__() -> list[str]:
@@ -115,11 +121,16 @@ def is_engine(reference: str) -> bool:
 
     Examples
     --------
-    >>> is_engine("hf:generate,top_k=3"), is_engine("mine:verify")
+    >>> is_engine("hf:generate:top_k=3"), is_engine("mine:verify")
     (True, False)
     """
-    name = reference.partition(",")[0]
+    name = name_of(reference)
     return name in ENGINES or (_is_free(name) and name in _of_others())
+
+
+def name_of(reference: str) -> str:
+    """The name in a reference with parameters."""
+    return split_name(reference, ENGINES | _of_others())[0]
 
 
 def get(name: str) -> Verifier:
@@ -128,7 +139,7 @@ def get(name: str) -> Verifier:
     Parameters
     ----------
     name : str
-        A name of `names`, with parameters after commas: "hf:generate,temperature=0.7".
+        A name of `names`, with parameters after a colon: "hf:generate:temperature=0.7".
 
     Returns
     -------
@@ -144,34 +155,24 @@ def get(name: str) -> Verifier:
 
     Examples
     --------
-    >>> get("hf:generate,temprature=0.7")  # doctest: +ELLIPSIS
+    >>> get("hf:generate:temprature=0.7")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     ValueError: hf:generate: no parameter 'temprature'; it has temperature, ...
     """
-    name, *given = name.split(",")
+    name, given = split_name(name, ENGINES | _of_others())
     if not is_engine(name):
         raise ValueError(f"unknown engine {name!r}{suggestion(name, names())} Engines: {', '.join(names())}")
     make = _maker(name)
     known = {parameter: type(one.default) for parameter, one in inspect.signature(make).parameters.items()}
     for parameter, kind in known.items():
-        if kind not in (int, float, str):
+        if kind not in READERS:
             raise ValueError(
                 f"{name}: the parameter {parameter} has no number or text as its default; let the entry "
                 "point name a function that makes the verifier"
             )
-    values = {}
-    for part in given:
-        parameter, _, value = part.partition("=")
-        if parameter not in known:
-            raise ValueError(
-                f"{name}: no parameter {parameter!r}; "
-                + (f"it has {', '.join(known)}" if known else "it has none")
-            )
-        try:
-            values[parameter] = known[parameter](value)
-        except ValueError:
-            raise ValueError(f"{name}: {part!r} is not {parameter}=number") from None
+    readers = {parameter: READERS[kind] for parameter, kind in known.items()}
+    values = {} if given is None else read_options(name, given, readers)
     verifier = made(name, make, **values)
     if not callable(verifier):
         raise ValueError(f"{name}: its entry point made {verifier!r}, which is no verifier")

@@ -44,7 +44,7 @@ def installed_folder(package: str, install: str) -> Path:
 
 def clone_folder(source: str, engine: str, repository: str, file: str) -> Path:
     """The folder `source`, a clone of `repository` that holds `file`. Raises EngineMissing otherwise."""
-    remedy = f"install: clone {repository} and name its folder: specsim audit {engine},source=FOLDER"
+    remedy = f"install: clone {repository} and name its folder: specsim audit {engine}:source=FOLDER"
     if not source:
         raise EngineMissing(f"{engine} is not there (it is read from a clone of its repository); {remedy}")
     folder = Path(source).expanduser().resolve()

@@ -32,7 +32,7 @@ from specsim.models import Tree
 
 SAMPLER = "tensorrt_llm._torch.pyexecutor.sampler"
 MODULE = f"{SAMPLER}.two_model_spec_dec"
-INSTALL = "pip install tensorrt-llm, or clone NVIDIA/TensorRT-LLM: specsim audit tensorrt-llm,source=FOLDER"
+INSTALL = "pip install tensorrt-llm, or clone NVIDIA/TensorRT-LLM: specsim audit tensorrt-llm:source=FOLDER"
 
 #: `TwoModelSpecDecHandler`.
 Handler = Callable[[Any], Any]

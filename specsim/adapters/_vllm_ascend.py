@@ -47,7 +47,7 @@ V2 = "vllm_ascend.worker.v2.spec_decode.rejection_sampler_utils"
 #: Of an Ascend 910B: so many programs share the rows of a call.
 VECTOR_CORES = 40
 INSTALL = (
-    "pip install vllm-ascend, or clone vllm-project/vllm-ascend: specsim audit vllm-ascend,source=FOLDER"
+    "pip install vllm-ascend, or clone vllm-project/vllm-ascend: specsim audit vllm-ascend:source=FOLDER"
 )
 
 

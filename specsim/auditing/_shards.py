@@ -176,7 +176,7 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
 
 def _is_installed(name: str) -> bool:
     """Whether specsim adapts the engine `name`, and its code is an installed package, not a folder in it."""
-    return name.partition(",")[0] in adapters.ENGINES and ",source=" not in name
+    return adapters.name_of(name) in adapters.ENGINES and "source=" not in name
 
 
 def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, seconds: float) -> Diagnosis | None:

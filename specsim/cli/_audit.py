@@ -94,7 +94,7 @@ def audit(
     if source is not None:
         if not is_engine(verifier):
             raise ValueError(f"--source: {verifier} is no engine that specsim knows; see 'specsim engines'")
-        verifier = f"{verifier},source={source}"
+        verifier = f"{verifier}:source={source}"
     limits: dict[str, Any] = {"seconds": seconds, "timeout": timeout}
     limits |= {"threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}

@@ -5,6 +5,7 @@ pairs.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -114,8 +115,12 @@ def split_name(text: str, known: Container[str]) -> tuple[str, str | None]:
     >>> split_name("lenience:lenience=0.5", ["lenience"]), split_name("hf:generate", ["hf", "hf:generate"])
     (('lenience', 'lenience=0.5'), ('hf:generate', None))
     """
+    if text in known:
+        return text, None
+    if found := re.match(r"(.+?):(?=\w+=)(.*)", text, re.DOTALL):
+        return found[1], found[2]
     name, colon, given = text.rpartition(":")
-    return (name, given) if colon and text not in known else (text, None)
+    return (name, given) if colon and name in known else (text, None)
 
 
 def read_options(owner: str, text: str, readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:

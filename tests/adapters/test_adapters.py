@@ -69,13 +69,13 @@ def test_unknown_names_and_parameters():
     with pytest.raises(ValueError, match="unknown engine 'hff'; did you mean 'hf'"):
         adapters.get("hff")
     with pytest.raises(ValueError, match="hf: no parameter 'temperature'; it has none"):
-        adapters.get("hf,temperature=1")
+        adapters.get("hf:temperature=1")
     with pytest.raises(
         ValueError, match="hf:generate: no parameter 'beams'; it has temperature, top_k, top_p"
     ):
-        adapters.get("hf:generate,beams=2")
-    with pytest.raises(ValueError, match="hf:generate: 'top_k=many' is not top_k=number"):
-        adapters.get("hf:generate,top_k=many")
+        adapters.get("hf:generate:beams=2")
+    with pytest.raises(ValueError, match="hf:generate: top_k: 'many' is not a whole number"):
+        adapters.get("hf:generate:top_k=many")
 
 
 def test_rows_of_what_a_cache_holds():

@@ -527,8 +527,8 @@ def test_how_to_run_it_again(audits):
     )
     engine = dataclasses.replace(audits["biased"], verifier="hf:generate")
     assert words.replay(engine) == "specsim audit hf:generate --level smoke --seed 1"
-    clone = dataclasses.replace(engine, verifier="vllm-ascend,source=my clone")
-    assert words.replay(clone) == "specsim audit 'vllm-ascend,source=my clone' --level smoke --seed 1"
+    clone = dataclasses.replace(engine, verifier="vllm-ascend:source=my clone")
+    assert words.replay(clone) == "specsim audit 'vllm-ascend:source=my clone' --level smoke --seed 1"
     for name in ("tokens", "__main__:verify", "mine:make.<locals>.verify"):
         renamed = dataclasses.replace(audits["biased"], verifier=name)
         assert words.replay(renamed) == 'the same function or tokens, with level "smoke" and rng=1'

@@ -36,7 +36,7 @@ def test_engines_have_an_adapter_here_or_in_the_library(tmp_path):
         assert adapters.is_engine(subject.engine)
         if isinstance(subject.origin, engine_code.Clone):
             with pytest.raises(adapters.EngineMissing, match=f"clone {subject.origin.repository} "):
-                adapters.get(f"{subject.engine},source={tmp_path}")
+                adapters.get(f"{subject.engine}:source={tmp_path}")
 
 
 def test_the_controls_are_told_apart():

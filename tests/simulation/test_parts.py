@@ -571,7 +571,7 @@ def test_merge_runs_no_code_that_a_file_names(tmp_path, monkeypatch):
     shutil.copy(module, tmp_path / "common/verification.py")
     monkeypatch.chdir(tmp_path)
     kept = Part.read(part)
-    for name in ("theirs_here:verify", "theirs_here.inner:verify", f"shreyansh,source={tmp_path}"):
+    for name in ("theirs_here:verify", "theirs_here.inner:verify", f"shreyansh:source={tmp_path}"):
         digest = hashlib.sha256(module.read_bytes()).hexdigest()
         forged = kept.run | {"audit of": name, "verifier's code": digest}
         replace(kept, run=forged).write(part)

@@ -323,7 +323,7 @@ def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
 
 
 def load(reference: str) -> Verifier:
-    """Import "package.module:function", or the function of an adapter such as "hf:generate,top_k=3".
+    """Import "package.module:function", or the function of an adapter such as "hf:generate:top_k=3".
 
     Raises ValueError with the part that is missing."""
     if adapters.is_engine(reference):
@@ -363,7 +363,7 @@ def _answer(end: socket.socket, nonce: bytes, local: Local, asked: Asked) -> Non
 def _origin(reference: str, function: Verifier) -> Origin:
     """Of an adapter of specsim's own only the versions."""
     found = origin_of(function)
-    return Origin(libraries=found.libraries) if reference.partition(",")[0] in adapters.ENGINES else found
+    return Origin(libraries=found.libraries) if adapters.name_of(reference) in adapters.ENGINES else found
 
 
 def _text(error: Exception, details: str = "") -> bytes:

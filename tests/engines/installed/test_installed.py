@@ -92,7 +92,7 @@ def test_assisted_generation_has_the_targets_law(utils):
 
 
 def test_assisted_generation_processes_the_targets_rows(utils):
-    decode = adapters.get("hf:generate,temperature=0.6,top_k=3,top_p=0.9")
+    decode = adapters.get("hf:generate:temperature=0.6,top_k=3,top_p=0.9")
     right, plain = decoder_p_value(
         decode, TEXTS, laws=(lambda row: top_p(top_k(temperature(row, 0.6), 3), 0.9), lambda row: row)
     )

@@ -133,13 +133,13 @@ def test_tensorrt_llm_of_a_clone_needs_no_gpu(tmp_path):
     file = tmp_path / "tensorrt_llm/_torch/pyexecutor/sampler/two_model_spec_dec.py"
     file.parent.mkdir(parents=True)
     file.write_text(OF_TENSORRT_LLM)
-    verifier = adapters.get(f"tensorrt-llm,source={tmp_path}")
+    verifier = adapters.get(f"tensorrt-llm:source={tmp_path}")
     assert chain_p_value(verifier, ROWS) > FALSE_ALARM
     assert chain_p_value(misled(verifier), ROWS) < FALSE_ALARM
-    trees = adapters.get(f"tensorrt-llm:tree,source={tmp_path}")
+    trees = adapters.get(f"tensorrt-llm:tree:source={tmp_path}")
     assert tree_p_value(trees, 500, Tree((0, 0, 1, 1, 2), "top")) > FALSE_ALARM
     with pytest.raises(adapters.EngineMissing, match=r"clone NVIDIA/TensorRT-LLM"):
-        adapters.get(f"tensorrt-llm,source={file.parent}")
+        adapters.get(f"tensorrt-llm:source={file.parent}")
 
 
 #: vllm-ascend's kernels and the function that calls them; without any drawing from the residual where
@@ -220,6 +220,6 @@ def test_ascends_kernels_are_interpreted(tmp_path):
         file = tmp_path / "vllm_ascend" / name
         file.parent.mkdir(parents=True)
         file.write_text(text)
-    verifier = adapters.get(f"vllm-ascend:triton,source={tmp_path}")
+    verifier = adapters.get(f"vllm-ascend:triton:source={tmp_path}")
     assert chain_p_value(verifier, 2 * FEW) > FALSE_ALARM
-    assert chain_p_value(adapters.get(f"vllm-ascend:triton-block,source={tmp_path}"), 2 * FEW) < FALSE_ALARM
+    assert chain_p_value(adapters.get(f"vllm-ascend:triton-block:source={tmp_path}"), 2 * FEW) < FALSE_ALARM
