@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-TITLE = "Claims of five documents on speculative decoding, checked"
+TITLE = "Claims about speculative decoding, checked"
 TABLES = ("claims",)
 
 #: Face and hatch of each verdict.
@@ -20,7 +20,6 @@ SHADES: dict[str, dict[str, Any]] = {
     "right": {"color": COLORS[0]},
     "right with a condition": {"color": COLORS[4], "hatch": "//", "edgecolor": "white", "linewidth": 0},
     "wrong": {"color": COLORS[1]},
-    "not checkable": {"color": "#dcdcdc", "hatch": "..", "edgecolor": "white", "linewidth": 0},
 }
 
 

@@ -17,7 +17,6 @@ from scipy import stats as distributions
 from experiments._kept import kept
 from experiments.audit.kill_matrix import AUDIT
 from experiments.literature import leviathan_lenience
-from experiments.literature.claims import DOCUMENTS
 from experiments.literature.claims import VERDICTS as CLAIM_VERDICTS
 from experiments.literature.published.values import CHEN, LEVIATHAN
 from experiments.simulation import acceptance_by_temperature, iid_gap
@@ -548,15 +547,11 @@ def lookahead(sources: Sources) -> Macros:
 
 def claims(sources: Sources) -> Macros:
     rows = sources.rows("claims")
-    right, conditional, wrong, unchecked = (
-        sum(row["verdict"] == verdict for row in rows) for verdict in CLAIM_VERDICTS
-    )
+    right, conditional, wrong = (sum(row["verdict"] == verdict for row in rows) for verdict in CLAIM_VERDICTS)
     return {
         "nClaims": whole(len(rows)),
         "nClaimDocuments": word(len({row["document"] for row in rows})),
-        "nClaimsListed": whole(sum(document.listed for document in DOCUMENTS)),
         "nClaimsRight": whole(right),
         "nClaimsOnly": whole(conditional),
         "nClaimsWrong": whole(wrong),
-        "nClaimsUnchecked": word(unchecked),
     }

@@ -10,7 +10,7 @@ from jinja2 import Environment
 
 from experiments.audit.kill_matrix import AUDIT, Verifier
 from experiments.audit.kill_matrix.table import show_cell, show_tv
-from experiments.literature.claims import DOCUMENTS, VERDICTS
+from experiments.literature.claims import SOURCES, VERDICTS
 from paper.latex import code, decimal, short, text, whole
 from paper.sources import Rows, Sources, the
 
@@ -32,15 +32,15 @@ GROUPS = {
 }
 #: Claims that mislead in practice, at least one from each document.
 TELLING = (
-    "problem.accept",
-    "naive.always_rejects",
-    "notes.pointwise",
-    "notes.greedy_lenience",
-    "exact.clip",
-    "guide.other_vocabulary",
-    "guide.temperature",
-    "speed.formula",
-    "run.rejected",
+    "closed_test",
+    "always_rejects",
+    "pointwise_envelope",
+    "lenient_sign",
+    "pseudocode",
+    "other_vocabulary",
+    "no_relationship",
+    "formula",
+    "rejected",
 )
 
 
@@ -177,7 +177,7 @@ def not_reproducible(sources: Sources) -> str:
 
 def documents() -> str:
     """The documents of the ledger, and where each of them is found."""
-    rows = [[text(one.title), text(one.source)] for one in DOCUMENTS]
+    rows = [[text(title), text(source)] for title, source in SOURCES.items()]
     return tabular(rf"{RAGGED}{{4.8cm}}{RAGGED}{{10.8cm}}", ["document", "source"], rows)
 
 
