@@ -210,7 +210,7 @@ def step(
             probability = Fraction(1)
             for i, x in enumerate(path):
                 probability *= drawn(context, path[:i])[x]
-            going = {(): probability} if probability else {}
+            going: Law = {(): probability} if probability else {}
             for i, x in enumerate(path):
                 p, q = row(target, (*context, *path[:i])), tested(context, path[:i])
                 passed, before, going = accept(p, q, x), going, defaultdict(Fraction)
