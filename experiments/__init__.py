@@ -29,9 +29,10 @@ from typing import Any
 from specsim.core._progress import Progress, working
 from specsim.core._registry import check_known
 
-__all__ = ["ROOMS", "Row", "cell_rows", "get", "names", "number_of_cells", "path_of"]
+__all__ = ["ROOMS", "ROOT", "Row", "cell_rows", "get", "names", "number_of_cells", "path_of"]
 
 Row = dict[str, Any]
+ROOT = Path(__file__).parents[1]
 ROOMS = ("literature", "simulation", "audit", "engines")
 
 

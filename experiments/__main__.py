@@ -11,11 +11,11 @@ from cyclopts import App, Parameter
 
 from experiments import get
 from experiments import names as known
-from experiments._kept import PAGES, is_kept, keep, page_of, renewed, write_page
-from experiments._tables import make_shard, merge_shards, table
+from experiments._kept import KEPT, PAGES, keep, page_of, renewed, write_page
+from experiments._tables import table
 from specsim.cli import run_app
 from specsim.cli._app import ending
-from specsim.cli._options import Executor, shard_of, whole
+from specsim.cli._options import Executor, whole
 
 PROGRAM = "python -m experiments"
 app = App(
@@ -35,17 +35,6 @@ def experiments(
     ] = None,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of what is simulated.")] = 0,
     executor: Executor = None,
-    shard: Annotated[
-        str | None,
-        Parameter(
-            help="i/n: run only part i of n (from 0) of the cells, into a file NAME.i-of-n.part for each "
-            "table; --merge makes the tables of all parts."
-        ),
-    ] = None,
-    merge: Annotated[
-        list[Path] | None,
-        Parameter(negative="", consume_multiple=True, help="Make tables of the files that --shard wrote."),
-    ] = None,
     keep_rows: Annotated[
         bool,
         Parameter(
@@ -80,24 +69,7 @@ def experiments(
         raise ValueError(
             "--keep takes full-size tables, without --fast; --only takes one experiment and --keep"
         )
-    if (shard or merge) and (keep_rows or pages or (shard and merge)):
-        raise ValueError(
-            "--shard and --merge make parts and tables: give one of them, and neither --keep nor --pages"
-        )
-    if merge:
-        if names:
-            raise ValueError("--merge makes the tables that its files are parts of: leave the names out")
-        merged = merge_shards(merge, lambda fast: out or default_folder(fast))
-        for name, made in merged.tables.items():
-            print(f"{(out or default_folder(merged.fast)) / name}.parquet: {made.num_rows} rows")
-        return
-    folder = out or default_folder(fast)
-    if shard:
-        if not names:
-            raise ValueError("--shard runs a part of experiments: name them")
-        for path in make_shard(names, folder, shard_of(shard), fast=fast, rng=seed, executor=executor):
-            print(f"wrote {path}; --merge makes a table of all shards")
-        return
+    folder = out or Path("results/tables-fast" if fast else "results/tables")
     if pages:
         for name in names or [name for name in PAGES if name != "run_times"]:  # that is about this machine
             print(f"wrote {write_page(name, page_of(name, folder))}")
@@ -112,18 +84,12 @@ def experiments(
         if only:
             rows = renewed(name, only, rng=seed)
         else:
-            made = table(name, folder, fast=fast, rng=seed, executor=executor)
-            rows = made.to_pylist()
-        if not only:
+            rows = table(name, folder, fast=fast, rng=seed, executor=executor).to_pylist()
             print(f"{folder / name}.parquet: {len(rows)} rows")
-        if keep_rows and is_kept(name):
+        if keep_rows and name in KEPT:
             print(f"wrote {keep(name, rows, seed)}")
         if keep_rows and name in PAGES:
             print(f"wrote {write_page(name, get(name).page(rows))}")
-
-
-def default_folder(fast: bool) -> Path:
-    return Path("results/tables-fast" if fast else "results/tables")
 
 
 if __name__ == "__main__":

@@ -12,74 +12,32 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 import experiments
-from experiments import Row
-from experiments._sources import ROOT
+from experiments import ROOT, Row
 from experiments._tables import provenance, table
 from specsim.core._files import atomic_write
 from specsim.core._progress import ShowProgress, shows_progress, told
 
-__all__ = [
-    "PAGES",
-    "is_kept",
-    "keep",
-    "kept",
-    "kept_provenance",
-    "kept_table",
-    "lacking",
-    "page_of",
-    "renewed",
-    "write_page",
-]
+__all__ = ["KEPT", "PAGES", "keep", "kept", "kept_provenance", "lacking", "page_of", "renewed", "write_page"]
 
-#: The page of each experiment that has one, in docs/results.
-PAGES = {
-    "audit_calibration": "calibration.md",
-    "audit_power": "power.md",
-    "claims": "claims.md",
-    "diagnosis": "diagnosis.md",
-    "engine_code": "engine-code.md",
-    "engines": "engines.md",
-    "independent_set": "independent-set.md",
-    "kill_matrix": "kill-matrix.md",
-    "methods": "methods.md",
-    "published": "published.md",
-    "rules": "rules.md",
-    "run_times": "run-times.md",
-    "sample_sizes": "sample-sizes.md",
-}
 #: The experiments whose rows are kept.
 KEPT = (
-    "audit_calibration",
-    "audit_power",
-    "diagnosis",
-    "engine_code",
-    "engines",
-    "independent_set",
-    "kill_matrix",
-    "methods",
-    "sample_sizes",
-)
+    "audit_calibration", "audit_power", "diagnosis", "engine_code", "engines", "independent_set",
+    "kill_matrix", "methods", "sample_sizes",
+)  # fmt: skip
+#: The page of each experiment that has one, in docs/results.
+PAGES = {
+    name: f"{name.removeprefix('audit_').replace('_', '-')}.md"
+    for name in sorted((*KEPT, "claims", "published", "rules", "run_times"))
+}
 FOLDER = ROOT / "experiments" / "kept"
 RESULTS = ROOT / "docs" / "results"
-
-
-def is_kept(name: str) -> bool:
-    """Whether the repository keeps the rows of the experiment `name`."""
-    return name in KEPT
 
 
 def kept(name: str) -> list[Row]:
     """The rows of an experiment that takes hours, as they were last computed at full size."""
     rows: list[Row] = _kept(name)["rows"]
     return rows
-
-
-def kept_table(name: str) -> pa.Table:
-    """The same as a table."""
-    return pa.Table.from_pylist(kept(name))
 
 
 def lacking(cells: Iterable[tuple[str, ...]], rows: Sequence[Row], column: str) -> str:
@@ -105,12 +63,9 @@ def _kept(name: str) -> dict[str, Any]:
 
 def keep(name: str, rows: Sequence[Row], rng: int) -> Path:
     """Write the rows of an experiment to the repository, one on a line. Returns the file."""
-    place = FOLDER / f"{name}.json"
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-    origin = json.dumps(provenance(rng))
-    with atomic_write(place) as temporary:
-        temporary.write_text(f'{{"provenance": {origin},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
-    return place
+    text = f'{{"provenance": {json.dumps(provenance(rng))},\n"rows": [\n{lines}\n]}}\n'
+    return _write(FOLDER / f"{name}.json", text)
 
 
 @shows_progress("renew", " cells")
@@ -143,14 +98,17 @@ def page_of(name: str, tables: Path) -> str:
     """The page of an experiment: from its kept rows, or else from its table in the folder `tables`, run if
     need be.
     """
-    rows = kept(name) if is_kept(name) else table(name, tables).to_pylist()
+    rows = kept(name) if name in KEPT else table(name, tables).to_pylist()
     page: str = experiments.get(name).page(rows)
     return page
 
 
 def write_page(name: str, page: str) -> Path:
     """Write the page of an experiment to docs/results. Returns the file."""
-    place = RESULTS / PAGES[name]
+    return _write(RESULTS / PAGES[name], page)
+
+
+def _write(place: Path, text: str) -> Path:
     with atomic_write(place) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
     return place

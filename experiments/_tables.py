@@ -2,13 +2,13 @@
 current.
 
 The metadata of a table, under "specsim", hold its provenance, a digest of its rows, and a digest of all that
-the rows depend on: the experiment's name, `fast`, `rng`, the version, and the files that `_sources` finds. So
-a table is never older than the code that it comes from. Neither time nor threads are recorded: the same rows
-give the same file.
+the rows depend on: the experiment's name, `fast`, `rng`, the version, and all files of specsim/ and of the
+experiment's room. So a table is never older than the code that it comes from. Neither time nor threads are
+recorded: the same rows give the same file.
 
-While an experiment runs, the rows of finished cells are kept in NAME.part (`_parts`), from which an
-interrupted run continues. A shard of a run has such a file of its own, and `merge_shards` makes the tables of
-the files of all of them.
+While an experiment runs, the rows of finished cells are kept in NAME.part, from which an interrupted run
+continues. Its first line is the digest; each other one is the CRC-32 of what follows, and the number of a
+cell with its rows, in JSON. A line that is cut or damaged ends what is read.
 """
 
 from __future__ import annotations
@@ -16,31 +16,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import experiments
-from experiments import Row
-from experiments._parts import WHOLE, Log, Shard, complete_parts, part_path, shard_cells
-from experiments._sources import ROOT, sources
+from experiments import ROOT, Row
 from specsim.core._files import atomic_write
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
-from specsim.simulation._checkpoints import check_shard
 from specsim.simulation._executors import Task, workers_of
 
 __all__ = [
-    "Merged",
     "MissingTable",
-    "make_shard",
     "make_tables",
-    "merge_shards",
     "provenance",
     "read_table",
     "rows_digest",
@@ -49,6 +44,7 @@ __all__ = [
 ]
 
 KEY = b"specsim"
+REMEDY = "make it again with python -m experiments or make figures"
 
 
 class MissingTable(FileNotFoundError):
@@ -73,10 +69,11 @@ def table(
     for rows that are not a table.
     """
     tell = told(progress)
-    return _make([name], folder, fast, rng, executor, tell, tell)[name]
+    return make_tables([name], folder, fast=fast, rng=rng, executor=executor, progress=tell, inside=tell)[
+        name
+    ]
 
 
-@shows_progress("tables", " cells")
 def make_tables(
     names: Sequence[str],
     folder: Path | str,
@@ -84,115 +81,60 @@ def make_tables(
     fast: bool = False,
     rng: int = 0,
     executor: Executor | str | None = None,
-    progress: ShowProgress = None,
+    progress: Progress | None = None,
+    inside: Progress | None = None,
 ) -> dict[str, pa.Table]:
     """The tables of several experiments, as `table` makes them; `progress` is called with cells done and
-    cells in all.
+    cells in all, `inside` by an experiment that runs all at once and reports its own parts.
     """
-    return _make(names, folder, fast, rng, executor, told(progress), None)
-
-
-def _make(
-    names: Sequence[str],
-    folder: Path | str,
-    fast: bool,
-    rng: int,
-    executor: Executor | str | None,
-    progress: Progress | None,
-    inside: Progress | None,
-) -> dict[str, pa.Table]:
-    """`inside` is handed to an experiment that runs all at once, and reports its own parts."""
     sizes = {name: experiments.number_of_cells(name, fast=fast) for name in names}
     made: dict[str, pa.Table] = {}
-    logs: dict[str, Log] = {}
+    parts: dict[str, _Part] = {}
     for name in names:
         try:
             made[name] = read_table(name, folder, fast=fast, rng=rng)
         except (MissingTable, ValueError):
-            logs[name] = _log(name, folder, fast, rng)
-    cells = [(name, i) for name, log in logs.items() for i in range(sizes[name]) if i not in log.cells]
-    _fill(logs, cells, sum(sizes.values()), fast, rng, executor, progress, inside)
-    for name, log in logs.items():
-        made[name] = _write_table(name, folder, fast, rng, log.cells)
-        log.path.unlink(missing_ok=True)
+            parts[name] = _Part(Path(folder) / f"{name}.part", table_digest(name, fast=fast, rng=rng))
+    cells = [(name, i) for name, part in parts.items() for i in range(sizes[name]) if i not in part.cells]
+    total = sum(sizes.values())
+    for done, (name, number, rows) in enumerate(_results(cells, fast, rng, executor, inside), 1):
+        _check_rows(name, rows)
+        parts[name].add(number, rows)
+        if progress is not None:
+            progress(total - len(cells) + done, total)
+    for name, part in parts.items():
+        rows = [row for number in sorted(part.cells) for row in part.cells[number]]
+        made[name] = _write_table(name, folder, fast, rng, rows)
+        part.path.unlink(missing_ok=True)
     return {name: made[name] for name in names}
 
 
-@shows_progress("shard", " cells")
-def make_shard(
-    names: Sequence[str],
-    folder: Path | str,
-    shard: Shard,
-    *,
-    fast: bool = False,
-    rng: int = 0,
-    executor: Executor | str | None = None,
-    progress: ShowProgress = None,
-) -> list[Path]:
-    """Run the cells of `shard` = (i, n), i from 0, of the tables of several experiments: those of each into a
-    file of its own in `folder`, from which an interrupted run goes on.
+class _Part:
+    """The file `path` of one run: the rows of its finished `cells`, by number; another run's are dropped."""
 
-    Raises ValueError for an unknown experiment, or a shard that does not exist.
-    """
-    check_shard(shard)
-    wanted = {name: shard_cells(name, shard, fast=fast) for name in names}
-    logs = {name: _log(name, folder, fast, rng, shard) for name in names}
-    cells = [(name, i) for name, log in logs.items() for i in wanted[name] if i not in log.cells]
-    _fill(logs, cells, sum(map(len, wanted.values())), fast, rng, executor, told(progress), None)
-    return [log.path for log in logs.values()]
+    def __init__(self, path: Path, run: str):
+        self.path, self.cells = path, dict[int, list[Row]]()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        first, *lines = text.split("\n")
+        for line in lines[:-1] if first == run else ():  # what follows the last end of line was cut
+            content = line.partition(" ")[2]
+            if line != _line(content):
+                break
+            number, rows = json.loads(content)
+            self.cells[number] = rows
+        with atomic_write(path) as temporary:
+            lines = [_line(json.dumps(cell, ensure_ascii=False)) for cell in self.cells.items()]
+            temporary.write_text("\n".join([run, *lines, ""]), encoding="utf-8")
 
-
-class Merged(NamedTuple):
-    """Tables by name, and the settings that they share."""
-
-    tables: dict[str, pa.Table]
-    fast: bool
-    rng: int
+    def add(self, number: int, rows: list[Row]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{_line(json.dumps([number, rows], ensure_ascii=False))}\n")
+        self.cells[number] = rows
 
 
-def merge_shards(paths: Sequence[Path], folder: Callable[[bool], Path]) -> Merged:
-    """The tables whose parts are in the files `paths`, written to `folder`(fast) as if they had been made
-    there.
-
-    Raises ValueError as `complete_parts`, and for parts made by other code than is here.
-    """
-    found = complete_parts(paths)
-    settings = {(run["fast"], run["seed"]) for run, _ in found.values()}
-    if len(settings) > 1:
-        listed = ", ".join(
-            f"{name}: fast {run['fast']}, seed {run['seed']}" for name, (run, _) in found.items()
-        )
-        raise ValueError(f"the tables were made with different settings ({listed}); merge them one by one")
-    ((fast, rng),) = settings
-    for name, (run, _) in found.items():
-        here = _run(name, fast, rng, WHOLE)
-        for what in ("version", "code"):
-            if run[what] != here[what]:
-                raise ValueError(
-                    f"{name}: {what} of its parts is {run[what]}, and {here[what]} here; merge them with the "
-                    "specsim that made them, or run them again"
-                )
-    made = {name: _write_table(name, folder(fast), fast, rng, cells) for name, (_, cells) in found.items()}
-    return Merged(made, fast, rng)
-
-
-def _fill(
-    logs: Mapping[str, Log],
-    cells: list[tuple[str, int]],
-    total: int,
-    fast: bool,
-    rng: int,
-    executor: Executor | str | None,
-    progress: Progress | None,
-    inside: Progress | None,
-) -> None:
-    """Run `cells`, which are what is left of `total`, and add their rows to `logs`."""
-    results = _results(cells, fast, rng, executor, inside)
-    for done, (name, number, rows) in enumerate(results, total - len(cells) + 1):
-        _check_rows(name, rows)
-        logs[name].add(number, rows)
-        if progress is not None:
-            progress(done, total)
+def _line(content: str) -> str:
+    return f"{zlib.crc32(content.encode()):08x} {content}"
 
 
 def _results(
@@ -219,33 +161,41 @@ def read_table(name: str, folder: Path | str, *, fast: bool = False, rng: int = 
     Raises MissingTable where there is none; ValueError, naming the file, where it is damaged, or was made
     with other settings or by other code.
     """
-    experiments.get(name)
-    place = _place(name, folder)
+    digest, place = table_digest(name, fast=fast, rng=rng), Path(folder) / f"{name}.parquet"
     if not place.is_file():
         raise MissingTable(
             f"{place}: no such table; make it with python -m experiments {name} or make figures"
         )
-    remedy = "make it again with python -m experiments or make figures"
     try:
         with pq.ParquetFile(place) as file:
             found = file.read()
         about = json.loads(found.schema.metadata[KEY])
         whole = about["rows"] == rows_digest(found)
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{place}: cannot be read as a table ({error}); {remedy}") from error
+        raise ValueError(f"{place}: cannot be read as a table ({error}); {REMEDY}") from error
     if not whole:
-        raise ValueError(f"{place}: its rows are not those that were written; {remedy}")
-    if about["digest"] != table_digest(name, fast=fast, rng=rng):
-        raise ValueError(f"{place}: made with other settings or by other code than now; {remedy}")
+        raise ValueError(f"{place}: its rows are not those that were written; {REMEDY}")
+    if about["digest"] != digest:
+        raise ValueError(f"{place}: made with other settings or by other code than now; {REMEDY}")
     return found
 
 
 def table_digest(name: str, *, fast: bool, rng: int) -> str:
     """What a table's rows depend on, in 64 hexadecimal digits."""
-    digest = hashlib.sha256(json.dumps([name, fast, root_of(rng), provenance(rng)["specsim"]]).encode())
-    for path in sources(name):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode())
-        digest.update(path.read_bytes())
+    room = experiments.path_of(name).rpartition(".")[0].replace(".", "/")
+    code = [_folder_digest(folder) for folder in ("specsim", room)]
+    about = [name, fast, root_of(rng), provenance(rng)["specsim"], *code]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+
+@cache
+def _folder_digest(folder: str) -> str:
+    """All files of a folder but compiled ones."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -261,27 +211,14 @@ def provenance(rng: int) -> dict[str, object]:
     return Provenance.record(root_of(rng), threads=0, seconds=0.0).to_dict() | {"date": ""}
 
 
-def _place(name: str, folder: Path | str) -> Path:
-    return Path(folder) / f"{name}.parquet"
-
-
-def _run(name: str, fast: bool, rng: int, shard: Shard) -> dict[str, Any]:
-    """What a part of a table says of the run that it belongs to, as JSON holds it."""
-    version = provenance(rng)["specsim"]
-    digest = table_digest(name, fast=fast, rng=rng)
-    about = {"experiment": name, "seed": root_of(rng), "fast": fast, "version": version}
-    return about | {"code": digest, "shard": list(shard)}
-
-
-def _log(name: str, folder: Path | str, fast: bool, rng: int, shard: Shard = WHOLE) -> Log:
-    return Log(part_path(name, folder, shard), _run(name, fast, rng, shard))
-
-
-def _write_table(
-    name: str, folder: Path | str, fast: bool, rng: int, cells: Mapping[int, list[Row]]
-) -> pa.Table:
-    rows = [row for number in sorted(cells) for row in cells[number]]
-    _check_columns(name, rows)
+def _write_table(name: str, folder: Path | str, fast: bool, rng: int, rows: list[Row]) -> pa.Table:
+    if not rows:
+        raise ValueError(f"{name}: the experiment gave no rows")
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            raise ValueError(
+                f"{name}, row {number}: columns {', '.join(row)}; row 0 has {', '.join(rows[0])}"
+            )
     made = pa.Table.from_pylist(rows)
     about = {
         "name": name,
@@ -292,9 +229,7 @@ def _write_table(
         "provenance": provenance(rng),
     }
     made = made.replace_schema_metadata({KEY: json.dumps(about, ensure_ascii=False)})
-    place = _place(name, folder)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(place) as temporary:
+    with atomic_write(Path(folder) / f"{name}.parquet") as temporary:
         pq.write_table(made, temporary)
     return made
 
@@ -308,13 +243,3 @@ def _check_rows(name: str, rows: list[Row]) -> None:
                 raise ValueError(
                     f"{name}, row {number}, column {column}: {value!r} is not a finite number, a text or None"
                 )
-
-
-def _check_columns(name: str, rows: list[Row]) -> None:
-    if not rows:
-        raise ValueError(f"{name}: the experiment gave no rows")
-    for number, row in enumerate(rows):
-        if row.keys() != rows[0].keys():
-            raise ValueError(
-                f"{name}, row {number}: columns {', '.join(row)}; row 0 has {', '.join(rows[0])}"
-            )

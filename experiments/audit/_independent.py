@@ -12,8 +12,7 @@ import json
 import sys
 from functools import cache
 
-from experiments import Row
-from experiments._sources import ROOT
+from experiments import ROOT, Row
 
 __all__ = ["FOLDER", "FOUND", "SETS", "first_verdicts", "module_of", "subjects"]
 

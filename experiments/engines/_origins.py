@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments._sources import ROOT
+from experiments import ROOT
 from specsim.adapters import EngineMissing
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier

@@ -25,7 +25,6 @@ import experiments
 import figures
 from experiments import _kept
 from experiments import _tables as tables
-from experiments._sources import sources
 from experiments._tables import MissingTable, read_table, rows_digest, table
 from experiments.literature import simulated_speed
 from figures._making import make_figures
@@ -394,8 +393,7 @@ def test_a_stale_table_is_named_and_made_again(tmp_path, monkeypatch):
             ValueError, match=r"leviathan_figure_2\.parquet: made with other settings or by other code"
         ):
             read_table(name, tmp_path, **other)
-    sources = tables.sources
-    monkeypatch.setattr(tables, "sources", lambda name: sources(name)[:-1])
+    monkeypatch.setattr(tables, "_folder_digest", lambda folder: folder)
     with pytest.raises(ValueError, match="by other code"):
         read_table(name, tmp_path)
     table(name, tmp_path)
@@ -441,65 +439,43 @@ def test_rows_that_somebody_changed_are_not_taken(tmp_path):
         read_table("leviathan_figure_2", tmp_path)
 
 
-def test_what_a_table_depends_on():
-    """Its own file, what that imports, by registries and lazy packages too, and what these read; no more."""
-    found = {path.relative_to(PACKAGE).as_posix() for path in sources("simulated_speed")}
-    assert {
-        "experiments/literature/simulated_speed.py",
-        "experiments/__init__.py",
-        "specsim/__init__.py",
-        "specsim/simulation/_engine.py",  # named
-        "specsim/theory/_acceptance.py",  # by the stub of specsim.theory
-        "specsim/rules/_chain/standard.py",  # by the registry of rules
-        "specsim/core/_kernels.py",
-        "specsim/data/stdlib-ngrams.npz",
-    } <= found
-    assert not {path for path in found if path.startswith(("specsim/cli/", "specsim/auditing/", "figures/"))}
-    assert (
-        not {"experiments/literature/chen_figure_1.py", "experiments/_tables.py", "specsim/served/_check.py"}
-        & found
-    )
-    assert {path.name for path in sources("kill_matrix")} >= {
-        "vllm.py",
-        "table.py",
-        "_runner.py",
-        "_residual.py",
-    }
+def test_what_a_table_depends_on(tmp_path, monkeypatch):
+    """All files of the library and of the experiment's room, but compiled ones; no other room."""
+    for name in ("specsim/core/a.py", "experiments/literature/a.csv", "experiments/audit/a.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("a")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+
+    def digests():
+        tables._folder_digest.cache_clear()
+        return [tables.table_digest(name, fast=True, rng=0) for name in ("simulated_speed", "kill_matrix")]
+
+    first = digests()
+    (tmp_path / "specsim/core/__pycache__").mkdir()
+    (tmp_path / "specsim/core/__pycache__/a.pyc").write_text("b")
+    assert digests() == first
+    (tmp_path / "experiments/literature/a.csv").write_text("b")
+    assert [one == other for one, other in zip(digests(), first, strict=True)] == [False, True]
+    (tmp_path / "specsim/core/a.py").write_text("b")
+    assert digests()[1] != first[1]
     one, other = (tables.table_digest("simulated_speed", fast=True, rng=rng) for rng in (0, 1))
     assert one != other
-
-
-def test_sources_hold_every_module_that_an_experiment_loads():
-    """The imports read from the files, against those of a process that runs the experiment."""
-    program = (
-        "import sys\nimport experiments\n"
-        "experiments.cell_rows('leviathan_figure_2', 0, True, 0)\n"
-        "experiments.cell_rows('acceptance_by_drafts', 0, True, 0)\n"
-        "print(*(module.__file__ for name, module in sys.modules.items()\n"
-        "    if name.partition('.')[0] in ('specsim', 'experiments') and getattr(module, '__file__', None)))"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, cwd=PACKAGE, capture_output=True, text=True
-    )
-    loaded = {Path(path) for path in ran.stdout.split()}
-    assert len(loaded) > 30
-    assert loaded <= {*sources("leviathan_figure_2"), *sources("acceptance_by_drafts")}
+    tables._folder_digest.cache_clear()
 
 
 def other_experiments(imported, name):
     """The experiments but `name` that are among the modules `imported`."""
-    return {module.split(".")[1] for module in imported if module.startswith("experiments.")} & {
-        *experiments.names()
-    } - {name}
+    return {
+        part for module in imported if module.startswith("experiments.") for part in module.split(".")
+    } & {*experiments.names()} - {name}
 
 
 def test_experiments_know_nothing_of_one_another():
     for name in experiments.names():
         for module in FILES:
-            if f"{module}.".startswith(f"experiments.{name}."):
-                assert other_experiments(imports(module), name) <= {
-                    "published"
-                }  # the numbers of the literature
+            if f"{module}.".startswith(f"{experiments.path_of(name)}."):
+                # the numbers of the literature are everybody's
+                assert other_experiments(imports(module), name) <= {"published"}
     assert other_experiments({"experiments.literature.simulated_speed", "experiments"}, "claims") == {
         "simulated_speed"
     }
