@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from figures._columns import groups
+from figures._columns import groups, where
 from figures._palette import GREY
 from specsim.core._plotting import COLORS, figure_style, heading
 
@@ -35,6 +35,7 @@ def draw(table: pa.Table) -> Figure:
     """
     from matplotlib.figure import Figure
 
+    table = where(table, group="lossy")
     first = table.slice(0, 1).to_pylist()[0]
     per_token = first["improvement"] / first["tokens"]
     with figure_style():

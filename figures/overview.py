@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Speculative decoding at a glance: closed forms, simulated steps, and speed against bias"
-TABLES = ("simulated_speed", "lossy_speed", "lossless_rules")
+TABLES = ("simulated_speed", "lossy_speed")
 
 #: The quantities of the first three panels, with the panels' titles.
 QUANTITIES = {
@@ -44,7 +44,7 @@ GRID = {"light": "#d9dde2", "dark": "#3a424c"}
 LINES = {"light": COLORS, "dark": DARK_COLORS}
 
 
-def draw(speed: pa.Table, lossy: pa.Table, lossless: pa.Table, *, page: str = "light") -> Figure:
+def draw(speed: pa.Table, bias: pa.Table, *, page: str = "light") -> Figure:
     """Four panels: tokens per step, improvement and operations against α, lines closed forms, points
     simulated; then tokens per step against total variation, for lossless rules and for lossy ones over the
     range of their parameter.
@@ -59,7 +59,7 @@ def draw(speed: pa.Table, lossy: pa.Table, lossless: pa.Table, *, page: str = "l
         figure = Figure(figsize=(8.3, 5.9))
         axes = figure.subplots(2, 2).ravel()
         _draw_speed(axes[:3], speed, LINES[page])
-        _draw_bias(axes[3], lossy, lossless, LINES[page])
+        _draw_bias(axes[3], bias, LINES[page])
         return figure
 
 
@@ -78,13 +78,13 @@ def _draw_speed(axes: Sequence[Axes], table: pa.Table, colors: Sequence[str]) ->
     axes[0].legend(loc="upper left", title="lines: closed forms\npoints: simulated", title_fontsize=8)
 
 
-def _draw_bias(axis: Axes, lossy: pa.Table, lossless: pa.Table, colors: Sequence[str]) -> None:
-    lines = groups(lossy, "line")
+def _draw_bias(axis: Axes, table: pa.Table, colors: Sequence[str]) -> None:
+    lines = groups(where(table, group="lossy"), "line")
     for (name, label), color, marker in zip(LOSSY.items(), colors[1:], MARKERS[1:], strict=True):
         line = lines[name]
         axis.plot(line["tv"], line["tokens"], f"{marker}-", color=color, markersize=3.5, label=label)
     below = 0.0
-    for rule in sorted(lossless.to_pylist(), key=lambda row: row["tokens"]):
+    for rule in sorted(where(table, group="lossless").to_pylist(), key=lambda row: row["tokens"]):
         marker = "o" if rule["chains"] == 1 else "P"
         axis.plot(rule["tv"], rule["tokens"], marker, color=colors[0], markersize=5, zorder=3)
         below = max(rule["tokens"], below + APART)
@@ -95,7 +95,7 @@ def _draw_bias(axis: Axes, lossy: pa.Table, lossless: pa.Table, colors: Sequence
     axis.set_xlim(*TV)
     axis.set_ylim(*TOKENS)
     axis.set_xticks([0.0, 0.1, 0.2, 0.3])
-    axis.set_title(f"tokens per step against bias, γ = {lossy['gamma'][0].as_py()}")
+    axis.set_title(f"tokens per step against bias, γ = {table['gamma'][0].as_py()}")
     axis.set_xlabel("total variation from the target (n-gram pair)")
     axis.legend(loc="upper left")
 

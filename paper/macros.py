@@ -502,7 +502,7 @@ def synthetic(sources: Sources) -> Macros:
 
 
 def lossy(sources: Sources) -> Macros:
-    rows = sources.rows("lossy_speed")
+    rows = sources.rows("lossy_speed", group="lossy")
 
     def near(rule: str) -> tuple[float, dict[str, float]]:
         """The setting whose lenience is nearest to a half."""

@@ -33,8 +33,9 @@ from commands import forget, parse, run
 from laws import Outcomes, generated
 from scipy.stats import qmc
 
-from experiments.audit import independent_names
-from experiments.audit._independent import FOUND, first_verdicts, subjects
+from experiments.audit import independent_set
+from experiments.audit._criteria import FOUND
+from experiments.audit.independent_set import first_verdicts, subjects
 from specsim.core._kernels import _folder, interpreted
 from specsim.engines._planted.guide import guide
 from specsim.models import TableModel, chain
@@ -498,7 +499,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"{found['rightly unknown']} rightly."
     ) in text
     assert (
-        f"all {len(again)} were diagnosed again, after audits of {independent_names.SECONDS:.0f} seconds: "
+        f"all {len(again)} were diagnosed again, after audits of {independent_set.SECONDS:.0f} seconds: "
         f"{len(again) - after[None]} could be diagnosed, {after['right'] + after['wrong']} were given a name, and {after['right']} of "
         f"these names were right; {after['missing']} were called unknown although a name would have been right, "
     ) in text
@@ -538,7 +539,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     tested = json.loads((ROOT / "tests/independent/fitting.json").read_text())["rows"]
     kept_names = {True: [], False: []}
     for row in tested:
-        right = independent_names.allowed_names()[row["subject"]]
+        right = independent_set.allowed_names()[row["subject"]]
         kept_names[row["names"][0].partition(":")[0] in right].append(bool(row["fit"]))
     of_right, of_wrong = kept_names[True], kept_names[False]
     said = (

@@ -20,18 +20,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.adapters._contract import Declared
 from specsim.auditing import BUDGET
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
 from specsim.auditing._checks.decoder import Processing, plan_decoder_tables
-from specsim.auditing._checks.subjects import Subject
+from specsim.auditing._checks.subjects import Subject, function_subject
 from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
 from specsim.auditing._runner import CaseRun, run_case
+from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import Floats
 from specsim.core.stats import POWER, needed_draws
 from specsim.mistakes import Mutant, sequence_law
+from specsim.mistakes._decoding import Decoder
 from specsim.models import Model
 from specsim.rules import Rule
 from specsim.theory._enumeration import MAX_DRAFTS, step_law
@@ -42,8 +45,10 @@ __all__ = [
     "alarm",
     "deviation",
     "known_decoder",
+    "known_law",
     "known_steps",
     "rejections",
+    "subject_of",
     "tables_of",
 ]
 
@@ -126,6 +131,20 @@ def known_decoder(mutant: Mutant, case: DecoderCase) -> Known:
     fatal = [_breaks_contract(tokens, case) or _impossible(tokens, case) for tokens in found]
     kept, length, size = tuple(found), case.max_new_tokens, case.target.vocab_size
     return Known(case.name, size, length, table_positions(case), kept, _as_law(found), np.array(fatal))
+
+
+def known_law(mutant: Mutant, case: Any) -> Known | None:
+    """The law of a mistake in a case of any kind; None where it is not enumerated."""
+    if isinstance(case, DecoderCase):
+        one = mutant.decode
+        enumerable = isinstance(one, Decoder) and one.enumerable and len(case.prompts) == 1
+        return known_decoder(mutant, case) if enumerable else None
+    return known_steps(mutant, case, Claim(None, case.tree)) if isinstance(case, Case) else None
+
+
+def subject_of(mutant: Mutant) -> Subject:
+    """A mistake as the audit takes it."""
+    return function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), mutant.name)
 
 
 def tables_of(case: Case | DecoderCase, claim: Claim | None, steps: int) -> list[Table]:

@@ -25,24 +25,21 @@ from experiments.audit._step_laws import (
     Known,
     alarm,
     deviation,
-    known_decoder,
-    known_steps,
+    known_law,
     rejections,
+    subject_of,
     tables_of,
 )
 from specsim import mistakes
-from specsim.adapters._contract import Declared
 from specsim.auditing import BUDGET
 from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises
-from specsim.auditing._checks.subjects import Subject, function_subject
+from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
 from specsim.mistakes import Mutant
-from specsim.mistakes._decoding import Decoder
 
 TITLE = "The power of an audit: the steps that it needs to reject each known mistake"
 MINUTES = 40
@@ -74,8 +71,8 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     """
     (name,) = cell
     mutant = mistakes.get(name)
-    subject = function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), name)
-    laws = [_law_in(mutant, case) for case in subject.cases]
+    subject = subject_of(mutant)
+    laws = [known_law(mutant, case) for case in subject.cases]
     predicted, best, must = _predicted(subject, laws)
     where = next(((best, level) for level in RUN_LEVELS if level in must), None)
     row = {
@@ -93,35 +90,14 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     return row | _run(subject, where, range(rng, rng + (FAST_SEEDS if fast else SEEDS)))
 
 
-def _law_in(mutant: Mutant, case: Any) -> Known | None:
-    if isinstance(case, DecoderCase):
-        one = mutant.decode
-        enumerable = isinstance(one, Decoder) and one.enumerable and len(case.prompts) == 1
-        return known_decoder(mutant, case) if enumerable else None
-    if isinstance(case, ShapesCase):  # the law of its steps is not enumerated
-        return None
-    return known_steps(mutant, case, Claim(None, case.tree))
-
-
 def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int, list[str]]:
     """The columns about the case in which a quick audit needs the fewest steps, its index, and the levels
     that must reject.
     """
     found = {i: _deviation(subject, law, i, "quick") for i, law in enumerate(laws) if law is not None}
     if not found:
-        names = (
-            "case",
-            "table",
-            "position",
-            "prefix",
-            "tv",
-            "distance",
-            "total",
-            "fatal",
-            "needed",
-            "first_level",
-        )
-        return dict.fromkeys(names), 0, []
+        names = "case table position prefix tv distance total fatal needed first_level"
+        return dict.fromkeys(names.split()), 0, []
     best = min(found, key=lambda i: (found[i].needed, -found[i].distance))
     law = laws[best]
     assert law is not None

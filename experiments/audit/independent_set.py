@@ -1,22 +1,48 @@
-"""Mistakes of authors who have not seen the battery: what audits find of them, and what engines' tests find.
+"""Mistakes of authors who have not seen the battery: what audits find of them, what engines' tests find, and
+what a diagnosis names.
 
-The verdicts of audits are those of the first run on each set, at level quick, before anybody who works on the
-battery had read it. Here each verifier is run through the criteria of engines (see `kill_matrix`)."""
+The authors of the subjects in `tests/independent` had seen neither the battery nor the catalogue of known
+mistakes, only the contract in docs/auditing-your-engine.md. They wrote wrong verifiers and decoders, and
+right ones, and measured the total variation of each mistake in the shape that it shows in. The verdicts of
+audits are those of the first run on each set, at level quick, before anybody who works on the battery had
+read it (`first.json` and so on): only they measure power on unseen mistakes. Each verifier is run through the
+criteria of engines (see `kill_matrix`).
+
+`first_names.json`, and one such file for each other set, has the names of the catalogue that are right for
+each wrong subject, by readers who had seen no diagnosis. `diagnosed` audits a subject as the code is now, and
+diagnoses it. `diagnosed_first.json` has what was named of 104 of the first set before anybody had read these
+diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that the first set had led to,
+`diagnosed_second.json` of the second one, after the third, and `diagnosed_fourth.json` of the fourth.
+`fitting.json` has which of the names that these files give to decoders fit the texts of an audit, as a name
+must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set, with this rule, and
+`diagnosed_sixth.json` of the sixth, at level quick.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
+import sys
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from experiments import Row
-from experiments.audit._criteria import Criterion, criteria
-from experiments.audit._independent import FOUND, module_of, subjects
+from experiments import ROOT, Row
+from experiments.audit._criteria import FOUND, Criterion, criteria
+from specsim import mistakes
+from specsim.auditing import Audit, audit
+from specsim.auditing._checks.contract_checks import PROMISES
+from specsim.auditing._checks.subjects import DecoderSubject
+from specsim.auditing._diagnosis.decoders import audited_texts, refuted
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
+from specsim.auditing._execution import open_execution
+from specsim.auditing._results.audit import Diagnosis
+from specsim.mistakes._decoding import in_a_loop
 
 TITLE = "Mistakes of authors who have not seen the battery, found by audits and by engines' tests"
 MINUTES = 15
@@ -26,6 +52,38 @@ BANDS = (0.0, 0.02, 0.05, 0.1, 0.3, 1.01)
 #: The criteria that are run: the other one takes minutes for a verifier.
 CRITERIA = tuple(one for one in criteria() if one.name != "vLLM V2 wide")
 FAST_SUBJECTS = ("first:lenience_090", "first:right_onehot_target_shortcut")
+
+
+# --- the sets --------------------------------------------------------------------------------------------
+
+FOLDER = ROOT / "tests" / "independent"
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth")
+
+
+@cache
+def subjects() -> dict[str, Row]:
+    """All subjects by set and name, as "set:name": their set, name, kind, total variation (None for a right
+    one), and first verdict."""
+    return {f"{each}:{row['name']}": {"set": each} | row for each in SETS for row in first_verdicts(each)}
+
+
+def first_verdicts(each: str) -> list[Row]:
+    """The kept verdicts of a set: name, kind, tv, verdict, case."""
+    rows: list[Row] = json.loads((FOLDER / f"{each}.json").read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def module_of(each: str, kind: str) -> str:
+    """The module of a set's subjects of a kind, which can be imported from now on."""
+    if str(FOLDER) not in sys.path:
+        sys.path.insert(0, str(FOLDER))
+    right, what = kind.startswith("right"), kind.rpartition(" ")[2] + "s"
+    if each == "first":
+        return "right_verifiers" if right and what == "verifiers" else f"wrong_{what}"
+    return f"{each}_right" if right and what == "verifiers" else f"{each}_{what}"
+
+
+# --- verdicts, and the criteria of engines -----------------------------------------------------------------
 
 
 def cells(*, fast: bool) -> list[tuple[str]]:
@@ -124,3 +182,95 @@ def _summary(rows: Sequence[Row]) -> str:
             f"the {each} set: {' and '.join(parts)}, and {len(_found(right))} of {len(right)} right ones"
         )
     return f"Found of those with a TV of at least {BANDS[1]:g}, by the first audits: of {'; of '.join(said)}."
+
+
+# --- names -----------------------------------------------------------------------------------------------
+
+#: The time of an audit; where it finds nothing, level quick is run to its end.
+SECONDS, LEVEL = 20.0, "quick"
+
+#: What `first_names.json` calls mistakes that the catalogue had no entry for when it was written.
+ENTRIES = {
+    "new: path that depends on place or shape of the call": {"unverified_rest"},
+    "new: random numbers reused across steps": {"steps_share_uniforms", "tests_share_uniform"},
+    "new: accept uniforms of few bits": {"coarse_test"},
+    "new: ids through half precision": {"rounded_ids"},
+    "new: text that differs from its cache": {"text_overwritten"},
+    "new: greedy drafts judged as samples": {"greedy_draws"},
+    "new: product of uniforms with the block residual": {"block_product_block_residual"},
+}
+
+
+@cache
+def allowed_names() -> dict[str, set[str]]:
+    """The names of the catalogue that are right for each subject, as "set:name", by readers who had seen no
+    diagnosis.
+
+    The word *dependent* stands for steps that depend on each other in a pattern of no known mistake."""
+    found = {}
+    for each in SETS:
+        names = json.loads((FOLDER / f"{each}_names.json").read_text(encoding="utf-8"))["names"]
+        for name, right in names.items():
+            found[f"{each}:{name}"] = set().union(*(ENTRIES.get(one, {one}) for one in right))
+    return found
+
+
+def diagnosed(name: str, *, rng: int = 0) -> Row:
+    """The verdict on the subject "set:name", and the likeliest name of its mistake, empty where the answer is
+    *unknown*.
+
+    `named` and `outcome` are None where nothing was diagnosed."""
+    about = subjects()[name]
+    reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
+    found = _audited(reference, rng + 1)
+    diagnosis = _diagnosed(reference, found, rng + 1)
+    return {
+        "subject": name,
+        "kind": about["kind"],
+        "verdict": str(found.verdict),
+        "case": next((case.case for case in found.cases if case.findings), None),
+        "named": None if diagnosis is None else diagnosis.named[0].name if diagnosis.named else "",
+        "outcome": outcome(name, diagnosis),
+    }
+
+
+def _audited(reference: str, rng: int) -> Audit:
+    found: Audit = audit(reference, LEVEL, rng, seconds=SECONDS, diagnose=False)
+    return found if str(found.verdict) in FOUND else audit(reference, LEVEL, rng, diagnose=False)
+
+
+def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
+    """The diagnosis, without a time limit, so that names do not depend on the machine."""
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
+    if not any(case.findings for case in results):
+        return None
+    with open_execution(reference, 1, 60.0) as execution:
+        return diagnose_failed(execution.subject, results, LEVEL, rng)
+
+
+def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
+    """Which `names`, of mistakes with their parameters, fit all texts of a decoder of the sets."""
+    about = subjects()[subject]
+    reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
+    found = _audited(reference, rng + 1)
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
+    with open_execution(reference, 1, 60.0) as execution:
+        assert isinstance(execution.subject, DecoderSubject)
+        texts = [one for case in results for one in audited_texts(execution.subject, case, rng + 1, always)]
+    fit = [name for name in names if not refuted(in_a_loop(mistakes.get(name)), texts, always)]
+    return {"subject": subject, "names": list(names), "fit": fit}
+
+
+def always(*_: object) -> None:
+    """No limit of time."""
+
+
+def outcome(name: str, diagnosis: Diagnosis | None) -> str | None:
+    """What a diagnosis is worth: "right", "wrong", "missing", or "rightly unknown"."""
+    right = allowed_names().get(name)
+    if diagnosis is None or right is None:
+        return None
+    if diagnosis.named:
+        return "right" if diagnosis.named[0].name.partition(":")[0] in right else "wrong"
+    dependent = "dependent" in right and "depend on each other" in diagnosis.reason
+    return "rightly unknown" if dependent or not right - {"dependent"} else "missing"

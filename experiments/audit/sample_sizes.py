@@ -23,15 +23,11 @@ import scipy
 from numpy.typing import NDArray
 
 from experiments import Row
-from experiments.audit._step_laws import Known, alarm, known_steps
+from experiments.audit._step_laws import Known, alarm, known_law, subject_of
 from specsim import mistakes
-from specsim.adapters._contract import Declared
 from specsim.auditing import BUDGET
-from specsim.auditing._cases.battery import Case
-from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.subjects import Subject, function_subject
+from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._checks.tables import Joined, interim_looks
-from specsim.auditing._verifier.local import Local
 from specsim.core._types import Floats, Ints
 from specsim.core.stats import POWER
 
@@ -65,13 +61,11 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     All but the name are None where a step rejects at once in some case, or the law shows in no table.
     `first_look` is the number of steps at which an audit at level quick first looks at that case."""
     mutant = mistakes.get(cell[0])
-    subject = function_subject(Local(mutant.function, Declared()), mutant.name)
+    subject = subject_of(mutant)
     level = alarm(subject, "quick")
     shown = [one for i in range(len(subject.cases)) if (one := _shown(mutant, subject, i)) is not None]
-    if not shown or any(one.fatal > FATAL for one in shown):
-        best = None
-    else:
-        best = max(shown, key=lambda one: one.divergence)
+    fatal = any(one.fatal > FATAL for one in shown)
+    best = None if fatal else max(shown, key=lambda one: one.divergence, default=None)
     if best is None or best.divergence < LEAST_DIVERGENCE:
         return {"mistake": mutant.name} | dict.fromkeys(
             ("case", "divergence", "most_powerful", "audit", "ratio", "first_look")
@@ -130,14 +124,9 @@ class _Shown:
 
 
 def _shown(mutant: mistakes.Mutant, subject: Subject, index: int) -> _Shown | None:
-    case = subject.cases[index]
-    if not isinstance(case, Case):
-        return None
-    known, plan = known_steps(mutant, case, Claim(None, case.tree)), subject.plan(index, "quick")
-    tables = [table for table in plan.pooled.tables if table.kind == "prefix"]
-    if known is None or not tables:
-        return None
-    return _Shown(known, Joined(tables), interim_looks(plan.steps)[0])
+    known, plan = known_law(mutant, subject.cases[index]), subject.plan(index, "quick")
+    tables = [table for table in plan.pooled.tables if table.kind == "prefix"] if known else []
+    return _Shown(known, Joined(tables), interim_looks(plan.steps)[0]) if known and tables else None
 
 
 def _least(shown: _Shown, draws: int, rng: np.random.Generator) -> float:

@@ -526,7 +526,7 @@ def test_the_bias_of_lenience_is_what_it_accepts_more(fast):
 
 def test_no_lenience_is_the_standard_rule(fast):
     found = fast("lossy_speed")
-    standard = only(found, rule="standard")
+    standard = only(found, rule="standard", group="lossy")
     assert standard["tv"] == 0
     for line in ("lenience", "scaled_lenience"):
         row = only(found, rule=f"{line}:lenience=1")
@@ -538,11 +538,12 @@ def test_no_lenience_is_the_standard_rule(fast):
 def test_tokens_of_lenience_for_one_pair_are_the_closed_form(monkeypatch):
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
     monkeypatch.setattr(lossy_speed, "default_pair", lambda: (p, q))
-    monkeypatch.setattr(lossy_speed, "RULES", ("standard", "lenience"))
+    monkeypatch.setattr(lossy_speed, "LOSSY", ("standard", "lenience"))
+    monkeypatch.setattr(lossy_speed, "LOSSLESS", ("standard",))
     monkeypatch.setattr(lossy_speed, "FAST_STEPS", 2**14)
     rows = lossy_speed.run(fast=True, rng=0, progress=None)
-    assert len(rows) == 10
-    for row in rows[1:]:
+    assert [row["group"] for row in rows] == ["lossy"] * 10 + ["lossless"]
+    for row in rows[1:10]:
         alpha = acceptance_rate(p, q, lenience_of(row))
         assert row["tv"] == pytest.approx(alpha - 0.7, abs=1e-12)
         closed = expected_tokens(alpha, 5)
@@ -574,7 +575,7 @@ def points_drawn(name, found):
         ("synthetic_acceptance", "x", "value", {"quantity": "deviation"}),
         ("synthetic_acceptance", "x", "value", {"quantity": "improvement"}),
         ("synthetic_acceptance", "x", "value", {"quantity": "improvement of a batch"}),
-        ("lossy_speed", "tv", "tokens", {}),
+        ("lossy_speed", "tv", "tokens", {"group": "lossy"}),
     ],
 )
 def test_what_is_drawn_is_the_table(fast, name, x, y, values):

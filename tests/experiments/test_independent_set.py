@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from experiments.audit import _independent, independent_names, independent_set
+from experiments.audit import independent_set
 from specsim import mistakes
 from specsim.auditing._results.audit import Candidate, Diagnosis
 
@@ -14,20 +14,19 @@ def named(*names):
     return Diagnosis(tuple(Candidate(name, "", "", (), 1.0) for name in names))
 
 
-@pytest.mark.parametrize("each", _independent.SETS)
-def test_every_subject_is_in_its_module(each, monkeypatch):
-    monkeypatch.syspath_prepend(_independent.FOLDER)
-    rows = _independent.first_verdicts(each)
-    assert {f"{each}:{row['name']}" for row in rows} <= {*_independent.subjects()}
+@pytest.mark.parametrize("each", independent_set.SETS)
+def test_every_subject_is_in_its_module(each):
+    rows = independent_set.first_verdicts(each)
+    assert {f"{each}:{row['name']}" for row in rows} <= {*independent_set.subjects()}
     for row in rows:
-        module = importlib.import_module(_independent.SETS[each][row["kind"]])
+        module = importlib.import_module(independent_set.module_of(each, row["kind"]))
         assert callable(getattr(module, row["name"]))
         assert (row["tv"] is None) == row["kind"].startswith("right")
 
 
 def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):
     right = {"lenient": {"lenience"}, "tied": {"dependent"}, "new": set()}
-    monkeypatch.setattr(independent_names, "allowed_names", lambda: right)
+    monkeypatch.setattr(independent_set, "allowed_names", lambda: right)
     unknown, tied = Diagnosis(), Diagnosis(reason="The steps depend on each other, somehow.")
     cases = [
         ("lenient", named("lenience:lenience=0.5", "ensemble"), "right"),
@@ -40,12 +39,12 @@ def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):
         ("lenient", None, None),
     ]
     for name, diagnosis, expected in cases:
-        assert independent_names.outcome(name, diagnosis) == expected
+        assert independent_set.outcome(name, diagnosis) == expected
 
 
 def test_the_right_names_are_of_wrong_subjects_and_in_the_catalogue():
-    wrong = {name for name, row in _independent.subjects().items() if row["kind"].startswith("wrong")}
-    right = independent_names.allowed_names()
+    wrong = {name for name, row in independent_set.subjects().items() if row["kind"].startswith("wrong")}
+    right = independent_set.allowed_names()
     assert {*right} <= wrong
     assert {name for name in wrong if not name.startswith("first:")} <= {*right}
     for name, names in right.items():

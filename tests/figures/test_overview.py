@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from experiments.literature import simulated_speed
-from experiments.simulation import lossless_rules
+from experiments.simulation import lossy_speed
 from figures import overview
 
 FOLDER = Path(__file__).parents[2] / "docs/_static"
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "docs/_static"
 
 @pytest.fixture(scope="module")
 def tables():
-    """The three tables with few rows, lines of `lossy_speed` that the picture leaves out included."""
+    """The two tables with few rows, lines of `lossy_speed` that the picture leaves out included."""
     speed = [
         {
             "kind": kind,
@@ -31,15 +31,16 @@ def tables():
         for alpha in (0.5, 0.7, 0.9)
     ]
     lossy = [
-        {"line": line, "gamma": 5, "tokens": 2.0 + tv, "tv": tv}
+        {"group": "lossy", "line": line, "rule": line, "chains": 1, "gamma": 5, "tokens": 2.0 + tv, "tv": tv}
         for line in (*overview.LOSSY, "standard", "greedy_lenience")
         for tv in (0.1, 0.2)
     ]
     lossless = [
-        {"rule": rule, "chains": 1 + number % 2, "tokens": 1.4 + 0.1 * number, "tv": 0.0}
-        for number, rule in enumerate(lossless_rules.RULES)
+        {"group": "lossless", "line": rule, "rule": rule, "chains": 1 + number % 2, "gamma": 5}
+        | {"tokens": 1.4 + 0.1 * number, "tv": 0.0}
+        for number, rule in enumerate(lossy_speed.LOSSLESS)
     ]
-    return [pa.Table.from_pylist(rows) for rows in (speed, lossy, lossless)]
+    return [pa.Table.from_pylist(rows) for rows in (speed, lossy + lossless)]
 
 
 def drawn_lines(axis):
@@ -60,7 +61,7 @@ def test_lines_and_points_are_the_tables(tables):
         assert sorted(drawn_lines(axis)) == sorted(2 * wanted)
     lines = [line for line in drawn_lines(bias) if line != ((), ())]
     assert lines.count(((0.1, 0.2), (2.1, 2.2))) == len(overview.LOSSY)
-    points = {(row["tv"], row["tokens"]) for row in tables[2].to_pylist()}
+    points = {(row["tv"], row["tokens"]) for row in tables[1].to_pylist() if row["group"] == "lossless"}
     assert {(x, y) for (x, *more), (y, *_) in lines if not more} == points
 
 

@@ -10,7 +10,10 @@ from experiments.audit._criteria import deepspec, flashinfer, hugging_face, tens
 from experiments.audit._criteria import smell as smell_test
 from experiments.audit._criteria.base import Criterion
 
-__all__ = ["Criterion", "criteria"]
+__all__ = ["FOUND", "Criterion", "criteria"]
+
+#: Verdicts of an audit that find a mistake.
+FOUND = ("biased", "broken")
 
 
 def criteria() -> tuple[Criterion, ...]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from experiments import Row
 from experiments._kept import kept, lacking
-from experiments.audit._criteria import Criterion, criteria
-from experiments.audit._independent import FOUND
+from experiments.audit._criteria import FOUND, Criterion, criteria
 from experiments.audit.kill_matrix.runs import LEVEL, audit_criterion, cells
 
 __all__ = ["Cell", "KillMatrix", "Verifier", "kept_matrix", "page"]
