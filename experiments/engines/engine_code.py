@@ -11,7 +11,6 @@ installed again, and keeps the rows of the others.
 from __future__ import annotations
 
 import shlex
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -20,6 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from experiments import Row
+from experiments._pages import explained, filled, joined, known_findings, table
 from experiments.engines import (
     deepspec,
     dflash,
@@ -195,176 +195,14 @@ def _detectable(found: Audit) -> float | None:
 
 # --- the page --------------------------------------------------------------------------------------------
 
-
-class Known(NamedTuple):
-    """A finding that was looked at: a heading, where in the engine's code it comes from and why, and, where
-    the command alone does not show it, a program that does."""
-
-    heading: str
-    text: str
-    program: str = ""
-
-
 #: What was found, by engine: exactly the engines that are biased or broken.
-KNOWN = {
-    "vllm-ascend:block": Known(
-        "vllm-ascend: block verification is another rule",
-        "`vllm_ascend/sample/rejection_sampler.py:1558-1561`, with `enable_block_verify`, without Triton and "
-        "from three drafted tokens on: the longest prefix is kept whose product of min(1, p/q) is not "
-        "below the product of as many uniforms. Block verification compares one uniform with a ratio of "
-        "residual masses. Too many drafted tokens are accepted. `vllm-ascend:whole`, the default, is another "
-        "function.",
-    ),
-    "vllm-ascend:triton-block": Known(
-        "vllm-ascend: block verification in Triton is a third rule",
-        "`vllm_ascend/ops/triton/reject_sample.py:755` carries π = min(π·p/q, 1) along the chain; the form "
-        "in PyTorch clamps each ratio before it multiplies, so that the two accept different tokens with the "
-        "same numbers. As there, π is compared with the product of the uniforms (`:717`, `:756`), where "
-        "block verification draws one of its own, and the token after a rejection comes from p - q, not "
-        "from the residual of the block (`vllm_ascend/sample/rejection_sampler.py:786`). "
-        "`vllm-ascend:triton`, the default, is another kernel.",
-    ),
-    "vllm-ascend:v2": Known(
-        "vllm-ascend: the model runner V2 uses the coin again, as noise of token 0",
-        "`vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py:297-298`: the coin that judges a "
-        "drafted token is the first random number of the seed `tl.randint(seed, pos)`. `:71-73` seeds the "
-        "Gumbel noise of the token after a rejection with the same `seed` and `pos`, so that token 0 gets "
-        "that coin as its noise. A coin that rejects is large, so that token 0 follows too often.",
-        """\
-import numpy as np
-import torch
-
-from specsim import adapters
-
-verify = adapters.get("vllm-ascend:v2:source=vllm-project/vllm-ascend")
-p, steps = [0.2, 0.3, 0.5], 1000
-drafted = torch.full((steps, 1), 2)
-rows = torch.tensor(p).repeat(steps, 2, 1)
-tokens = verify(drafted, rows, None, np.random.default_rng(1))  # the drafts were certain
-print(np.bincount(tokens[:, 0]) / steps, "for", p)
-""",
-    ),
-    "experiments.engines.seqspecdecod:capped": Known(
-        "sequential-speculative-decoding: capped hierarchical decoding emits tokens of probability 0",
-        "`seqspecdecod/capped_hsd.py:210` asks for the capped ratio of the first γ - 1 drafted tokens where "
-        "that of all γ is meant, so that the last one is never tested; `:223` and `:245` are a position too "
-        "early as well, so that the token after a rejection is drawn from p/q of one position and q of the "
-        "next (`:251`). The other two of its algorithms were not found to deviate.",
-        """\
-from types import SimpleNamespace
-
-import torch
-from seqspecdecod.capped_hsd import capped_hsd_step
-
-
-def model(row):
-    logits = torch.tensor(row).log()
-    return lambda ids: SimpleNamespace(logits=logits.expand(1, ids.shape[1], -1))
-
-
-draft, target = model([0.5, 0.5]), model([1.0, 0.0])
-torch.manual_seed(0)
-wrong = 0
-for _ in range(1000):
-    ids, _, _ = capped_hsd_step(draft, target, torch.tensor([[0]]), 2, 1.0, 1.0)
-    wrong += bool(ids[0].any())
-print(f"{wrong} of 1000 steps emit a token of probability 0")
-""",
-    ),
-    "experiments.engines.eagle:batched": Known(
-        "EAGLE: batched verification of trees",
-        "`eagle/modeling_eagle.py:1447` compares the accepted length with `candidates.shape[1]`, the depth "
-        "in the function for one sequence, but the number of paths in this one, where `shape[2]` is the "
-        "depth. After a rejected sibling and an accepted one at the last level, the bonus comes from the "
-        "residual of the level before; where the accepted length is the number of paths, a rejection is "
-        "resampled from p. `verify_2` is another function.",
-    ),
-    "experiments.engines.medusa:verify": Known(
-        "Medusa: typical acceptance",
-        "Lossy by design: a drafted token passes where p is above min(.3, .09·exp(-H)) "
-        "(`medusa/model/utils.py`). It is recognised as that rule, `typical`.",
-    ),
-    "experiments.engines.naive_speculate:verify": Known(
-        "naive-speculate: noise in the residual",
-        "`naive_speculate/speculate/utils.py:59` adds 1e-9 to every entry of the residual, also where it is "
-        "0. That is seen only where the residual's mass is as small: an edge case, not a bias of texts.",
-    ),
-    "experiments.engines.shreyansh:verify": Known(
-        "shreyansh26/Speculative-Decoding: the most probable token as the bonus",
-        "`common/verification.py:482` takes the argmax of the last row, where a sample is meant.",
-    ),
-    "experiments.engines.gpt_fast:verify": Known(
-        "gpt-fast: speculative decoding raises",
-        "`generate.py:102`: since batched generation came in, drafted tokens are [γ, 1], and "
-        "`torch.cat([cur_token.view(1), draft_tokens])` fails in every call.",
-    ),
-    "experiments.engines.gpt_fast:bfloat16": Known(
-        "gpt-fast: coins in bfloat16",
-        "`generate.py:117` draws the coins with `torch.rand_like` of probabilities in bfloat16, the default. "
-        "Such a coin is 0 with probability 2^-9, and then tokens of probability 0 are accepted.",
-    ),
-    "experiments.engines.sequoia:verify": Known(
-        "Sequoia: an accepted token is overwritten",
-        "`Tree/SpecTree.py:222` writes the token after the accepted ones into its slot before `:224` moves "
-        "the accepted ones to theirs. Where that slot still holds an accepted node, such as the second child "
-        "of the root, the text gets the new token twice. Besides, the random numbers of a whole text are "
-        "drawn once, in `:60` and `:84`, so that steps depend on each other. The classes for greedy decoding "
-        "move the tokens first.",
-    ),
-    "experiments.engines.triforce:verify": Known(
-        "TriForce: the lower level resamples p",
-        "`utils/decoding.py:212`: a rejected token of the small model is replaced by a sample of the middle "
-        "model's p, not of the residual, and the upper level is told that it was drawn from p.",
-    ),
-    "experiments.engines.layerskip:verify": Known(
-        "LayerSkip: texts of one token",
-        "`self_speculation/self_speculation_generator.py:98` divides by the number of drafted tokens, which "
-        "is 0 where one token is asked for.",
-    ),
-    "experiments.engines.romsto:greedy": Known(
-        "romsto/Speculative-Decoding: greedy texts are not the target's",
-        "`sampling/speculative_decoding.py:139-144`: the default processor drafts the most probable token, "
-        "which is then accepted with probability p/q of the softmaxes, as if it had been sampled.",
-    ),
-    "experiments.engines.romsto:cached": Known(
-        "romsto/Speculative-Decoding: the same with a cache",
-        "Besides, `:113-116` hands over the whole text together with a cache of it, so that a model reads it "
-        "twice; these audits did not show that.",
-    ),
-    "experiments.engines.romsto:verify": Known(
-        "romsto/Speculative-Decoding: texts of one and two tokens",
-        "`sampling/speculative_decoding.py:189` divides by the number of drafted tokens, which is 0 where "
-        "one or two tokens are asked for.",
-    ),
-    "experiments.engines.romsto:unadjusted": Known(
-        "romsto/Speculative-Decoding: skip_sample_adjustment",
-        "With this option a rejected token is replaced by a sample of p. A warning at the option would do.",
-    ),
-    "experiments.engines.feifeibear:unshifted": Known(
-        "feifeibear/LLMSpeculativeSampling: token 0 cannot be sampled",
-        "`sampling/utils.py:53` raises RuntimeError, without a message, where token 0 is sampled.",
-    ),
-    "experiments.engines.feifeibear:seeded": Known(
-        "feifeibear/LLMSpeculativeSampling: the same coin for every token",
-        "`sampling/speculative_sampling.py:60` seeds the generator again, with the same seed, before every "
-        "coin where `random_seed` is given.",
-    ),
-    "block_first_failure": Known(
-        "The control",
-        "A built-in rule that is wrong on purpose, see `specsim rules`.",
-    ),
-}
+KNOWN = known_findings(__file__)
 FAILED = ("biased", "broken")
 
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/engine-code.md."""
-    paragraphs = (_filled(text) for text in _text(rows))
-    return "\n\n".join([*paragraphs, _table(rows), *_commands(rows), *_explained(rows)]) + "\n"
-
-
-def _filled(text: str) -> str:
-    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
+    return joined([*map(filled, _text(rows)), _table(rows), *_commands(rows), *_explained(rows)])
 
 
 def _text(rows: Sequence[Row]) -> Iterator[str]:
@@ -393,21 +231,20 @@ COLUMNS = ("engine", "code", "verdict", "nearest known bug", "power", "detectabl
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [COLUMNS, ["---"] * 4 + ["---:"] * 4]
-    for row in rows:
-        lines.append(
-            (
-                f"`{row['engine']}`",
-                f"{row['origin']} {row['version']}",
-                row["verdict"],
-                _names(row["diagnosis"]) or "–",
-                f"{row['powerful']} of {row['cases']}",
-                "–" if row["detectable_tv"] is None else f"{row['detectable_tv']:.3f}",
-                f"{row['steps']:,}",
-                f"{row['seconds']:,.0f}",
-            )
+    lines = [
+        (
+            f"`{row['engine']}`",
+            f"{row['origin']} {row['version']}",
+            row["verdict"],
+            _names(row["diagnosis"]) or "–",
+            f"{row['powerful']} of {row['cases']}",
+            "–" if row["detectable_tv"] is None else f"{row['detectable_tv']:.3f}",
+            f"{row['steps']:,}",
+            f"{row['seconds']:,.0f}",
         )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        for row in rows
+    ]
+    return table(COLUMNS, lines, numbers=4)
 
 
 def _names(diagnosis: str) -> str:
@@ -426,14 +263,6 @@ def _explained(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         if row["verdict"] in FAILED:
             if row["engine"] not in KNOWN:
-                raise ValueError(f"{row['engine']} is {row['verdict']}: look at it and describe it in KNOWN")
-            known = KNOWN[row["engine"]]
-            yield f"### {known.heading}"
-            yield _filled(known.text)
-            yield f"{row['origin']} {row['version']}:\n\n```text\n{row['findings']}\n```"
-            yield from _program(row, known)
-
-
-def _program(row: Row, known: Known) -> Iterator[str]:
-    if known.program:
-        yield f"<!-- not run: needs {row['origin']} -->\n```python\n{known.program}```"
+                raise ValueError(f"{row['engine']} is {row['verdict']}: describe it in engine_code.toml")
+            where = f"{row['origin']} {row['version']}"
+            yield from explained(KNOWN[row["engine"]], row["origin"], where, row["findings"])

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from experiments import Row
+from experiments._pages import explained, filled, joined, known_findings, table
 from specsim.engines import audit_engine, open_engine, plant
 
 TITLE = "Serving engines that are installed, audited with planted checkpoints"
@@ -206,185 +206,13 @@ def _command(subject: Subject, pair: str, seed: int) -> str:
 
 # --- the page --------------------------------------------------------------------------------------------
 
-
-class Known(NamedTuple):
-    """A finding that was looked at: what it is, where it was reported, and a program that shows it; none for
-    the control, whose command does."""
-
-    heading: str
-    text: str
-    program: str
-
-
-#: Findings by engine and kind. Of each one on the page there has to be one here.
-REPRODUCTIONS = {
-    ("llama.cpp", "log-probabilities"): Known(
-        "llama.cpp: log-probabilities of 0 with a draft model",
-        "With a draft model, the tokens that verification emits are returned with log-probability 0 "
-        "(probability 1), drafted ones as well as those that replace a rejected one; the first token of a "
-        "text is right. Without a draft all log-probabilities are those of the law, and the texts follow it "
-        "either way. Reported in ggml-org/llama.cpp#27972.",
-        """\
-import xllamacpp
-from specsim.engines import plant
-
-pair = plant("pair", formats=("hf", "gguf"), rng=1)
-for draft in (None, "draft"):
-    params = xllamacpp.CommonParams()
-    params.model.path, params.warmup = str(pair.checkpoint("target", "gguf")), False
-    if draft:
-        params.speculative.draft.mparams.path = str(pair.checkpoint("draft", "gguf"))
-        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
-    request = {"prompt": [0, 1, 2], "max_tokens": 12, "logprobs": 1, "seed": 1, "temperature": 1.0}
-    answer = xllamacpp.Server(params).handle_completions(request)
-    print(draft, [round(one["logprob"], 2) for one in answer["choices"][0]["logprobs"]["content"]])
-""",
-    ),
-    ("hf-universal", "deviation"): Known(
-        "transformers: a draft with another tokenizer changes the law",
-        "Where the draft's vocabulary has tokens that the target's lacks, its output layer is cut down to "
-        "the tokens that both have, in the order of the dictionary that `get_vocab` returns, another one in "
-        "each process. `AssistantToTargetTranslator.get_target_logits` takes them to be in the order "
-        "of the draft's ids. So drafts are drawn from one row and verified against another. Where the "
-        "target's vocabulary has all tokens of the draft's, the call raises AttributeError.",
-        """\
-import numpy as np
-import torch
-from specsim.engines import plant
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-pair = plant("pair", rng=1)
-target, draft = (AutoModelForCausalLM.from_pretrained(f"pair/{name}") for name in ("target", "draft"))
-tokenizer, other = (AutoTokenizer.from_pretrained(f"pair/{name}") for name in ("target", "draft"))
-other.add_tokens("<|unknown|>", special_tokens=True)
-draft.resize_token_embeddings(len(other))
-drafting = {"assistant_model": draft, "tokenizer": tokenizer, "assistant_tokenizer": other}
-sampling = {"do_sample": True, "top_k": 0, "max_new_tokens": 2, "pad_token_id": pair.eos}
-for how in ({}, drafting):
-    texts = [target.generate(torch.tensor([[0, 1, 2]]), **sampling, **how) for _ in range(400)]
-    counts = np.bincount([int(text[0, 3]) for text in texts], minlength=9)
-    distance = np.abs(counts / 400 - pair.target.rows([[2, 1]])[0]).sum() / 2
-    print("with" if how else "without", f"a draft: total variation {distance:.2f}")
-""",
-    ),
-    ("hf-mtp", "contract"): Known(
-        "transformers: prompts that are shorter than the layers of multi-token prediction are many",
-        "For a prompt of fewer tokens than the model has such layers, `generate(use_mtp=True)` raises "
-        "RuntimeError as soon as it has to go back in their cache: always by as many positions as there are "
-        "layers, for which it has no hidden states. Texts of longer prompts follow the law.",
-        """\
-import torch
-from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.modeling_layers import MtpModel
-
-sizes = {"vocab_size": 50, "hidden_size": 64, "intermediate_size": 64, "initializer_range": 1.0}
-target = LlamaForCausalLM(LlamaConfig(**sizes, num_hidden_layers=1, num_mtp_layers=4, dtype="float32"))
-layers = {}
-for name, tensor in MtpModel(target, 4).layers.state_dict().items():
-    layers[f"model.layers.{int(name[0]) + 1}{name[1:].replace('.mtp_block', '')}"] = tensor
-save_file(layers, "model.safetensors")
-target.config.name_or_path, target._keys_to_ignore_on_load_unexpected = ".", [r"^model\\.layers\\."]
-for length in (4, 3):
-    try:
-        prompt = torch.ones(1, length, dtype=torch.long)
-        target.generate(prompt, do_sample=True, use_mtp=True, max_new_tokens=20)
-        print(length, "tokens: a text")
-    except RuntimeError as error:
-        print(length, "tokens:", error)
-""",
-    ),
-    ("openvino", "contract"): Known(
-        "OpenVINO GenAI: with a draft model texts end early",
-        "Texts end with end-of-text, which has probability 0, and deviate from the law everywhere. Reported "
-        "in openvinotoolkit/openvino.genai#4190: a rejected draft is dealt with one step late. The nearest "
-        "known mistake is that of a cache that was rolled back to a wrong place. Prefix caching is off here, "
-        "other than by default; with it most requests end in an error instead. Without a draft nothing is "
-        "found.",
-        """\
-import subprocess
-
-import numpy as np
-import openvino
-import openvino_genai as genai
-from specsim.engines import plant
-
-pair = plant("pair", rng=1)
-for name in ("target", "draft"):
-    command = f"optimum-cli export openvino -m pair/{name} --task text-generation-with-past"
-    subprocess.run([*command.split(), "--weight-format", "fp32", f"openvino-{name}"], check=True)
-prompt = openvino.Tensor(np.array([[0, 1, 2]]))
-config = genai.GenerationConfig(max_new_tokens=64, do_sample=True)
-for how in ({}, {"draft_model": genai.draft_model("openvino-draft", "CPU")}):
-    pipeline = genai.LLMPipeline("openvino-target", "CPU", scheduler_config=genai.SchedulerConfig(), **how)
-    ended = 0
-    for config.rng_seed in range(100):
-        ended += pair.eos in pipeline.generate(prompt, config).tokens[0]
-    print("with" if how else "without", f"a draft: {ended} of 100 texts have end-of-text")
-""",
-    ),
-    ("openvino", "support"): Known(
-        "OpenVINO GenAI: with a draft model tokens of probability 0 are emitted",
-        "The same, shown by the program above.",
-        "",
-    ),
-    ("openvino", "deviation"): Known(
-        "OpenVINO GenAI: with a draft model texts deviate",
-        "The same, shown by the program above.",
-        "",
-    ),
-    ("openvino", "counters"): Known(
-        "OpenVINO GenAI: more drafts are accepted than are made",
-        "In texts of a few tokens, `get_num_accepted_tokens` is more than `get_num_draft_tokens`.",
-        "",
-    ),
-    ("vllm", "contract"): Known(
-        "vLLM on a CPU: with drafts texts end early",
-        "Texts end with end-of-text, which has probability 0, and deviate from the law everywhere, with a "
-        "draft model as with n-grams. Reported in vllm-project/vllm#55005: `_expand_kernel_impl` of "
-        "`vllm/utils/cpu_triton_utils.py` has its result written to a copy, so that temperature, top-k and "
-        "top-p of drafted tokens are what happens to be in memory. With that function repaired nothing was "
-        "found with the draft model. Without drafts nothing is found either.",
-        """\
-import torch
-from vllm.platforms import current_platform
-
-current_platform.import_kernels()
-current_platform.register_triton_kernel_overrides()
-from vllm.v1.sample.rejection_sampler import expand_batch_to_tokens
-
-temperatures, drafted = torch.tensor([0.5, 1.0, 2.0]), torch.tensor([2, 5, 6])  # drafted is cumulative
-print("expected", [0.5, 0.5, 1.0, 1.0, 1.0, 2.0])
-print("returned", expand_batch_to_tokens(temperatures, drafted, 6).tolist())
-""",
-    ),
-    ("vllm", "support"): Known(
-        "vLLM on a CPU: with drafts tokens of probability 0 are emitted", "The same.", ""
-    ),
-    ("vllm", "deviation"): Known("vLLM on a CPU: with drafts texts deviate", "The same.", ""),
-    ("vllm", "dependence"): Known(
-        "vLLM on a CPU: with drafts the tokens of a text depend on each other", "The same.", ""
-    ),
-    ("vllm", "log-probabilities"): Known(
-        "vLLM on a CPU: log-probabilities of tokens that cannot be",
-        "The same: the tokens of probability 0, and those after words that only begin a prompt, for which "
-        "there is no law.",
-        "",
-    ),
-    ("specsim serve", "deviation"): Known(
-        f"specsim serve --mistake {MISTAKE}: texts that deviate",
-        "The bonus token is the most probable one instead of a sample, see `specsim serve --mistake list`.",
-        "",
-    ),
-}
+#: Findings, as "engine: kind". Of each one on the page there has to be one here.
+REPRODUCTIONS = known_findings(__file__)
 
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/engines.md."""
-    paragraphs = [
-        textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) for text in _text(rows)
-    ]
-    return "\n\n".join([*paragraphs, _table(rows), *_commands(rows), *_findings(rows)]) + "\n"
+    return joined([*map(filled, _text(rows)), _table(rows), *_commands(rows), *_findings(rows)])
 
 
 def _text(rows: Sequence[Row]) -> Iterator[str]:
@@ -415,7 +243,7 @@ COLUMNS = (
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [COLUMNS, ["---"] * 5 + ["---:"] * 5]
+    lines = []
     for row in rows:
         seconds = row["seconds"] + row["judging"]
         kinds = ", ".join(dict.fromkeys(kind for kind, _ in _found(row)))
@@ -433,7 +261,7 @@ def _table(rows: Sequence[Row]) -> str:
                 f"{row['judging'] / seconds:.0%}",
             ]
         )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(COLUMNS, lines, numbers=5)
 
 
 def _found(row: Row) -> list[tuple[str, str]]:
@@ -463,16 +291,11 @@ def _indented(lines: Iterable[str]) -> str:
 def _findings(rows: Sequence[Row]) -> Iterator[str]:
     """Each kind of finding of an engine once, as its first audit reported it."""
     yield "## Findings"
-    shown: set[tuple[str, str]] = set()
+    shown: set[str] = set()
     for row in rows:
+        where = f"{row['package']} {row['version']}, pair {row['pair']}"
         for kind, text in _found(row):
-            key = SUBJECTS[row["subject"]].engine, kind
-            if key in shown:
-                continue
-            shown.add(key)
-            known = REPRODUCTIONS[key]
-            yield f"### {known.heading}"
-            yield textwrap.fill(known.text, 118, break_long_words=False, break_on_hyphens=False)
-            yield f"{row['package']} {row['version']}, pair {row['pair']}:\n\n```text\n{kind}: {text}\n```"
-            if known.program:
-                yield f"<!-- not run: needs {row['package']} -->\n```python\n{known.program}```"
+            key = f"{SUBJECTS[row['subject']].engine}: {kind}"
+            if key not in shown:
+                shown.add(key)
+                yield from explained(REPRODUCTIONS[key], row["package"], where, f"{kind}: {text}")

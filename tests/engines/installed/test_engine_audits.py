@@ -82,7 +82,7 @@ def test_llama_cpps_zeros_are_shown_by_the_program_on_the_page(tmp_path, monkeyp
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gguf")
     program = tmp_path / "program.py"
-    program.write_text(REPRODUCTIONS["llama.cpp", "log-probabilities"].program, encoding="utf-8")
+    program.write_text(REPRODUCTIONS["llama.cpp: log-probabilities"].program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(program))
     plain, drafted = capsys.readouterr().out.splitlines()
