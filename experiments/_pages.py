@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Known", "explained", "filled", "joined", "known_findings", "table"]
+__all__ = ["Known", "explained", "filled", "joined", "known_findings", "markdown_table"]
 
 
 def filled(text: str) -> str:
@@ -21,7 +21,7 @@ def joined(parts: Iterable[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """A Markdown table, whose last columns, so many, are numbers."""
     rules = ["---"] * (len(head) - numbers) + ["---:"] * numbers
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rules, *rows))

@@ -10,7 +10,6 @@ A few whole audits are run as well.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from experiments import Row
+from experiments._pages import filled, joined, markdown_table
 from experiments.audit._step_laws import Known, alarm, known_decoder, known_steps, rejections, tables_of
 from specsim import mistakes, rules
 from specsim.adapters._contract import Declared
@@ -244,10 +244,7 @@ def _summed_chi_square(
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/calibration.md."""
-    paragraphs = [
-        textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) for text in _text(rows)
-    ]
-    return "\n\n".join([*paragraphs, _table(rows)]) + "\n"
+    return joined([*map(filled, _text(rows)), _table(rows)])
 
 
 def _text(rows: Sequence[Row]) -> Iterator[str]:
@@ -285,15 +282,16 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Row]) -> str:
+    head = "exact verifier, cases, tables, alarms, 95 % interval of the false-alarm rate, uniformity"
     lines = [
-        "| exact verifier | cases | tables | alarms | 95 % interval of the false-alarm rate | uniformity |",
-        "|---|---|---|---|---|---|",
+        (
+            f"{row['kind']} `{row['verifier']}`",
+            *map(str, (row["cases"], row["tables"])),
+            f"{row['alarms']} of {row['audits']}",
+            f"{row['low']:.4f} to {row['high']:.4f}",
+            "–" if row["uniformity"] is None else f"{row['uniformity']:.3g}",
+        )
+        for row in rows
+        if row["kind"] != "whole audits"
     ]
-    for row in rows:
-        if row["kind"] != "whole audits":
-            uniformity = "–" if row["uniformity"] is None else f"{row['uniformity']:.3g}"
-            lines.append(
-                f"| {row['kind']} `{row['verifier']}` | {row['cases']} | {row['tables']} | {row['alarms']} "
-                f"of {row['audits']} | {row['low']:.4f} to {row['high']:.4f} | {uniformity} |"
-            )
-    return "\n".join(lines)
+    return markdown_table(head.split(", "), lines)

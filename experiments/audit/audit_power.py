@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 import statistics
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from experiments import Row
 from experiments._kept import lacking
+from experiments._pages import filled, joined, markdown_table
 from experiments.audit._step_laws import (
     Deviation,
     Known,
@@ -156,10 +156,7 @@ def _run(subject: Subject, where: tuple[int, str] | None, seeds: Sequence[int]) 
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/power.md."""
-    paragraphs = [
-        textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) for text in _text(rows)
-    ]
-    return "\n\n".join([*paragraphs, _table(rows)]) + "\n"
+    return joined([*map(filled, _text(rows)), _table(rows)])
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
@@ -227,32 +224,20 @@ def _listed(names: Any) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [
-        "| mistake | best case | table | TV | χ² | fatal | steps needed | first level | run | rejected | "
-        "median steps |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    head = "mistake, best case, table, TV, χ², fatal, steps needed, first level, run, rejected, median steps"
+    lines = []
     for row in rows:
-        cells = [f"`{row['mistake']}`"]
+        best, run = ["–"] * 7, ["–"] * 3
         if row["table"] or row["fatal"]:
-            table = f"{row['table']} {row['position'] + 1}" if row["table"] else "–"
-            if row["prefix"]:
-                table += f" after {row['prefix']}"
-            cells += [
-                row["case"],
-                table,
-                *(shown(row[name]) for name in ("tv", "distance", "fatal", "needed")),
-            ]
-            cells.append(row["first_level"] or "beyond deep")
-        else:
-            cells += ["–"] * 7
+            where = f"{row['table']} {row['position'] + 1}" if row["table"] else "–"
+            where += f" after {row['prefix']}" if row["prefix"] else ""
+            numbers = [shown(row[name]) for name in ("tv", "distance", "fatal", "needed")]
+            best = [row["case"], where, *numbers, row["first_level"] or "beyond deep"]
         if row["runs"] is not None:
-            cells.append(f"{row['run_case']}, {row['run_level']}")
-            cells += [f"{row['rejected']} of {row['runs']}", shown(row["median_steps"])]
-        else:
-            cells += ["–"] * 3
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            rejected = f"{row['rejected']} of {row['runs']}"
+            run = [f"{row['run_case']}, {row['run_level']}", rejected, shown(row["median_steps"])]
+        lines.append([f"`{row['mistake']}`", *best, *run])
+    return markdown_table(head.split(", "), lines)
 
 
 def shown(number: float | None) -> str:

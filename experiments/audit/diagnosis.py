@@ -7,7 +7,6 @@ answer should be *unknown*.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from experiments import Row
 from experiments._kept import lacking
+from experiments._pages import filled, joined, markdown_table
 from specsim import mistakes
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
@@ -152,24 +152,17 @@ def page(rows: Sequence[Row]) -> str:
             "likelihoods and did not weigh *none of these*."
         )
     text += f" {lacking(cells(fast=False), rows, 'mistake')}"
-    lines = [
-        "# Diagnosis rates",
-        "",
-        *textwrap.wrap(text, 118),
-        "",
-        "`make diagnosis` computes this table again; its rows are in `experiments/kept/diagnosis.json`.",
-        "",
-        "| mistake | verdict | named | named without its entry |",
-        "|---|---|---|---|",
-    ]
+    again = "`make diagnosis` computes this table again; its rows are in `experiments/kept/diagnosis.json`."
+    lines = []
     for row in rows:
-        named, without = (
+        names = (
             "–" if row[column] is None else ", ".join(_names(row[column])) or "unknown"
             for column in ("named", "without")
         )
         mark = "\\*" if row in earlier else ""
-        lines.append(f"| `{row['variant']}`{mark} | {row['verdict']} | {named} | {without} |")
-    return "\n".join(lines) + "\n"
+        lines.append((f"`{row['variant']}`{mark}", row["verdict"], *names))
+    head = ("mistake", "verdict", "named", "named without its entry")
+    return joined(["# Diagnosis rates", filled(text), again, markdown_table(head, lines)])
 
 
 def _names(named: str) -> list[str]:

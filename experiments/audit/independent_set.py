@@ -23,7 +23,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -33,6 +32,7 @@ from zlib import crc32
 import numpy as np
 
 from experiments import ROOT, Row
+from experiments._pages import filled, joined, markdown_table
 from experiments.audit._criteria import FOUND, Criterion, criteria
 from specsim import mistakes
 from specsim.auditing import Audit, audit
@@ -120,37 +120,40 @@ def page(rows: Sequence[Row]) -> str:
         "they measure power on unseen mistakes. What was missed has been read since, and cases were added "
         "for it, so that the code as it is finds more of the first two sets."
     )
-    lines = ["# Mistakes of independent authors", "", *textwrap.wrap(text, 118), ""]
-    lines += ["`make independent` computes this table again; its rows are in `experiments/kept`.", ""]
-    lines += ["| set | kind | TV | audited | found |", "|---|---|---|---|---|"]
+    bands = []
     for each, kind in dict.fromkeys((row["set"], row["kind"]) for row in rows):
         some = [row for row in rows if (row["set"], row["kind"]) == (each, kind) and row["verdict"]]
         for low, high in pairwise(BANDS) if kind.startswith("wrong") else [(0.0, 1.01)]:
             here = [row for row in some if low <= (row["tv"] or 0.0) < high]
+            band = f"{low:g} to {min(high, 1.0):g}" if kind.startswith("wrong") else "0"
             if here:
-                band = f"{low:g} to {min(high, 1.0):g}" if kind.startswith("wrong") else "0"
-                lines.append(f"| {each} | {kind} | {band} | {len(here)} | {len(_found(here))} |")
-    lines += ["", *textwrap.wrap(_summary(rows), 118), ""]
-    text = (
+                bands.append((each, kind, band, str(len(here)), str(len(_found(here)))))
+    missed = (
         "Each criterion that engines keep (see [kill-matrix.md](kill-matrix.md)), run once on each verifier, "
         f"misses so many of the wrong ones with a TV of at least {BANDS[1]:g}, and fails so many right ones. "
         "*All together* misses what each of them misses:"
     )
-    lines += [*textwrap.wrap(text, 118), "", "| test | misses | of | fails | of |", "|---|---|---|---|---|"]
     wrong, right = _verifiers(rows)
     names = [one.name for one in CRITERIA]
-    missed = {name: (sum(row[name] for row in wrong), sum(not row[name] for row in right)) for name in names}
-    passes = (
-        [[row[name] for name in names] for row in wrong],
-        [[row[name] for name in names] for row in right],
-    )
-    missed["all together"] = sum(map(all, passes[0])), sum(not all(one) for one in passes[1])
-    missed["specsim audit, first run"] = len(wrong) - len(_found(wrong)), len(_found(right))
-    lines += [
-        f"| {name} | {misses} | {len(wrong)} | {fails} | {len(right)} |"
-        for name, (misses, fails) in missed.items()
+    counts = {name: (sum(row[name] for row in wrong), sum(not row[name] for row in right)) for name in names}
+    passes = [[all(row[name] for name in names) for row in some] for some in (wrong, right)]
+    counts["all together"] = sum(passes[0]), len(right) - sum(passes[1])
+    counts["specsim audit, first run"] = len(wrong) - len(_found(wrong)), len(_found(right))
+    lines = [
+        (name, str(misses), str(len(wrong)), str(fails), str(len(right)))
+        for name, (misses, fails) in counts.items()
     ]
-    return "\n".join(lines) + "\n"
+    return joined(
+        [
+            "# Mistakes of independent authors",
+            filled(text),
+            "`make independent` computes this table again; its rows are in `experiments/kept`.",
+            markdown_table(("set", "kind", "TV", "audited", "found"), bands),
+            filled(_summary(rows)),
+            filled(missed),
+            markdown_table(("test", "misses", "of", "fails", "of"), lines),
+        ]
+    )
 
 
 def _found(rows: Sequence[Row]) -> list[Row]:

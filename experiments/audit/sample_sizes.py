@@ -13,7 +13,6 @@ the same power, by its mean and standard deviation.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ import scipy
 from numpy.typing import NDArray
 
 from experiments import Row
+from experiments._pages import filled, joined, markdown_table
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
 from specsim import mistakes
 from specsim.auditing import BUDGET
@@ -201,18 +201,15 @@ def page(rows: Sequence[Row]) -> str:
         + f"An audit first looks after 1/128 of a case's steps: for {len(shown) - len(late)} of them that is "
         "more than the least sample size.",
     ]
-    lines = ["# Sample sizes", ""]
-    for text in texts:
-        lines += [*textwrap.wrap(text, 118, break_on_hyphens=False), ""]
-    lines += [
-        "| mistake | case | divergence | most powerful test | audit | ratio |",
-        "|---|---|---:|---:|---:|---:|",
+    lines = [
+        (
+            *(f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}"),
+            *(_steps(row["most_powerful"]), _steps(row["audit"]), f"{row['ratio']:.2f}"),
+        )
+        for row in shown
     ]
-    for row in shown:
-        numbers = _steps(row["most_powerful"]), _steps(row["audit"]), f"{row['ratio']:.2f}"
-        cells = f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}", *numbers
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    head = ("mistake", "case", "divergence", "most powerful test", "audit", "ratio")
+    return joined(["# Sample sizes", *map(filled, texts), markdown_table(head, lines, numbers=4)])
 
 
 def _steps(number: float) -> str:

@@ -19,7 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from experiments import Row
-from experiments._pages import explained, filled, joined, known_findings, table
+from experiments._pages import explained, filled, joined, known_findings, markdown_table
 from experiments.engines import (
     deepspec,
     dflash,
@@ -244,7 +244,7 @@ def _table(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    return table(COLUMNS, lines, numbers=4)
+    return markdown_table(COLUMNS, lines, numbers=4)
 
 
 def _names(diagnosis: str) -> str:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from experiments import Row
-from experiments._pages import explained, filled, joined, known_findings, table
+from experiments._pages import explained, filled, joined, known_findings, markdown_table
 from specsim.engines import audit_engine, open_engine, plant
 
 TITLE = "Serving engines that are installed, audited with planted checkpoints"
@@ -261,7 +261,7 @@ def _table(rows: Sequence[Row]) -> str:
                 f"{row['judging'] / seconds:.0%}",
             ]
         )
-    return table(COLUMNS, lines, numbers=5)
+    return markdown_table(COLUMNS, lines, numbers=5)
 
 
 def _found(row: Row) -> list[tuple[str, str]]:

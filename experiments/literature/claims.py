@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from experiments._pages import joined, markdown_table
 from experiments.literature.published.values import ALPHAS, FIGURES
 from specsim.core._progress import Progress
 from specsim.core.distributions import temperature
@@ -765,11 +766,11 @@ SPEEDS = (
 @claim(
     GUIDE, "8, Empirical Performance Data", "r 0.12 … acceptance rate: 0.70 to 0.80 … speedup: 2.3x to 2.8x"
 )
-def printed_speeds(table: Sequence[tuple[str, float, Any, Any, tuple[float, float]]] = SPEEDS) -> Finding:
+def printed_speeds(printed: Sequence[tuple[str, float, Any, Any, tuple[float, float]]] = SPEEDS) -> Finding:
     """Only in part, and if the rate is accepted / drafted: the printed ranges meet those that follow."""
     shown: list[str] = []
     meet = within = 0
-    for draft, r, alphas, ks, (low, high) in table:
+    for draft, r, alphas, ks, (low, high) in printed:
         points = [
             (alpha, k, cost)
             for alpha in alphas
@@ -783,7 +784,7 @@ def printed_speeds(table: Sequence[tuple[str, float, Any, Any, tuple[float, floa
             f"{low} to {high} for {draft} ({tested[0]:.2f} to {tested[-1]:.2f} per tested token, "
             f"{drafted[0]:.2f} to {drafted[-1]:.2f} for accepted / drafted)"
         )
-    return only_if(meet == len(table), within == len(table), f"Printed are {'; '.join(shown)}.")
+    return only_if(meet == len(printed), within == len(printed), f"Printed are {'; '.join(shown)}.")
 
 
 # --- the table and the page ------------------------------------------------------------------------------
@@ -817,28 +818,28 @@ p is the target model's distribution and q the draft's, except in quotes from th
 swaps the letters. K (or γ) is the number of drafted tokens in a step, α the probability that a drafted token
 is accepted once it is tested, r (or c) the time of a draft pass over that of a target pass. TV is the total
 variation distance between the law of the emitted tokens and the target's law, as an exact fraction or
-rounded; TV = 0 is exact. Each row has the correct statement, and the numbers that the check computed.
-"""
+rounded; TV = 0 is exact. Each row has the correct statement, and the numbers that the check computed."""
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
     """Return docs/results/claims.md: the counts, and a table of claims for each document."""
     counts = Counter(row["verdict"] for row in rows)
     right, conditional, wrong = (counts[verdict] for verdict in VERDICTS)
-    lines = HEAD.format(
-        documents=len(SOURCES), claims=len(rows), right=right, conditional=conditional, wrong=wrong
-    ).splitlines()
+    parts = [
+        HEAD.format(
+            documents=len(SOURCES), claims=len(rows), right=right, conditional=conditional, wrong=wrong
+        )
+    ]
+    names = ("where", "quote", "verdict", "correct", "found")
     for document, source in SOURCES.items():
-        lines += ["", f"## {_plain(document)}", "", source, ""]
-        lines += [_line("where", "quote", "verdict", "correct statement", "computed"), _line(*["---"] * 5)]
-        for found in rows:
-            if found["document"] == document:
-                where, quote, correct, numbers = (
-                    _plain(found[name]) for name in ("where", "quote", "correct", "found")
-                )
-                verdict = f"**{WRONG}**" if found["verdict"] == WRONG else found["verdict"]
-                lines.append(_line(where, quote, verdict, correct, numbers))
-    return "\n".join(lines) + "\n"
+        lines = [
+            [f"**{WRONG}**" if found[name] == WRONG else _plain(found[name]) for name in names]
+            for found in rows
+            if found["document"] == document
+        ]
+        head = ("where", "quote", "verdict", "correct statement", "computed")
+        parts += [f"## {_plain(document)}", source, markdown_table(head, lines)]
+    return joined(parts)
 
 
 def _plain(text: str) -> str:
@@ -846,7 +847,3 @@ def _plain(text: str) -> str:
     for mark in "\\|*_<>[]~":
         text = text.replace(mark, "\\" + mark)
     return text
-
-
-def _line(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"

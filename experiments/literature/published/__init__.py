@@ -11,10 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments import Row
+from experiments._pages import joined, markdown_table
 from experiments.literature.published.recomputed import published
 from specsim.core._progress import Progress
 
 TITLE = "Published values of papers on verification, recomputed"
+
+HEAD = """Values of papers on verification beside what follows from other published values, or from an
+example that needs no model (`experiments.literature.published.recomputed`). *reproduced*: the recomputed
+value rounds to the published one; *within rounding*: it does for some inputs that round to the published
+inputs, or the values satisfy, up to rounding, what any such values must; *not reproducible*: it does for
+none.
+
+Values that need the models are bounded by other printed numbers of the same paper where closed forms tie them
+(`experiments.literature.published.bounds`): each printed number is the interval of what rounds to it, and
+these intervals leave one for each of the others. *within bounds*: the two intervals, which the note has,
+meet; *disjoint*: they do not, so that some number, or what the note assumes, does not hold; *inputs
+unavailable*: nothing bounds the value."""
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
@@ -24,32 +37,11 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/published.md."""
-    lines = [
-        "# Published values, recomputed",
-        "",
-        "Values of papers on verification beside what follows from other published values, or from an "
-        "example that needs no",
-        "model (`experiments.literature.published.recomputed`). *reproduced*: the recomputed value "
-        "rounds to the published one;",
-        "*within rounding*: it does for some inputs that round to the published inputs, or the values "
-        "satisfy, up to",
-        "rounding, what any such values must; *not reproducible*: it does for none.",
-        "",
-        "Values that need the models are bounded by other printed numbers of the same paper where closed "
-        "forms tie them",
-        "(`experiments.literature.published.bounds`): each printed number is the interval of what rounds "
-        "to it, and these intervals",
-        "leave one for each of the others. *within bounds*: the two intervals, which the note has, meet; "
-        "*disjoint*: they do not,",
-        "so that some number, or what the note assumes, does not hold; *inputs unavailable*: nothing "
-        "bounds the value.",
-        "",
-        "| arXiv | where | quantity | published | recomputed | difference | verdict |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     for row in rows:
         shown = ["–" if row[name] is None else f"{row[name]:.4f}" for name in ("recomputed", "difference")]
         verdict = f"{row['verdict']} ({row['note']})" if row["note"] else row["verdict"]
         cells = [row["paper"], row["where"], row["quantity"], row["published"], *shown, verdict]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([cell.replace("|", "\\|") for cell in cells])
+    head = ("arXiv", "where", "quantity", "published", "recomputed", "difference", "verdict")
+    return joined(["# Published values, recomputed", HEAD, markdown_table(head, lines)])
