@@ -8,8 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from experiments.audit.kill_matrix import AUDIT, Verifier
-from experiments.audit.kill_matrix.table import show_cell, show_tv
+from experiments.audit.kill_matrix import AUDIT, Verifier, show_cell, show_tv
 from experiments.literature.claims import SOURCES, VERDICTS
 from paper.latex import code, decimal, short, text, whole
 from paper.sources import Rows, Sources, the

@@ -17,9 +17,17 @@ from experiments.audit import kill_matrix
 from experiments.audit._criteria import Criterion, criteria, deepspec, vllm
 from experiments.audit._criteria import base as anatomy
 from experiments.audit._criteria import smell as smell_test
-from experiments.audit.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kept_matrix, measure
-from experiments.audit.kill_matrix.runs import STANDARD as OWN_STANDARD
-from experiments.audit.kill_matrix.table import show_cell, show_tv
+from experiments.audit.kill_matrix import (
+    AUDIT,
+    Cell,
+    KillMatrix,
+    exact_tv,
+    kept_matrix,
+    measure,
+    show_cell,
+    show_tv,
+)
+from experiments.audit.kill_matrix import STANDARD as OWN_STANDARD
 from figures import kill_matrix as picture
 from specsim import mistakes, rules
 from specsim.adapters._contract import declared
@@ -216,7 +224,7 @@ CHOSEN = [CRITERIA[name] for name in ("HF ordinal", "DeepSpec")]
 
 @pytest.fixture(scope="module")
 def rows(smaller_audits_in_module):
-    own, seeds = kill_matrix.runs.audit_criterion("smoke"), (3, 4)
+    own, seeds = kill_matrix.audit_criterion("smoke"), (3, 4)
     decoder = Criterion(AUDIT, "", "", lambda decode, rng: not declared(decode).decoder, 1)
     found = [
         measure(subject, criterion, seeds, exact=subject is STANDARD)
@@ -228,7 +236,7 @@ def rows(smaller_audits_in_module):
 
 @pytest.fixture(scope="module")
 def matrix(rows):
-    return KillMatrix(rows, [*CHOSEN, kill_matrix.runs.audit_criterion("smoke")])
+    return KillMatrix(rows, [*CHOSEN, kill_matrix.audit_criterion("smoke")])
 
 
 def test_the_fraction_of_runs_that_pass(rows, matrix):
@@ -276,7 +284,7 @@ def test_a_decoder_is_run_by_the_audit_alone_and_every_verifier_by_all():
     }
     fast = kill_matrix.cells(fast=True)
     assert set(fast) < set(kill_matrix.cells(fast=False))
-    assert {verifier for verifier, _ in fast} == set(kill_matrix.runs.FAST_VERIFIERS)
+    assert {verifier for verifier, _ in fast} == set(kill_matrix.FAST_VERIFIERS)
 
 
 def test_the_matrix_as_a_table(matrix):
