@@ -40,6 +40,9 @@ SLOW_EXAMPLES = {
 }
 
 
+#: Seconds for a test that --all adds, or runs at full scale; pyproject.toml has those of others.
+LONGEST = 1800.0
+
 #: Seconds for a diagnosis, so that none is stopped where other work keeps the machine busy.
 PATIENCE = 600.0
 
@@ -66,6 +69,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("slow")
         if "full" in fixtures:
             item.add_marker("scaled")
+        if config.option.all and any(map(item.get_closest_marker, ("slow", "scaled"))):
+            item.add_marker(pytest.mark.timeout(LONGEST))
     if not config.option.all:
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)

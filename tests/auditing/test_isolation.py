@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupting import interruptible
 
 from specsim.adapters._contract import BrokenVerifier, LostVerifier
 from specsim.auditing import audit
@@ -319,21 +320,17 @@ def test_ctrl_c_prints_the_verdict_so_far_and_exits_with_3(module, calls):
     """A real interrupt, of parent and child alike as a terminal sends it."""
     command = [sys.executable, "-m", "specsim", "audit", "theirs:slow", "--level", "smoke", "--seed", "1"]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests/helpers"), str(module)])
-    process = subprocess.Popen(
-        [*command, "--out", str(module / "out")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,
-    )
-    assert process.stderr.readline() == "hello from the module\n"
-    seen = module / "theirs.py.calls"
-    while calls and (not seen.exists() or seen.stat().st_size < calls):  # the promises take fewer
-        assert process.poll() is None
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with interruptible(
+        [*command, "--out", str(module / "out")], env={**os.environ, "PYTHONPATH": path}, **pipes
+    ) as process:
+        assert process.stderr.readline() == "hello from the module\n"
+        seen = module / "theirs.py.calls"
+        while calls and (not seen.exists() or seen.stat().st_size < calls):  # the promises take fewer
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 3, err
     assert "Traceback" not in out + err
     if calls:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupting import interruptible
 
 import specsim
 from specsim import rules
@@ -270,16 +270,13 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
         "--steps",
         "100000000",
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
-    try:
+    with interruptible(command, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "trace" / "manifest.json").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()  # where interrupts are ignored, nothing else would end it
     assert process.returncode == 3
     assert err.strip() == "specsim: interrupted"
     from specsim.traces import open_trace
@@ -287,6 +284,21 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
     found = open_trace(tmp_path / "trace")
     assert all(shard.ok for shard in found.verify())
     assert not [path for path in (tmp_path / "trace").iterdir() if path.suffix == ".tmp"]
+
+
+def test_what_tests_start_hears_an_interrupt_where_they_ignore_it():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = "import time; print('ready', flush=True); time.sleep(60)"
+        with interruptible(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            assert "KeyboardInterrupt" in process.communicate(timeout=20)[1]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_help_and_import_do_not_load_numba():

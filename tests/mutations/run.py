@@ -140,7 +140,7 @@ def run_tests(folder: Path, arguments: list[str], cache: Path, timeout: float) -
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if process.returncode not in (PASSED, FAILED):
+    if process.returncode not in (PASSED, FAILED) or not report.exists():  # a test that hangs ends pytest
         return process.returncode, "", printed[-2000:]
     return process.returncode, *first_failure(report)
 

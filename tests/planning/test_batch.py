@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interrupting import interrupts
 from naive_batch import requests_of, serve
 from scipy import integrate, stats
 
@@ -510,7 +511,7 @@ def test_an_interrupt_ends_the_threads():
     timer = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
     began = time.perf_counter()
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupts(), pytest.raises(KeyboardInterrupt):
         simulate_batch(SECOND, output=1_000_000, requests=100_000, replications=2, threads=2, rng=1)
     assert time.perf_counter() - began < 30
 

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 import verifiers
+from interrupting import interruptible
 from sent import Failing, HeldJob, NotingJob, NotingTally
 
 from specsim import audit, rules, simulate
@@ -49,20 +50,6 @@ def steps_in(path):
 
 def counts_of(run):
     return {"lengths": run.lengths.tolist(), "tokens": run.tokens.tolist(), "steps": run.steps}
-
-
-@pytest.fixture(autouse=True)
-def in_time():
-    """No test waits for ever, whatever becomes of its processes."""
-
-    def late(*_):
-        raise TimeoutError("three minutes have passed")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 180)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="module")
@@ -405,11 +392,8 @@ main()
 def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(tmp_path):
     path = tmp_path / "run.part"
     options = "simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint-seconds 0 --checkpoint"
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND_LINE, *options.split(), path],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    with interruptible(
+        [sys.executable, "-c", COMMAND_LINE, *options.split(), path], stderr=subprocess.PIPE
     ) as run:
 
         def workers():

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 from commands import run
+from interrupting import interruptible
 
 from specsim.engines._server.mistakes import mistake_names
 
@@ -40,7 +41,7 @@ def test_bad_options(arguments, message):
 @pytest.mark.slow
 def test_the_command_serves_until_interrupted():
     command = [sys.executable, "-m", "specsim", "serve", "--port", "0", "--plain"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with interruptible(command, stdout=subprocess.PIPE) as process:
         url = re.search(r"http://\S+?:\d+", process.stdout.readline())[0]
         with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
             assert answer.status == 200

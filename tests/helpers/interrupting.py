@@ -1,0 +1,31 @@
+"""Tests that send interrupts, also where their own process ignores them, as behind `nohup` or in a background
+job of a shell: what they start would ignore them too, and never end.
+"""
+
+import os
+import signal
+import subprocess
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def interrupts():
+    """Within this, an interrupt raises KeyboardInterrupt here, and reaches the processes that are started."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interruptible(command, **options):
+    """A process that hears interrupts, in a group of its own; what is left of the group is killed."""
+    with interrupts():
+        started = subprocess.Popen(command, text=True, start_new_session=True, **options)
+    with started as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
