@@ -126,15 +126,19 @@ def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypat
 def test_a_process_that_is_being_loaded_at_the_end_is_ended(tmp_path, monkeypatch, capfd):
     """As where it waits for a file that the first has locked."""
     (tmp_path / "waits.py").write_text(
-        "import os, time\nfrom verifiers import naps as verify\n"
+        "import os, time\nfrom verifiers import right\n"
         f"first = not os.path.exists(mark := {str(tmp_path / 'mark')!r})\n"
-        "open(mark, 'w').write(str(os.getpid()))\n"
+        "open(mark, 'a').write(f'{os.getpid()}\\n')\n"
         "if not first:\n    time.sleep(60)\n"
+        "def verify(draft_tokens, p, q, rng):\n"
+        "    while len(p) > 500 and len(open(mark).readlines()) < 2:\n"  # counting, alone so far
+        "        time.sleep(0.01)\n"
+        "    return right(draft_tokens, p, q, rng)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     found = audited("waits:verify", 2, cases=["two-point"])
     assert found.verdict == "consistent"
-    pid = int((tmp_path / "mark").read_text())
+    _, pid = map(int, (tmp_path / "mark").read_text().split())
     for _ in range(100):
         if not running(pid):
             break
