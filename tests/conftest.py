@@ -84,12 +84,6 @@ def full(pytestconfig):
 
 
 @pytest.fixture(scope="session")
-def steps(full):
-    """How many steps of a kernel are held to its law."""
-    return 10_000_000 if full else 1_000_000
-
-
-@pytest.fixture(scope="session")
 def models(full):
     """On how many pairs of models a law is proved."""
     return 200 if full else 60

@@ -19,7 +19,7 @@ from specsim.core.stats import detectable_tv
 from specsim.models import SAMPLING_METHODS, TableModel, Tree, branching, chain, draw_siblings
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
-from specsim.simulation._rows import ModelRows, tile_parents
+from specsim.simulation._rows import ModelRows, pieces, tile_parents
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 from specsim.theory._enumeration import prove, step_law
 
@@ -248,33 +248,50 @@ def shape_of(rule, drawing):
     return Tree((0, 0, 1, 2) if rule.on_trees else (0, 1), drawing)
 
 
+def row_reader(rule, tree, target, draft):
+    return ModelRows(target, draft, tree, np.zeros((1, 1), dtype=np.int32), rule.leaf_rows)
+
+
 def row_source(rule, tree, target, draft):
-    reader = ModelRows(target, draft, tree, np.zeros((1, 1), dtype=np.int32), rule.leaf_rows)
-    return RowSource(reader, rule_verifier(rule, tree))
+    return RowSource(row_reader(rule, tree, target, draft), rule_verifier(rule, tree))
 
 
 def pair_source(rule, tree, target, draft):
     return FixedPairSource(rule, *(np.array(model.row(()), dtype=float) for model in (target, draft)), tree)
 
 
+def row_steps(rule, tree, target, draft, u, tokens, accepted):
+    """Fill in the steps after token 0 that the row kernel makes of the uniforms `u`."""
+    start = np.zeros((len(accepted), 1), dtype=np.int32)
+    rows = row_reader(rule, tree, target, draft).rows_after(start, u[: tree.size])
+    given = rows.parents, rows.draft_tokens, rows.p, rows.q, u[tree.size :], rule.array()
+    rule.rows(*given, tokens, accepted)
+
+
+def pair_steps(rule, tree, target, draft, u, tokens, accepted):
+    tables = pair_source(rule, tree, target, draft).tables
+    rule.fixed_pair.kernel(*tables, u[: tree.size], u[tree.size :], tokens, accepted)
+
+
 KINDS = {"rows": (row_source, 1, (0,)), "fixed pair": (pair_source, 0, ())}
+#: Random numbers show no smaller mistake than the net; of these rules they show that the streams are apart.
+DRAWN = {"standard", "traversal"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("name", "drawing"), every())
-def test_the_kernels_follow_the_law_of_whole_steps(name, drawing, kind, steps, full):
+@pytest.mark.parametrize(
+    ("name", "drawing"),
+    [pytest.param(*one, marks=() if one[0] in DRAWN else pytest.mark.slow) for one in every()],
+)
+def test_the_kernels_follow_the_law_of_whole_steps(name, drawing, kind, full):
     """Smaller mistakes than these steps show are seen by `test_naive` and on the net."""
     rule, (make, order, context) = rules.get(name), KINDS[kind]
     tree = shape_of(rule, drawing)
-    # the residual of the fixed pair has three tokens, one of them less likely than under q: with one token,
-    # neither how it is drawn nor the coin of the next test would matter
     target, draft = some_pair(np.random.default_rng(14), 4, order)
     law = step_law(rule, target, draft, tree, context)
-    main = kind == "fixed pair" and drawing == rule.draft_sampling[0] and not rule.control
-    main = main and (full or tree.is_chain)  # steps of trees take longer
-    steps = steps if main else 1_000_000 if full else 250_000
+    steps, distance = (1_000_000, 0.0075) if full else (250_000, 0.015)
     # one outcome: then any other is impossible, and seen at once
-    assert len(law) == 1 or detectable_tv(len(law), steps, FALSE_ALARM) < (0.0075 if main else 0.015)
+    assert len(law) == 1 or detectable_tv(len(law), steps, FALSE_ALARM) < distance
     log_e, impossible = evidence(make(rule, tree, target, draft), law, steps, (crc32(name.encode()), 1))
     assert impossible == 0
     assert log_e < ALARM
@@ -292,45 +309,61 @@ def sobol(net, dimensions):
     return np.ascontiguousarray(qmc.Sobol(dimensions, seed=1).random_base2(net).T)
 
 
-def tv_on_a_net(rule, tree, target, draft, law, net):
-    """The total variation from `law` of 2^net steps of the fixed-pair kernel, their uniforms a Sobol'
-    sequence.
+#: {kind: (the steps of its kernel, how many uniforms these take, a pair, the context)}
+ON_NETS = {
+    # the residual has three tokens, one of them less likely than under q: with one token, neither how it is
+    # drawn nor the coin of the next test would matter
+    "rows": (
+        row_steps,
+        lambda rule, *shape: rule.uniforms(*shape),
+        some_pair(np.random.default_rng(14), 4, 1),
+        (0,),
+    ),
+    "fixed pair": (pair_steps, lambda rule, tree, _: rule.fixed_pair.uniforms(tree), WIDE, ()),
+}
+
+
+def tv_on_a_net(kind, rule, tree, law, net):
+    """The total variation from `law` of 2^net steps of a kernel, their uniforms a Sobol' sequence.
 
     It errs by far less than as many random steps: with 2^20 by less than .001, mostly by .0002, where the
     e-value of ten million random ones needs a deviation of .002.
     """
-    tables = rule.fixed_pair.tables(
-        *(np.array(model.row(()), dtype=float) for model in (target, draft)), tree, **rule.values
-    )
-    needed = tree.size + rule.fixed_pair.uniforms(tree)
+    steps, uniforms, (target, draft), _ = ON_NETS[kind]
+    needed = tree.size + uniforms(rule, tree, target.vocab_size)
     u = sobol(net, max(needed, DIMENSIONS))[:needed]
-    tokens, accepted = np.empty((tree.depth + 1, 2**net), dtype=np.int32), np.empty(2**net, dtype=np.int64)
-    rule.fixed_pair.kernel(*tables, u[: tree.size], u[tree.size :], tokens, accepted)
     tally = Outcomes(target.vocab_size, tree)
     counts = tally.zeros()
-    tally.count(counts, SimpleNamespace(tokens=tokens, accepted=accepted), None)
+    for first, size in pieces(0, 2**net, 2**15):
+        tokens, accepted = np.empty((tree.depth + 1, size), dtype=np.int32), np.empty(size, dtype=np.int64)
+        part = np.ascontiguousarray(u[:, first : first + size])
+        steps(rule, tree, target, draft, part, tokens, accepted)
+        tally.count(counts, SimpleNamespace(tokens=tokens, accepted=accepted), None)
     return np.abs(counts["outcomes"] / 2**net - tally.law(law)).sum() / 2
 
 
+@pytest.mark.parametrize("kind", ON_NETS)
 @pytest.mark.parametrize(("name", "drawing"), every())
-def test_the_fixed_pair_kernel_follows_the_law_on_a_net(name, drawing, net):
-    rule = rules.get(name)
+def test_the_kernels_follow_the_law_on_a_net(name, drawing, kind, net):
+    rule, (*_, pair, context) = rules.get(name), ON_NETS[kind]
     tree = shape_of(rule, drawing)
     bound = NETS[net] * COARSER.get(name, 1)
-    assert tv_on_a_net(rule, tree, *WIDE, step_law(rule, *WIDE, tree), net) < bound
+    assert tv_on_a_net(kind, rule, tree, step_law(rule, *pair, tree, context), net) < bound
 
 
+@pytest.mark.parametrize("kind", ON_NETS)
 @pytest.mark.parametrize("name", ["standard", "traversal", "lenience"])
-def test_a_law_that_is_off_by_a_little_is_told_on_the_net(name):
-    rule = rules.get(name)
+def test_a_law_that_is_off_by_a_little_is_told_on_the_net(name, kind):
+    rule, (*_, (target, draft), context) = rules.get(name), ON_NETS[kind]
     tree = shape_of(rule, rule.draft_sampling[0])
-    target, draft = WIDE
-    a, b, *rest = target.row(())
-    other = TableModel([a + Fraction(1, 1000), b - Fraction(1, 1000), *rest])
-    law, right = (step_law(rule, model, draft, tree) for model in (other, target))
+    a, b, *rest = target.row(context)
+    off = [a + Fraction(1, 1000), b - Fraction(1, 1000), *rest]
+    table = [off, *(target.row((token,)) for token in range(1, 4))] if context else off
+    other = TableModel(table, contexts=[[0]]) if context else TableModel(table)
+    law, right = (step_law(rule, model, draft, tree, context) for model in (other, target))
     distance = sum(abs(law.get(x, 0) - right.get(x, 0)) for x in law | right) / 2
     assert distance < 0.005
-    assert tv_on_a_net(rule, tree, target, draft, law, 20) > NETS[20]
+    assert tv_on_a_net(kind, rule, tree, law, 20) > NETS[20]
 
 
 #: What each control pretends to be, and the way of drawing that both share.
