@@ -15,6 +15,12 @@ LAB := .venv/.lab
 # so that a folder named specsim, such as the clone's own in its parent, does not hide the package
 IN_PLACE := --config-settings editable_mode=compat
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
+# compiled kernels, named by their content: every clone of this user finds them. With NUMBA_CACHE_DIR=$(mktemp -d)
+# in the environment they are all compiled again.
+KERNELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/specsim
+ifneq ($(shell mkdir -p -m 700 '$(KERNELS)' 2>/dev/null && test -w '$(KERNELS)' && echo writable),)
+export NUMBA_CACHE_DIR ?= $(KERNELS)
+endif
 # a Python that writes no bytecode would compile every library again in each process that the tests start
 unexport PYTHONDONTWRITEBYTECODE
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
