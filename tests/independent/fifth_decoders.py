@@ -2,7 +2,7 @@
 
 Each is a function decoder(target, draft, prompt, max_new_tokens, eos, rng) -> list of new token ids. The first 14
 wrong ones are mistakes of the textbook kind, the other 14 are unusual; "looks like" in a docstring names the textbook
-mistake (or the sound method) that it could be taken for. The tv of an entry is what fifth_measure.py found for the
+mistake (or the sound method) that it could be taken for. The tv of an entry is what its author measured for the
 first three new tokens on its own random models; other models give other figures. reset() forgets all that decoders
 keep between calls.
 """

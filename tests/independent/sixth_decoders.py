@@ -533,7 +533,7 @@ def poor_draft(target, draft, prompt, most, eos, rng):
             return new
 
 
-# measured by sixth_measure.py
+# measured by the author
 MEASURED = {
     "rows_by_length": 0.336,
     "rejected_in_text": 0.380,

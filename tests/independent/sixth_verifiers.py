@@ -638,7 +638,7 @@ def twin_generators(d, p, q, rng):
     return pack(d, n, draw(rest(p, q, n), np.random.default_rng(seed)))
 
 
-# measured by sixth_measure.py
+# measured by the author
 MEASURED = {
     "upside_down": 0.768,
     "no_lottery": 0.594,
