@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.stats import chi2
 
+from specsim.core.stats import log_pooled_e_value
 from specsim.engines import Law
 from specsim.engines._planted.law import TableLogits
 from specsim.engines._planted.requests import Sampling
@@ -56,8 +57,8 @@ def decoded(pair, requests, **options):
     return sorted(found, key=lambda one: (one.number, one.index))
 
 
-def p_value(pair, requests, completions, sampling=PLAIN):
-    """The chi-square p-value of the tokens given what the target reads; 0 for an impossible token."""
+def tables_of(pair, requests, completions, sampling):
+    """The law, and the counts, of the tokens after each context that the target reads."""
     prompts = {request.number: request.prompt for request in requests}
     contexts, tokens = [], []
     for one in completions:
@@ -67,8 +68,25 @@ def p_value(pair, requests, completions, sampling=PLAIN):
         tokens.append(text[start:])
     distinct, which = np.unique(np.concatenate(contexts), axis=0, return_inverse=True)
     rows = processed(pair.target.rows(distinct), sampling)
-    counts = np.zeros(rows.shape)
+    counts = np.zeros(rows.shape, dtype=np.int64)
     np.add.at(counts, (which.ravel(), np.concatenate(tokens)), 1)
+    return rows, counts
+
+
+def log_e(pair, requests, completions, sampling=PLAIN):
+    """The log e-value of the tokens against the target's law: of a right engine, whatever numbers it draws, it
+    reaches log(1/a) with probability a at most."""
+    rows, counts = tables_of(pair, requests, completions, sampling)
+    if counts[rows == 0].any():
+        return np.inf
+    return log_pooled_e_value(
+        [(seen[row > 0], row[row > 0]) for row, seen in zip(rows, counts, strict=True) if (row > 0).sum() > 1]
+    )
+
+
+def p_value(pair, requests, completions, sampling=PLAIN):
+    """The chi-square p-value of the tokens given what the target reads; 0 for an impossible token."""
+    rows, counts = tables_of(pair, requests, completions, sampling)
     if counts[rows == 0].any():
         return 0.0
     expected = rows * counts.sum(axis=1, keepdims=True)

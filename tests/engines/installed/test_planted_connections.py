@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from letters import p_value
+from conftest import FALSE_ALARM
+from letters import decoded, log_e, tables_of
 
+from specsim.core.stats import needed_draws
 from specsim.engines import plant
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
@@ -22,7 +24,13 @@ PACKAGES = {
 }
 #: Engines whose plain decoding is that of another one.
 VARIANTS = ("hf-lookup", "hf-mtp", "onnxruntime-ngram")
-FALSE_ALARM = 1e-3
+#: Engines draw their own numbers: of a hundred right tests one in ten million fails.
+ALARM = -np.log(FALSE_ALARM)
+#: Texts of 24 tokens: with fewer another temperature would at times not be seen.
+TEXTS = 160
+SAMPLINGS = {"raw": Sampling(), "cut": Sampling(temperature=0.7, top_k=3)}
+#: What each must be told from.
+OTHER = {"raw": Sampling(temperature=0.7), "cut": Sampling()}
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +74,29 @@ def requests_of(planted, count, tokens=24, length=5, seed=None, **more):
     ]
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.7, top_k=3)], ids=["raw", "cut"])
-def test_texts_have_the_planted_law(engine, planted, sampling):
-    requests = requests_of(planted, 30, n=2, sampling=sampling)
+@pytest.mark.parametrize("sampled", SAMPLINGS)
+def test_texts_have_the_planted_law(engine, planted, sampled):
+    requests = requests_of(planted, TEXTS // 2, n=2, sampling=SAMPLINGS[sampled])
     found = list(engine.complete(requests))
-    assert sorted((one.number, one.index) for one in found) == [(i, j) for i in range(30) for j in range(2)]
+    numbers = [(i, j) for i in range(TEXTS // 2) for j in range(2)]
+    assert sorted((one.number, one.index) for one in found) == numbers
     assert all(isinstance(one, Completion) and len(one.tokens) == 24 for one in found)
-    assert p_value(planted, requests, found, sampling) > FALSE_ALARM
-    wrong = Sampling() if sampling.top_k else Sampling(temperature=0.7)
-    assert p_value(planted, requests, found, wrong) < 1e-6
+    assert log_e(planted, requests, found, SAMPLINGS[sampled]) < ALARM
+    assert log_e(planted, requests, found, OTHER[sampled]) > ALARM
+
+
+@pytest.mark.parametrize("sampled", SAMPLINGS)
+def test_so_many_texts_tell_another_sampling(planted, sampled):
+    """But with chance `FALSE_ALARM`, as far as the engine has the law."""
+    requests = requests_of(planted, TEXTS // 2, n=2, sampling=SAMPLINGS[sampled])
+    law, counts = tables_of(planted, requests, decoded(planted, requests, seed=1), SAMPLINGS[sampled])
+    other, _ = tables_of(planted, requests, decoded(planted, requests, seed=1), OTHER[sampled])
+    possible = other > 0
+    assert (possible >= (law > 0)).all()  # an impossible token would be seen at once
+    distance = np.square(law - other)[possible] / other[possible]
+    visits = np.broadcast_to(counts.sum(axis=1, keepdims=True), other.shape)[possible] / counts.sum()
+    cells = 1 + possible.sum() - len(other)
+    assert needed_draws((visits * distance).sum(), cells, FALSE_ALARM, 1 - FALSE_ALARM) < counts.sum()
 
 
 def test_log_probabilities(engine, planted):
