@@ -134,12 +134,12 @@ def test_a_seed_gives_the_text_again(engine, planted):
 
 def test_stop_strings(engine, planted):
     stop = planted.decode([0])
-    found = list(engine.complete(requests_of(planted, 6, sampling=Sampling(stop=(stop,)))))
+    found = list(engine.complete(requests_of(planted, 12, sampling=Sampling(stop=(stop,)))))
     by_generate = engine.name in ("hf", "hf-early-exit") and engine.describe()["speculative"]
     if by_generate or engine.name in ("mlx-lm", "onnxruntime", "onnxruntime-ngram"):
         assert {one.kind for one in found if isinstance(one, Failure)} == {"refused"}
         return
-    assert any(one.finish == "stop" for one in found)
+    assert any(one.finish == "stop" for one in found)  # none stops with chance 1e-14
     if engine.name in ("hf-lookup", "hf-mtp"):  # transformers sees a stop string at the end of a step only
         return
     for one in found:
