@@ -34,6 +34,7 @@ SLOW_FIXTURES = {"made", "cluster"}
 SLOW_EXAMPLES = {
     "specsim._runs.merge",
     "specsim.auditing._runner.audit",
+    "specsim.auditing._shards.audit_shard",
     "specsim.auditing._two_sample.audit_against",
     "specsim.testing.assert_exact",
     "specsim.testing.assert_same",

@@ -176,11 +176,13 @@ def check_console(block, folder):
 # --- the pages -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```python" in page])
 def test_python_runs(name, tmp_path, few_cases_in_module):
     run_python(PAGES[name], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```console" in page])
 def test_a_console_shows_what_is_printed(name, tmp_path):
     for block in blocks(PAGES[name]):
@@ -206,6 +208,7 @@ def cheap():
                 yield pytest.param(words[1:], id=f"{name}: {line}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [*cheap()])
 def test_a_cheap_command_runs(words, tmp_path):
     try:
