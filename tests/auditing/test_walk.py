@@ -12,7 +12,7 @@ from specsim.auditing import audit
 from specsim.cli import _audit as command
 
 PAGE = Path(__file__).parents[2] / "docs/architecture.md"
-LISTED = ("auditing/", "cli/", "simulation/")
+LISTED = ("adapters/", "auditing/", "cli/", "simulation/")
 
 
 @pytest.fixture(scope="module")
