@@ -251,6 +251,12 @@ def audits_at_scale(full):
 
 
 @pytest.fixture(scope="session")
+def bank(tmp_path_factory):
+    """What many tests read: bank(name, make) is what make() returned in the process that asked for it first."""
+    return lambda name, make: once(tmp_path_factory, name, lambda _: make())
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """All figures, fast: (the folder, the files of each figure, the progress that it told)."""
     from figures._making import make_figures

@@ -60,17 +60,18 @@ def few_mistakes(full):
 
 
 @pytest.fixture(scope="module")
-def audits(few_cases_in_module, few_mistakes, full):
+def audits(few_cases_in_module, few_mistakes, full, bank):
     """{what it shows: an audit}."""
-    standard = audit("standard", "smoke", SEED)
-    found = {
-        "consistent": standard,
-        "lossy": audit("lenience:lenience=0.5", "smoke", SEED),
-        "biased": audit(verifiers.resamples_from_target, "smoke", SEED),
-        "broken": audit(verifiers.raises, "smoke", SEED),
-        "unprintable": audit(says_what_cannot_be_written, "smoke", SEED),
-        "refuted": dataclasses.replace(standard, proof=ProofSummary(30, 0.01, True)),
+    audited = {
+        "consistent": "standard",
+        "lossy": "lenience:lenience=0.5",
+        "biased": verifiers.resamples_from_target,
+        "broken": verifiers.raises,
+        "unprintable": says_what_cannot_be_written,
     }
+    found = bank("reports", lambda: {kind: audit(one, "smoke", SEED) for kind, one in audited.items()})
+    standard = found["consistent"]
+    found["refuted"] = dataclasses.replace(standard, proof=ProofSummary(30, 0.01, True))
     found["limited"] = with_cases(standard, lambda case: dataclasses.replace(case, planned=2 * case.steps))
     half = dataclasses.replace(standard.cases[4], interrupted=True, planned=2 * standard.cases[4].steps)
     found["interrupted"] = dataclasses.replace(

@@ -481,7 +481,7 @@ def test_what_is_left_of_a_larger_call_is_found():
 def test_the_report_says_what_each_axis_can_detect(request):
     shaped = judged(right, FEW)
     request.getfixturevalue("smaller_audits")
-    found = replace(audit(right, "smoke", rng=0, diagnose=False), cases=(shaped,))
+    found = replace(audit(right, "smoke", rng=0, cases=["two-point"], diagnose=False), cases=(shaped,))
     rows = {row["axis"]: row["value: detectable TV"] for row in power_by_axis(found)}
     assert [*rows] == [
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step",
@@ -498,7 +498,7 @@ def test_the_report_says_what_each_axis_can_detect(request):
 def test_the_json_of_such_a_case_follows_its_schema(request):
     shaped = judged(right, FEW, 0.1)
     request.getfixturevalue("smaller_audits")
-    found = replace(audit(right, "smoke", rng=0, diagnose=False), cases=(shaped,))
+    found = replace(audit(right, "smoke", rng=0, cases=["two-point"], diagnose=False), cases=(shaped,))
     schema = json.loads((files("specsim") / "data" / "audit.schema.json").read_text(encoding="utf-8"))
     document = json.loads(audit_to_json(found))
     assert not [*jsonschema.Draft202012Validator(schema).iter_errors(document)]

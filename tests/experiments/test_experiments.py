@@ -36,10 +36,10 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def fast(tmp_path_factory):
+def fast(tmp_path_factory, bank):
     """The fast table of an experiment: fast("precision")."""
     folder = tmp_path_factory.mktemp("tables")
-    return lambda name: table(name, folder, fast=True)
+    return lambda name: bank(f"table-{name}", lambda: table(name, folder, fast=True))
 
 
 def rows_of(found, **values):

@@ -482,5 +482,5 @@ def test_what_cannot_be_had_is_named():
         rules.get("standard:x=1")
     with pytest.raises(ValueError, match=r"lenience: parameter lenience = 1.5 is outside \(0, 1\]"):
         rules.get("lenience:lenience=1.5")
-    with pytest.raises(ValueError, match="write lenience:parameter=number"):
+    with pytest.raises(ValueError, match="write lenience:PARAMETER=VALUE"):
         rules.get("lenience:lenience")
