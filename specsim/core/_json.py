@@ -14,13 +14,18 @@ class RefusedError(ValueError):
     """Valid JSON that is not read."""
 
 
-def parse_json(text: str | bytes, unique: bool = True) -> Any:
-    """The value that `text` is. Raises ValueError also for what is nested too deeply, and if `unique` for an
-    object with a key twice, of which Python takes the last value."""
+def parse_json(text: str | bytes, unique: bool = True, finite: bool = False) -> Any:
+    """The value that `text` is. Raises ValueError also for what is nested too deeply, if `unique` for an
+    object with a key twice, of which Python takes the last value, and if `finite` for NaN and infinities."""
+    twice, constant = _object if unique else None, _no_constant if finite else None
     try:
-        return json.loads(text, object_pairs_hook=_object if unique else None)
+        return json.loads(text, object_pairs_hook=twice, parse_constant=constant)
     except RecursionError:
         raise RefusedError("nested too deeply") from None
+
+
+def _no_constant(name: str) -> float:
+    raise RefusedError(f"{name} is not valid JSON")
 
 
 def _object(entries: list[tuple[str, Any]]) -> dict[str, Any]:

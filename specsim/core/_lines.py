@@ -11,6 +11,7 @@ from specsim.core._json import RefusedError, parse_json
 SUFFIXES = (".jsonl", ".ndjson")
 #: Longer lines are not read.
 LONGEST = 32 * 2**20
+GZIP = b"\x1f\x8b"
 #: Bytes between two calls of `progress`.
 STRIDE = 2**22
 
@@ -46,7 +47,7 @@ def read_lines(files: list[Path], progress: Callable[[int, int], None] | None = 
                     progress(done, total)
                     told = done
                 if line is None or line.strip():
-                    yield _parse(line, f"{path}:{number}")
+                    yield read_line(line, f"{path}:{number}")
         before += path.stat().st_size
     if progress is not None:
         progress(total, total)
@@ -63,18 +64,27 @@ def split_lines(file: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def _parse(line: bytes | None, place: str) -> Line:
+def decode_line(line: bytes, unique: bool = True) -> Any:
+    """The value in a line of JSON, as `parse_json`. Raises RefusedError that says in a few words why not."""
+    if line.startswith(GZIP):
+        raise RefusedError("compressed; unpack the file")
+    try:
+        return parse_json(line.decode("utf-8"), unique)
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"not UTF-8 at byte {error.start + 1}; convert the file") from None
+    except json.JSONDecodeError as error:
+        raise RefusedError(f"not JSON at character {error.pos + 1}") from None
+    except RefusedError:
+        raise
+    except ValueError:
+        raise RefusedError("a number of too many digits") from None
+
+
+def read_line(line: bytes | None, place: str) -> Line:
+    """A line, which is None if it is too long."""
     if line is None:
         return Line(place, None, f"longer than {LONGEST // 2**20} MiB")
-    if line.startswith(b"\x1f\x8b"):
-        return Line(place, None, "compressed; unpack the file")
     try:
-        return Line(place, parse_json(line.decode("utf-8")))
-    except UnicodeDecodeError as error:
-        return Line(place, None, f"not UTF-8 at byte {error.start + 1}")
-    except json.JSONDecodeError as error:
-        return Line(place, None, f"not JSON at character {error.pos + 1}")
+        return Line(place, decode_line(line))
     except RefusedError as error:
         return Line(place, None, str(error))
-    except ValueError:
-        return Line(place, None, "a number of too many digits")

@@ -20,18 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.core._files import open_file
-from specsim.core._json import parse_json
-from specsim.core._lines import LONGEST, Line, log_files, read_lines, split_lines
+from specsim.core._lines import LONGEST, Line, log_files, read_line, read_lines, split_lines
 from specsim.served._prometheus import COUNTERS, Series, read_series
+from specsim.traces._responses import COUNTS, first_of
 
-#: The names of a number, the present one first.
+#: The names of a number that `COUNTS` lacks, the present one first.
 HISTOGRAM = ("acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
-STEPS = ("num_spec_steps", "spec_verify_ct")
-ACCEPTED = (
-    *("num_accepted_draft_tokens", "spec_num_correct_drafts"),
-    *("spec_accepted_drafts", "spec_accept_token_num"),
-)
-DRAFTED = ("num_draft_tokens", "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 RATE = ("draft_acceptance_rate", "spec_accept_rate")
 MEAN = ("mean_acceptance_length", "spec_accept_length")
 BY_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
@@ -144,12 +138,8 @@ def _documents(files: list[Path]) -> Iterator[Line]:
     for file in files:
         if file.suffix != ".json":
             yield from read_lines([file])
-            continue
-        try:
-            text = file.read_text(encoding="utf-8") if file.stat().st_size <= LONGEST else ""
-            yield Line(str(file), parse_json(text))
-        except ValueError as error:
-            yield Line(str(file), None, f"not JSON ({type(error).__name__})")
+        else:
+            yield read_line(file.read_bytes() if file.stat().st_size <= LONGEST else None, str(file))
 
 
 def _requests(value: Any, place: str, depth: int = 0) -> Iterator[Request]:
@@ -157,7 +147,7 @@ def _requests(value: Any, place: str, depth: int = 0) -> Iterator[Request]:
     if depth > DEEPEST:
         return
     if isinstance(value, Mapping):
-        histogram = _first(value, HISTOGRAM)
+        histogram = first_of(value, HISTOGRAM)
         if histogram is not None:
             yield _request(value, histogram, place)
             return
@@ -174,20 +164,16 @@ def _request(values: Mapping[str, Any], histogram: Any, place: str) -> Request:
     gamma = _count(values.get("num_spec_tokens"), "num_spec_tokens")
     if gamma is None and isinstance(histogram, list) and any(lengths):
         gamma = len(histogram) - 1
-    counts = {"steps": STEPS, "accepted": ACCEPTED, "drafted": DRAFTED, "emitted": ("completion_tokens",)}
+    counts = {name: COUNTS[name] for name in ("steps", "accepted", "drafted", "emitted")}
     return Request(
         place=place,
         engine=ENGINES.get(engine, "vllm"),
         lengths=lengths,
         gamma=gamma,
-        rate=_ratio(_first(values, RATE), RATE[0]),
-        mean=_ratio(_first(values, MEAN), MEAN[0]),
-        **{name: _count(_first(values, names), names[0]) for name, names in counts.items()},
+        rate=_ratio(first_of(values, RATE), RATE[0]),
+        mean=_ratio(first_of(values, MEAN), MEAN[0]),
+        **{name: _count(first_of(values, names), names[0]) for name, names in counts.items()},
     )
-
-
-def _first(values: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((values[name] for name in names if values.get(name) is not None), None)
 
 
 def _lengths(histogram: Any) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ def test_an_error_is_that_of_one_process(tmp_path, lines):
 
 def test_the_line_of_an_error_in_a_later_block(tmp_path, started, waiting):
     files = write_logs(tmp_path, _55="{")
-    with pytest.raises(ValueError, match=r"draft\.jsonl, line 55: not log-probabilities"):
+    with pytest.raises(ValueError, match=r"draft\.jsonl, line 55: not JSON at character 3"):
         import_trace(files[0], tmp_path / "a", draft=files[1])
     assert waiting
     assert started

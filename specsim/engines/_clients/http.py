@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients.answers import (
     GarbageError,
-    UnmappableError,
     error_message,
+    most_bytes,
     read_completions,
     read_counters,
     read_json,
@@ -101,7 +101,7 @@ class HttpServer:
         raise NotImplementedError
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
-        """The completions in an answer. Raises GarbageError and UnmappableError."""
+        """The completions in an answer. Raises GarbageError."""
         raise NotImplementedError
 
     @property
@@ -170,16 +170,14 @@ class HttpServer:
         """What the server answers, or the failure of one request."""
         started = time.perf_counter()
         try:
-            answer = read_json(self._post(request))
+            answer = read_json(self._post(request), most_bytes(request))
             self._check_model(answer)
             return [*self._read(answer, request, time.perf_counter() - started)]
         except _FailedError as error:
             kind = "refused" if error.status in UNSUPPORTED else error.kind
             return [Failure(request.number, kind, str(error))]
-        except UnmappableError as error:
-            return [Failure(request.number, "unmappable", str(error))]
         except GarbageError as error:
-            return [Failure(request.number, "garbage", str(error))]
+            return [Failure(request.number, error.kind, str(error))]
 
     def _check_model(self, answer: dict[str, Any]) -> None:
         """Note the model of the first answer; raise _FailedError if another one answers."""

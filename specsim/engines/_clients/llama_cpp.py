@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from specsim.core._checks import check_counts
-from specsim.engines._clients.answers import GarbageError, UnmappableError, read_completions, read_counters
+from specsim.engines._clients.answers import GarbageError, read_completions, read_counters
 from specsim.engines._clients.running import Answers, described, need, or_failures, side_by_side
 from specsim.engines._clients.writing import PENALTIES, llama_parameters
 from specsim.engines._planted.folder import Planted
@@ -68,9 +68,8 @@ class LlamaCppEngine:
             return [Failure(request.number, "refused", str(answer["error"])[:300])]
         try:
             return [*read_completions(answer, request, self._planted, time.perf_counter() - started)]
-        except (GarbageError, UnmappableError) as error:
-            kind = "garbage" if isinstance(error, GarbageError) else "unmappable"
-            return [Failure(request.number, kind, str(error))]
+        except GarbageError as error:
+            return [Failure(request.number, error.kind, str(error))]
 
 
 def _payload(request: Request) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from specsim.engines._clients.answers import GarbageError, id_in, read_choices, read_drafts
+from specsim.engines._clients.answers import GarbageError, read_choices
 from specsim.engines._clients.http import HttpServer
 from specsim.engines._clients.writing import TEXT_DIALECTS, Dialect, write_request
 from specsim.engines._planted.requests import Completion, Request
+from specsim.traces._responses import id_in, token_ids
 
 #: Forms of a text, the most telling one first.
 FORMS = ("token ids", "token strings", "words of the text")
@@ -46,21 +47,10 @@ class TextServer(HttpServer):
         return write_request(request, request.text, self._model, dialect, self._header)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
-        found = []
-        for index, finish, choice in read_choices(answer, request):
-            forms = _forms(choice, request, f"choice {index}")
-            found.append(
-                TextCompletion(
-                    request.number,
-                    index,
-                    (),
-                    **read_drafts(answer, choice, index)._asdict(),
-                    finish=finish,
-                    seconds=seconds,
-                    forms=forms,
-                )
-            )
-        return found
+        return [
+            TextCompletion(tokens=(), forms=_forms(choice, request, f"choice {about['index']}"), **about)
+            for about, choice in read_choices(answer, request, seconds)
+        ]
 
 
 def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pieces]:
@@ -71,11 +61,11 @@ def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pi
     words = islice(WORD.finditer(text), request.max_tokens)
     forms: dict[str, Pieces] = {FORMS[2]: tuple(found[0][:LONGEST] for found in words)}
     strings = _strings(choice.get("logprobs"))
-    ids = next((choice[key] for key in ("token_ids", "tokens") if choice.get(key) is not None), None)
+    ids = token_ids(choice)
     if strings is not None:
         forms[FORMS[1]] = tuple(name[:LONGEST] for name in strings)
-        named = [id_in(name) for name in strings]
-        ids = named if ids is None and strings and None not in named else ids
+        named = [i for name in strings if (i := id_in(name)) is not None and i < 2**31]
+        ids = named if ids is None and 0 < len(named) == len(strings) else ids
     if ids is not None:
         if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < 2**31 for i in ids):
             raise GarbageError(f"{where}: token ids are not a list of ids")

@@ -1,12 +1,12 @@
 """OpenAI's protocol of completions: from the JSON of a request to requests, and from completions to JSON."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specsim.core._json import parse_json
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, check_request
 
@@ -55,8 +55,8 @@ class Call:
 def read_call(body: bytes, pair: Pair, model: str) -> Call:
     """The call in the JSON `body`. Raises ApiError for one that cannot be served."""
     try:
-        given = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        given = parse_json(body, unique=False)
+    except ValueError as error:
         raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise ApiError(400, f"the body is {type(given).__name__}, not an object of parameters")

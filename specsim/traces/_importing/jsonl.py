@@ -6,12 +6,10 @@ response of the server or a part of one; it has, in this order of precedence,
 - `prompt_logprobs`, in a choice or beside `choices` (vLLM): for each token of a prompt, after a null, an
   object {token id: {"logprob": …, "decoded_token": …}} whose first key is the prompt's own token (see
   vllm-project/vllm#10607), unless `prompt_token_ids` is there too;
-- `logprobs` of a completion: {"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …},
-  …]};
-- `logprobs` of a chat: {"content": [{"token": …, "logprob": …, "top_logprobs": [{"token": …, "logprob": …},
-  …]}, …]};
-- one element of such a `content`, for a line that is a single position, with `document` (int) if there are
-  several texts.
+- log-probabilities of a completion or of a chat, or those of SGLang's or llama.cpp's own interface, as
+  `specsim.traces._responses` has them;
+- one element of the `content` of a chat, for a line that is a single position, with `document` (int) if there
+  are several texts.
 
 So the usual pair of files is: the draft's own completions with `logprobs`, and the target's `prompt_logprobs`
 of prompt and completion together, whose last positions are those of the completion. Nothing was drafted in

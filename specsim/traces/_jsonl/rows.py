@@ -11,29 +11,34 @@ import itertools
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._json import parse_json
+from specsim.core._json import RefusedError
+from specsim.core._lines import decode_line
 from specsim.core._types import Floats, Ints
+from specsim.traces._responses import (
+    ID,
+    LOGPROB,
+    MOST_DIGITS,
+    STRANGE,
+    Column,
+    Logged,
+    read_content,
+    read_logprobs,
+)
 
 try:
     from orjson import loads
 except ImportError:
     loads = None  # type: ignore[assignment]
 
-ID = "token_id:"
 REMEDY = "log with return_tokens_as_token_ids"
-UNKNOWN = "not log-probabilities as OpenAI or vLLM write them"
-MOST_DIGITS = 18
+UNKNOWN = "not log-probabilities as servers write them"
 #: The largest log-probability, which rounding may have put above 0.
 MOST = 0.01
-TOKEN, LOGPROB = itemgetter("token"), itemgetter("logprob")
-GZIP = b"\x1f\x8b"
-#: What a line may raise that is valid JSON, but nothing that is known.
-STRANGE = (KeyError, TypeError, AttributeError, IndexError)
 
 #: A token as it is logged: its id, or None; its string, or None.
 Token = tuple[int | None, str | None]
@@ -139,20 +144,11 @@ def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
             return list(_parse_texts(loads(line), place, tokens))
         except (ValueError, *STRANGE):
             pass  # it reads no NaN, and integers above 2^64 as floats
-    record = _record(line, place)
     try:
-        return list(_parse_texts(record, place, tokens))
+        return list(_parse_texts(decode_line(line, unique=False), place, tokens))
+    except RefusedError as error:
+        raise ValueError(f"{place}: {error}") from None
     except STRANGE as error:
-        raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
-
-
-def _record(line: bytes, place: str) -> Any:
-    try:
-        return parse_json(line.decode("utf-8"), unique=False)
-    except UnicodeDecodeError as error:
-        remedy = "unpack it, it is gzipped" if line.startswith(GZIP) else "convert it to UTF-8"
-        raise ValueError(f"{place}: not text in UTF-8 ({error}); {remedy}") from None
-    except ValueError as error:
         raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
 
@@ -162,21 +158,25 @@ def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator
         raise ValueError(f"{place}: document is {document!r}, not an integer")
     for choice in record.get("choices", [record]):
         prompt = choice.get("prompt_logprobs") or record.get("prompt_logprobs")
-        logprobs = choice.get("logprobs")
         if prompt:
             ids = choice.get("prompt_token_ids") or record.get("prompt_token_ids") or [None] * len(prompt)
             yield Text(place, document, True, _read_prompt(prompt, ids, place, tokens))
-        elif isinstance(logprobs, dict) and logprobs.get("content") is not None:
-            yield Text(place, document, False, _read_content(logprobs["content"], place, tokens))
-        elif isinstance(logprobs, dict):
-            yield Text(place, document, False, _read_completion(logprobs, place, tokens))
-        elif "token" in record:
-            yield Text(place, document, False, _read_content([record], place, tokens), alone=True)
-        else:
+            continue
+        try:
+            logged = read_logprobs(choice)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
+        if alone := logged is None and "token" in record:
+            logged = read_content([record])
+        if logged is None:
             raise ValueError(
                 f"{place}: neither prompt_logprobs, nor logprobs with tokens or content, nor a "
                 "token; ask the server for them"
             )
+        # the first token of an echoed prompt has none
+        first = int(logged.completions and logged.own.logprobs[:1] == [None])
+        read = partial(_of_logged, logged, tokens)
+        yield Text(place, document, False, _rows(read, place, first, len(logged.own.logprobs)), alone)
 
 
 def _read_prompt(
@@ -188,42 +188,28 @@ def _read_prompt(
     if None in prompt[first:]:
         i = prompt.index(None, first)
         raise ValueError(f"{place}, position {i}: null, which only the first token's may be")
-    return _rows(_of_prompt, place, range(first, len(prompt)), tokens, prompt[first:], ids[first:])
+    return _rows(partial(_of_prompt, prompt, ids, tokens), place, first, len(prompt))
 
 
-def _read_completion(logprobs: dict[str, Any], place: str, tokens: Tokens) -> Rows:
-    columns = logprobs["tokens"], logprobs["token_logprobs"]
-    tops = logprobs.get("top_logprobs") or [None] * len(columns[0])
-    sizes = [*map(len, columns), len(tops)]
-    if len(set(sizes)) > 1:
-        raise ValueError(f"{place}: {sizes[0]} tokens, {sizes[1]} token_logprobs, {sizes[2]} top_logprobs")
-    first = int(columns[1][:1] == [None])  # the first token of an echoed prompt
-    parts = (column[first:] for column in (*columns, tops))
-    return _rows(_of_completion, place, range(first, sizes[0]), tokens, *parts)
-
-
-def _read_content(content: list[dict[str, Any]], place: str, tokens: Tokens) -> Rows:
-    return _rows(_of_content, place, range(len(content)), tokens, content)
-
-
-def _rows(
-    read: Callable[..., Rows], place: str, positions: range, tokens: Tokens, *columns: list[Any]
-) -> Rows:
-    """`read`(positions, tokens, *columns); the first position that it refuses is named."""
+def _rows(read: Callable[[int, int], Rows], place: str, first: int, end: int) -> Rows:
+    """The rows that `read` gives for positions; the first position that it refuses is named."""
     try:
-        return read(positions, tokens, *columns)
+        return read(first, end)
     except ValueError as error:
-        if len(positions) == 1:
-            raise ValueError(f"{place}, position {positions[0]}: {error}") from None
-        for i in range(len(positions)):
-            _rows(read, place, positions[i : i + 1], tokens, *(column[i : i + 1] for column in columns))
+        if end - first == 1:
+            raise ValueError(f"{place}, position {first}: {error}") from None
+        for i in range(first, end):
+            _rows(read, place, i, i + 1)
         raise
 
 
 # what follows reads all rows of a line at once: a loop over their entries would take most of the time
 
 
-def _of_prompt(positions: range, tokens: Tokens, rows: list[dict[str, Any]], ids: list[int | None]) -> Rows:
+def _of_prompt(
+    prompt: list[dict[str, Any]], ids: list[int | None], tokens: Tokens, first: int, end: int
+) -> Rows:
+    rows, ids = prompt[first:end], ids[first:end]
     entries = [*itertools.chain.from_iterable(map(dict.values, rows))]
     keys: Iterable[Any] = itertools.chain.from_iterable(rows)
     if tokens.strings:
@@ -240,67 +226,43 @@ def _of_prompt(positions: range, tokens: Tokens, rows: list[dict[str, Any]], ids
             raise ValueError(f"the prompt's own token {ids[row]} is not listed")
         own[row] = token
     logprobs = _logprobs([*map(LOGPROB, entries)], numbers, tokens)
-    return Rows(np.array(positions), own, ends, numbers, logprobs)
+    return Rows(np.arange(first, end), own, ends, numbers, logprobs)
 
 
-def _of_completion(
-    positions: range, tokens: Tokens, texts: list[str], logprobs: list[Any], tops: list[dict[str, Any] | None]
-) -> Rows:
-    listed = [top or {} for top in tops]
-    lengths = [*map(len, listed)]
-    numbers = _numbers(tokens.texts, itertools.chain.from_iterable(listed), sum(lengths))
-    own = _numbers(tokens.texts, texts, len(texts))
-    values = [*itertools.chain.from_iterable(map(dict.values, listed))]
-    return _with_own(positions, tokens, own, logprobs, lengths, numbers, values)
-
-
-def _of_content(positions: range, tokens: Tokens, content: list[dict[str, Any]]) -> Rows:
-    listed: list[Any] = [element.get("top_logprobs") or [] for element in content]
-    lengths = [*map(len, listed)]
-    if any(type(top) is dict for top in listed):
-        listed = [[{"token": t, "logprob": v} for t, v in top.items()] for top in listed]
-    entries = [*itertools.chain.from_iterable(listed)]
-    numbers, own = (_numbers_of(tokens, some) for some in (entries, content))
-    values = [*map(LOGPROB, entries)]
-    return _with_own(positions, tokens, own, [*map(LOGPROB, content)], lengths, numbers, values)
-
-
-def _numbers_of(tokens: Tokens, entries: list[dict[str, Any]]) -> Ints:
-    names, ids = map(TOKEN, entries), [entry.get("id") for entry in entries]
-    if ids.count(None) == len(ids):
-        return _numbers(tokens.texts, names, len(ids))
-    return _numbers(tokens.entries, zip(names, ids, map(type, ids), strict=True), len(ids))
-
-
-def _numbers(parsed: _Parsed, logged: Iterable[Any], size: int) -> Ints:
-    return np.fromiter(map(parsed.__getitem__, logged), np.int64, size)
-
-
-def _with_own(
-    positions: range,
-    tokens: Tokens,
-    own: Ints,
-    logprobs: list[Any],
-    lengths: list[int],
-    numbers: Ints,
-    values: list[Any],
-) -> Rows:
+def _of_logged(logged: Logged, tokens: Tokens, first: int, end: int) -> Rows:
     """Rows of their most probable tokens, of which their own token may be one."""
-    row = np.repeat(np.arange(len(lengths)), lengths)
+    logged = logged.part(first, end)
+    ends = np.array(logged.ends)
+    numbers, own = (_numbers_of(tokens, column) for column in (logged.listed, logged.own))
+    row = np.repeat(np.arange(end - first), np.diff(ends))
     keys = np.sort(row << 32 | numbers)
     if (keys[1:] == keys[:-1]).any():
         raise ValueError(f"two tokens of one row read alike; {REMEDY}")
-    ends = np.cumsum([0, *lengths])
-    found, given = _logprobs(values, numbers, tokens), _logprobs(logprobs, own, tokens)
+    found = _logprobs(logged.listed.logprobs, numbers, tokens)
+    given = _logprobs(logged.own.logprobs, own, tokens)
     (here,) = np.nonzero(numbers == own[row])
     found[here] = given[row[here]]
-    missing = np.ones(len(lengths), bool)
+    missing = np.ones(end - first, bool)
     missing[row[here]] = False
     if missing.any():
         numbers = np.insert(numbers, ends[1:][missing], own[missing])
         found = np.insert(found, ends[1:][missing], given[missing])
         ends[1:] += np.cumsum(missing)
-    return Rows(np.array(positions), own, ends, numbers, found)
+    return Rows(np.arange(first, end), own, ends, numbers, found)
+
+
+def _numbers_of(tokens: Tokens, column: Column) -> Ints:
+    names, ids, size = column.strings, column.ids, len(column.logprobs)
+    if ids is None:
+        return _numbers(tokens.texts, names or (), size)
+    if names is not None and None in names:  # it has one elsewhere, and would be two tokens
+        raise KeyError("token")
+    strings = itertools.repeat(None, size) if names is None else names
+    return _numbers(tokens.entries, zip(strings, ids, map(type, ids), strict=True), size)
+
+
+def _numbers(parsed: _Parsed, logged: Iterable[Any], size: int) -> Ints:
+    return np.fromiter(map(parsed.__getitem__, logged), np.int64, size)
 
 
 def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
@@ -329,9 +291,10 @@ def _token(text: str) -> Token:
     return (_id(text[len(ID) :]), None) if text.startswith(ID) else (None, text)
 
 
-def _entry(logged: tuple[str, Any, type]) -> Token:
+def _entry(logged: tuple[str | None, Any, type]) -> Token:
     """The token of an element, which may have its `id` beside its string."""
-    (number, string), own = _token(logged[0]), logged[1]
+    own = logged[1]
+    number, string = (None, None) if logged[0] is None and logged[2] is int else _token(logged[0])
     if number is None and logged[2] is int:
         return own, string
     if logged[2] is float and abs(own) >= 2**63:

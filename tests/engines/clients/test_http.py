@@ -1,6 +1,7 @@
 """The connection to OpenAI-compatible servers: right answers are read, and hostile ones are failures."""
 
 import json
+import re
 import threading
 import time
 
@@ -153,6 +154,58 @@ def test_answers_that_are_garbage(content):
     assert isinstance(one, Failure)
     assert one.kind == "garbage"
     assert len(one.text) < 500
+
+
+def listing(entries):
+    """Log-probabilities of three tokens, with a list at each."""
+    top = [{"id": i % 5, "logprob": -1.0} for i in range(entries)]
+    return {"content": [{"id": i, "logprob": -1.0, "top_logprobs": top} for i in range(3)]}
+
+
+def without_end(number):
+    """As a whole number of 401 digits, that no float can hold."""
+    return json.dumps(choice(logprobs=number)).replace("7777", "-1" + "0" * 400).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (without_end({"token_logprobs": [-1.0, 7777, -1.0]}), "-10+...0+ is not a finite number"),
+        (without_end({"content": [{"id": 0, "logprob": 7777}] * 3}), "is not a finite number"),
+        (without_end({"token_logprobs": [-1.0] * 3, "top_logprobs": [{"a": 7777}] * 3}), "is not a finite number"),
+        (choice(logprobs={"content": [{"id": 0, "logprob": -1, "top_logprobs": [{"id": 2**64, "logprob": -1}]}] * 3}), "18446744073709551616 is too large"),
+        (choice(finish_reason="stop" * 20), "finish_reason is .*, 80 characters"),
+        (choice(finish_reason="stop" * 10**5), "finish_reason is .*, 400,000 characters"),
+        (choice(logprobs=listing(22)), "22 entries in a list; expected at most 21, as asked for"),
+        (choice(logprobs={"token_logprobs": [-1.0] * 5}, finish_reason="stop"), "5 tokens; expected at most 4, as asked for"),
+        (choice(filler="x" * 2**21), r"an answer of 2,097,\d+ bytes, where 1,0\d\d,\d+ are enough for what was asked"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_answers_that_no_audit_can_keep(content, what):
+    """Each is the failure of its request, and ends no audit."""
+    with answering(lambda *_: content) as url:
+        (one,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=2))])
+    assert (type(one), one.kind) == (Failure, "garbage")
+    assert re.search(what, one.text)
+    assert len(one.text) < 300
+
+
+def test_as_many_entries_as_were_asked_for():
+    content = choice(logprobs=listing(41), token_ids=[0, 1, 2])
+    with answering(lambda *_: content) as url:
+        (one,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=40))])
+        (other,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=39))])
+    assert (one.tokens, len(one.top)) == ((0, 1, 2), 3)
+    assert other.kind == "garbage"
+
+
+def test_the_body_of_an_error_is_read_as_far_as_it_is_told():
+    """A long one is no JSON to parse, whose objects would take many times its memory."""
+    with answering(lambda *_: (500, {"error": {"message": "not today", "x": [{}] * 2**19}})) as url:
+        (one,) = answers(url)
+    assert one.text.startswith('status 500: {"error": {"message": "not today"')
+    assert len(one.text) < 300
 
 
 @pytest.mark.parametrize(
