@@ -220,12 +220,12 @@ def _read_counters(path: Path) -> Logged:
             text = str(found.value)
             several |= {found.name} if gauges.setdefault(GAUGES[found.name], text) != text else set()
         elif found.name in COUNTERS:
-            counts[COUNTERS[found.name]] += _counter(found.value, place)
+            counts[COUNTERS[found.name]] += _count(found.value, place) or 0
         else:
             position = found.labels.get("position", "")
             if not position.isdecimal() or len(position) > 3:
                 raise ValueError(f"{place}: {BY_POSITION} without a position")
-            positions[int(position)] += _counter(found.value, place)
+            positions[int(position)] += _count(found.value, place) or 0
     if not counts and not gauges:
         raise ValueError(f"{path}: neither JSON, nor counters such as vllm:{next(iter(COUNTERS))}")
     for name in several:  # of several ranks or models; their mean is not known
@@ -249,12 +249,6 @@ def _series(path: Path) -> Iterator[tuple[str, Series]]:
                 raise ValueError(f"{path}:{number}: {error}") from None
             if found is not None:
                 yield f"{path}:{number}", found
-
-
-def _counter(value: float, place: str) -> int:
-    if not 0 <= value <= MOST or value != int(value):
-        raise ValueError(f"{place}: {reprlib.repr(value)} is not a count")
-    return int(value)
 
 
 def _server(place: str, engine: str, counts: Mapping[str, int], positions: Mapping[int, int]) -> Request:

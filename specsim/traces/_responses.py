@@ -144,10 +144,8 @@ def _sglang(info: dict[str, Any]) -> Logged:
     return Logged(next(columns), [0, *accumulate(map(len, listed))], next(columns))
 
 
-def number(value: Any) -> float | None:
-    """A log-probability, or None for null. Raises ValueError for what is neither."""
-    if value is None:
-        return None
+def number(value: Any) -> float:
+    """A log-probability. Raises ValueError for what is none."""
     if type(value) not in (int, float):
         raise ValueError(f"a log-probability is {reprlib.repr(value)}, not a number")
     try:
@@ -156,17 +154,9 @@ def number(value: Any) -> float | None:
         raise ValueError("a log-probability has too many digits") from None
 
 
-def listed_number(value: Any) -> float:
-    """A log-probability of a list, which is never null."""
-    found = number(value)
-    if found is None:
-        raise ValueError("a listed log-probability is null")
-    return found
-
-
 def _log(probability: Any) -> float:
     """The logarithm of a probability; NaN for a negative one."""
-    value = listed_number(probability)
+    value = number(probability)
     return math.log(value) if value > 0 else -math.inf if value == 0 else math.nan
 
 

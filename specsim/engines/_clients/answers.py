@@ -91,9 +91,10 @@ def read_choices(
     for place, choice in enumerate(choices):
         if not isinstance(choice, dict):
             raise GarbageError(f"choice {place}: {reprlib.repr(choice)} is not an object")
-        index = _int(choice.get("index", place), f"choice {place}: index")
-        if index in found or not 0 <= index < request.n:
-            raise GarbageError(f"choice {place}: index {index} is there twice, or not below n = {request.n}")
+        index = choice.get("index", place)
+        if type(index) is not int or index in found or not 0 <= index < request.n:
+            what = f"index {reprlib.repr(index)}"
+            raise GarbageError(f"choice {place}: {what} is there twice, or no number below n = {request.n}")
         found.add(index)
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and len(reason) > LONGEST:
@@ -120,11 +121,11 @@ def _tokens(choice: dict[str, Any], named: list[int] | None, pair: Pair, where: 
             raise UnmappableError(f"{where}: {error}") from None
     if not isinstance(given, list):
         raise GarbageError(f"{where}: token ids are {reprlib.repr(given)}, not a list")
-    tokens = tuple(_int(token, f"{where}: token {i}") for i, token in enumerate(given))
-    for i, token in enumerate(tokens):
-        if not 0 <= token < pair.target.vocab_size:
-            raise GarbageError(f"{where}: token {i} is {token}, not below {pair.target.vocab_size}")
-    return tokens
+    size = pair.target.vocab_size
+    for i, token in enumerate(given):
+        if type(token) is not int or not 0 <= token < size:
+            raise GarbageError(f"{where}: token {i} is {reprlib.repr(token)}, not an id below {size}")
+    return tuple(given)
 
 
 Logprobs = tuple[float | None, ...] | None
@@ -187,12 +188,6 @@ def _token(name: Any, given: Any, pair: Pair, where: str) -> int:
     if len(tokens) != 1:
         raise UnmappableError(f"{where}: {reprlib.repr(name)} is {len(tokens)} tokens, not one")
     return tokens[0]
-
-
-def _int(value: Any, where: str) -> int:
-    if type(value) is not int:
-        raise GarbageError(f"{where} is {reprlib.repr(value)}, not a whole number")
-    return value
 
 
 def _float(value: Any, where: str) -> float:

@@ -14,7 +14,6 @@ from specsim.traces._responses import (
     Column,
     Logged,
     id_in,
-    listed_number,
     number,
     read_end,
     read_logprobs,
@@ -128,9 +127,9 @@ def _text(choice: dict[str, Any], response: dict[str, Any], parameters: dict[str
 
 
 def _places(logged: Logged) -> list[Place]:
-    own = zip(_tokens(logged.own), map(number, logged.own.logprobs), strict=True)
-    values = map(listed_number, logged.listed.logprobs)
-    listed = [*zip(_tokens(logged.listed), values, strict=True)]
+    values = (None if value is None else number(value) for value in logged.own.logprobs)
+    own = zip(_tokens(logged.own), values, strict=True)
+    listed = [*zip(_tokens(logged.listed), map(number, logged.listed.logprobs), strict=True)]
     lists = (listed[first:end] or None for first, end in pairwise(logged.ends))
     return [Place(*one, top) for one, top in zip(own, lists, strict=True)]
 
