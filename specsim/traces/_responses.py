@@ -70,6 +70,8 @@ class Logged(NamedTuple):
     completions: bool = False
 
     def part(self, first: int, end: int) -> Logged:
+        if end - first == len(self.own.logprobs):
+            return self
         ends = self.ends[first : end + 1]
         moved = [one - ends[0] for one in ends]
         return Logged(self.own.part(first, end), moved, self.listed.part(ends[0], ends[-1]), self.completions)
@@ -121,7 +123,7 @@ def _column(entries: list[dict[str, Any]]) -> Column:
 
 
 def _completions(given: dict[str, Any], strict: bool) -> Logged:
-    names, own = given.get("tokens"), given["token_logprobs"]
+    own, names = given["token_logprobs"], given.get("tokens", [])
     lists = given.get("top_logprobs") or [None] * len(own)
     if strict and not len(names) == len(own) == len(lists):
         raise ValueError(f"{len(names)} tokens, {len(own)} token_logprobs, {len(lists)} top_logprobs")

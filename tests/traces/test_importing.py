@@ -668,6 +668,15 @@ STRANGE = [
     b'{"choices": null}',
     b"[]",
     b"3",
+    b'{"meta_info": {"output_token_logprobs": [[-1, 5, null]], "output_top_logprobs": [[[-2, 6, null]]]}}',
+    b'{"meta_info": {"output_token_logprobs": [[-1, "5", null]]}}',
+    b'{"meta_info": {"output_token_logprobs": [[-1, 1e30, null]]}}',
+    b'{"meta_info": {"output_token_logprobs": [[-1, null, null]]}}',
+    b'{"meta_info": {"output_token_logprobs": [[-1]]}}',
+    b'{"completion_probabilities": [{"content": "a", "probs": [{"tok_str": "a", "prob": 0.5}]}]}',
+    b'{"completion_probabilities": [{"id": 3, "token": "a", "prob": 0.5, "top_probs": [{"id": 4, "token": "b", "prob": 0.5}]}]}',
+    b'{"completion_probabilities": [{"id": 3, "token": "a", "prob": -0.5}]}',
+    b'{"completion_probabilities": [{"id": 3, "prob": 0.5}]}',
 ]  # fmt: skip
 
 
@@ -698,7 +707,7 @@ def test_what_is_strange_is_told_and_what_is_not_is_read(monkeypatch):
         except ValueError:
             continue
         read.append(number)
-    assert read == [1, 2, 5, 7, 8, 9, 10, 11, 12, 13, 20, 25, 28]
+    assert read == [1, 2, 5, 7, 8, 9, 10, 11, 12, 13, 20, 25, 28, 34, 40]
 
 
 def many_lines(tmp_path, texts, **how):

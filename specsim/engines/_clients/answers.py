@@ -102,8 +102,8 @@ def read_choices(
                 f"choice {place}: finish_reason is {reprlib.repr(reason)}, {len(reason):,} characters; "
                 f"expected at most {LONGEST}"
             )
-        about = {"number": request.number, "index": index, "seconds": seconds}
-        about |= {"finish": reason if isinstance(reason, str) else None}
+        finish = reason if isinstance(reason, str) else None
+        about = {"number": request.number, "index": index, "finish": finish, "seconds": seconds}
         yield about | read_drafts(answer, choice, index)._asdict(), choice
 
 

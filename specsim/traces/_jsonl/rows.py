@@ -206,9 +206,7 @@ def _rows(read: Callable[[int, int], Rows], place: str, first: int, end: int) ->
 # what follows reads all rows of a line at once: a loop over their entries would take most of the time
 
 
-def _of_prompt(
-    prompt: list[dict[str, Any]], ids: list[int | None], tokens: Tokens, first: int, end: int
-) -> Rows:
+def _of_prompt(prompt: list[Any], ids: list[int | None], tokens: Tokens, first: int, end: int) -> Rows:
     rows, ids = prompt[first:end], ids[first:end]
     entries = [*itertools.chain.from_iterable(map(dict.values, rows))]
     keys: Iterable[Any] = itertools.chain.from_iterable(rows)
@@ -292,13 +290,15 @@ def _token(text: str) -> Token:
 
 
 def _entry(logged: tuple[str | None, Any, type]) -> Token:
-    """The token of an element, which may have its `id` beside its string."""
-    own = logged[1]
-    number, string = (None, None) if logged[0] is None and logged[2] is int else _token(logged[0])
-    if number is None and logged[2] is int:
+    """The token of an element, which has a string, an `id`, or both."""
+    name, own, kind = logged
+    number, string = (None, None) if name is None else _token(name)
+    if number is None and kind is int:
         return own, string
-    if logged[2] is float and abs(own) >= 2**63:
+    if kind is float and abs(own) >= 2**63:
         raise ValueError(f"{own} is too large for the id of a token")
+    if name is None:
+        raise ValueError(f"{reprlib.repr(own)} is not the id of a token")
     return number, string
 
 
