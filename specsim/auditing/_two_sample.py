@@ -26,7 +26,7 @@ from specsim.auditing._checks.tables import Plan, Table
 from specsim.auditing._execution import Steps, check_name, count_steps, is_rule, open_execution
 from specsim.auditing._report.text import comparison_parts
 from specsim.auditing._results import audit as _results
-from specsim.auditing._results.audit import BUDGET, WANTED_TV_OF_TWO, Difference
+from specsim.auditing._results.audit import BUDGET, WANTED_TV_OF_VERIFIERS, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._accepted_lengths import mean_tokens
@@ -58,7 +58,7 @@ def audit_against(
     level: str = "quick",
     rng: RandomSource = None,
     *,
-    wanted_tv: float = WANTED_TV_OF_TWO,
+    wanted_tv: float = WANTED_TV_OF_VERIFIERS,
     timeout: float = TIMEOUT,
     progress: ShowProgress = None,
 ) -> TwoSampleAudit:
@@ -92,7 +92,7 @@ def audit_against(
     --------
     >>> from specsim import rules
     >>> audit_against("standard", "standard", "smoke", rng=0).verdict
-    'same'
+    <Verdict.SAME: 'same'>
     """
     check_limits(level, timeout=timeout, wanted_tv=wanted_tv)
     root, started = root_of(rng), time.perf_counter()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLORS = {
     **dict.fromkeys(("consistent", "same"), "green"),
     **dict.fromkeys(("lossy", "inconclusive", "no power"), "yellow"),
-    **dict.fromkeys(("biased", "broken", "changed", "fails"), "red"),
+    **dict.fromkeys(("biased", "broken", "changed", "deviates", "fails"), "red"),
 }
 NONE = "–"
 #: What has PyArrow, for Arrow tables and Parquet files, and pandas.
@@ -107,6 +107,20 @@ class Line(NamedTuple):
 
 
 Piece = Table | Line | str
+
+
+def printable(text: str, longest: int = 300, kept: str = "") -> str:
+    """`text` of somebody else, such as a server, for a terminal: at most `longest` characters, and those that
+    cannot be printed as Python writes them, but those in `kept`.
+
+    >>> printable("vLLM\\x1b[31m"), printable("much", 2)
+    ('vLLM\\\\x1b[31m', 'mu …')
+    """
+    written = "".join(
+        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )
+    return written if len(written) <= longest else f"{written[:longest]} …"
 
 
 class Shown:

@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from specsim.core._arguments import checked
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core._tables import Piece, Shown, Table, as_dict, span
+from specsim.core._tables import Piece, Table, as_dict, span
 from specsim.core._types import Floats, Ints
+from specsim.core._verdicts import BUDGET, Finding, Judged, Verdict
 from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value
 from specsim.traces._checksums import decode
@@ -40,8 +41,6 @@ from specsim.traces._format import DTYPES, AnyColumns, Layout
 from specsim.traces._reader import Trace
 from specsim.traces._token_probabilities import acceptance_chances
 
-#: The false-alarm probability of an audit, split over its two tests.
-FALSE_ALARM = 1e-6
 #: Bins of the acceptance probability, and of the image of the drafted tokens.
 FLAG_BINS, TOKEN_BINS = 10, 16
 #: Alternatives: shifts of the log-odds, or shares of coins decided beforehand.
@@ -60,7 +59,7 @@ class FlagBin(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LogAudit(Shown):
+class LogAudit(Judged):
     """The result of `audit_log`, decided by base-10 logarithms of e-values; `flags` and `chi_square_p` are
     for information.
 
@@ -79,27 +78,37 @@ class LogAudit(Shown):
     @property
     def alarm(self) -> float:
         """The base-10 logarithm of the e-value at which one of the two tests rejects."""
-        return float(np.log10(2 / FALSE_ALARM))
+        return float(np.log10(2 / BUDGET))
 
     @property
-    def findings(self) -> tuple[str, ...]:
-        """What deviates: "flags", "drafted tokens"."""
+    def findings(self) -> tuple[Finding, ...]:
+        """What deviates, of the kinds "flags" and "drafted tokens"."""
         evidence = {"flags": self.e_flags, "drafted tokens": self.e_tokens}
-        return tuple(name for name, e in evidence.items() if e is not None and e >= self.alarm)
+        return tuple(
+            Finding(name, self._said(e)) for name, e in evidence.items() if e is not None and e >= self.alarm
+        )
+
+    def _said(self, e: float) -> str:
+        return f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """ "consistent": no deviation was found; "deviates" otherwise, falsely with probability ≤ 1e-6."""
-        return "deviates" if self.findings else "consistent"
+        return Verdict.DEVIATES if self.findings else Verdict.CONSISTENT
 
     @property
-    def exit_code(self) -> int:
-        return int(bool(self.findings))
+    def subject(self) -> str:
+        return f"{self.steps:,} steps"
+
+    def headline(self) -> str:
+        kinds = ", ".join(finding.kind for finding in self.findings)
+        return super().headline() + (f" ({kinds})" if kinds else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; an infinite e-value is "inf"."""
         e_flags = None if self.e_flags is None else _finite(self.e_flags)
         more = {"log10_e_flags": e_flags, "log10_e_tokens": self.e_tokens}
+        more |= {"findings": [finding.kind for finding in self.findings]}
         return as_dict(self, "verdict", "findings", "alarm", without=("e_flags", "e_tokens"), **more)
 
     def parts(self) -> Iterator[Piece]:
@@ -110,13 +119,11 @@ class LogAudit(Shown):
                 rows.append((f"{one.least:.1f} – {one.most:.1f}", *counts, f"{one.z:.1f}"))
             yield Table(("min(1, p/q)", "tested", "accepted", "expected", "z"), rows)
         for name, e in (("accept flags", self.e_flags), ("drafted tokens", self.e_tokens)):
-            said = "not logged" if e is None else f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"
-            yield f"{name:<15} {said}"
+            yield f"{name:<15} {'not logged' if e is None else self._said(e)}"
         if self.contradictions:
             wrong = "rejected, though the acceptance probability is 1"
             yield f"{self.contradictions:,} flags are impossible: {wrong}"
-        found = f" ({', '.join(self.findings)})" if self.findings else ""
-        yield f"{self.steps:,} steps: {self.verdict}{found}"
+        yield self.headline()
         yield "This compares the log with itself; it does not show whether the target's law was sampled."
 
     def records(self) -> list[dict[str, Any]]:

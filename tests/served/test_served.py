@@ -18,6 +18,7 @@ from served import FORMATS, Served, choose, completion, log_lines, target_rows, 
 
 import specsim
 from specsim.core import _lines
+from specsim.core._verdicts import Finding
 from specsim.core.stats import chi_square, log_e_value
 from specsim.models import TableModel
 from specsim.served import audit_served
@@ -100,7 +101,7 @@ def test_wrong_logs_are_rejected(how, places, kind, full, tmp_path):
         served = Served(texts=places // 60, seed=seed, how=how)
         found = audit(tmp_path, log_lines(served, "sglang", 5))
         assert found.verdict == ("broken" if kind == "log-probabilities" else "biased")
-        assert {one for one, _ in found.findings} == {kind}
+        assert {one.kind for one in found.findings} == {kind}
         assert found.exit_code == 1
 
 
@@ -264,7 +265,7 @@ def test_at_temperature_0_the_most_probable_token_comes(tmp_path):
         line["generation_settings"] = {"temperature": 0.0}
     found = audit(tmp_path, lines)
     assert found.verdict == "biased"
-    assert found.findings[0][0] == "greedy"
+    assert found.findings[0].kind == "greedy"
 
 
 # --- what cannot be tested ----------------------------------------------------------------------------------
@@ -452,7 +453,7 @@ def test_an_impossible_token_is_a_finding(never, tmp_path):
     logprobs["tokens"][3], logprobs["token_logprobs"][3] = "never", never
     logprobs["top_logprobs"][3]["never"] = never
     found = audit(tmp_path, [line])
-    assert found.findings[0] == ("support", "1 emitted tokens have probability 0")
+    assert found.findings[0] == Finding("support", "1 emitted tokens have probability 0")
     assert found.verdict == "biased"
 
 

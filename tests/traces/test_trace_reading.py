@@ -128,14 +128,15 @@ def test_flags_of_another_rule_are_seen(tmp_path, accept, findings, steps):
     rng = np.random.default_rng(9)
     p_q = rows_of(rng, steps, 1.0)[0], rows_of(rng, steps, 1.0)[0]
     found = audit_log(log(tmp_path / "t", steps=steps, p_q=p_q, accept=accept))
-    assert found.findings == findings
+    assert tuple(one.kind for one in found.findings) == findings
     assert found.exit_code == bool(findings)
 
 
 @pytest.mark.parametrize("accept", [lenient, pytest.param(greedy, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", [{"top": 6}, {"dtype": "bfloat16"}])
 def test_they_are_seen_through_truncation_and_rounding(tmp_path, accept, how, steps):
-    assert audit_log(log(tmp_path / "t", steps=steps, accept=accept, **how)).findings == ("flags",)
+    found = audit_log(log(tmp_path / "t", steps=steps, accept=accept, **how))
+    assert [one.kind for one in found.findings] == ["flags"]
 
 
 def test_lenience_is_what_it_says(tmp_path, steps):
@@ -161,7 +162,7 @@ def sharper(rng, rows):
 def test_drafted_tokens_that_are_not_draws_from_q_are_seen(tmp_path, draw, how, steps):
     """With flags that are right, given these tokens."""
     found = audit_log(log(tmp_path / "t", steps=steps, draw=draw, **how))
-    assert found.findings == ("drafted tokens",)
+    assert [one.kind for one in found.findings] == ["drafted tokens"]
 
 
 def test_a_rejection_where_p_is_more_than_q_ends_the_matter(tmp_path):
@@ -173,7 +174,7 @@ def test_a_rejection_where_p_is_more_than_q_ends_the_matter(tmp_path):
     )
     assert found.contradictions > 0
     assert found.e_flags == math.inf
-    assert found.findings == ("flags",)
+    assert [one.kind for one in found.findings] == ["flags"]
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["log10_e_flags"] == "inf"
 
 

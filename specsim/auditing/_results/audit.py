@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -14,85 +12,32 @@ import numpy as np
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
-from specsim.core._tables import Shown, as_dict, plain
+from specsim.core._tables import as_dict, plain
 from specsim.core._types import Ints
+from specsim.core._verdicts import (
+    BUDGET as BUDGET,
+)
+from specsim.core._verdicts import (
+    WANTED_TV,
+    WANTED_TV_OF_VERIFIERS,
+    Judged,
+)
+from specsim.core._verdicts import (
+    Finding as Finding,
+)
+from specsim.core._verdicts import (
+    Verdict as Verdict,
+)
 from specsim.core.stats import ChiSquare
 from specsim.models import Tree
 from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
 
-#: Probability that an audit of an exact verifier raises any alarm at all.
-BUDGET = 1e-6
-#: The total variation of the first token that must be detectable at half of the cases, else there is no
-#: verdict.
-WANTED_TV = 0.05
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
 #: The version of the JSON of an audit. A key or value that is added changes the number after the dot, one
 #: that is gone or has another meaning the one before it.
 SCHEMA = "specsim-audit 1.4"
-#: The most characters of a finding.
-LONGEST, LONGEST_DETAILS = 1500, 6000
-
-
-class Verdict(StrEnum):
-    """The verdict of an audit, or of a case of it.
-
-    `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
-    declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
-    broken. `inconclusive`: nothing was found, and too little could have been, or it was interrupted.
-    `no power`, of a case only: nothing was found, and the wanted total variation was not detectable."""
-
-    CONSISTENT = "consistent"
-    LOSSY = "lossy"
-    BIASED = "biased"
-    BROKEN = "broken"
-    INCONCLUSIVE = "inconclusive"
-    NO_POWER = "no power"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One reason for a verdict; `kind` is deviation, support, dependent, path, or contract.
-
-    `details` is the traceback of an exception in the verifier. Both may hold its words, so they are escaped
-    and cut for all forms of a report.
-
-    Where a table deviates, `position` counts from 0, `prefix` is the emitted prefix of a table of tokens,
-    `cell` names the most significant token or bin, `token` is its id if it is one token, and `observed` and
-    `expected` are its shares of the draws; `log10_e` is the evidence of the table. `emitted_as` is the kind
-    of token that has most of the excess: "accepted", "recovered" (after a rejection), "bonus" or
-    "recovered or bonus"."""
-
-    kind: str
-    text: str
-    details: str = field(default="", compare=False)
-    position: int | None = None
-    prefix: tuple[int, ...] | None = None
-    cell: str | None = None
-    token: int | None = None
-    observed: float | None = None
-    expected: float | None = None
-    log10_e: float | None = None
-    emitted_as: str | None = None
-
-    def __post_init__(self) -> None:
-        for name, longest in (("text", LONGEST), ("details", LONGEST_DETAILS)):
-            said = _printable(getattr(self, name))
-            object.__setattr__(self, name, said if len(said) <= longest else f"{said[:longest]} …")
-
-    @property
-    def alike(self) -> tuple[str, str]:
-        """Equal for findings that differ in numbers of a broken contract only, such as sizes."""
-        return self.kind, re.sub(r"\d+", "#", self.text) if self.kind == "contract" else self.text
-
-
-def _printable(text: str) -> str:
-    def escaped(character: str) -> str:
-        kept = character.isprintable() or character == "\n"
-        return character if kept else character.encode("unicode_escape").decode("ascii")
-
-    return "".join(map(escaped, text))
 
 
 @dataclass(frozen=True)
@@ -295,7 +240,7 @@ class ProofSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(Shown):
+class Audit(Judged):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
     If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned. `planned` is the number of
@@ -365,12 +310,6 @@ class Audit(Shown):
         found = [case for case in self.cases if case.findings]
         kinds = {(case.planned, finding.kind) for case in found for finding in case.findings}
         return self.verdict is Verdict.BIASED and kinds == {(0, "support")}
-
-    @property
-    def exit_code(self) -> int:
-        """0 consistent, or lossy as declared; 1 biased or broken; 3 inconclusive."""
-        codes = {Verdict.CONSISTENT: 0, Verdict.LOSSY: 0, Verdict.INCONCLUSIVE: 3}
-        return codes.get(self.verdict, 1)
 
     @property
     def strongest(self) -> tuple[float, str]:
@@ -518,10 +457,6 @@ def _odds(one: float, other: float) -> str:
 
 # The result of comparing two verifiers: what differs case by case, and the verdict.
 
-#: The total variation between the laws of the first token that must be detectable at half of the cases, else
-#: there is no verdict; both laws are unknown.
-WANTED_TV_OF_TWO = 0.1
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -545,7 +480,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class TwoSampleAudit(Shown):
+class TwoSampleAudit(Judged):
     """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
 
     `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
@@ -560,18 +495,19 @@ class TwoSampleAudit(Shown):
     interrupted: bool
     provenance: Provenance
     planned: int = 0
-    wanted_tv: float = WANTED_TV_OF_TWO
+    wanted_tv: float = WANTED_TV_OF_VERIFIERS
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
         difference found, and too little could have been, or interrupted)."""
         if any(case.broken for case in self.cases):
-            return "broken"
+            return Verdict.BROKEN
         if any(case.changed for case in self.cases):
-            return "changed"
+            return Verdict.CHANGED
         powerful = sum(self.has_power(case) for case in self.cases)
-        return "inconclusive" if self.interrupted or 2 * powerful < self.planned else "same"
+        inconclusive = self.interrupted or 2 * powerful < self.planned
+        return Verdict.INCONCLUSIVE if inconclusive else Verdict.SAME
 
     def has_power(self, case: Difference) -> bool:
         """Whether a total variation of `wanted_tv` was detectable in a case."""
@@ -581,11 +517,6 @@ class TwoSampleAudit(Shown):
     def identical(self) -> bool:
         """Whether both returned the same tokens for the same rng."""
         return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
-
-    @property
-    def exit_code(self) -> int:
-        """0 same, 1 changed or broken, 3 inconclusive."""
-        return {"same": 0, "inconclusive": 3}.get(self.verdict, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats, Ints
+from specsim.core._verdicts import Finding
 from specsim.engines._audit.places import Masses, Places
 from specsim.engines._audit.results import EngineEfficiency
 from specsim.engines._audit.store import LONG

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._results.audit import BUDGET, Finding
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Piece
 from specsim.core._types import Floats, Ints
+from specsim.core._verdicts import BUDGET, Finding
 from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import Fitted, diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes

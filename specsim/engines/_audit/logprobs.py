@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats
+from specsim.core._verdicts import Finding
 from specsim.engines._audit.places import Places, Rows, by_context
 from specsim.engines._audit.results import LogProbabilities
 from specsim.engines._planted.requests import Completion

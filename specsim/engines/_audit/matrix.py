@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.auditing._results.audit import Verdict
 from specsim.core._checks import check_counts
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import NONE, Line, Piece, Table, as_dict
+from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._audit.judge import EngineAudit, Run, judge, likely_orders
 from specsim.engines._audit.run import open_store, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, TextStore, plan_requests
@@ -116,7 +116,7 @@ class MatrixCell:
 
 
 @dataclass(frozen=True, eq=False)
-class EngineMatrix(Shown):
+class EngineMatrix(Judged):
     """The result of `audit_matrix`."""
 
     engine: str
@@ -138,13 +138,6 @@ class EngineMatrix(Shown):
             yield cell, True, cell.speculative
             if cell.plain is not None:
                 yield cell, False, cell.plain
-
-    @property
-    def exit_code(self) -> int:
-        """0 consistent; 1 biased or broken; 3 inconclusive or interrupted."""
-        if self.verdict in (Verdict.BIASED, Verdict.BROKEN):
-            return 1
-        return 3 if self.interrupted or not self.cells or self.verdict is Verdict.INCONCLUSIVE else 0
 
     def parts(self) -> Iterator[Piece]:
         yield Table(

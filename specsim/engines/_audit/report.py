@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from specsim.auditing._results.audit import Verdict
 from specsim.core._tables import NONE, Line, Piece, Table
+from specsim.core._verdicts import WANTED_TV, Verdict
 from specsim.core.stats import POWER
-from specsim.engines._audit.results import WANTED_TV, EngineAudit, EngineEfficiency, TestResult
+from specsim.engines._audit.results import EngineAudit, EngineEfficiency, TestResult
 
 #: Rows of the table of tests that are shown.
 SHOWN = 8

@@ -3,15 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from specsim.auditing._results.audit import BUDGET, Finding, Verdict
 from specsim.core._provenance import Provenance
-from specsim.core._tables import Shown, as_dict
+from specsim.core._tables import as_dict
+from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
 from specsim.core.stats import ChiSquare
 
 #: The chi-square of a test that is none.
 NOT_TAKEN = ChiSquare(0.0, 0, 1.0)
-#: A run whose detectable TV is above this has no verdict unless something was found.
-WANTED_TV = 0.05
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class KnownMistake:
 
 
 @dataclass(frozen=True, eq=False)
-class EngineAudit(Shown):
+class EngineAudit(Judged):
     """The result of `specsim.audit_engine`.
 
     Attributes
@@ -177,13 +175,6 @@ class EngineAudit(Shown):
     def refused(self) -> bool:
         """Whether the engine does not support what was asked for: it refused all requests."""
         return not self.texts and set(self.failures) == {"refused"}
-
-    @property
-    def exit_code(self) -> int:
-        """0 consistent; 1 biased or broken; 3 inconclusive, or interrupted before anything was found."""
-        if self.findings:
-            return 1
-        return 3 if self.interrupted or self.verdict is Verdict.INCONCLUSIVE else 0
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each test."""

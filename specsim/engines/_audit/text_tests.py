@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats, Ints
+from specsim.core._verdicts import Finding
 from specsim.core.stats import MIN_EXPECTED, chi_square, detectable_tv, log_e_value, tv_interval
 from specsim.engines._audit.places import Masses, Places, Rows, distinct_contexts
 from specsim.engines._audit.results import NOT_TAKEN, TestResult

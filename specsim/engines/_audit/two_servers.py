@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from specsim.auditing._results.audit import BUDGET, Finding
 from specsim.core._checks import check_count, check_seconds
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._verdicts import BUDGET, Finding
 from specsim.engines._audit.judge import AT_FAULT
 from specsim.engines._audit.results import TestResult
 from specsim.engines._audit.run import PLAIN, open_store

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from specsim.auditing._results.audit import BUDGET, Finding
 from specsim.core._provenance import Provenance
-from specsim.core._tables import COLORS, NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import COLORS, NONE, Line, Piece, Table, as_dict
+from specsim.core._verdicts import BUDGET, WANTED_TV_OF_SERVERS, Finding, Judged, Verdict
 from specsim.core.stats import POWER
 from specsim.engines._audit.results import TestResult
 
-#: A comparison that could only have found a larger total variation has no verdict, unless it found one.
-WANTED_TV = 0.15
 #: Rows of the table of tests that are shown.
 SHOWN = 8
 
@@ -62,7 +60,7 @@ class GreedyTexts:
 
 
 @dataclass(frozen=True, eq=False)
-class ServerComparison(Shown):
+class ServerComparison(Judged):
     """The result of `compare_servers`.
 
     Attributes
@@ -108,24 +106,16 @@ class ServerComparison(Shown):
         return self.tests[0].detectable_tv if self.tests else 1.0
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """broken if a server's answers violate the protocol, changed if the laws differ, inconclusive if
         nothing was found and too little could have been, else same. At temperature 0 "texts differ" if any
         do."""
         kinds = {finding.kind for finding in self.findings}
         if kinds:
-            return "broken" if "contract" in kinds else "changed"
+            return Verdict.BROKEN if "contract" in kinds else Verdict.CHANGED
         if self.greedy:
-            return "texts differ" if any(one.place for one in self.greedy) else "same"
-        return "inconclusive" if self.detectable_tv > WANTED_TV else "same"
-
-    @property
-    def exit_code(self) -> int:
-        """0 same; 1 changed or broken; 3 inconclusive, greedy texts that differ, or interrupted before
-        anything was found."""
-        if self.findings:
-            return 1
-        return 0 if self.verdict == "same" and not self.interrupted else 3
+            return Verdict.TEXTS_DIFFER if any(one.place for one in self.greedy) else Verdict.SAME
+        return Verdict.INCONCLUSIVE if self.detectable_tv > WANTED_TV_OF_SERVERS else Verdict.SAME
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each test, or for each prompt at temperature 0."""
@@ -213,4 +203,4 @@ def _meaning(found: ServerComparison) -> str:
     )
     if found.verdict == "same":
         return f"No difference was found. {could}."
-    return f"Nothing was found. {could} (wanted: {100 * WANTED_TV:g}). Ask for more tokens."
+    return f"Nothing was found. {could} (wanted: {100 * WANTED_TV_OF_SERVERS:g}). Ask for more tokens."

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._tables import Piece, Shown, Table
+from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
+from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._planted.folder import FORMATS, MANIFEST, Planted, open_planted
 from specsim.engines._planted.forward import log_probabilities
 from specsim.engines._planted.gguf import check_installed, read_gguf
@@ -49,7 +50,7 @@ class Deviation:
 
 
 @dataclass(frozen=True, eq=False)
-class PlantCheck(Shown):
+class PlantCheck(Judged):
     """The result of `check`.
 
     Attributes
@@ -70,9 +71,9 @@ class PlantCheck(Shown):
         return all(one.within for one in self.deviations)
 
     @property
-    def exit_code(self) -> int:
-        """0 if all checkpoints have their laws, else 1."""
-        return int(not self.passed)
+    def verdict(self) -> Verdict:
+        """consistent if all checkpoints have their laws, else deviates."""
+        return Verdict.CONSISTENT if self.passed else Verdict.DEVIATES
 
     def tolerance(self, dtype: str) -> float:
         """The tolerance in log p for an engine that computes in `dtype`: twice the largest deviation, at

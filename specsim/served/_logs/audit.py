@@ -14,7 +14,7 @@ most τ, or 16 τ of a bin. `specsim.core.stats.log_e_value` with that tolerance
 those that did not end it, which follow another law. As nobody knows the missing token's bin, it is put into
 the bin with the fewest: that makes the evidence at most what it would be with the true bin.
 
-The errors of all tests add up to at most `FALSE_ALARM`.
+The errors of all tests add up to at most `BUDGET`.
 """
 
 import math

@@ -7,19 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._tables import NONE, Piece, Shown, Table, as_dict
+from specsim.core._tables import NONE, Piece, Table, as_dict
+from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
 
-#: The false-alarm probability of an audit.
-FALSE_ALARM = 1e-6
 BINS = 16
 #: Classes of places in a text (1, 2, 3 to 4, 5 to 8, …), and of positions in a step, the last open.
 PLACES, POSITIONS = 16, 16
 #: Probabilities of the rarest tokens that are counted.
 RARE = (2.0**-8, 1e-3, 1e-5)
 #: The false-alarm probability of each test: of all places, by place, by position, of rare tokens.
-LEVEL = FALSE_ALARM / (1 + PLACES + POSITIONS + len(RARE))
-#: Detectable total variation above which finding nothing is no verdict.
-MOST_DETECTABLE = 0.05
+LEVEL = BUDGET / (1 + PLACES + POSITIONS + len(RARE))
 
 
 class ServedTable(NamedTuple):
@@ -62,7 +59,7 @@ class Contradiction(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ServedAudit(Shown):
+class ServedAudit(Judged):
     """The result of `audit_served`.
 
     Parameters
@@ -110,33 +107,30 @@ class ServedAudit(Shown):
         return self.tables[0].detectable_tv if self.tables else 1.0
 
     @property
-    def findings(self) -> tuple[tuple[str, str], ...]:
-        """What is wrong, as (kind, text): "log-probabilities", "support", "greedy", "deviation"."""
-        return tuple(self._findings())
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, of the kinds "log-probabilities", "support", "greedy" and "deviation"."""
+        return tuple(Finding(kind, text) for kind, text in self._findings())
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """ "broken": the log-probabilities contradict themselves. "biased": the tokens do not follow them.
         "inconclusive": a deviation of .05 could not have been found. Else "consistent"."""
-        kinds = {kind for kind, _ in self.findings}
+        kinds = {finding.kind for finding in self.findings}
         if "log-probabilities" in kinds:
-            return "broken"
+            return Verdict.BROKEN
         if kinds:
-            return "biased"
-        small = self.places > 0 and self.detectable_tv > MOST_DETECTABLE
-        return "inconclusive" if small or not (self.places or self.greedy) else "consistent"
-
-    @property
-    def exit_code(self) -> int:
-        """0 consistent, 1 biased or broken, 3 inconclusive."""
-        return {"consistent": 0, "inconclusive": 3}.get(self.verdict, 1)
+            return Verdict.BIASED
+        small = self.places > 0 and self.detectable_tv > WANTED_TV
+        nothing = not (self.places or self.greedy)
+        return Verdict.INCONCLUSIVE if small or nothing else Verdict.CONSISTENT
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         tables = [one._asdict() | {"rejected": one.rejected} for one in self.tables]
         rare = [one._asdict() | {"rejected": one.rejected} for one in self.rare]
-        names = ("verdict", "findings", "detectable_tv")
-        return as_dict(self, *names, tables=tables, rare=rare, false_alarm=FALSE_ALARM, level=LEVEL)
+        findings = [[finding.kind, finding.text] for finding in self.findings]
+        more = {"findings": findings, "tables": tables, "rare": rare, "false_alarm": BUDGET, "level": LEVEL}
+        return as_dict(self, "verdict", "findings", "detectable_tv", **more)
 
     def records(self) -> list[dict[str, Any]]:
         """The tables."""
@@ -161,7 +155,7 @@ class ServedAudit(Shown):
         if self.unreadable:
             yield f"{self.unreadable:,} lines could not be read; the first:"
             yield from (f"  {line}" for line in self.named)
-        yield from (f"{kind}: {text}" for kind, text in self.findings)
+        yield from map(str, self.findings)
         tested = f"{self.places:,} places of {self.texts:,} texts, {self.logprobs} log-probabilities"
         yield f"{tested}: {self.verdict}"
 

@@ -1,0 +1,204 @@
+"""What every result with a verdict shares: false alarms, wanted power, findings, exit code and report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from specsim.core._tables import COLORS, Line, Piece, Shown, printable
+
+if TYPE_CHECKING:
+    from specsim.core._provenance import Provenance
+
+#: Probability that all tests of an audit together raise any alarm where nothing is wrong.
+BUDGET = 1e-6
+#: The total variation that must be detectable, else there is no verdict unless something is found: from a
+#: claimed law, between two verifiers, between two servers. The two laws of a comparison are both unknown.
+WANTED_TV, WANTED_TV_OF_VERIFIERS, WANTED_TV_OF_SERVERS = 0.05, 0.1, 0.15
+#: The most characters of a finding.
+LONGEST, LONGEST_DETAILS = 1500, 6000
+#: The exit code without a verdict.
+UNDECIDED = 3
+
+
+class Verdict(StrEnum):
+    """The verdict of an audit, of a case of it, or of a comparison.
+
+    `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
+    declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
+    broken. `inconclusive`: nothing was found, and too little could have been, or it was interrupted.
+    `no power`, of a case only: nothing was found, and the wanted total variation was not detectable.
+
+    `same` and `changed`: no difference, or one, between the two laws of a comparison. `texts differ`, at
+    temperature 0: some do, which rounding explains. `deviates`: a file contradicts itself."""
+
+    CONSISTENT = "consistent"
+    LOSSY = "lossy"
+    BIASED = "biased"
+    BROKEN = "broken"
+    INCONCLUSIVE = "inconclusive"
+    NO_POWER = "no power"
+    SAME = "same"
+    CHANGED = "changed"
+    TEXTS_DIFFER = "texts differ"
+    DEVIATES = "deviates"
+
+    @property
+    def exit_code(self) -> int:
+        """0 as claimed; 1 biased, broken, changed or deviating; 3 without a verdict."""
+        if self in (Verdict.CONSISTENT, Verdict.LOSSY, Verdict.SAME):
+            return 0
+        return 1 if self in (Verdict.BIASED, Verdict.BROKEN, Verdict.CHANGED, Verdict.DEVIATES) else UNDECIDED
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason for a verdict; `kind` is deviation, support, dependent, path, or contract.
+
+    `details` is the traceback of an exception in the verifier. Both may hold its words, so they are escaped
+    and cut for all forms of a report.
+
+    Where a table deviates, `position` counts from 0, `prefix` is the emitted prefix of a table of tokens,
+    `cell` names the most significant token or bin, `token` is its id if it is one token, and `observed` and
+    `expected` are its shares of the draws; `log10_e` is the evidence of the table. `emitted_as` is the kind
+    of token that has most of the excess: "accepted", "recovered" (after a rejection), "bonus" or
+    "recovered or bonus"."""
+
+    kind: str
+    text: str
+    details: str = field(default="", compare=False)
+    position: int | None = None
+    prefix: tuple[int, ...] | None = None
+    cell: str | None = None
+    token: int | None = None
+    observed: float | None = None
+    expected: float | None = None
+    log10_e: float | None = None
+    emitted_as: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, longest in (("text", LONGEST), ("details", LONGEST_DETAILS)):
+            object.__setattr__(self, name, printable(getattr(self, name), longest, "\n"))
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+    @property
+    def alike(self) -> tuple[str, str]:
+        """Equal for findings that differ in numbers of a broken contract only, such as sizes."""
+        return self.kind, re.sub(r"\d+", "#", self.text) if self.kind == "contract" else self.text
+
+
+@dataclass(frozen=True)
+class Check:
+    """A test case of the report for continuous integration.
+
+    `outcome` is "failure", "error" or "skipped", with a message; "" if it passed."""
+
+    name: str
+    outcome: str = ""
+    message: str = ""
+    text: str | None = None
+    seconds: float | None = None
+
+
+class Judged(Shown):
+    """A result with a verdict: its exit code, and what all forms of a report say."""
+
+    __slots__ = ()
+
+    #: What was done, for the title of the page.
+    made: ClassVar[str] = "Audit"
+    #: The kinds of findings that it can have; each is a check.
+    kinds: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def findings(self) -> Sequence[Finding]: ...
+
+        @property
+        def provenance(self) -> Provenance: ...
+
+    @property
+    def verdict(self) -> Verdict:
+        raise NotImplementedError
+
+    @property
+    def exit_code(self) -> int:
+        """0 as claimed, 1 biased, broken or changed, 3 without a verdict: interrupted or inconclusive."""
+        code = self.verdict.exit_code
+        return code or (UNDECIDED if getattr(self, "interrupted", False) else 0)
+
+    @property
+    def subject(self) -> str:
+        """What was judged."""
+        raise NotImplementedError
+
+    def headline(self) -> str:
+        """The verdict in a line."""
+        return f"{self.subject}: {self.verdict}"
+
+    def warnings(self) -> Sequence[str]:
+        """What an interrupt left out."""
+        return ()
+
+    def evidence(self) -> Iterator[Piece]:
+        """Tables, and lines between them."""
+        yield from ()
+
+    def finding_lines(self) -> Sequence[str]:
+        """What was found, the clearest first."""
+        return [str(finding) for finding in self.findings]
+
+    def remarks(self) -> Iterator[Piece]:
+        """Lines after the findings."""
+        yield from ()
+
+    def size(self) -> str:
+        """How much was tested, and the false-alarm rate."""
+        return ""
+
+    def meaning(self) -> str:
+        """What the verdict means."""
+        return ""
+
+    def facts(self) -> Mapping[str, str]:
+        """What was judged and how, for the end of the page."""
+        return {}
+
+    def checks(self) -> Iterator[Check]:
+        """A check for each kind of finding, and one of whether there is a verdict."""
+        for kind in self.kinds:
+            here = [finding for finding in self.findings if finding.kind == kind]
+            outcome = "error" if kind == "contract" else "failure"
+            yield Check(kind, outcome, here[0].text, "\n".join(map(str, here))) if here else Check(kind)
+        yield self.decided()
+
+    def decided(self) -> Check:
+        """The check of whether there is a verdict."""
+        if self.exit_code != UNDECIDED:
+            return Check("verdict")
+        return Check("verdict", "error", self.headline(), self.meaning())
+
+    def parts(self) -> Iterator[Piece]:
+        yield from (Line(line, "bold yellow") for line in self.warnings())
+        yield from self.evidence()
+        yield from (Line(line, "red") for line in self.finding_lines())
+        yield from self.remarks()
+        yield from self.closing()
+
+    def closing(self) -> Iterator[Piece]:
+        """The last lines, the verdict at their end."""
+        if size := self.size():
+            yield Line(size, "dim")
+        if meaning := self.meaning():
+            yield meaning
+        yield self.last_line()
+
+    def last_line(self) -> Line:
+        """The verdict in its colour."""
+        return Line(self.headline(), f"bold {COLORS.get(self.verdict, 'yellow')}")
