@@ -5,8 +5,8 @@ from ._results.audit import CaseResult as CaseResult
 from ._results.audit import Finding as Finding
 from ._results.audit import TableResult as TableResult
 from ._results.audit import Verdict as Verdict
+from ._results.two_sample import TwoSampleAudit as TwoSampleAudit
 from ._runner import Audit as Audit
 from ._runner import audit as audit
 from ._shards import audit_shard as audit_shard
-from ._two_sample import TwoSampleAudit as TwoSampleAudit
 from ._two_sample import audit_against as audit_against

@@ -9,7 +9,7 @@ show whether the tokens are identical."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -24,17 +24,15 @@ from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.auditing._execution import Steps, check_name, count_steps, is_rule, open_execution
-from specsim.auditing._report.text import comparison_parts
-from specsim.auditing._results import audit as _results
-from specsim.auditing._results.audit import BUDGET, WANTED_TV_OF_VERIFIERS, Difference
+from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
-from specsim.core._tables import Piece
 from specsim.core._types import Ints
+from specsim.core._verdicts import BUDGET, WANTED_TV_OF_VERIFIERS
 from specsim.core.stats import detectable_tv, log_two_sample_e
 from specsim.simulation._counting import Counts, offset
 
@@ -42,13 +40,6 @@ from specsim.simulation._counting import Counts, offset
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
 #: Steps that both verifiers get with the same rng.
 SAME_SEED_STEPS = 512
-
-
-class TwoSampleAudit(_results.TwoSampleAudit):
-    """The result of `audit_against`, which shows itself in the terminal and in Jupyter."""
-
-    def parts(self) -> Iterator[Piece]:
-        return comparison_parts(self)
 
 
 @shows_progress("audit")

@@ -235,6 +235,18 @@ def to_text(parts: Iterable[Piece]) -> str:
     return "\n".join(line.rstrip() for line in printed.get().splitlines())
 
 
+def short(count: int) -> str:
+    """A count in at most five characters.
+
+    >>> short(999), short(1024), short(131_072), short(2**25), short(2**30)
+    ('999', '1.02k', '131k', '33.6M', '1.07G')
+    """
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= 0.9995 * size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
+
+
 def bars(values: Sequence[float], width: int = 24) -> list[str]:
     """A bar for each of `values` ≥ 0, as long as it is beside the largest; none for what is not finite.
 

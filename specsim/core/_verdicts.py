@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from specsim.core._tables import COLORS, Line, Piece, Shown, printable
-
-if TYPE_CHECKING:
-    from specsim.core._provenance import Provenance
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6
@@ -120,18 +117,15 @@ class Judged(Shown):
         @property
         def findings(self) -> Sequence[Finding]: ...
 
-        @property
-        def provenance(self) -> Provenance: ...
-
     @property
     def verdict(self) -> Verdict:
         raise NotImplementedError
 
     @property
     def exit_code(self) -> int:
-        """0 as claimed, 1 biased, broken or changed, 3 without a verdict: interrupted or inconclusive."""
-        code = self.verdict.exit_code
-        return code or (UNDECIDED if getattr(self, "interrupted", False) else 0)
+        """0 as claimed; 1 biased, broken or changed; 3 without a verdict: inconclusive, or interrupted before
+        anything was found."""
+        return self.verdict.exit_code or (UNDECIDED if getattr(self, "interrupted", False) else 0)
 
     @property
     def subject(self) -> str:
@@ -146,17 +140,21 @@ class Judged(Shown):
         """What an interrupt left out."""
         return ()
 
-    def evidence(self) -> Iterator[Piece]:
+    def evidence(self) -> Iterable[Piece]:
         """Tables, and lines between them."""
-        yield from ()
+        return ()
 
     def finding_lines(self) -> Sequence[str]:
         """What was found, the clearest first."""
         return [str(finding) for finding in self.findings]
 
-    def remarks(self) -> Iterator[Piece]:
-        """Lines after the findings."""
-        yield from ()
+    def explanation(self) -> Sequence[str]:
+        """The nearest known mistakes."""
+        return ()
+
+    def remarks(self) -> Iterable[Piece]:
+        """What is no part of the verdict."""
+        return ()
 
     def size(self) -> str:
         """How much was tested, and the false-alarm rate."""
@@ -166,12 +164,17 @@ class Judged(Shown):
         """What the verdict means."""
         return ""
 
-    def facts(self) -> Mapping[str, str]:
-        """What was judged and how, for the end of the page."""
+    def again(self) -> str:
+        """How to run it again: a command where there is one."""
+        provenance = getattr(self, "provenance", None)
+        return "" if provenance is None else f"the same command, with --seed {provenance.root}"
+
+    def facts(self) -> Mapping[str, object]:
+        """What was judged, and how."""
         return {}
 
-    def checks(self) -> Iterator[Check]:
-        """A check for each kind of finding, and one of whether there is a verdict."""
+    def checks(self) -> Iterable[Check]:
+        """What may fail by itself: each kind of finding, and whether there is a verdict."""
         for kind in self.kinds:
             here = [finding for finding in self.findings if finding.kind == kind]
             outcome = "error" if kind == "contract" else "failure"
@@ -188,17 +191,10 @@ class Judged(Shown):
         yield from (Line(line, "bold yellow") for line in self.warnings())
         yield from self.evidence()
         yield from (Line(line, "red") for line in self.finding_lines())
+        yield from self.explanation()
         yield from self.remarks()
-        yield from self.closing()
-
-    def closing(self) -> Iterator[Piece]:
-        """The last lines, the verdict at their end."""
         if size := self.size():
             yield Line(size, "dim")
         if meaning := self.meaning():
             yield meaning
-        yield self.last_line()
-
-    def last_line(self) -> Line:
-        """The verdict in its colour."""
-        return Line(self.headline(), f"bold {COLORS.get(self.verdict, 'yellow')}")
+        yield Line(self.headline(), f"bold {COLORS.get(self.verdict, 'yellow')}")

@@ -1,6 +1,6 @@
-from ._audit.judge import EngineAudit as EngineAudit
 from ._audit.matrix import EngineMatrix as EngineMatrix
 from ._audit.matrix import audit_matrix as audit_matrix
+from ._audit.results import EngineAudit as EngineAudit
 from ._audit.run import audit_engine as audit_engine
 from ._audit.run import judge_texts as judge_texts
 from ._audit.two_servers import compare_servers as compare_servers

@@ -13,6 +13,7 @@ from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import Audit
 from specsim.core import _plotting
+from specsim.core._tables import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +77,7 @@ def _linked(text: str) -> Any:
 
 def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:
     levels = {
-        f"{level}, {words.short(steps)}": f"{tested.detectable(audit, steps):.4f}"
+        f"{level}, {short(steps)}": f"{tested.detectable(audit, steps):.4f}"
         for level, steps in figures.level_steps(audit).items()
     }
     return {"detectable TV": tested.name, "this audit": f"{tested.table.detectable_tv:.4f}", **levels}

@@ -1,15 +1,13 @@
-"""The sentences and tables of all forms of a report, ordered by `audit_parts` and `comparison_parts`."""
+"""The sentences and tables of all forms of a report, ordered by `audit_parts`."""
 
 import shlex
 from collections.abc import Iterator
 
-import numpy as np
-
 from specsim.adapters import is_engine
 from specsim.adapters._contract import SHOWN_BY
 from specsim.auditing._cases.rows import PREFIX
-from specsim.auditing._results.audit import Audit, CaseResult, Difference, Efficiency, TwoSampleAudit, Verdict
-from specsim.core._tables import COLORS, NONE, Line, Piece, Table
+from specsim.auditing._results.audit import Audit, CaseResult, Efficiency, Verdict
+from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
 
@@ -326,46 +324,6 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
 
 
-def comparison_parts(found: TwoSampleAudit) -> Iterator[Piece]:
-    """Two verifiers in the terminal and in Jupyter: a table, differences, what would have been found."""
-    if found.interrupted:
-        yield Line("interrupted: the results so far", "bold yellow")
-    if found.cases:
-        yield Table.of([_difference(found, case) for case in found.cases], gap=1)
-    yield from (Line(f"{case.case}: {case.text}", "red") for case in found.cases if case.text)
-    yield Line(
-        "e: largest e-value of the case against equal distributions; the verifiers are called changed above "
-        f"10^{np.log10(found.tests / found.budget):.1f}. identical steps: share of steps with the same "
-        "tokens from the same drafts and random numbers. new, old: tokens per step. detectable TV: total "
-        "variation between the distributions of the first token that would have been found with probability "
-        f"{POWER:g}.",
-        "dim",
-    )
-    yield (
-        f"{found.tests} tests; two verifiers with the same distribution are called changed with probability "
-        f"at most {found.budget:g}."
-    )
-    run = found.provenance
-    yield f"Level {found.level}, seed {run.root}, {run.seconds:.1f} s, specsim {run.specsim}."
-    same = ", token by token under the same rng" if found.identical and found.verdict == "same" else ""
-    yield Line(f"{found.new} against {found.old}: {found.verdict}{same}", f"bold {COLORS[found.verdict]}")
-
-
-def _difference(found: TwoSampleAudit, case: Difference) -> dict[str, str]:
-    new, old = case.tokens_per_step
-    alike = "same" if found.has_power(case) else str(Verdict.NO_POWER)
-    return {
-        "case": case.case,
-        "steps": short(case.steps),
-        "e": f"10^{case.log10_e:.1f}",
-        "identical steps": f"{case.twins:.3f}",
-        "new": f"{new:.4f}",
-        "old": f"{old:.4f}",
-        "detectable TV": f"{case.detectable_tv:.4f}",
-        "verdict": "broken" if case.broken else "changed" if case.changed else alike,
-    }
-
-
 def evidence(audit: Audit) -> list[dict[str, str]]:
     """The first table: is it exact? It fits into 80 columns."""
     return [
@@ -441,18 +399,6 @@ def waste(case: CaseResult) -> str:
         f"{case.tokens_per_step:.4f} tokens per step, {case.efficiency.ratio:.3f} of the standard rule's "
         f"(at most {case.efficiency.upper:.3f})"
     )
-
-
-def short(count: int) -> str:
-    """A count in at most five characters.
-
-    >>> short(999), short(1024), short(131_072), short(2**25), short(2**30)
-    ('999', '1.02k', '131k', '33.6M', '1.07G')
-    """
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= 0.9995 * size:
-            return f"{count / size:.3g}{unit}"
-    return str(count)
 
 
 def _counted(count: int, name: str) -> str:

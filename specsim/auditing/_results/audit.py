@@ -19,7 +19,6 @@ from specsim.core._verdicts import (
 )
 from specsim.core._verdicts import (
     WANTED_TV,
-    WANTED_TV_OF_VERIFIERS,
     Judged,
 )
 from specsim.core._verdicts import (
@@ -453,79 +452,3 @@ def _odds(one: float, other: float) -> str:
         return f"over 10^{MOST_ODDS} : 1"
     odds = one / other
     return f"{odds:.0f} : 1" if odds < 1000.0 else f"10^{np.log10(odds):.0f} : 1"
-
-
-# The result of comparing two verifiers: what differs case by case, and the verdict.
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The comparison of one case: steps of each side, tokens per step, and the most significant table.
-
-    `changed`: a table rejects that both have the same law; `text` says where, or which error made the case
-    `broken`. `twins` is the share of steps with identical tokens for the same rng. A total variation of
-    `detectable_tv` between the laws of the first token is found with probability .999."""
-
-    case: str
-    purpose: str
-    steps: int
-    log10_e: float
-    changed: bool
-    broken: bool
-    text: str
-    twins: float
-    tokens_per_step: tuple[float, float]
-    detectable_tv: float
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class TwoSampleAudit(Judged):
-    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
-
-    `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
-    first token that had to be detectable at half of them."""
-
-    new: str
-    old: str
-    level: str
-    cases: tuple[Difference, ...]
-    budget: float
-    tests: int
-    interrupted: bool
-    provenance: Provenance
-    planned: int = 0
-    wanted_tv: float = WANTED_TV_OF_VERIFIERS
-
-    @property
-    def verdict(self) -> Verdict:
-        """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
-        difference found, and too little could have been, or interrupted)."""
-        if any(case.broken for case in self.cases):
-            return Verdict.BROKEN
-        if any(case.changed for case in self.cases):
-            return Verdict.CHANGED
-        powerful = sum(self.has_power(case) for case in self.cases)
-        inconclusive = self.interrupted or 2 * powerful < self.planned
-        return Verdict.INCONCLUSIVE if inconclusive else Verdict.SAME
-
-    def has_power(self, case: Difference) -> bool:
-        """Whether a total variation of `wanted_tv` was detectable in a case."""
-        return case.detectable_tv <= self.wanted_tv
-
-    @property
-    def identical(self) -> bool:
-        """Whether both returned the same tokens for the same rng."""
-        return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "verdict", "identical", "exit_code")
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each case."""
-        return [
-            {k: v for k, v in plain(case).items() if k != "tokens_per_step"}
-            | dict(zip(("new_tokens_per_step", "old_tokens_per_step"), case.tokens_per_step, strict=True))
-            for case in self.cases
-        ]

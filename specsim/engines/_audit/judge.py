@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._provenance import Provenance
-from specsim.core._tables import Piece
+from specsim.core._tables import printable
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, Finding
-from specsim.engines._audit import counters, logprobs, results
+from specsim.engines._audit import counters, logprobs
 from specsim.engines._audit.diagnosis import Fitted, diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
 from specsim.engines._audit.places import (
@@ -27,8 +27,7 @@ from specsim.engines._audit.places import (
     masses_under,
     places_of,
 )
-from specsim.engines._audit.report import engine_parts
-from specsim.engines._audit.results import KnownMistake, LogProbabilities, TestResult
+from specsim.engines._audit.results import EngineAudit, KnownMistake, LogProbabilities, TestResult
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import (
     context_test,
@@ -74,13 +73,6 @@ class Run:
     seconds: float = 0.0
 
 
-class EngineAudit(results.EngineAudit):
-    """The result of `audit_engine`, which shows itself in the terminal and in Jupyter."""
-
-    def parts(self) -> Iterator[Piece]:
-        return engine_parts(self)
-
-
 def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = None) -> EngineAudit:
     """Judge a run, for every law within `tolerance` of the planted one in log p; by default that of float32.
 
@@ -123,9 +115,9 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     deviates = any(finding.kind in ("deviation", "support") for finding in findings)
     efficiency = None if impossible else counters.efficiency(every, server, places, masses, length)
     return EngineAudit(
-        engine=run.engine,
-        version=run.version,
-        described=dict(run.described),
+        engine=printable(run.engine),
+        version=printable(run.version),
+        described={name: _printable(value) for name, value in run.described.items()},
         planted=run.planted.digest,
         texts=len(texts),
         tokens=sum(len(one.tokens) for one in texts),
@@ -144,6 +136,10 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         judging=time.perf_counter() - started,
         provenance=Provenance.record(run.root, 1, run.seconds),
     )
+
+
+def _printable(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
 
 
 def _some(n: int, entries: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -14,8 +14,9 @@ from specsim.core._checks import check_counts
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, Table, as_dict
-from specsim.core._verdicts import Judged, Verdict
-from specsim.engines._audit.judge import EngineAudit, Run, judge, likely_orders
+from specsim.core._verdicts import Check, Finding, Judged, Verdict
+from specsim.engines._audit.judge import Run, judge, likely_orders
+from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.run import open_store, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, TextStore, plan_requests
 from specsim.engines._clients.opening import open_engine
@@ -139,7 +140,23 @@ class EngineMatrix(Judged):
             if cell.plain is not None:
                 yield cell, False, cell.plain
 
-    def parts(self) -> Iterator[Piece]:
+    @property
+    def subject(self) -> str:
+        return self.engine
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Those of all audits, each with the setting."""
+        return [
+            Finding(one.kind, f"{_name(cell, speculative)}: {one.text}")
+            for cell, speculative, audit in self._audits()
+            for one in audit.findings
+        ]
+
+    def warnings(self) -> list[str]:
+        return ["interrupted: the verdict so far"] if self.interrupted else []
+
+    def evidence(self) -> Iterator[Piece]:
         yield Table(
             ("setting", "with speculation", "without", "detectable TV", "efficiency"),
             [
@@ -153,8 +170,14 @@ class EngineMatrix(Judged):
                 for cell in self.cells
             ],
         )
+
+    def finding_lines(self) -> list[str]:
+        """Those of `remarks` say which command repeats them."""
+        return []
+
+    def remarks(self) -> Iterator[Piece]:
         for cell, speculative, audit in self._audits():
-            name = cell.setting if speculative else f"{cell.setting}, without speculation"
+            name = _name(cell, speculative)
             if audit.findings:
                 yield Line(f"{name}: {audit.findings[0].text}", "red")
                 nearest = next((one for one in audit.diagnosis if one.fits), None)
@@ -163,13 +186,26 @@ class EngineMatrix(Judged):
             elif audit.failures:
                 yield f"{name}: {audit.notes[-1]}"
             if audit.findings or audit.failures:
-                yield f"Again: {cell.command}{'' if speculative else ' --no-speculative'}"
+                yield f"Again: {_command(cell, speculative)}"
         if refused := sum(audit.refused for _, _, audit in self._audits()):
             yield f"{refused} audits were refused, and say nothing of the engine."
         orders = sorted({cell.order for cell in self.cells if cell.order})
         if orders:
             yield f"Rows are processed in the order {' or '.join(orders)}."
-        yield Line(f"{self.engine}: {self.verdict}", "bold")
+
+    def checks(self) -> Iterator[Check]:
+        """Each audit, and whether there is a verdict."""
+        for cell, speculative, audit in self._audits():
+            name, again = _name(cell, speculative), f"again: {_command(cell, speculative)}"
+            if audit.findings:
+                outcome = "error" if audit.verdict is Verdict.BROKEN else "failure"
+                text = "\n".join([*(f"{one.kind}: {name}: {one.text}" for one in audit.findings), again])
+                yield Check(name, outcome, audit.findings[0].text, text)
+            elif audit.refused or audit.verdict is Verdict.INCONCLUSIVE:
+                yield Check(name, "skipped", _mark(audit))
+            else:
+                yield Check(name)
+        yield self.decided()
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each audit."""
@@ -191,6 +227,14 @@ class EngineMatrix(Judged):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         return as_dict(self, "verdict", "exit_code")
+
+
+def _name(cell: MatrixCell, speculative: bool) -> str:
+    return cell.setting if speculative else f"{cell.setting}, without speculation"
+
+
+def _command(cell: MatrixCell, speculative: bool) -> str:
+    return cell.command if speculative else f"{cell.command} --no-speculative"
 
 
 def _mark(audit: EngineAudit) -> str:

@@ -1,15 +1,20 @@
-"""The records of an audit of an engine."""
+"""The result of an audit of an engine, its records, and how they are shown."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from specsim.core._provenance import Provenance
-from specsim.core._tables import as_dict
+from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
-from specsim.core.stats import ChiSquare
+from specsim.core.stats import POWER, ChiSquare
 
 #: The chi-square of a test that is none.
 NOT_TAKEN = ChiSquare(0.0, 0, 1.0)
+#: Rows of the table of tests that are shown.
+SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,21 @@ class EngineEfficiency:
         if self.tokens_per_step is None or not self.expected_tokens_per_step:
             return None
         return self.tokens_per_step / self.expected_tokens_per_step
+
+    def sentence(self) -> str:
+        """What speculation gained."""
+        text = (
+            f"Speculation: {self.accepted:,} of {self.drafted:,} drafted tokens accepted "
+            f"({self.accepted_share:.3f})"
+        )
+        if self.expected_share is not None and self.gamma is not None:
+            text += (
+                f"; the standard rule on sampled drafts of length {self.gamma:.1f} would accept "
+                f"{self.expected_share:.3f} (α = {self.alpha:.3f})"
+            )
+        if self.ratio is not None:
+            text += f", efficiency {self.ratio:.2f}"
+        return text + "."
 
 
 @dataclass(frozen=True)
@@ -155,6 +175,8 @@ class EngineAudit(Judged):
     provenance: Provenance
     budget: float = BUDGET
 
+    kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
+
     @property
     def detectable_tv(self) -> float:
         """The total variation, over all places, that would have been found with probability .999."""
@@ -186,3 +208,98 @@ class EngineAudit(Judged):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         return as_dict(self, "verdict", "exit_code", "detectable_tv")
+
+    @property
+    def subject(self) -> str:
+        return self.engine
+
+    def headline(self) -> str:
+        return super().headline() + (" (interrupted: the verdict so far)" if self.interrupted else "")
+
+    def meaning(self) -> str:
+        if not self.tokens and not self.findings:
+            return "No text was received, so nothing was tested."
+        return {
+            Verdict.CONSISTENT: "No deviation from the planted law was found. A total variation of "
+            f"{self.detectable_tv:.4f} would have been found with probability {POWER:g}.",
+            Verdict.BIASED: "What the engine returns does not follow the law of its weights.",
+            Verdict.BROKEN: "The engine's answers violate the protocol, see the findings.",
+            Verdict.INCONCLUSIVE: "Nothing was found, but only a total variation above "
+            f"{self.detectable_tv:.3f} would have been (wanted: {WANTED_TV:g}). Ask for more tokens.",
+        }[self.verdict]
+
+    def evidence(self) -> Iterator[Piece]:
+        yield table_of_tests(
+            [*self.tests[:1], *(test for test in self.tests[1:] if test.n)], "tokens", p_values=True
+        )
+
+    def explanation(self) -> list[str]:
+        return list(_diagnosis_lines(self))
+
+    def remarks(self) -> Iterator[str]:
+        logs = self.logprobs
+        if logs is not None and not (logs.wrong or logs.listed_wrong):
+            yield (
+                f"Log-probabilities: {logs.returned:,} of emitted tokens and {logs.listed:,} entries of "
+                f"lists agree with the law, largest difference {logs.largest:.2g}."
+            )
+        if self.efficiency is not None:
+            yield self.efficiency.sentence()
+        yield from self.notes
+
+    def size(self) -> str:
+        speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds > 0 else ""
+        return (
+            f"{self.texts:,} texts, {self.tokens:,} of {self.planned:,} tokens in {self.seconds:.1f} s"
+            f"{speed}; judged in {self.judging:.1f} s by {len(self.tests)} tests, tolerance "
+            f"{self.tolerance:g} in log p, seed {self.provenance.root}. A right engine is called biased with "
+            f"probability at most {self.budget:g}."
+        )
+
+    def facts(self) -> Mapping[str, object]:
+        told = {name: value for name, value in self.described.items() if value is not None}
+        more = {"tolerance in log p": f"{self.tolerance:g}", "order of processing": self.order}
+        return told | {"engine": self.engine, "version": self.version, "planted": self.planted} | more
+
+
+def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool) -> Table:
+    """The first test, and those with the largest e-values."""
+    chosen = [*tests[:1], *sorted(tests[1:], key=lambda test: -test.log10_e)[: SHOWN - 1]]
+    rows = []
+    for test in chosen:
+        value = f"{test.chi_square.p_value:.3g}" if test.chi_square.df else NONE
+        tv = f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
+        rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, f"{test.log10_e:.1f}", tv))
+    return Table(("test", counted, "cells", *["p"] * p_values, "log10 e", "detectable TV"), rows)
+
+
+def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
+    """The nearest known mistakes."""
+    if not audit.diagnosis:
+        if any(finding.kind == "deviation" for finding in audit.findings):
+            yield f"No known mistake fits{_other_weights(audit)}."
+        return
+    first, *others = audit.diagnosis
+    share = "" if first.share == 1.0 else f", in a share of about {first.share:.2g}"
+    where = f"{first.where}{share}"
+    if first.fits:
+        yield f"Closest known mistake: {first.name} ({first.mechanism}), {where}."
+    else:
+        yield (
+            f"No known mistake fits{_other_weights(audit)}. Nearest: {first.name} ({first.mechanism}), "
+            f"{where}."
+        )
+    close = [one for one in others if one.behind < 3.0]
+    if close:
+        yield f"It cannot be distinguished from {', '.join(one.name for one in close)}."
+    elif others:
+        odds = others[0].behind / np.log(10.0)
+        yield f"The next one, {others[0].name}, is less likely by a factor of 10^{odds:.0f}."
+
+
+def _other_weights(audit: EngineAudit) -> str:
+    """What explains texts and log-probabilities that are both wrong; "" if the latter are mostly right."""
+    logs = audit.logprobs
+    if logs is not None and logs.wrong - logs.zeros <= logs.returned / 2:
+        return ""
+    return "; the engine may hold other weights than those of this pair"

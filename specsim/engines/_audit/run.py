@@ -10,7 +10,8 @@ from specsim.core._checks import check_between, check_counts, check_seconds
 from specsim.core._files import make_folder
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.engines._audit.judge import EngineAudit, Run, judge, likely_orders
+from specsim.engines._audit.judge import Run, judge, likely_orders
+from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.store import Asking, TextStore, plan_requests, read_store
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted

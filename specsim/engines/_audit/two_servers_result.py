@@ -5,13 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specsim.core._provenance import Provenance
-from specsim.core._tables import COLORS, NONE, Line, Piece, Table, as_dict
+from specsim.core._tables import Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV_OF_SERVERS, Finding, Judged, Verdict
 from specsim.core.stats import POWER
-from specsim.engines._audit.results import TestResult
-
-#: Rows of the table of tests that are shown.
-SHOWN = 8
+from specsim.engines._audit.results import SHOWN, TestResult, table_of_tests
 
 
 @dataclass(frozen=True)
@@ -99,6 +96,9 @@ class ServerComparison(Judged):
     provenance: Provenance
     budget: float = BUDGET
 
+    made = "Comparison"
+    kinds = ("contract", "deviation")
+
     @property
     def detectable_tv(self) -> float:
         """The total variation between the two laws of the first token, on every prompt, that would have been
@@ -127,35 +127,59 @@ class ServerComparison(Judged):
         """Everything as plain Python values, for JSON."""
         return as_dict(self, "verdict", "exit_code", "detectable_tv")
 
-    def parts(self) -> Iterator[Piece]:
-        if self.interrupted:
-            yield Line("interrupted: the verdict so far", "bold yellow")
+    @property
+    def subject(self) -> str:
+        return f"{self.one.url} against {self.other.url}"
+
+    def warnings(self) -> list[str]:
+        return ["interrupted: the verdict so far"] if self.interrupted else []
+
+    def evidence(self) -> Iterator[Piece]:
         if self.greedy:
             yield _greedy_table(self)
         elif self.tests:
-            yield _tests_table(self)
-        yield from (Line(f"{finding.kind}: {finding.text}", "red") for finding in self.findings)
-        yield from (self.one.sentence(), self.other.sentence())
-        yield Line(_size(self), "dim")
-        yield _meaning(self)
-        color = COLORS.get(self.verdict, "yellow")
-        yield Line(f"{self.one.url} against {self.other.url}: {self.verdict}", f"bold {color}")
+            yield table_of_tests(self.tests, "texts", p_values=False)
 
+    def remarks(self) -> tuple[str, str]:
+        return self.one.sentence(), self.other.sentence()
 
-def _tests_table(found: ServerComparison) -> Table:
-    """The first test, and those with the largest e-values."""
-    first, rest = found.tests[0], sorted(found.tests[1:], key=lambda test: -test.log10_e)
-    return Table(
-        ("test", "texts", "cells", "log10 e", "detectable TV"),
-        [
-            (test.name, f"{test.n:,}", test.cells, f"{test.log10_e:.1f}", _tv(test))
-            for test in [first, *rest[: SHOWN - 1]]
-        ],
-    )
+    def size(self) -> str:
+        text = (
+            f"{len(self.prompts):,} prompts, up to {self.planned:,} texts of {self.length} tokens each from "
+            f"both servers; compared are the {self.form}. Seed {self.provenance.root}."
+        )
+        if self.tests:
+            text += (
+                f" {len(self.tests):,} tests; two servers with the same law are called changed with "
+                f"probability at most {self.budget:g}."
+            )
+        return text
 
+    def meaning(self) -> str:
+        points = 100.0 * self.detectable_tv
+        equal = sum(one.place is None for one in self.greedy)
+        if self.verdict is Verdict.BROKEN:
+            return "Answers of a server violate the protocol, see the findings."
+        if self.verdict is Verdict.CHANGED:
+            return "The two servers do not draw from the same law."
+        if self.greedy:
+            text = f"At temperature 0 the texts of {equal:,} of {len(self.greedy):,} prompts are equal."
+            if equal < len(self.greedy):
+                text += " Texts may differ by rounding alone; a temperature above 0 compares the laws."
+            return text
+        if self.detectable_tv >= 1.0:
+            return "Nothing was found, but there are too few texts to find anything. Ask for more tokens."
+        could = (
+            f"A change that moves {points:.1f} percentage points of the first token's probability to other "
+            f"tokens, on every prompt, would have been found with probability {POWER:g}"
+        )
+        if self.verdict is Verdict.SAME:
+            return f"No difference was found. {could}."
+        return f"Nothing was found. {could} (wanted: {100 * WANTED_TV_OF_SERVERS:g}). Ask for more tokens."
 
-def _tv(test: TestResult) -> str:
-    return f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
+    def facts(self) -> dict[str, object]:
+        names = (f"{side.url}, {side.engine} {side.version}" for side in (self.one, self.other))
+        return dict(zip(("first server", "second server"), names, strict=True)) | {"compared": self.form}
 
 
 def _greedy_table(found: ServerComparison) -> Table:
@@ -166,41 +190,3 @@ def _greedy_table(found: ServerComparison) -> Table:
         if one.place or not all(one.repeated)
     ]
     return Table(("prompt", "first different token", "first repeats", "second repeats"), rows[:SHOWN])
-
-
-def _size(found: ServerComparison) -> str:
-    """What was compared, and how large the run was."""
-    text = (
-        f"{len(found.prompts):,} prompts, up to {found.planned:,} texts of {found.length} tokens each from "
-        f"both servers; compared are the {found.form}. Seed {found.provenance.root}."
-    )
-    if found.tests:
-        text += (
-            f" {len(found.tests):,} tests; two servers with the same law are called changed with probability "
-            f"at most {found.budget:g}."
-        )
-    return text
-
-
-def _meaning(found: ServerComparison) -> str:
-    """What the verdict means."""
-    points = 100.0 * found.detectable_tv
-    equal = sum(one.place is None for one in found.greedy)
-    if found.verdict == "broken":
-        return "Answers of a server violate the protocol, see the findings."
-    if found.verdict == "changed":
-        return "The two servers do not draw from the same law."
-    if found.greedy:
-        text = f"At temperature 0 the texts of {equal:,} of {len(found.greedy):,} prompts are equal."
-        if equal < len(found.greedy):
-            text += " Texts may differ by rounding alone; a temperature above 0 compares the laws."
-        return text
-    if found.detectable_tv >= 1.0:
-        return "Nothing was found, but there are too few texts to find anything. Ask for more tokens."
-    could = (
-        f"A change that moves {points:.1f} percentage points of the first token's probability to other "
-        f"tokens, on every prompt, would have been found with probability {POWER:g}"
-    )
-    if found.verdict == "same":
-        return f"No difference was found. {could}."
-    return f"Nothing was found. {could} (wanted: {100 * WANTED_TV_OF_SERVERS:g}). Ask for more tokens."

@@ -101,6 +101,8 @@ class ServedAudit(Judged):
     named: tuple[str, ...] = field(repr=False)
     root: int
 
+    kinds = ("log-probabilities", "support", "greedy", "deviation")
+
     @property
     def detectable_tv(self) -> float:
         """The total variation on the bins, over the whole text, that is found with probability .999."""
@@ -136,7 +138,11 @@ class ServedAudit(Judged):
         """The tables."""
         return [one._asdict() | {"rejected": one.rejected} for one in self.tables]
 
-    def parts(self) -> Iterator[Piece]:
+    @property
+    def subject(self) -> str:
+        return f"{self.places:,} places of {self.texts:,} texts, {self.logprobs} log-probabilities"
+
+    def evidence(self) -> Iterator[Piece]:
         if self.tables:
             columns = ("places", "tested", "unseen", "e", "chi-square p", "detectable TV")
             yield Table(columns, [_cells(one) for one in self.tables], bold=_rejected(self.tables))
@@ -155,9 +161,6 @@ class ServedAudit(Judged):
         if self.unreadable:
             yield f"{self.unreadable:,} lines could not be read; the first:"
             yield from (f"  {line}" for line in self.named)
-        yield from map(str, self.findings)
-        tested = f"{self.places:,} places of {self.texts:,} texts, {self.logprobs} log-probabilities"
-        yield f"{tested}: {self.verdict}"
 
     def _findings(self) -> Iterator[tuple[str, str]]:
         for one in self.wrong:

@@ -1,0 +1,165 @@
+"""The result of comparing two verifiers: what differs case by case, and the verdict."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from specsim.core._provenance import Provenance
+from specsim.core._tables import Line, Piece, Table, as_dict, plain, short
+from specsim.core._verdicts import WANTED_TV_OF_VERIFIERS, Check, Finding, Judged, Verdict
+from specsim.core.stats import POWER
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The comparison of one case: steps of each side, tokens per step, and the most significant table.
+
+    `changed`: a table rejects that both have the same law; `text` says where, or which error made the case
+    `broken`. `twins` is the share of steps with identical tokens for the same rng. A total variation of
+    `detectable_tv` between the laws of the first token is found with probability .999."""
+
+    case: str
+    purpose: str
+    steps: int
+    log10_e: float
+    changed: bool
+    broken: bool
+    text: str
+    twins: float
+    tokens_per_step: tuple[float, float]
+    detectable_tv: float
+    interrupted: bool = False
+
+    @property
+    def finding(self) -> Finding | None:
+        """What differs or broke, with the case."""
+        kind = "contract" if self.broken else "deviation"
+        return Finding(kind, f"{self.case}: {self.text}") if self.text else None
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSampleAudit(Judged):
+    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
+
+    `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
+    first token that had to be detectable at half of them."""
+
+    new: str
+    old: str
+    level: str
+    cases: tuple[Difference, ...]
+    budget: float
+    tests: int
+    interrupted: bool
+    provenance: Provenance
+    planned: int = 0
+    wanted_tv: float = WANTED_TV_OF_VERIFIERS
+
+    made = "Comparison"
+
+    @property
+    def verdict(self) -> Verdict:
+        """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
+        difference found, and too little could have been, or interrupted)."""
+        if any(case.broken for case in self.cases):
+            return Verdict.BROKEN
+        if any(case.changed for case in self.cases):
+            return Verdict.CHANGED
+        powerful = sum(self.has_power(case) for case in self.cases)
+        inconclusive = self.interrupted or 2 * powerful < self.planned
+        return Verdict.INCONCLUSIVE if inconclusive else Verdict.SAME
+
+    def has_power(self, case: Difference) -> bool:
+        """Whether a total variation of `wanted_tv` was detectable in a case."""
+        return case.detectable_tv <= self.wanted_tv
+
+    @property
+    def identical(self) -> bool:
+        """Whether both returned the same tokens for the same rng."""
+        return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "verdict", "identical", "exit_code")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each case."""
+        return [
+            {k: v for k, v in plain(case).items() if k != "tokens_per_step"}
+            | dict(zip(("new_tokens_per_step", "old_tokens_per_step"), case.tokens_per_step, strict=True))
+            for case in self.cases
+        ]
+
+    @property
+    def subject(self) -> str:
+        return f"{self.new} against {self.old}"
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What differs or broke, each with its case."""
+        return [found for case in self.cases if (found := case.finding)]
+
+    def headline(self) -> str:
+        same = self.identical and self.verdict is Verdict.SAME
+        return super().headline() + (", token by token under the same rng" if same else "")
+
+    def warnings(self) -> list[str]:
+        return ["interrupted: the results so far"] if self.interrupted else []
+
+    def evidence(self) -> Iterator[Piece]:
+        if self.cases:
+            yield Table.of([_row(self, case) for case in self.cases], gap=1)
+
+    def finding_lines(self) -> list[str]:
+        return [finding.text for finding in self.findings]
+
+    def remarks(self) -> Iterator[Piece]:
+        yield Line(
+            "e: largest e-value of the case against equal distributions; the verifiers are called changed "
+            f"above 10^{np.log10(self.tests / self.budget):.1f}. identical steps: share of steps with the "
+            "same tokens from the same drafts and random numbers. new, old: tokens per step. detectable TV: "
+            "total variation between the distributions of the first token that would have been found with "
+            f"probability {POWER:g}.",
+            "dim",
+        )
+        yield (
+            f"{self.tests} tests; two verifiers with the same distribution are called changed with "
+            f"probability at most {self.budget:g}."
+        )
+        run = self.provenance
+        yield f"Level {self.level}, seed {run.root}, {run.seconds:.1f} s, specsim {run.specsim}."
+
+    def again(self) -> str:
+        names = f"{shlex.quote(self.new)} --against {shlex.quote(self.old)}"
+        return f"specsim audit {names} --level {self.level} --seed {self.provenance.root}"
+
+    def checks(self) -> Iterator[Check]:
+        """Each case, and whether there is a verdict."""
+        for case in self.cases:
+            if found := case.finding:
+                text = f"{found}\nagain: {self.again()}"
+                yield Check(case.case, "error" if case.broken else "failure", case.text, text)
+            elif case.interrupted or not self.has_power(case):
+                why = f"interrupted after {case.steps:,} steps" if case.interrupted else Verdict.NO_POWER
+                yield Check(case.case, "skipped", why)
+            else:
+                yield Check(case.case)
+        yield self.decided()
+
+
+def _row(found: TwoSampleAudit, case: Difference) -> dict[str, str]:
+    new, old = case.tokens_per_step
+    alike = "same" if found.has_power(case) else str(Verdict.NO_POWER)
+    return {
+        "case": case.case,
+        "steps": short(case.steps),
+        "e": f"10^{case.log10_e:.1f}",
+        "identical steps": f"{case.twins:.3f}",
+        "new": f"{new:.4f}",
+        "old": f"{old:.4f}",
+        "detectable TV": f"{case.detectable_tv:.4f}",
+        "verdict": "broken" if case.broken else "changed" if case.changed else alike,
+    }
