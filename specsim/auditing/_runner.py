@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import LEVELS, case_key
@@ -27,17 +27,7 @@ from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.posterior import OutOfTime
 from specsim.auditing._execution import Execution, Steps, count_case, open_execution, with_pair
-from specsim.auditing._report.figures import draw_deviation, worst_tables
-from specsim.auditing._report.text import (
-    audit_parts,
-    diagnosis,
-    finding_lines,
-    headline,
-    run_line,
-    time_lines,
-    wanted_line,
-)
-from specsim.auditing._results import audit as _results
+from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Diagnosis, Finding
 from specsim.auditing._side_by_side.processes import Told, count_on_processes
 from specsim.auditing._side_by_side.spans import count_side_by_side
@@ -45,17 +35,12 @@ from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._checks import check_seconds
 from specsim.core._kernels import available_threads
-from specsim.core._plotting import axes_or_new
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Piece
 from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, offset
 from specsim.simulation._executors import workers_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
 PACE_STEPS = (8, 16)
@@ -72,8 +57,6 @@ TESTING = 0.8
 DIAGNOSIS = 20.0
 #: Evidence, as a share of what rejects, from which on a case goes on beyond its planned steps.
 NEAR = 0.5
-#: Findings that `print` shows.
-MOST_FINDINGS = 3
 #: Share of a device's free memory that the rows of a call may take; verifiers make copies of them.
 FOR_ROWS = 0.25
 #: Share of the time-out that the calls of later cases get after one has hung.
@@ -81,35 +64,6 @@ AGAIN = 0.1
 #: A call hangs only if it takes this many times as long as all steps that are asked for would at the measured
 #: pace: the calls of a slow verifier grow like those of others.
 SLOWER = 4.0
-
-
-class Audit(_results.Audit):
-    """The result of `specsim.audit`, as it is shown and drawn."""
-
-    def parts(self) -> Iterator[Piece]:
-        return audit_parts(self)
-
-    def brief(self) -> Iterator[Piece]:
-        """The verdict, the first findings, the closest known bug, and what would have been found."""
-        findings = finding_lines(self)
-        yield headline(self)
-        yield from findings[:MOST_FINDINGS]
-        if (more := len(findings) - MOST_FINDINGS) > 0:
-            yield f"{more} more {'findings' if more > 1 else 'finding'}"
-        yield from diagnosis(self)[:1]
-        if self.exit_code != 1:
-            yield wanted_line(self)
-            yield from time_lines(self)
-        yield run_line(self)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The table with the largest e-value: observed over expected counts in its cells."""
-        worst = worst_tables(self)
-        if not worst:
-            raise ValueError("no table can be plotted: no case has a table of at most 64 cells")
-        axes = draw_deviation(axes_or_new(ax), worst[0])
-        axes.set_title(worst[0].title(self))
-        return axes
 
 
 @shows_progress("audit")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,15 @@ import specsim
 from specsim.cli._app import VERDICT, app, audit_app, ending
 from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, pair_help, shard_of, whole
 from specsim.cli._pair_options import small_pair_of
-from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
-from specsim.core._files import write_text
+from specsim.cli._terminal import (
+    TEXT,
+    TEXT_OR_PICTURE,
+    Form,
+    PictureForm,
+    listing,
+    print_result,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
@@ -82,7 +88,7 @@ def audit(
         Path | None,
         Parameter(
             help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for "
-            "against.json; with --shard the file to write."
+            "against.html, .json and .xml; with --shard the file to write."
         ),
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
@@ -233,24 +239,23 @@ def engines(*, form: Form = TEXT) -> None:
 
 def report(result: Audit, out: Path | None, form: Form) -> int:
     """Print an audit, and write its report files to `out`."""
-    from specsim.auditing import _report as forms
-    from specsim.auditing._report.figures import worst_tables
+    from specsim.auditing._report.figures import audit_figure, worst_tables
+    from specsim.auditing._report.html import audit_page
+    from specsim.core._report import json_of
 
     if form.file and form.has_picture and not worst_tables(result):
         print(f"{form.file}: not written, no case has a table that can be plotted", file=sys.stderr)
         form = replace(form, file=None)
     if form.as_json:
-        print(forms.audit_to_json(result))
+        print(json_of(result))
         form.write(result)
     else:
         print_result(result, form)
     if out is not None:
         from specsim.core._plotting import save_figure
 
-        texts = {"json": forms.audit_to_json, "html": forms.audit_page, "xml": forms.audit_to_junit}
-        for ending, tell in texts.items():
-            write_text(out / f"audit.{ending}", tell(result))
-        figure = forms.audit_figure(result)
+        write_report(result, out, "audit", audit_page)
+        figure = audit_figure(result)
         for ending in ("png", "svg"):
             save_figure(figure, out / f"audit.{ending}")
         if form.is_text:
@@ -266,7 +271,7 @@ def _audit_against(
     found = audit_against(new, old, level, seed, **limits)
     print_result(found, form)
     if out is not None:
-        write_text(out / AGAINST, json.dumps(found.to_dict(), indent=1, allow_nan=False))
+        write_report(found, out, "against")
         if form.is_text:
-            print(f"wrote against.json to {out}")
+            print(f"wrote against.html, .json and .xml (JUnit) to {out}")
     return found.exit_code

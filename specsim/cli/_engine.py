@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from specsim.cli._app import VERDICT, audit_app, ending
 from specsim.cli._options import REAL, Seed, whole
-from specsim.cli._terminal import TEXT, Form, print_result
-from specsim.core._files import read_text, write_text
+from specsim.cli._terminal import TEXT, Form, print_result, write_report
+from specsim.core._files import read_text
 
 Count = Parameter(converter=whole)
 
@@ -99,7 +99,10 @@ def audit_engine(
     seed: Seed = None,
     out: Annotated[
         Path | None,
-        Parameter(help="Folder for engine.json and all texts; a run that was interrupted goes on from it."),
+        Parameter(
+            help="Folder for engine.html, .json, .xml (JUnit) and all texts; a run that was interrupted goes "
+            "on from it."
+        ),
     ] = None,
     form: Form = TEXT,
 ) -> int:
@@ -198,11 +201,9 @@ def audit_engine(
         )
     print_result(found, form)
     if out is not None:
-        import json
-
-        write_text(out / "engine.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
+        write_report(found, out, "engine")
         if form == TEXT:
-            print(f"wrote engine.json to {out}")
+            print(f"wrote engine.html, .json and .xml (JUnit) to {out}")
     code: int = found.exit_code
     return code
 

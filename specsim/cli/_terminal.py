@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
@@ -18,6 +18,7 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from specsim.core._tables import Shown
+    from specsim.core._verdicts import Judged
     from specsim.traces import Trace
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -156,6 +157,15 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> None:
 
         show(*to_rich(result.parts()))
     form.write(result)
+
+
+def write_report(result: Judged, out: Path, name: str, page: Callable[[Any], str] | None = None) -> None:
+    """Write the report on a result to the folder `out`: `name`.json, .html and .xml."""
+    from specsim.core._files import write_text
+    from specsim.core._report import json_of, junit_of, page_of
+
+    for ending, tell in {"json": json_of, "html": page or page_of, "xml": junit_of}.items():
+        write_text(out / f"{name}.{ending}", tell(result))
 
 
 def listing(parts: Sequence[Any], rows: Sequence[dict[str, Any]]) -> Shown:

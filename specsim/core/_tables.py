@@ -71,6 +71,16 @@ class Table:
             lines.append(f"<tr{mark}><{first}>{escape(str(row[0]))}</{first}>{''.join(cells)}</tr>")
         return f"<table>{''.join(lines)}</table>"
 
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns have numbers, and nothing else."""
+        return [
+            bool(self.columns)
+            and all(cell in ("", NONE) or _NUMBER.fullmatch(cell) for cell in cells)
+            and any(map(_NUMBER.fullmatch, cells))
+            for cells in zip(*([str(cell) for cell in row] for row in self.rows), strict=True)
+        ]
+
     def to_rich(self) -> RenderableType:
         """Columns of numbers to the right; only columns that have spaces in them wrap, verdicts never."""
         from rich.table import Table as RichTable
@@ -80,13 +90,10 @@ class Table:
             box=None, pad_edge=False, padding=(0, self.gap, 0, 0), show_header=bool(self.columns)
         )
         texts = [[str(cell) for cell in row] for row in self.rows]
-        for i, cells in enumerate(zip(*texts, strict=True)):
-            numbers = bool(self.columns) and all(
-                cell in ("", NONE) or _NUMBER.fullmatch(cell) for cell in cells
-            )
+        for i, (cells, numbers) in enumerate(zip(zip(*texts, strict=True), self.numeric, strict=True)):
             table.add_column(
                 self.columns[i] if self.columns else "",
-                justify="right" if numbers and any(map(_NUMBER.fullmatch, cells)) else "left",
+                justify="right" if numbers else "left",
                 no_wrap=numbers or not any(" " in cell and cell not in COLORS for cell in cells),
             )
         for i, row in enumerate(texts):
@@ -113,14 +120,14 @@ def printable(text: str, longest: int = 300, kept: str = "") -> str:
     """`text` of somebody else, such as a server, for a terminal: at most `longest` characters, and those that
     cannot be printed as Python writes them, but those in `kept`.
 
-    >>> printable("vLLM\\x1b[31m"), printable("much", 2)
-    ('vLLM\\\\x1b[31m', 'mu …')
+    >>> printable("vLLM\\x1b[31m"), printable("many words", 6)
+    ('vLLM\\\\x1b[31m', 'many …')
     """
     written = "".join(
         one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
         for one in text
     )
-    return written if len(written) <= longest else f"{written[:longest]} …"
+    return written if len(written) <= longest else f"{written[: longest - 2]} …"
 
 
 class Shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
@@ -164,13 +164,22 @@ class Judged(Shown):
         """What the verdict means."""
         return ""
 
+    def said(self) -> Iterable[str]:
+        """The result in lines, without tables."""
+        remarks = (one for one in self.remarks() if isinstance(one, str))
+        return self.headline(), *self.explanation(), *remarks, self.size(), self.meaning(), self.again()
+
     def again(self) -> str:
         """How to run it again: a command where there is one."""
         provenance = getattr(self, "provenance", None)
         return "" if provenance is None else f"the same command, with --seed {provenance.root}"
 
-    def facts(self) -> Mapping[str, object]:
+    def facts(self) -> dict[str, object]:
         """What was judged, and how."""
+        return {}
+
+    def properties(self) -> dict[str, object]:
+        """What programs are told, besides verdict and seed."""
         return {}
 
     def checks(self) -> Iterable[Check]:

@@ -25,11 +25,12 @@ from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._report import audit_figure, audit_to_json
+from specsim.auditing._report.figures import audit_figure
 from specsim.auditing._results.audit import ProofSummary, Verdict
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.core._plotting import save_figure
+from specsim.core._report import json_of
 from specsim.core._streams import key_of
 from specsim.core._tables import to_rich
 from specsim.core.stats import MIN_EXPECTED, detectable_tv, log_e_value
@@ -124,7 +125,7 @@ def test_a_rule_for_trees_is_audited_on_pairs_of_chains(on_trees):
         assert case.alphas.drafted == pytest.approx((case.tokens_per_step - 1) / (2 * case.gamma))
     assert all(case.efficiency.upper >= 1 for case in on_trees.cases if case.iid)
     assert max(case.efficiency.lower for case in on_trees.cases if case.iid) > 1
-    document = json.loads(audit_to_json(on_trees))["cases"][0]
+    document = json.loads(json_of(on_trees))["cases"][0]
     assert (document["drawing"], document["parents"][:2]) == ("without replacement", [0, 0])
 
 
@@ -171,7 +172,7 @@ def test_a_lossy_rule_is_faster_than_the_standard_rule(lenient, standard):
 def test_reports_of_a_lossy_rule_say_so(lenient):
     from rich.console import Console
 
-    document = json.loads(audit_to_json(lenient))
+    document = json.loads(json_of(lenient))
     assert (document["verdict"], document["exit_code"]) == ("lossy", 0)
     assert document["proof"]["as_claimed"]
     assert document["cases"][0]["declared_tv"] == lenient.cases[0].declared_tv
@@ -333,7 +334,7 @@ def test_breaches_of_the_contract_are_broken(broken, said):
     assert result.verdict is Verdict.BROKEN
     assert result.exit_code == 1
     assert any(said in text for _, _, text in findings(result))
-    json.loads(audit_to_json(result))
+    json.loads(json_of(result))
     result._repr_html_()
     audit_figure(result)
 
@@ -545,7 +546,7 @@ def test_printed_power_is_real(from_target):
 def test_reports_say_the_same_in_every_form(standard, tmp_path):
     from rich.console import Console
 
-    document = json.loads(audit_to_json(standard))
+    document = json.loads(json_of(standard))
     assert document["verdict"] == "consistent"
     assert document["provenance"]["root"] == 1
     assert sum(document["cases"][0]["lengths"]) == document["cases"][0]["steps"]

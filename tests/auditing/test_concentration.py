@@ -21,9 +21,10 @@ from specsim.auditing._checks.concentration import (
 )
 from specsim.auditing._checks.findings import detectable_in_table
 from specsim.auditing._execution import Execution, count_case, open_execution
-from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
 from specsim.auditing._report import text as words
+from specsim.auditing._report.html import audit_page
 from specsim.auditing._results.audit import Verdict, first_token_of
+from specsim.core._report import json_of, junit_of
 
 FEW_CASES = [
     *("two-point", "asymmetric", "identical", "irregular", "last token"),
@@ -119,13 +120,13 @@ def test_the_report_says_which_cases_ran_and_what_was_found_there(slowly, plans)
             assert f"{case.case} ({case.first_token.detectable_tv:.3f})" in lines[1]
     shown = {row["case"]: row["verdict"] for row in words.evidence(found)}
     assert {name for name, verdict in shown.items() if verdict == "left out"} == set(found.out_of_time)
-    for form in (found, found.brief(), audit_page(found), audit_to_junit(found)):
+    for form in (found, found.brief(), audit_page(found), junit_of(found)):
         text = (
             form if isinstance(form, str) else "\n".join(map(str, form if form != found else found.parts()))
         )
         assert "were left out for time, after at most" in text
-    assert audit_to_junit(found).count("left out for time after") == len(found.out_of_time)
-    assert json.loads(audit_to_json(found))["out_of_time"] == list(found.out_of_time)
+    assert junit_of(found).count("left out for time after") == len(found.out_of_time)
+    assert json.loads(json_of(found))["out_of_time"] == list(found.out_of_time)
     assert f"detectable in {found.powerful} of 8 cases" in words.wanted_line(found)
     assert words.meaning(found).endswith(lines[1])
 

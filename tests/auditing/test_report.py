@@ -19,24 +19,23 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 import verifiers
+from listening import answering
 from matplotlib.figure import Figure
 from rich.console import Console
 
 import specsim
 from specsim import mistakes
-from specsim.auditing import audit
+from specsim.auditing import Audit, audit, audit_against
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
-from specsim.auditing._report import (
-    audit_figure,
-    audit_page,
-    audit_to_json,
-    audit_to_junit,
-)
 from specsim.auditing._report import text as words
-from specsim.auditing._report.figures import main_tables, worst_tables
+from specsim.auditing._report.figures import audit_figure, main_tables, worst_tables
+from specsim.auditing._report.html import audit_page
 from specsim.auditing._results.audit import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
+from specsim.core._report import json_of, junit_of, page_of
 from specsim.core._tables import to_rich
+from specsim.engines import Sampling, audit_engine, audit_matrix, compare_servers, plant
+from specsim.engines._audit.matrix import settings
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 #: One of them has tables of more cells than a picture shows.
@@ -91,9 +90,44 @@ def between(result):
     return sorted(case.first_token.detectable_tv for case in result.cases)[-3]
 
 
+#: What a server says of itself, and what of it may reach a terminal, a page or a file.
+HOSTILE, WRITTEN = "\x1b]0;<b>\x07evil", "\\x1b]0;<b>\\x07evil"
+
+
 @pytest.fixture(scope="module")
-def pages(audits):
-    return {kind: audit_page(result) for kind, result in audits.items()}
+def pair(tmp_path_factory):
+    return plant(tmp_path_factory.mktemp("planted") / "pair", vocab_size=6, context=160, rng=1)
+
+
+@pytest.fixture(scope="module")
+def judged(audits, pair):
+    """The audits, and all else that has such a report."""
+    wrong = audit_engine("specsim", pair, tokens=2_000, mistake="greedy_recovered", rng=SEED)
+    with pytest.MonkeyPatch.context() as patch:
+        two = settings(pair)[:2]
+        patch.setattr("specsim.engines._audit.matrix.settings", lambda _: two)
+        matrix = audit_matrix("specsim", pair, tokens=2_000, mistake="rejected_kept", rng=SEED)
+    with answering(lambda *_: {"choices": [{"text": HOSTILE}]}, f"{HOSTILE}/1", HOSTILE) as url:
+        hostile = audit_engine(url, pair, tokens=100, rng=SEED)
+        prompts = ["a<b>", "b&c"]
+        with answering(lambda *_: {"choices": [{"text": "Hi, you", "finish_reason": "stop"}]}) as other:
+            changed = compare_servers(url, other, prompts, tokens=2_000, length=2, rng=SEED)
+            greedy = compare_servers(url, other, prompts, sampling=Sampling(temperature=0.0), rng=SEED)
+    return audits | {
+        "engine": wrong,
+        "engine, interrupted": dataclasses.replace(wrong, findings=(), interrupted=True),
+        "engine, without a text": hostile,
+        "settings": matrix,
+        "servers": changed,
+        "servers, greedy": greedy,
+        "verifiers": audit_against(verifiers.resamples_from_target, "standard", "smoke", SEED),
+        "verifiers, broken": audit_against(says_what_cannot_be_written, "standard", "smoke", SEED),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(audits, judged):
+    return {kind: (audit_page if kind in audits else page_of)(result) for kind, result in judged.items()}
 
 
 def with_cases(result, change):
@@ -112,6 +146,18 @@ KINDS = (
     "nothing",
     "weak",
     "decoder",
+)
+
+
+OTHERS = (
+    "engine",
+    "engine, interrupted",
+    "engine, without a text",
+    "settings",
+    "servers",
+    "servers, greedy",
+    "verifiers",
+    "verifiers, broken",
 )
 
 
@@ -160,34 +206,42 @@ class Page(HTMLParser):
 # --- every form of every audit ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_form_says_the_verdict_the_seed_and_every_finding(audits, pages, kind):
-    result = audits[kind]
-    page, suite = Page(pages[kind]), ElementTree.fromstring(audit_to_junit(result))
+@pytest.mark.parametrize("kind", [*KINDS, *OTHERS])
+def test_every_form_says_the_verdict_the_seed_and_every_finding(judged, pages, kind):
+    result = judged[kind]
+    page, suite = Page(pages[kind]), ElementTree.fromstring(junit_of(result))
     document, terminal, compact = (
-        json.loads(audit_to_json(result)),
+        json.loads(json_of(result)),
         flat(printed(result)),
         result._repr_html_(),
     )
     assert document["verdict"] == str(result.verdict)
     assert document["provenance"]["root"] == SEED
-    assert words.headline(result) in terminal
-    assert f"seed {SEED}" in terminal
-    assert words.headline(result) in page.text
+    assert flat(result.headline()) in terminal
+    assert re.search(rf"[Ss]eed {SEED}", terminal)
+    assert str(result.verdict) in page.text
+    assert flat(result.headline()) in page.text
     assert f"--seed {SEED}" in page.text or f"rng={SEED}" in page.text
     properties = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
     assert properties["verdict"] == str(result.verdict)
     assert properties["seed"] == str(SEED)
-    assert words.headline(result) in Page(compact).text
+    assert flat(result.headline()) in Page(compact).text
     failures = "".join(element.text for name in ("failure", "error") for element in suite.iter(name))
-    for case in result.cases:
-        for finding in case.findings:
+    for findings in found_in(result):
+        for finding in findings:
             assert flat(finding.text) in page.text
             assert finding.text in failures
-        if case.findings:
-            assert flat(case.findings[0].text) in terminal
+        if findings:
+            assert flat(findings[0].text) in terminal
     for text in (page.text, terminal, Page(compact).text, *properties.values()):
         assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
+    for text in (pages[kind], printed(result), str(result), junit_of(result), json_of(result)):
+        assert all(one.isprintable() or one == "\n" for one in text)
+
+
+def found_in(result):
+    """The findings of each case; those of all settings, or of two servers, together."""
+    return [case.findings for case in result.cases] if isinstance(result, Audit) else [result.findings]
 
 
 @pytest.mark.parametrize("kind", ["biased", "broken", "nothing"])
@@ -195,7 +249,7 @@ def test_the_picture_is_drawn_whatever_was_run(audits, kind, tmp_path):
     save_figure(audit_figure(dataclasses.replace(audits[kind], verifier="$x")), tmp_path / "audit.png")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *OTHERS])
 def test_the_page_is_whole_and_refers_to_nothing_outside_itself(pages, kind):
     text = pages[kind]
     page = Page(text)
@@ -206,7 +260,7 @@ def test_the_page_is_whole_and_refers_to_nothing_outside_itself(pages, kind):
     inside = set(page.references) - links
     assert {reference[0] for reference in inside} <= {"#"}
     assert {reference[1:] for reference in inside} <= set(page.ids)
-    outside = set(re.findall(r"https?://[^\s\"'<]*", text)) - links
+    outside = set(re.findall(r"https?://[^\s\"'<]*", re.sub(r"http://127.0.0.1:\d+", "server", text))) - links
     assert outside <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names, not addresses
     assert "url(" not in text.replace("url(#", "")
     assert "@import" not in text
@@ -216,7 +270,7 @@ def test_the_page_is_whole_and_refers_to_nothing_outside_itself(pages, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_junit_counts_what_it_holds(audits, kind):
     result = audits[kind]
-    suite = ElementTree.fromstring(audit_to_junit(result))
+    suite = ElementTree.fromstring(junit_of(result))
     cases = suite.findall("testcase")
     assert len(cases) == int(suite.get("tests")) == len(result.cases) + 1 + (result.proof is not None)
     assert {case.get("classname") for case in cases} <= {result.verifier}
@@ -244,6 +298,27 @@ def test_the_first_table_fits_into_eighty_columns(audits, kind):
         assert line.rstrip().endswith(f" {row['verdict']}")
 
 
+@pytest.mark.parametrize("kind", OTHERS)
+def test_continuous_integration_fails_without_exit_code_0(judged, kind):
+    suite = ElementTree.fromstring(junit_of(judged[kind]))
+    cases, checks = suite.findall("testcase"), [*judged[kind].checks()]
+    assert [case.get("name") for case in cases] == [check.name for check in checks]
+    assert len({check.name for check in checks}) == len(checks) == int(suite.get("tests"))
+    for name, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert sum(case.find(name) is not None for case in cases) == int(suite.get(attribute))
+    failed = int(suite.get("errors")) + int(suite.get("failures")) > 0
+    assert failed == (judged[kind].exit_code != 0)
+
+
+def test_a_server_reaches_no_terminal_with_control_characters(judged, pages):
+    for kind in ("engine, without a text", "servers"):
+        page = Page(pages[kind]).text
+        assert WRITTEN in str(judged[kind])
+        assert WRITTEN in page
+        assert "&lt;b&gt;" in pages[kind]
+        assert "<b>" not in pages[kind]
+
+
 SCHEMA = json.loads((files(specsim) / "data" / "audit.schema.json").read_text(encoding="utf-8"))
 
 
@@ -254,14 +329,14 @@ def what_the_schema_refuses(document):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_json_follows_its_schema(audits, kind):
-    document = json.loads(audit_to_json(audits[kind]))
+    document = json.loads(json_of(audits[kind]))
     assert what_the_schema_refuses(document) == []
     assert document["schema"] == SCHEMA["title"]
     assert len(document["findings"]) == sum(len(case.findings) for case in audits[kind].cases)
 
 
 def test_the_schema_knows_every_key(audits):
-    document = json.loads(audit_to_json(audits["biased"]))
+    document = json.loads(json_of(audits["biased"]))
     document["cases"] = [case | {"tables": case["tables"][:1]} for case in document["cases"][:2]]
     assert document["findings"]
     assert what_the_schema_refuses(document) == []
@@ -356,7 +431,7 @@ def test_the_wanted_power_is_said_where_the_verdict_needs_it(audits):
     said = "for a verdict it must be in half of them"
     for result in audits.values():
         needs = result.exit_code != 1
-        assert (said in words.wanted_line(result)) == (said in audit_to_junit(result)) == needs
+        assert (said in words.wanted_line(result)) == (said in junit_of(result)) == needs
 
 
 def test_fewer_steps_than_planned_are_said(audits, pages):
@@ -391,9 +466,9 @@ def test_a_case_that_could_find_nothing_is_not_called_consistent(audits, pages):
     assert len(without) == len(weak.cases) - weak.powerful == 2
     assert {row["case"]: row["verdict"] for row in words.evidence(weak)} == verdicts
     assert {row["case"]: row["verdict"] for row in weak.records()} == verdicts
-    document = json.loads(audit_to_json(weak))
+    document = json.loads(json_of(weak))
     assert {case["case"]: case["verdict"] for case in document["cases"]} == verdicts
-    suite = ElementTree.fromstring(audit_to_junit(weak))
+    suite = ElementTree.fromstring(junit_of(weak))
     skipped = {case.get("name"): case.find("skipped") for case in suite.iter("testcase")}
     assert [name for name, element in skipped.items() if element is not None] == without
     assert skipped[without[0]].get("message").startswith("no power: a total variation of ")
@@ -496,13 +571,13 @@ def test_wasteful_is_said_and_no_failure(audits):
     assert "standard: consistent, wasteful" in printed(slow)
     assert "0.5000 wasteful" in printed(slow)
     assert "that costs speed, not correctness" in Page(audit_page(slow)).text
-    assert ElementTree.fromstring(audit_to_junit(slow)).get("failures") == "0"
+    assert ElementTree.fromstring(junit_of(slow)).get("failures") == "0"
 
 
 def test_the_diagnosis_is_told(audits, pages):
     lines = audits["biased"].diagnosis.lines()
     assert lines[0].startswith("Diagnosis: resamples_target (")
-    output = ElementTree.fromstring(audit_to_junit(audits["biased"])).find("system-out").text
+    output = ElementTree.fromstring(junit_of(audits["biased"])).find("system-out").text
     for line in lines:
         for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):
             assert flat(line) in flat(text)
@@ -555,9 +630,7 @@ def test_counts_are_short(count, shown):
 
 def test_junit_writes_out_what_xml_cannot_hold(audits):
     name = "mine\x1b[31m\udcff:\x00verify"
-    suite = ElementTree.fromstring(
-        audit_to_junit(dataclasses.replace(next(iter(audits.values())), verifier=name))
-    )
+    suite = ElementTree.fromstring(junit_of(dataclasses.replace(next(iter(audits.values())), verifier=name)))
     assert r"mine\x1b[31m\udcff:\x00verify" in suite.get("name")
 
 

@@ -18,9 +18,9 @@ from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, ROWS, ShapesTally, plan_shapes
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._execution import Steps, count_case, open_execution
-from specsim.auditing._report import audit_to_json
 from specsim.auditing._report.text import power_by_axis
 from specsim.auditing._verifier.local import Local
+from specsim.core._report import json_of
 from specsim.core._streams import Purpose, uniforms
 
 KEY = (7, 11)
@@ -500,6 +500,6 @@ def test_the_json_of_such_a_case_follows_its_schema(request):
     request.getfixturevalue("smaller_audits")
     found = replace(audit(right, "smoke", rng=0, cases=["two-point"], diagnose=False), cases=(shaped,))
     schema = json.loads((files("specsim") / "data" / "audit.schema.json").read_text(encoding="utf-8"))
-    document = json.loads(audit_to_json(found))
+    document = json.loads(json_of(found))
     assert not [*jsonschema.Draft202012Validator(schema).iter_errors(document)]
     assert {table["kind"] for table in document["cases"][0]["tables"]} == {"PIT", "shape", "pairs", "halves"}

@@ -14,11 +14,12 @@ import pytest
 from specsim.adapters import declares
 from specsim.adapters._contract import SHOWN_BY, BrokenVerifier
 from specsim.auditing import audit
-from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
 from specsim.auditing._report import text as words
+from specsim.auditing._report.html import audit_page
 from specsim.auditing._verifier.child import Child
 from specsim.auditing._verifier.local import FRAMES, Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
+from specsim.core._report import json_of, junit_of
 
 ROWS = {
     "draft_tokens": np.zeros((3, 2), dtype=np.int64),
@@ -190,8 +191,8 @@ def test_all_forms_of_a_report_have_it_once(broken):
     assert words.traceback(broken).count(line) == 1
     assert len(words.finding_lines(broken)) <= 2  # the promises, and the cases together
     assert audit_page(broken).count(": in token") == 1
-    assert line in audit_to_junit(broken)
-    found = json.loads(audit_to_json(broken))["cases"][1]["findings"][0]
+    assert line in junit_of(broken)
+    found = json.loads(json_of(broken))["cases"][1]["findings"][0]
     assert line in found["details"]
     assert re.search(r"a call of 1 row shows it", found["text"])
     assert "rows: float64[1, " in found["details"]  # of the smallest call

@@ -9,13 +9,14 @@ from color_vision import VISIONS, ciede2000, lab, least_difference
 
 from figures._palette import VERDICTS
 from specsim.auditing._report import html
+from specsim.core import _report
 from specsim.core._plotting import COLORS, DARK_COLORS, LINES, MARKERS, curve, figure_style, points
 
 #: The least difference of two colours in CIEDE2000. About 1 is just noticeable side by side.
 LEAST = 10.0
 #: The colours of the page of an audit: of series, which its figures draw, and of verdicts.
 SERIES, TONES = ("--blue", "--orange", "--green"), ("--good", "--fair", "--bad")
-PAGE = (Path(html.__file__).parent / "page.css").read_text(encoding="utf-8")
+PAGE = (Path(_report.__file__).parent / "page.css").read_text(encoding="utf-8")
 LIGHT, DARK, PRINT = (
     dict(re.findall(r"(--\w+): (#\w{6}|#\w{3});", block)) for block in PAGE.split(":root")[1:]
 )

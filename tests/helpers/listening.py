@@ -20,16 +20,19 @@ def listening(made):
 
 
 @contextmanager
-def answering(answer):
+def answering(answer, software="", owner=None):
     """A server that answers every completion by answer(payload, number of the call), which gives bytes, an
-    object, (status, object), or does what it wants with the handler that is its third argument."""
+    object, (status, object), or does what it wants with the handler that is its third argument. It says that
+    it is `software`, and its model that of `owner`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        server_version = software or BaseHTTPRequestHandler.server_version
         calls = 0
 
         def do_GET(self):
-            self.give(404, b"")
+            listed = json.dumps({"data": [{"id": "model", "owned_by": owner}]}).encode()
+            self.give(*((404, b"") if owner is None or self.path != "/v1/models" else (200, listed)))
 
         def do_POST(self):
             payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

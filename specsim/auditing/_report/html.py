@@ -1,4 +1,4 @@
-"""An audit as one HTML file by itself: verdict, findings, evidence, figures, how to run it again."""
+"""The page of an audit, with its figures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import Audit
 from specsim.core import _plotting
+from specsim.core._report.html import page_of
 from specsim.core._tables import short
 
 if TYPE_CHECKING:
@@ -34,24 +35,15 @@ STYLE: Any = {
 
 
 def audit_page(audit: Audit) -> str:
-    """The page, from page.html.j2 and page.css beside this file."""
-    import jinja2
-
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["linked"] = _linked
-    template = environment.get_template("page.html.j2")
-    name, verdict = audit.verifier, words.headline(audit).removeprefix(f"{audit.verifier}: ")
+    """The page, from audit.html.j2 beside this file, which builds on that of all results."""
     worst, shown = figures.worst_tables(audit), figures.main_tables(audit)
     captions = [f"{one.name}: {one.table.n:,} tokens, e = 10^{one.table.log10_e:.1f}" for one in worst]
-    return template.render(
+    return page_of(
+        audit,
+        Path(__file__).parent,
+        "audit.html.j2",
         audit=audit,
         words=words,
-        name=name,
-        verdict=verdict,
-        tone="none" if audit.exit_code == 3 else str(audit.verdict),
         findings=words.grouped(audit),
         worst=worst,
         deviations=[
@@ -64,15 +56,6 @@ def audit_page(audit: Audit) -> str:
         else "",
         detectable=[_detectable(audit, one) for one in shown],
     )
-
-
-def _linked(text: str) -> Any:
-    """`text` with links to the threads that it names, such as owner/name#12."""
-    from markupsafe import Markup, escape
-
-    thread = r"\b([\w.-]+/[\w.-]+)#(\d+)\b"
-    link = r'<a href="https://github.com/\1/issues/\2">\g<0></a>'
-    return Markup(re.sub(thread, link, str(escape(text))))
 
 
 def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:

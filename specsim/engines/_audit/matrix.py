@@ -4,7 +4,7 @@ requests without seeds, prompts of unequal lengths."""
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from specsim.core._checks import check_counts
 from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, Table, as_dict
 from specsim.core._verdicts import Check, Finding, Judged, Verdict
@@ -145,6 +146,12 @@ class EngineMatrix(Judged):
         return self.engine
 
     @property
+    def provenance(self) -> Provenance | None:
+        """That of the first audit, with the time of all."""
+        runs = [audit.provenance for _, _, audit in self._audits()]
+        return replace(runs[0], seconds=sum(run.seconds for run in runs)) if runs else None
+
+    @property
     def findings(self) -> list[Finding]:
         """Those of all audits, each with the setting."""
         return [
@@ -226,7 +233,7 @@ class EngineMatrix(Judged):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return as_dict(self, "verdict", "exit_code")
+        return as_dict(self, "verdict", "exit_code", "provenance")
 
 
 def _name(cell: MatrixCell, speculative: bool) -> str:

@@ -1,6 +1,6 @@
 """The result of an audit of an engine, its records, and how they are shown."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -256,7 +256,7 @@ class EngineAudit(Judged):
             f"probability at most {self.budget:g}."
         )
 
-    def facts(self) -> Mapping[str, object]:
+    def facts(self) -> dict[str, object]:
         told = {name: value for name, value in self.described.items() if value is not None}
         more = {"tolerance in log p": f"{self.tolerance:g}", "order of processing": self.order}
         return told | {"engine": self.engine, "version": self.version, "planted": self.planted} | more

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from specsim.core._progress import Progress
+from specsim.core._tables import printable
 from specsim.core._types import Ints
 from specsim.engines._audit.store import Asking, TextStore
 from specsim.engines._audit.two_servers_result import ServerSide
@@ -45,14 +46,14 @@ class Side:
         texts, failures = self.texts, self.failures
         return ServerSide(
             url=self.server.url,
-            engine=_printable(self.server.name),
-            version=_printable(self.server.version),
+            engine=printable(self.server.name),
+            version=printable(self.server.version),
             texts=len(texts),
             tokens=sum(len(one.forms.get(form, ())) for one in texts),
             drafted=drafted,
             accepted=accepted,
             failures=dict(sorted(Counter(one.kind for one in failures).items())),
-            failure=_printable(f"{failures[-1].kind}, {failures[-1].text}") if failures else "",
+            failure=printable(f"{failures[-1].kind}, {failures[-1].text}") if failures else "",
             seconds=self.seconds,
         )
 
@@ -129,8 +130,3 @@ class Serving:
                 missing = Failure(one.number, "garbage", f"{self.form} are missing in some answers")
                 self.sides[i].unread.append(missing)
         return found
-
-
-def _printable(text: str) -> str:
-    """What a server says of itself, in characters that can be printed."""
-    return "".join(c if c.isprintable() else " " for c in text)[:300]

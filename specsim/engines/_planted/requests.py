@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from specsim.core._arguments import checked
+from specsim.core._tables import printable
+from specsim.core._verdicts import LONGEST
 
 
 @checked
@@ -90,11 +92,16 @@ FAILURES = {
 
 @dataclass(frozen=True)
 class Failure:
-    """Request `number` has no completion; `kind` is a key of `FAILURES`, `text` says what happened."""
+    """Request `number` has no completion; `kind` is a key of `FAILURES`, `text` says what happened.
+
+    The text may hold words of a server, so it is escaped and cut."""
 
     number: int
     kind: str
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text, LONGEST))
 
 
 class Engine(Protocol):

@@ -299,6 +299,8 @@ def test_the_command(tmp_path):
     assert ran.code == 0
     assert "At temperature 0 the texts of 2 of 2 prompts are equal." in ran.out
     assert json.loads((tmp_path / "out" / "engine.json").read_text())["verdict"] == "same"
+    assert "of 2 prompts are equal" in (tmp_path / "out" / "engine.html").read_text()
+    assert 'name="verdict" value="same"' in (tmp_path / "out" / "engine.xml").read_text()
 
 
 @pytest.mark.parametrize(

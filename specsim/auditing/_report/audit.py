@@ -1,0 +1,126 @@
+"""The result of an audit as it is shown, drawn, and read by continuous integration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from specsim.auditing._report import text as words
+from specsim.auditing._report.figures import draw_deviation, worst_tables
+from specsim.auditing._results import audit as _results
+from specsim.auditing._results.audit import CaseResult
+from specsim.auditing._verifier.origin import Origin
+from specsim.core._plotting import axes_or_new
+from specsim.core._tables import Piece
+from specsim.core._verdicts import Check, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Findings that `print` shows.
+MOST_FINDINGS = 3
+
+
+class Audit(_results.Audit):
+    """The result of `specsim.audit`, as it is shown and drawn."""
+
+    @property
+    def subject(self) -> str:
+        return self.verifier
+
+    def headline(self) -> str:
+        return words.headline(self)
+
+    def warnings(self) -> list[str]:
+        return words.progress_lines(self)
+
+    def finding_lines(self) -> list[str]:
+        return words.finding_lines(self)
+
+    def explanation(self) -> list[str]:
+        return words.diagnosis(self)
+
+    def size(self) -> str:
+        return words.test_line(self)
+
+    def meaning(self) -> str:
+        return words.meaning(self)
+
+    def said(self) -> Iterator[str]:
+        yield from (self.headline(), *self.explanation(), self.size(), words.wanted_line(self))
+        yield from (*words.time_lines(self), words.limits_line(self), self.again())
+
+    def again(self) -> str:
+        return words.replay(self)
+
+    def facts(self) -> dict[str, object]:
+        origin = self.origin or Origin()
+        libraries = ", ".join(f"{name} {version}" for name, version in origin.libraries.items())
+        told = {
+            "verifier": self.verifier,
+            "its file": origin.file and f"{origin.file}, line {origin.line}",
+            "SHA-256": origin.digest,
+            "loaded with it": libraries,
+            "level": self.level,
+            "false alarms": f"probability at most {self.budget:g} in the whole audit, split over "
+            f"{self.tests:,} tests",
+        }
+        return {name: fact for name, fact in told.items() if fact}
+
+    def properties(self) -> dict[str, object]:
+        flags = {"dependent": self.dependent, "edge case": self.edge_case, "wasteful": self.wasteful}
+        return {"level": self.level} | {name: str(flag).lower() for name, flag in flags.items()}
+
+    def checks(self) -> Iterator[Check]:
+        """Each case, the proof and the power. A case without power, or that was not run to its end, is
+        skipped."""
+        yield from (self._check(case) for case in self.cases)
+        if self.proof is not None:
+            line = str(words.proof_line(self))
+            yield Check("proof") if self.proof.as_claimed else Check("proof", "failure", line, line)
+        if self.verdict is Verdict.INCONCLUSIVE:
+            yield Check("power", "error", self.headline(), words.wanted_line(self))
+        else:
+            yield Check("power")
+
+    def _check(self, case: CaseResult) -> Check:
+        checked = partial(Check, case.case, seconds=case.seconds)
+        if case.findings:
+            outcome = "error" if case.verdict is Verdict.BROKEN else "failure"
+            texts = (f"{one}\n{one.details}" if one.details else str(one) for one in case.findings)
+            return checked(outcome, case.findings[0].text, "\n".join([*texts, f"again: {self.again()}"]))
+        if case.interrupted:
+            return checked("skipped", f"interrupted after {case.steps:,} of {case.planned:,} steps")
+        if words.left_out_for_time(self, case):
+            return checked("skipped", f"left out for time after {case.steps:,} steps")
+        if case.verdict is Verdict.NO_POWER:
+            least = case.first_token.detectable_tv if case.first_token else 1.0
+            said = f"a total variation of {least:.4f} of the first token was detectable"
+            return checked("skipped", f"{case.verdict}: {said}, {case.wanted_tv:g} wanted")
+        return checked()
+
+    def parts(self) -> Iterator[Piece]:
+        return words.audit_parts(self)
+
+    def brief(self) -> Iterator[Piece]:
+        """The verdict, the first findings, the closest known bug, and what would have been found."""
+        findings = self.finding_lines()
+        yield self.headline()
+        yield from findings[:MOST_FINDINGS]
+        if (more := len(findings) - MOST_FINDINGS) > 0:
+            yield f"{more} more {'findings' if more > 1 else 'finding'}"
+        yield from self.explanation()[:1]
+        if self.exit_code != 1:
+            yield words.wanted_line(self)
+            yield from words.time_lines(self)
+        yield words.run_line(self)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The table with the largest e-value: observed over expected counts in its cells."""
+        worst = worst_tables(self)
+        if not worst:
+            raise ValueError("no table can be plotted: no case has a table of at most 64 cells")
+        axes = draw_deviation(axes_or_new(ax), worst[0])
+        axes.set_title(worst[0].title(self))
+        return axes
