@@ -1,10 +1,10 @@
 """Compare two verifiers on the same cases: do their outputs have the same law?
 
 The law need not be known, so a lossy kernel can be compared with its rewrite. Both draw each case with
-independent random numbers, in blocks that grow by a half. After each block `stats.log_two_sample_e` tests
-every table: the tokens after each prefix, the bins of the audit, the share of impossible tokens, and the
-numbers of accepted tokens, so that a change of speed is found too. A few steps with the same drafts and rng
-show whether the tokens are identical."""
+independent random numbers, in blocks that grow by a half. After each block every table is tested, as
+`_checks/two_samples.py` says: the tokens after each prefix, the bins of the audit, the share of impossible
+tokens, and the numbers of accepted tokens, so that a change of speed is found too. A few steps with the same
+drafts and rng show whether the tokens are identical."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
+from specsim.auditing._checks.two_samples import block_ends, detectable, rejects, shown, totals
 from specsim.auditing._execution import Steps, check_name, count_steps, is_rule, open_execution
 from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
 from specsim.auditing._runner import check_limits
@@ -33,11 +34,11 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV_OF_VERIFIERS
-from specsim.core.stats import detectable_tv, log_two_sample_e
+from specsim.core.stats import log_pooled_two_sample_e
 from specsim.simulation._counting import Counts, offset
 
-#: Ends of the blocks, as fractions of a case's steps.
-BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
+#: The blocks of a case, and the least steps of the first.
+BLOCKS, LEAST = 15, 8
 #: Steps that both verifiers get with the same rng.
 SAME_SEED_STEPS = 512
 
@@ -166,10 +167,7 @@ def _compare(
         same = Steps(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
         first, second = (_run(name, subject, _tokens, same) for name, subject in sides)
         twins = float((first == second).all(axis=0).mean())
-        for share in BLOCKS:
-            until = max(8, int(plan.steps * share))
-            if until == done:
-                continue
+        for until in block_ends(plan.steps, BLOCKS, LEAST):
             asked = (Steps(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
             a, b = (
                 _run(name, subject, count_steps, steps).counts
@@ -179,7 +177,7 @@ def _compare(
             if progress is not None:
                 progress(2 * done, 2 * plan.steps)
             telling = _most_telling(plan, blocks)
-            if telling[0] >= -np.log(alarm):
+            if rejects(telling[0], alarm):
                 break
     except BrokenVerifier as error:
         failure = str(error)
@@ -188,13 +186,13 @@ def _compare(
             raise
         interrupted, telling = True, _most_telling(plan, blocks)
     nothing = np.zeros(case.positions, dtype=np.int64)
-    lengths = [sum((block[side]["lengths"] for block in blocks), nothing) for side in (0, 1)]
-    changed = bool(telling[0] >= -np.log(alarm))
+    lengths = totals([(nothing, nothing), *((a["lengths"], b["lengths"]) for a, b in blocks)])
+    changed = rejects(telling[0], alarm)
     return Difference(
         case=case.name,
         purpose=case.purpose,
         steps=done,
-        log10_e=float(max(telling[0], -99.0) / np.log(10.0)),
+        log10_e=shown(telling[0]),
         changed=changed,
         broken=bool(failure),
         text=failure or (telling[1] if changed else ""),
@@ -227,11 +225,10 @@ def _most_telling(plan: Plan, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[
         *((partial(_possible, i), partial(_words_for_impossible, i)) for i in range(plan.case.positions)),
         (itemgetter("lengths"), lambda a, b: "the numbers of accepted tokens differ"),
     ]
-    log_es = [log_two_sample_e([(cells(a), cells(b)) for a, b in blocks]) for cells, _ in asked]
+    counted = [[(cells(a), cells(b)) for a, b in blocks] for cells, _ in asked]
+    log_es = [log_pooled_two_sample_e([table]) for table in counted]
     best = int(np.argmax(log_es))
-    cells, words = asked[best]
-    a, b = (np.sum([cells(block[side]) for block in blocks], axis=0) for side in (0, 1))
-    return log_es[best], words(a, b)
+    return log_es[best], asked[best][1](*totals(counted[best]))
 
 
 def _tests(plan: Plan) -> int:
@@ -265,6 +262,6 @@ def _words_for(table: Table, a: Ints, b: Ints) -> str:
 
 
 def _detectable(plan: Plan, steps: int, alarm: float) -> float:
-    """For the first token: two samples of n count as one of n/2, a third of which estimates the law."""
+    """For the first token."""
     first = next((table for table in plan.tables if table.position == 0), None)
-    return 1.0 if first is None else detectable_tv(len(first.law), steps / 3.0, alarm)
+    return 1.0 if first is None else detectable(len(first.law), [(steps, steps)], alarm)

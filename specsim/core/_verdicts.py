@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim.core._tables import COLORS, Line, Piece, Shown, printable
 
@@ -112,10 +112,12 @@ class Judged(Shown):
     #: The kinds of findings that it can have; each is a check.
     kinds: ClassVar[tuple[str, ...]] = ()
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # no attributes, which would be defaults of the fields of dataclasses
 
         @property
         def findings(self) -> Sequence[Finding]: ...
+
+        def to_dict(self) -> dict[str, Any]: ...
 
     @property
     def verdict(self) -> Verdict:
@@ -174,11 +176,11 @@ class Judged(Shown):
         provenance = getattr(self, "provenance", None)
         return "" if provenance is None else f"the same command, with --seed {provenance.root}"
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """What was judged, and how."""
         return {}
 
-    def properties(self) -> dict[str, object]:
+    def properties(self) -> dict[str, Any]:
         """What programs are told, besides verdict and seed."""
         return {}
 
@@ -196,7 +198,7 @@ class Judged(Shown):
             return Check("verdict")
         return Check("verdict", "error", self.headline(), self.meaning())
 
-    def parts(self) -> Iterator[Piece]:
+    def parts(self) -> Iterable[Piece]:
         yield from (Line(line, "bold yellow") for line in self.warnings())
         yield from self.evidence()
         yield from (Line(line, "red") for line in self.finding_lines())

@@ -107,7 +107,7 @@ class LogAudit(Judged):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; an infinite e-value is "inf"."""
         e_flags = None if self.e_flags is None else _finite(self.e_flags)
-        more = {"log10_e_flags": e_flags, "log10_e_tokens": self.e_tokens}
+        more: dict[str, Any] = {"log10_e_flags": e_flags, "log10_e_tokens": self.e_tokens}
         more |= {"findings": [finding.kind for finding in self.findings]}
         return as_dict(self, "verdict", "findings", "alarm", without=("e_flags", "e_tokens"), **more)
 

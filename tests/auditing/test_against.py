@@ -14,8 +14,9 @@ from scipy.stats import binom
 
 from specsim.adapters._contract import Declared, declares
 from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._checks.two_samples import block_ends
 from specsim.auditing._results.audit import BUDGET
-from specsim.auditing._two_sample import BLOCKS, _detectable, audit_against
+from specsim.auditing._two_sample import BLOCKS, LEAST, _detectable, audit_against
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, log_two_sample_e
 
@@ -45,7 +46,7 @@ def by_case(found):
 
 def in_blocks(rng, one, other, n):
     """Multinomial counts of two laws, `n` draws of each, in the blocks of a comparison."""
-    ends = [max(8, int(n * share)) for share in BLOCKS]
+    ends = block_ends(n, BLOCKS, LEAST)
     sizes = np.diff(ends, prepend=0)
     return [(rng.multinomial(size, one), rng.multinomial(size, other)) for size in sizes if size]
 

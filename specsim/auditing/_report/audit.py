@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._report import text as words
 from specsim.auditing._report.figures import draw_deviation, worst_tables
@@ -54,7 +54,7 @@ class Audit(_results.Audit):
     def again(self) -> str:
         return words.replay(self)
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         origin = self.origin or Origin()
         libraries = ", ".join(f"{name} {version}" for name, version in origin.libraries.items())
         told = {
@@ -68,7 +68,7 @@ class Audit(_results.Audit):
         }
         return {name: fact for name, fact in told.items() if fact}
 
-    def properties(self) -> dict[str, object]:
+    def properties(self) -> dict[str, Any]:
         flags = {"dependent": self.dependent, "edge case": self.edge_case, "wasteful": self.wasteful}
         return {"level": self.level} | {name: str(flag).lower() for name, flag in flags.items()}
 

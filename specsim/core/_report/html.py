@@ -49,7 +49,7 @@ def _linked(text: str) -> Any:
     return Markup(re.sub(thread, link, str(escape(_printable(text)))))
 
 
-def _facts(result: Judged) -> dict[str, object]:
+def _facts(result: Judged) -> dict[str, Any]:
     """When, where and with what it was run."""
     run = getattr(result, "provenance", None)
     if run is None:

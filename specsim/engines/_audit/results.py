@@ -256,7 +256,7 @@ class EngineAudit(Judged):
             f"probability at most {self.budget:g}."
         )
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         told = {name: value for name, value in self.described.items() if value is not None}
         more = {"tolerance in log p": f"{self.tolerance:g}", "order of processing": self.order}
         return told | {"engine": self.engine, "version": self.version, "planted": self.planted} | more

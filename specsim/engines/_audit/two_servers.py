@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from specsim.auditing._checks.two_samples import block_ends
 from specsim.core._checks import check_count, check_seconds
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
@@ -22,8 +23,8 @@ from specsim.engines._audit.two_servers_texts import EndedError, Serving, Side
 from specsim.engines._clients.texts import TextServer, common_form
 from specsim.engines._planted.requests import Sampling
 
-#: Ends of the blocks, as shares of the texts.
-BLOCKS = tuple(1.5**-k for k in range(5, -1, -1))
+#: The blocks of rounds.
+BLOCKS = 6
 #: The files of texts in the folder of a comparison.
 TEXTS = "first.jsonl", "second.jsonl"
 #: Tokens of a text: where laws are compared, and at temperature 0.
@@ -155,10 +156,7 @@ def _laws(run: Serving) -> list[TestResult]:
     tests: list[TestResult] = []
     done = 0
     try:
-        for share in BLOCKS:
-            until = max(1, int(run.rounds * share))
-            if until == done:
-                continue
+        for until in block_ends(run.rounds, BLOCKS, 1):
             block, done = run.block(done, until), until
             if not prompts:
                 if not all(any(side) for side in block):

@@ -177,7 +177,7 @@ class ServerComparison(Judged):
             return f"No difference was found. {could}."
         return f"Nothing was found. {could} (wanted: {100 * WANTED_TV_OF_SERVERS:g}). Ask for more tokens."
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         names = (f"{side.url}, {side.engine} {side.version}" for side in (self.one, self.other))
         return dict(zip(("first server", "second server"), names, strict=True)) | {"compared": self.form}
 

@@ -12,8 +12,9 @@ from zlib import crc32
 import numpy as np
 from scipy.special import logsumexp
 
+from specsim.auditing._checks.two_samples import detectable, rejects, shown, totals
 from specsim.core._types import Floats, Ints
-from specsim.core.stats import SHRINKAGES, detectable_tv, log_pooled_two_sample_e
+from specsim.core.stats import SHRINKAGES, log_pooled_two_sample_e
 from specsim.engines._audit.results import TestResult
 from specsim.engines._clients.texts import Pieces
 
@@ -126,8 +127,7 @@ class PromptTexts:
 
     def totals(self, i: int) -> tuple[Ints, Ints]:
         """The counts of both servers in table `i`."""
-        one, other = (np.sum([block[side] for block in self.blocks[i]], axis=0) for side in (0, 1))
-        return one, other
+        return totals(self.blocks[i])
 
 
 def all_tests(prompts: Sequence[PromptTexts], budget: float) -> list[TestResult]:
@@ -150,13 +150,11 @@ Numbered = Sequence[tuple[int, PromptTexts]]
 
 def _table_test(name: str, prompts: Numbered, i: int, level: float) -> TestResult:
     log_e = log_pooled_two_sample_e([one.blocks[i] for _, one in prompts])
-    sums = [tuple(int(side.sum()) for side in one.totals(i)) for _, one in prompts]
-    # Two samples of n count as one of n/2, a third of which estimates the law.
-    effective = sum(2.0 * a * b / (a + b) for a, b in sums if a + b) / 3.0
+    sums = [(int(one.sum()), int(other.sum())) for one, other in (each.totals(i) for _, each in prompts)]
     cells = 1 + sum(len(one.tables[i].cells) for _, one in prompts)
     found = _result(name, sum(a + b for a, b in sums), cells, log_e, level)
     words = _table_words(prompts, i) if found.rejected else ""
-    return replace(found, detectable_tv=detectable_tv(cells, effective, level), text=words)
+    return replace(found, detectable_tv=detectable(cells, sums, level), text=words)
 
 
 def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
@@ -167,8 +165,7 @@ def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
 
 
 def _result(name: str, n: int, cells: int, log_e: float, level: float) -> TestResult:
-    log10_e = float(max(log_e, -99.0) / np.log(10.0))
-    return TestResult(name, n, cells, log10_e, rejected=bool(log_e >= -np.log(level)))
+    return TestResult(name, n, cells, shown(log_e), rejected=rejects(log_e, level))
 
 
 def _table_words(prompts: Numbered, i: int) -> str:

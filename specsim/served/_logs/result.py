@@ -131,7 +131,13 @@ class ServedAudit(Judged):
         tables = [one._asdict() | {"rejected": one.rejected} for one in self.tables]
         rare = [one._asdict() | {"rejected": one.rejected} for one in self.rare]
         findings = [[finding.kind, finding.text] for finding in self.findings]
-        more = {"findings": findings, "tables": tables, "rare": rare, "false_alarm": BUDGET, "level": LEVEL}
+        more: dict[str, Any] = {
+            "findings": findings,
+            "tables": tables,
+            "rare": rare,
+            "false_alarm": BUDGET,
+            "level": LEVEL,
+        }
         return as_dict(self, "verdict", "findings", "detectable_tv", **more)
 
     def records(self) -> list[dict[str, Any]]:
