@@ -22,7 +22,7 @@ from specsim.simulation import simulate
 from specsim.simulation._comparison import context_rows, mean_tv, show_tv
 from specsim.simulation._engine import pair_of
 from specsim.simulation.methods import Drafting, Method, get, names
-from specsim.simulation.methods._method import LAYERS, TARGET, WIDTH
+from specsim.simulation.methods._systems import LAYERS, TARGET, WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

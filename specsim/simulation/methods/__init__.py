@@ -1,4 +1,4 @@
-"""Drafting systems of the literature by name, one file each in `_systems/`: what is drafted, how it is drawn,
+"""Drafting systems of the literature by name: what is drafted, how it is drawn,
 which rule verifies it, and what the drafts cost.
 
 `specsim.simulate(target, draft, method="eagle2:nodes=30")` simulates one on a pair of target and draft, and

@@ -1,4 +1,4 @@
 from ._method import Drafting as Drafting
 from ._method import Method as Method
-from ._registry import get as get
-from ._registry import names as names
+from ._systems import get as get
+from ._systems import names as names
