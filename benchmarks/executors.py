@@ -24,9 +24,9 @@ from specsim.auditing._execution import Elsewhere, Execution, open_execution
 from specsim.auditing._results.audit import WANTED_TV
 from specsim.auditing._runner import CaseRun, run_in_rounds
 from specsim.core.distributions import synthetic_pair
-from specsim.simulation._counting import run
-from specsim.simulation._engine import StepTally, make_source
+from specsim.simulation._counting import StepTally, run
 from specsim.simulation._executors import Workers
+from specsim.simulation._sources import make_source
 
 PAIR, GAMMA, STEPS = synthetic_pair("zipf", 1000, 0.8), 5, 10**9
 CHUNKS = 4000

@@ -13,7 +13,7 @@ from specsim.core._saving import load
 from specsim.models import Pair
 from specsim.simulation import Simulation, simulate
 from specsim.simulation._checkpoints import add_parts
-from specsim.simulation._engine import merge_simulation
+from specsim.simulation._result import merge_simulation
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit

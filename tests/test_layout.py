@@ -165,7 +165,7 @@ def test_a_circle_would_be_seen():
 
 def test_an_import_is_followed_to_where_the_name_is_defined():
     source = "import numpy\ndef f():\n    from specsim import simulate\n    import specsim.traces\n"
-    assert imports_of(source) == {"specsim.simulation._engine", "specsim.traces"}
+    assert imports_of(source) == {"specsim.simulation._simulate", "specsim.traces"}
 
 
 def test_statistics_know_nothing_of_specsim_and_rules_nothing_of_statistics():

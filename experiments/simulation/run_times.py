@@ -15,7 +15,7 @@ from experiments import Row
 from specsim.core._progress import Progress
 from specsim.core.distributions import synthetic_pair
 from specsim.models import default_pair
-from specsim.simulation._engine import simulate
+from specsim.simulation._simulate import simulate
 
 TITLE = "Run times on 1 to 1,024 cores, from the rate of one"
 

@@ -1,8 +1,8 @@
 """Results as values: whether two are equal, and files that hold one.
 
 A file is JSON with the SHA-256 of its own content. Dataclasses, named tuples and enumerations of specsim are
-written with the name of their class, and nothing else is made of a file when it is read. An object that is
-neither can be written if it has `saved()`, the arguments that its class makes it from.
+written with the public name of their class, and nothing else is made of a file when it is read. An object
+that is neither can be written if it has `saved()`, the arguments that its class makes it from.
 """
 
 from __future__ import annotations
@@ -180,7 +180,15 @@ def decoded(value: Any) -> Any:
 
 
 def _name(value: Any) -> str:
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    """The public address of the class of `value`, which files that move leave as it is.
+
+    A class that no public package lists has the path of its module."""
+    kind = type(value)
+    own, packages = kind.__qualname__, kind.__module__.split(".")[:-1]
+    above = (importlib.import_module(".".join(packages[:n])) for n in range(len(packages), 0, -1))
+    public = (one for one in above if "._" not in one.__name__ and own in getattr(one, "__all__", ()))
+    homes = (one.__name__ for one in public if getattr(one, own) is kind)
+    name = f"{next(homes, kind.__module__)}.{own}"
     _class(name)
     return name
 
@@ -188,7 +196,8 @@ def _name(value: Any) -> str:
 def _class(name: str) -> Any:
     """The class of specsim of that name. Raises TypeError for what is no kind of value."""
     module, _, own = name.rpartition(".")
-    found = getattr(importlib.import_module(module), own, None) if module.startswith("specsim.") else None
+    ours = f"{module}.".startswith("specsim.")
+    found = getattr(importlib.import_module(module), own, None) if ours else None
     values = isinstance(found, type) and (
         is_dataclass(found) or issubclass(found, Enum | tuple) or callable(getattr(found, "saved", None))
     )

@@ -20,7 +20,7 @@ from specsim.models import Pair
 from specsim.planning.costs import Hardware, Network, Roofline
 from specsim.simulation import simulate
 from specsim.simulation._comparison import context_rows, mean_tv, show_tv
-from specsim.simulation._engine import pair_of
+from specsim.simulation._sources import pair_of
 from specsim.simulation.methods import Drafting, Method, get, names
 from specsim.simulation.methods._systems import LAYERS, TARGET, WIDTH
 

@@ -5,9 +5,9 @@ from ._comparison import acceptance_by_drafts as acceptance_by_drafts
 from ._comparison import as_markdown as as_markdown
 from ._comparison import compare as compare
 from ._comparison import load_bundled as load_bundled
-from ._engine import Simulation as Simulation
-from ._engine import simulate as simulate
 from ._replay import replay as replay
+from ._result import Simulation as Simulation
+from ._simulate import simulate as simulate
 from ._sweep import Sweep as Sweep
 from ._sweep import sweep as sweep
 from ._verification import Verification as Verification

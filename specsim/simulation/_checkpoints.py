@@ -5,9 +5,12 @@ format, the SHA-256 of the counts and of the JSON text that follows it."""
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
+import io
 import json
 import os
+import pickle
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim import rules
 from specsim.core._files import check_file, check_target
+from specsim.core._provenance import this_code
 from specsim.core._saving import is_result
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.simulation._counting import Example, Failure, Interval, Partial
+from specsim.simulation._sources import FixedPairSource, RowSource, models_of
+from specsim.traces import Trace
 
 FORMAT = "specsim part 2"
 #: Seconds between two writes of a checkpoint, unless others are given.
@@ -189,3 +196,50 @@ class Checkpoint:
     def _write(self) -> None:
         self._written = time.monotonic()
         self.part.write(self._path)
+
+
+# What identifies a run.
+
+
+def which_run(
+    source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int
+) -> dict[str, Any]:
+    """What identifies a run, in plain values."""
+    rules.registered_spec(rule)
+    return {
+        "source": source.kind,
+        "rule": str(rules.get(rule)),
+        "draft": source.tree.to_dict(),
+        "steps": steps,
+        "seed": root,
+        "p and q": _digest_or_raise(source),
+        **this_code(),
+    }
+
+
+def digest(source: FixedPairSource | RowSource) -> str | None:
+    """`_digest_or_raise`, None for models that cannot be pickled."""
+    try:
+        return _digest_or_raise(source)
+    except TypeError:
+        return None
+
+
+def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
+    """Of what p and q are, in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5)
+    pickler.fast = True  # written out in full: equal is the same as identical
+    pickler.dispatch_table = copyreg.dispatch_table | {Trace: _trace_contents}
+    try:
+        pickler.dump(models_of(source))
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        raise TypeError(
+            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes "
+            "of a module that can be pickled"
+        ) from error
+    return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
+
+
+def _trace_contents(trace: Trace) -> tuple[Any, ...]:
+    return tuple, ((trace.layout, [shard.sha256 for shard in trace.shards]),)

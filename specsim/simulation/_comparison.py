@@ -26,7 +26,8 @@ from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core.distributions import Floats, check_rows
 from specsim.models import Model, Pair, Tree, chain, chains, shared_contexts
 from specsim.rules import GROUPS, Parameter, Rule
-from specsim.simulation._engine import make_source, pair_of, simulate
+from specsim.simulation._simulate import simulate
+from specsim.simulation._sources import make_source, pair_of
 from specsim.traces import Trace
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._kernels import kernel
 from specsim.core._progress import Progress
 from specsim.core._streams import Key
 from specsim.simulation._rows import pieces
@@ -88,6 +89,45 @@ class Tally(Protocol):
     def zeros(self) -> dict[str, NDArray[Any]]: ...
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> Sequence[Example] | None: ...
+
+
+@dataclass(frozen=True)
+class StepTally:
+    """Counts accepted lengths [depth+1], and tokens emitted at even and at odd positions [2, 1+V].
+
+    Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint of a chunk's
+    counts, and two rows avoid that an addition waits for the previous one to the same token."""
+
+    depth: int
+    vocab_size: int
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        return {
+            "lengths": np.zeros(self.depth + 1, dtype=np.int64),
+            "tokens": np.zeros((2, self.vocab_size + 1), dtype=np.int32),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+        count_steps(batch.tokens, batch.accepted, counts["lengths"], counts["tokens"])
+
+
+@kernel
+def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
+    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1] and emitted[2, 1+V]; entry 0 counts -1."""
+    for k in range(lengths.size):
+        found = 0
+        for s in range(accepted.size):
+            found += accepted[s] == k
+        lengths[k] += found
+    positions = tokens.shape[0]
+    for i in range(0, positions - 1, 2):
+        even, odd = tokens[i], tokens[i + 1]
+        for s in range(even.size):  # unsigned: avoids the branch for negative indices
+            emitted[0, np.uint32(even[s] + 1)] += 1
+            emitted[1, np.uint32(odd[s] + 1)] += 1
+    if positions % 2:
+        for s in range(tokens.shape[1]):
+            emitted[0, np.uint32(tokens[positions - 1, s] + 1)] += 1
 
 
 def run(

@@ -18,7 +18,6 @@ from specsim.core._tables import Shown, as_dict
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.models import Draft, LookaheadDecoding, Model, PromptLookup
 from specsim.rules._common import fixed_pairs
-from specsim.simulation._engine import make_source
 from specsim.simulation._rows import (
     DynamicRows,
     LookaheadRows,
@@ -28,7 +27,7 @@ from specsim.simulation._rows import (
     TraceRows,
     start_of,
 )
-from specsim.simulation._sources import FixedPairSource, RowSource
+from specsim.simulation._sources import FixedPairSource, RowSource, make_source
 from specsim.traces import Trace
 
 #: The most uniforms of verification that are printed.

@@ -12,20 +12,40 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from specsim import rules
 from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms, uniforms_buffer
 from specsim.core._types import Floats, Ints, TokenArray
-from specsim.models import Draft, Tree
+from specsim.core.distributions import check_rows, check_tokens
+from specsim.models import (
+    Draft,
+    DynamicTree,
+    LookaheadDecoding,
+    Model,
+    Pair,
+    PromptLookup,
+    Tree,
+    as_tree,
+    check_pair,
+    default_pair,
+    shared_contexts,
+)
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables
 from specsim.simulation._row_tables import GrowingTables, fits
 from specsim.simulation._rows import (
     ROW_BATCH_BYTES,
     Described,
+    DynamicRows,
+    LookaheadRows,
+    LookupRows,
     ModelRows,
+    PositionRows,
     RowReader,
     Rows,
+    TraceRows,
+    model_rows,
     pieces,
     sample_starts,
 )
@@ -38,6 +58,7 @@ from specsim.theory import (
     recursive_rejection_acceptance,
     without_replacement_acceptance,
 )
+from specsim.traces import Trace
 
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
 #: of two the uniforms of a step, which lie so many numbers apart, would share a few lines of the cache.
@@ -213,6 +234,128 @@ def _apart(steps: Ints, context: TokenArray) -> tuple[Ints, Ints]:
     """Those of `steps` whose context has a number, and those for which there was no room."""
     has = context[steps] != 0
     return steps[has], steps[~has]
+
+
+def make_source(
+    target: ArrayLike | Model | Trace,
+    draft: ArrayLike | Model | PromptLookup | LookaheadDecoding | None,
+    *,
+    rule: str | Rule,
+    gamma: int | Draft,
+) -> FixedPairSource | RowSource:
+    """Make the source of `simulate` and `replay`, which depends on the types of `target` and `draft`."""
+    chosen = rules.get(rule)
+    tree = _draft_shape(draft, gamma)
+    chosen.check(tree)
+    reader: RowReader
+    if isinstance(tree, DynamicTree):
+        if not (isinstance(target, Model) and isinstance(draft, Model)):
+            raise TypeError(
+                "gamma: a dynamic tree is drafted by a model after each of its tokens; give two models, such "
+                "as default_pair() (ngram), or a Tree (--tree 2,2)"
+            )
+        check_pair(target, draft)
+        reader = DynamicRows(target, draft, tree, shared_contexts(target, draft))
+    elif isinstance(target, Trace):
+        reader = _trace_rows(target, draft, tree, chosen.leaf_rows)
+    elif isinstance(draft, PromptLookup | LookaheadDecoding):
+        reader = _text_rows(target, draft, tree, chosen)
+    elif isinstance(target, Model) or isinstance(draft, Model):
+        reader = model_rows(target, draft, tree, chosen.leaf_rows)
+        tree.check_siblings(reader.vocab_size)
+    elif draft is None:
+        raise TypeError("draft: missing; only a trace includes the draft")
+    else:
+        p, q = check_rows(target, "target"), check_rows(draft, "draft")
+        if p.ndim not in (1, 2) or p.shape != q.shape:
+            raise ValueError(
+                f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V], or the rows "
+                "[N, V] of N positions of a text"
+            )
+        if p.ndim == 1:
+            tree.check_siblings(p.size)
+            return FixedPairSource(chosen, p, q, tree)
+        reader = _position_rows(p, q, tree, chosen.leaf_rows)
+    return model_source(chosen, reader)
+
+
+def _draft_shape(draft: Any, gamma: int | Draft) -> Draft:
+    if isinstance(gamma, DynamicTree):
+        return gamma
+    return draft.tree(gamma) if isinstance(draft, PromptLookup | LookaheadDecoding) else as_tree(gamma)
+
+
+def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> PositionRows:
+    if not tree.is_chain:
+        raise ValueError("gamma: the rows of positions are along one text, so they cannot answer for a tree")
+    if len(p) <= tree.size:
+        raise ValueError(
+            f"gamma: a step of {tree.size} drafted tokens reads the rows of {tree.size + 1} positions, and "
+            f"there are {len(p)}"
+        )
+    return PositionRows(p, q, tree, leaf_rows)
+
+
+def _text_rows(
+    target: Any, draft: PromptLookup | LookaheadDecoding, tree: Tree, rule: Rule
+) -> LookupRows | LookaheadRows:
+    name = "prompt lookup" if isinstance(draft, PromptLookup) else "lookahead decoding"
+    if not isinstance(target, Model):
+        raise TypeError(f"target: {name} needs a model as target")
+    if draft.text.size <= target.order:
+        size, order = draft.text.size, target.order
+        raise ValueError(f"text: {size} tokens; the target reads {order} before the first step")
+    check_tokens(draft.text, target.vocab_size, "text")
+    draft.check_rule(rule)
+    if isinstance(draft, PromptLookup):
+        return LookupRows(target, draft, tree)
+    return LookaheadRows(target, draft, tree)
+
+
+def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceRows:
+    if draft is not None:
+        raise TypeError("draft: a trace brings its own q; leave draft out")
+    if trace.num_steps == 0:
+        raise ValueError(f"{trace.path}: the trace holds no step")
+    if trace.top is not None:
+        raise ValueError(
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens, and steps are drawn from "
+            "whole rows of p and q: give a trace that has them; 'specsim simulate' and "
+            "specsim.traces.expect_tokens bound what some rules would emit from these"
+        )
+    if not tree.is_chain:
+        raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
+    gamma, logged = tree.size, trace.gamma
+    if gamma > logged:
+        raise ValueError(f"gamma: the trace logged {logged} drafted tokens a step, {gamma} were asked for")
+    if leaf_rows and gamma == logged and not trace.layout.bonus:
+        raise ValueError(f"gamma: the rule reads q after {gamma} drafted tokens; it was not logged there")
+    return TraceRows(trace, tree, leaf_rows)
+
+
+def models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
+    """The target and the draft that a source was made of; pmfs normalised."""
+    if isinstance(source, FixedPairSource):
+        return source.p, source.q
+    reader: Any = source.reader
+    if isinstance(reader, TraceRows):
+        return reader.trace, None
+    if isinstance(reader, PositionRows):
+        return reader.p, reader.q
+    return reader.target, reader.draft
+
+
+def pair_of(target: Any, draft: Any) -> Pair:
+    """Target and draft as a pair, with a name if they are those of `default_pair`, or a trace."""
+    if isinstance(target, Pair):
+        if draft is not None:
+            raise TypeError("draft: a pair as target brings its own draft; leave draft out")
+        return target
+    if isinstance(target, Trace):
+        return Pair(target, draft, str(target.path))
+    bundled = default_pair() if default_pair.cache_info().currsize else (None, None)
+    is_bundled = target is not None and target is bundled[0] and draft is bundled[1]
+    return Pair(target, draft, "ngram" if is_bundled else None)
 
 
 def model_source(rule: Rule, reader: RowReader) -> RowSource:

@@ -23,7 +23,9 @@ from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.models import Model, Pair
 from specsim.models._processed import SAMPLING, sampled
 from specsim.simulation._comparison import context_rows, mean_tv, show_tv
-from specsim.simulation._engine import Simulation, pair_of, simulate
+from specsim.simulation._result import Simulation
+from specsim.simulation._simulate import simulate
+from specsim.simulation._sources import pair_of
 from specsim.traces import Trace
 
 if TYPE_CHECKING:

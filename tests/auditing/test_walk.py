@@ -61,6 +61,6 @@ def test_only_the_child_calls_the_verifier_and_only_the_parent_judges(calls):
 def test_a_call_from_one_file_to_another_is_noted():
     with walk.Calls() as calls:
         simulate([0.5, 0.5], [0.25, 0.75], gamma=1, steps=10, rng=0, threads=1)
-    assert ("simulation/_engine.py", "simulation/_counting.py") in calls.between
-    assert ("simulation/_counting.py", "simulation/_engine.py") in calls.between  # the tally
+    assert ("simulation/_simulate.py", "simulation/_counting.py") in calls.between
+    assert ("simulation/_counting.py", "simulation/_sources.py") in calls.between
     assert not any(callee.startswith("auditing/") for _, callee in calls.between)

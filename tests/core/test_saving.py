@@ -124,6 +124,15 @@ def test_values_that_differ_are_not_equal(other):
     assert not equal(np.array([1, 2]), np.array([1, 3]))
 
 
+def test_a_file_names_classes_by_their_public_address_and_reads_private_ones(results):
+    assert encoded(results[0])["class"] == "specsim.simulation.Simulation"
+    assert encoded(specsim.auditing.Verdict.LOSSY)["class"] == "specsim.auditing.Verdict"
+    provenance = encoded(results[0].provenance)
+    assert provenance["class"] == "specsim.core._provenance.Provenance", "no package lists it"
+    moved = encoded(results[0]) | {"class": "specsim.simulation._result.Simulation"}
+    assert decoded(moved) == results[0]
+
+
 @pytest.mark.parametrize("value", [print, object(), {1, 2}, open])
 def test_what_no_file_can_hold_is_refused(value):
     with pytest.raises(TypeError, match="cannot be written to a file"):

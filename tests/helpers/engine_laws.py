@@ -6,7 +6,7 @@ from scipy.stats import chi2
 from specsim.core.distributions import dyadic, normalise
 from specsim.core.stats import MIN_EXPECTED
 from specsim.models import TableModel, chain
-from specsim.simulation._engine import model_rows
+from specsim.simulation._rows import model_rows
 
 VOCABULARY = 4
 

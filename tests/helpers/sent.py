@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from specsim.simulation._counting import Example
-from specsim.simulation._engine import StepTally, make_source
+from specsim.simulation._counting import Example, StepTally
+from specsim.simulation._sources import make_source
 
 
 class NotingJob:

@@ -21,8 +21,8 @@ from specsim import simulate
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
-from specsim.simulation._counting import add_up, run
-from specsim.simulation._engine import StepTally, make_source
+from specsim.simulation._counting import StepTally, add_up, run
+from specsim.simulation._sources import make_source
 
 pytest.importorskip("numba_cuda", reason="needs the extra cuda")
 

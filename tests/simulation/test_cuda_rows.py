@@ -17,9 +17,9 @@ pytest.importorskip("numba_cuda", reason="needs the extra cuda")
 from specsim.core import _cuda, _elementary
 from specsim.core._kernels import kernel
 from specsim.core._streams import key_of
+from specsim.simulation._counting import StepTally
 from specsim.simulation._cuda import rows
-from specsim.simulation._engine import StepTally, make_source
-from specsim.simulation._sources import rule_verifier
+from specsim.simulation._sources import make_source, rule_verifier
 
 KEY = key_of(3)
 RNG = np.random.default_rng(4)

@@ -25,10 +25,11 @@ from specsim.models import (
     default_pair,
 )
 from specsim.simulation import _sources as sources
-from specsim.simulation._counting import run
-from specsim.simulation._engine import Simulation, StepTally, make_source, simulate
+from specsim.simulation._counting import StepTally, run
 from specsim.simulation._replay import replay
-from specsim.simulation._sources import FixedPairSource, ModelSource, RowSource
+from specsim.simulation._result import Simulation
+from specsim.simulation._simulate import simulate
+from specsim.simulation._sources import FixedPairSource, ModelSource, RowSource, make_source
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove
 

@@ -31,8 +31,7 @@ from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching, default_pair
 from specsim.simulation import _executors as executors
 from specsim.simulation._checkpoints import Part
-from specsim.simulation._counting import EXAMPLES, add_up, count_chunks
-from specsim.simulation._engine import StepTally
+from specsim.simulation._counting import EXAMPLES, StepTally, add_up, count_chunks
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")

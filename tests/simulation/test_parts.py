@@ -28,7 +28,7 @@ from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree, NGramModel, TableModel, branching
 from specsim.simulation._checkpoints import Part, add_parts, shard_interval
 from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
-from specsim.simulation._engine import Simulation
+from specsim.simulation._result import Simulation
 from specsim.traces import open_trace, writer
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")
@@ -142,7 +142,7 @@ def test_a_span_that_is_dropped_or_doubled_is_noticed(monkeypatch, tmp_path, cha
         found = list(count_chunks(*arguments, **options))
         return found[1:] if change == "dropped" else [*found, found[3]]
 
-    monkeypatch.setattr("specsim.simulation._engine.count_chunks", wrong)
+    monkeypatch.setattr("specsim.simulation._simulate.count_chunks", wrong)
     error, message = (AssertionError, "0, 131072") if change == "dropped" else (ValueError, "counted twice")
     with pytest.raises(error, match=message):
         simulate(P, Q, **RUN)
@@ -170,10 +170,10 @@ def test_shards_need_a_seed():
 )
 def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path, pair, options, message):
     other = tmp_path / "other.part"
-    source = specsim.simulation._engine.make_source(
+    source = specsim.simulation._sources.make_source(
         *pair, rule=options.get("rule", "standard"), gamma=options.get("gamma", 4)
     )
-    run = specsim.simulation._engine._which_run(
+    run = specsim.simulation._checkpoints.which_run(
         source,
         options.get("rule", "standard"),
         options.get("steps", STEPS),
@@ -221,8 +221,8 @@ def test_equal_models_are_one_run_and_others_are_not(tmp_path):
 
 
 def digest(target, draft):
-    return specsim.simulation._engine._digest(
-        specsim.simulation._engine.make_source(target, draft, rule="standard", gamma=2)
+    return specsim.simulation._checkpoints.digest(
+        specsim.simulation._sources.make_source(target, draft, rule="standard", gamma=2)
     )
 
 

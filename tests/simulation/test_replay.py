@@ -14,7 +14,7 @@ from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import dyadic, synthetic_pair
 from specsim.decoding import record
 from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branching, chain
-from specsim.simulation._engine import make_source
+from specsim.simulation._sources import make_source
 
 
 def engine_steps(target, draft, gamma, steps, root, rule="standard"):

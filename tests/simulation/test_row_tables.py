@@ -7,8 +7,7 @@ from specsim import rules
 from specsim.core._streams import key_of
 from specsim.models import NGramModel, TableModel, Tree, chain
 from specsim.simulation import _row_tables
-from specsim.simulation._engine import make_source
-from specsim.simulation._sources import ModelSource, RowSource
+from specsim.simulation._sources import ModelSource, RowSource, make_source
 
 KEY, STEPS = key_of(3), 3001
 TEXT = b"the rows of a model after a context are kept, and others are not; " * 3

@@ -18,8 +18,7 @@ from specsim.core._types import Floats, Ints, dtype_of
 from specsim.core.distributions import check_rows, dyadic
 from specsim.models import Model, Pair, TableModel, Tree, chain
 from specsim.rules import Rule
-from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import ModelRows, RowReader, Rows, sample_starts, tile_parents
+from specsim.simulation._rows import ModelRows, RowReader, Rows, model_rows, sample_starts, tile_parents
 from specsim.theory import acceptance_rate
 
 #: The largest vocabulary of a model that is a table of rows by the last token.

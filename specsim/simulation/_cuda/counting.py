@@ -1,7 +1,7 @@
 """Count the steps of a fixed pair on the device.
 
 A launch draws and counts many chunks of steps, a thread one step after the other. Its counts are those of
-`specsim.simulation._engine.StepTally`, so files of both can be added and continued.
+`specsim.simulation._counting.StepTally`, so files of both can be added and continued.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,0 +1,200 @@
+"""The result of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from specsim.core._accepted_lengths import (
+    accepted_tokens,
+    alpha_drafted,
+    alpha_verified,
+    alpha_verified_error,
+    mean_tokens,
+)
+from specsim.core._plotting import axes_or_new, lengths_plot
+from specsim.core._provenance import Provenance
+from specsim.core._saving import decoded
+from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
+from specsim.core._types import Ints
+from specsim.models import Draft, DynamicTree, Pair, Tree
+from specsim.simulation._checkpoints import Part
+from specsim.simulation._counting import Partial, missing
+from specsim.simulation._sources import accepted_law_by_position
+from specsim.theory import accepted_law, expected_tokens_by_position
+from specsim.theory._rates import rates, with_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The name of the counts of a simulation in its checkpoints.
+STEPS = "steps"
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation(Shown):
+    """The counts of a simulated run, and the rates that follow from them.
+
+    `lengths[k]` is the number of steps with k accepted tokens, `tokens[x]` the number of emitted tokens x.
+    `alpha_context` is the mean acceptance probability of the standard rule over the contexts where steps
+    begin, and `acceptance[i]` the probability that this rule accepts the token at i, given that those before
+    it were: both are exact, not simulated. `acceptance` is known for a fixed pair and many rules, else None.
+    A draft from a text may be short or missing; α counts its end as a rejection.
+    `method` is the drafting system, if one was named. `source` describes the origin of p and q, `pair` is
+    what they were, `tree` the shape of the draft. Of `planned` steps fewer were drawn if the run was
+    `interrupted`. `shard` is the part (i, n) of a run that they are, if any."""
+
+    source: str
+    rule: str
+    tree: Draft
+    steps: int
+    lengths: Ints = field(repr=False)
+    tokens: Ints = field(repr=False)
+    alpha_context: float
+    planned: int
+    pair: Pair
+    provenance: Provenance = field(repr=False)
+    acceptance: tuple[float, ...] | None = field(default=None, repr=False)
+    method: str | None = None
+    shard: tuple[int, int] | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended before all its steps were drawn."""
+        return self.steps < self.planned
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept: γ for a chain, the depth of a tree."""
+        return self.tree.depth
+
+    @property
+    def accepted(self) -> int:
+        """The number of accepted drafted tokens."""
+        return accepted_tokens(self.lengths)
+
+    @property
+    def alpha_drafted(self) -> float:
+        """Accepted / drafted tokens, as engines report it."""
+        return alpha_drafted(self.lengths, self.tree.size)
+
+    @property
+    def alpha_verified(self) -> float:
+        """Accepted / tested tokens: each step tests the accepted tokens and the rejected one."""
+        return alpha_verified(self.lengths)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step emits, in [1, γ+1]."""
+        return mean_tokens(self.lengths)[0]
+
+    @property
+    def tokens_per_step_error(self) -> float:
+        """Standard error of `tokens_per_step`."""
+        return mean_tokens(self.lengths)[1]
+
+    @property
+    def expected_tokens(self) -> float | None:
+        """The closed form of `tokens_per_step`, from `acceptance`."""
+        return None if self.acceptance is None else float(expected_tokens_by_position(self.acceptance))
+
+    @property
+    def _has_formula(self) -> bool:
+        """Whether the formula of i.i.d. acceptances with probability α is about this rule and shape."""
+        return self.rule == "standard" and self.tree.is_chain and self.tree.sampling == "sampled"
+
+    @property
+    def alpha_verified_error(self) -> float:
+        """Standard error of `alpha_verified`, for independent steps."""
+        return alpha_verified_error(self.lengths)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        derived = ("gamma", "alpha_verified", "alpha_verified_error", "alpha_drafted")
+        means = ("tokens_per_step", "tokens_per_step_error", "expected_tokens", "interrupted")
+        return as_dict(self, *derived, *means, without=("tree",), draft=self.tree)
+
+    def parts(self) -> Iterator[Piece]:
+        seed = self.provenance.root
+        how = "" if self.method is None else f"{self.method}: "
+        drawn = f"{self.steps:,} steps, seed {seed}{self._part}"
+        yield f"{how}{self.source}, rule {self.rule}, {self.tree}: {drawn}"
+        if self.interrupted:
+            yield self._interruption()
+        errors = {"tokens_per_step": self.tokens_per_step_error, "alpha_verified": self.alpha_verified_error}
+        yield rates(self, self.gamma if self._has_formula else None, errors, self.expected_tokens)
+        shares = [row["share"] for row in self.records()]
+        shown = zip(map("{:.4f}".format, shares), bars(shares), strict=True)
+        yield Table(("accepted", "share of steps", ""), [(k, *row) for k, row in enumerate(shown)])
+
+    def brief(self) -> Iterator[Piece]:
+        """Tokens per step and α, in three lines."""
+        mean = with_error(self.tokens_per_step, self.tokens_per_step_error)
+        how = self.method or f"{self.rule}, {self.tree}"
+        yield f"{mean} tokens per step of {how}, on {self.pair.name or self.source}"
+        if self.interrupted:
+            yield self._interruption()
+        verified = with_error(self.alpha_verified, self.alpha_verified_error)
+        yield f"α context {self.alpha_context:.5f}, verified {verified}, drafted {self.alpha_drafted:.5f}"
+        seed = self.provenance.root
+        yield f"{self.steps:,} steps, seed {seed}{self._part}, specsim {self.provenance.specsim}"
+
+    @property
+    def _part(self) -> str:
+        return "" if self.shard is None else ", part {}/{} of a run".format(*self.shard)
+
+    def _interruption(self) -> Line:
+        return Line(f"interrupted after {self.steps:,} of {self.planned:,} steps", "bold yellow")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each number of accepted tokens: steps, and their share."""
+        counts = enumerate(self.lengths.tolist())
+        return [{"accepted": k, "steps": n, "share": n / self.steps} for k, n in counts]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The share of steps by number of emitted tokens, with the closed form if there is one.
+
+        For the standard rule on a chain it is the law of i.i.d. acceptances, also where rows change."""
+        laws = {}
+        if self._has_formula:
+            laws["i.i.d., α context"] = accepted_law(self.alpha_context, self.gamma)
+        elif self.acceptance is not None:
+            laws["closed form"] = accepted_law_by_position(self.acceptance)
+        return lengths_plot(axes_or_new(ax), self.lengths, laws)
+
+
+def counts_of(total: Partial) -> dict[str, Any]:
+    """What a `Simulation` has of the counts of its steps."""
+    lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
+    return {"steps": total.steps, "lengths": lengths, "tokens": tokens}
+
+
+def merge_simulation(part: Part) -> Simulation:
+    """The run whose parts add up to `part`. Raises ValueError with the steps that are missing."""
+    run, total, drafted = part.run, part.found.get(STEPS, Partial({})), part.run["draft"]
+    if gaps := missing(total.intervals, 0, run["steps"]):
+        shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8])
+        raise ValueError(
+            f"of {run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
+            f"{shown}{', …' if len(gaps) > 8 else ''}; add the parts with these steps, or finish them"
+        )
+    tree = (
+        Tree(drafted["parents"], drafted["drawing"], drafted["block"])
+        if "parents" in drafted
+        else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
+    )
+    about = part.about
+    alpha_context, acceptance = decoded(about["exact"])
+    return Simulation(
+        run["source"],
+        run["rule"],
+        tree,
+        **counts_of(total),
+        alpha_context=alpha_context,
+        acceptance=acceptance,
+        planned=run["steps"],
+        method=about["method"],
+        pair=replace(decoded(about["pair"]), sha256=run["p and q"]),
+        provenance=Provenance.record(run["seed"], about["threads"], total.seconds, about["device"]),
+    )

@@ -1,0 +1,239 @@
+"""Draw and count the steps of a rule.
+
+`_sources.py` draws the steps, and `_counting.py` counts them in chunks. `_executors.py` has them counted in
+other processes, and `_checkpoints.py` stores the counts in files. `_result.py` has the rates that follow."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim import rules
+from specsim.core._arguments import checked
+from specsim.core._checks import MOST_SECONDS, check_between, check_count
+from specsim.core._files import check_target
+from specsim.core._kernels import available_threads
+from specsim.core._progress import ShowProgress, working
+from specsim.core._provenance import Provenance
+from specsim.core._saving import encoded
+from specsim.core._streams import Key, RandomSource, key_of, root_of
+from specsim.models import Draft, LookaheadDecoding, Model, Pair, PromptLookup, Tree
+from specsim.simulation import methods
+from specsim.simulation._checkpoints import (
+    CHECKPOINT_SECONDS,
+    Checkpoint,
+    Part,
+    digest,
+    shard_interval,
+    which_run,
+)
+from specsim.simulation._counting import Interval, Partial, StepTally, count_chunks, missing, no_counts
+from specsim.simulation._cuda import gpu_of
+from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
+from specsim.simulation._result import STEPS, Simulation, counts_of
+from specsim.simulation._sources import FixedPairSource, RowSource, make_source, models_of, pair_of
+from specsim.simulation.methods import Method
+from specsim.traces import Trace
+
+if TYPE_CHECKING:
+    from specsim.simulation._cuda.counting import DeviceCounter
+    from specsim.simulation._cuda.rows import DeviceRowCounter
+
+
+@checked
+def simulate(
+    target: ArrayLike | Model | Trace | Pair,
+    draft: ArrayLike | Model | PromptLookup | LookaheadDecoding | None = None,
+    *,
+    rule: str | rules.Rule = "standard",
+    gamma: int | Draft = 5,
+    method: str | Method | None = None,
+    steps: int = 1_000_000,
+    rng: RandomSource = None,
+    threads: int | None = None,
+    executor: Executor | str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    shard: tuple[int, int] | None = None,
+    device: str = "cpu",
+    progress: ShowProgress = None,
+) -> Simulation:
+    """Draw speculative steps of a rule, and count accepted lengths and emitted tokens.
+
+    Parameters
+    ----------
+    target, draft : array_like, Model, Trace, PromptLookup, LookaheadDecoding or Pair
+        Two pmfs [V], the same at every position; the rows [N, V] of N positions of a text, frozen as those of
+        a trace; two models, whose steps start at contexts that they share; a
+        trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); a model
+        and a `specsim.models.PromptLookup` or `LookaheadDecoding`, whose steps are those of decoding its text
+        from the beginning, with or without a draft; or a `Pair` of these as `target`.
+    rule : str or Rule
+        A built-in rule, with parameters if any.
+    gamma : int or Draft
+        Drafted tokens of a chain, a `specsim.models.Tree`, or for two models a `DynamicTree`.
+    method : str or Method, optional
+        A drafting system in place of `rule` and `gamma`, of `specsim.simulation.methods`, such as
+        "eagle2:nodes=30".
+    steps : int
+        Number of steps.
+    rng : int, Generator, SeedSequence or None
+        The same integer gives the same counts for any `threads`, `executor`, `checkpoint` and `shard`.
+    threads : int, optional
+        All cores by default.
+    executor : Executor or str, optional
+        Counts in other processes: "processes" (as many as `threads`), "dask" (the same on a local Dask
+        cluster), the address of a Dask scheduler, or any `concurrent.futures.Executor`.
+    checkpoint : path, optional
+        File that stores the counts every minute and at the end. If it exists, the run continues from it, with
+        its seed if `rng` is None.
+    checkpoint_seconds : float
+        Store them that often instead, ≥ 0; 0 after every chunk.
+    shard : tuple of int, optional
+        (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
+    device : str
+        "cuda" takes an NVIDIA GPU, the first that `CUDA_VISIBLE_DEVICES` names. It draws and counts the steps
+        of two pmfs [V], for the token-wise rules and block verification; of rows it verifies those that the
+        CPU makes, for all rules but those that need logarithms, exponentials, powers or sorting. The counts
+        are the same as on the CPU.
+    progress : bool or callable, optional
+        A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
+        progress(steps done, steps in all).
+
+    Returns
+    -------
+    Simulation
+        Ctrl-C gives the steps so far, as `interrupted`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is invalid, or the checkpoint is damaged or belongs to another run.
+    LostWorkers
+        A ConnectionError, if the executor loses its workers.
+
+    Examples
+    --------
+    >>> run = simulate([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], gamma=2, steps=10_000, rng=1)
+    >>> int(run.lengths.sum()), round(run.alpha_context, 12)
+    (10000, 0.7)
+    """
+    pair = drafted = pair_of(target, draft)
+    system = None if method is None else methods.get(method)
+    if system is not None:
+        if gamma != 5 or rules.get(rule).name != "standard":
+            raise ValueError(f"method: {system.name} has its own rule and draft; leave rule and gamma out")
+        drafting = system.drafting(pair)
+        drafted, rule, gamma = drafting.pair, system.rule, drafting.shape
+    source = make_source(*drafted, rule=rule, gamma=gamma)
+    steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
+    tally = StepTally(source.tree.depth, source.vocab_size)
+    gpu = gpu_of(device, source, rule, tally, threads, executor)
+    threads = available_threads(threads if gpu is None else 1)
+    check_between("checkpoint_seconds", checkpoint_seconds, 0.0, MOST_SECONDS, "number of seconds")
+    first, end = shard_interval(steps, source.chunk, shard)
+    exact = source.alpha_context(), source.acceptance()
+    total, kept = no_counts(tally), None
+    if checkpoint is not None:
+        about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair)}
+        about["device"] = None if gpu is None else gpu.name
+        about["method"] = None if system is None else str(system)
+        kept = Checkpoint(checkpoint, which_run(source, rule, steps, root), about, checkpoint_seconds)
+        total = kept.part.found.get(STEPS, total)
+        if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
+            raise ValueError(f"{checkpoint}: has steps of another shard; use one file for each shard")
+    interrupted = False
+    left, before, started = missing(total.intervals, first, end), total.seconds, time.perf_counter()
+    with (
+        working(progress, "simulate") as work,
+        workers_of(executor, threads) as workers,
+        kept or nullcontext(),
+    ):
+        try:
+            # a named generator would continue after an interrupt
+            for counted in _count(source, tally, rule, key_of(root), left, workers, threads, gpu):
+                total = replace(total + counted, seconds=before + time.perf_counter() - started)
+                if kept is not None:
+                    kept.keep(STEPS, total)
+                if work.report is not None:
+                    work.report(total.steps, end - first)
+        except KeyboardInterrupt:
+            if not (work.outermost and total.steps):
+                raise
+            interrupted = True
+        except LostWorkers as error:
+            if checkpoint is None:
+                raise
+            kept_so_far = f"{checkpoint} has the counts so far; the same call continues from it"
+            raise LostWorkers(f"{error}; {kept_so_far}") from error
+    lost = missing(total.intervals, first, end)
+    assert interrupted or not lost, f"steps {lost} were not counted"
+    alpha_context, acceptance = exact
+    return Simulation(
+        source.kind,
+        str(rules.get(rule)),
+        source.tree,
+        **counts_of(total),
+        alpha_context=alpha_context,
+        acceptance=acceptance,
+        planned=end - first,
+        pair=replace(pair, sha256=digest(source)),
+        provenance=Provenance.record(root, threads, total.seconds, None if gpu is None else gpu.name),
+        method=None if system is None else str(system),
+        shard=None if (first, end) == (0, steps) else shard,
+    )
+
+
+def _count(
+    source: FixedPairSource | RowSource,
+    tally: StepTally,
+    rule: str | rules.Rule,
+    key: Key,
+    intervals: Sequence[Interval],
+    workers: Workers | None,
+    threads: int,
+    gpu: DeviceCounter | DeviceRowCounter | None,
+) -> Iterator[Partial]:
+    """Count the steps in `intervals` on `gpu`, `workers` or `threads` of this process; yields parts in any
+    order."""
+    if gpu is not None:
+        return gpu.count(key, intervals)
+    if workers is None:
+        return count_chunks(source, tally, key, intervals, threads=threads)
+    job = _SimulationJob(rules.registered_spec(rule), source.tree, *models_of(source))
+    return count_spans(workers, job, key, intervals, source.chunk)
+
+
+def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
+    """The seed: `rng`, or that of an existing checkpoint."""
+    if rng is None and shard is not None:
+        raise ValueError("rng (--seed): missing; all shards of a run need the same seed")
+    if rng is None and checkpoint is not None and check_target(checkpoint).exists():
+        return int(Part.read(checkpoint).run["seed"])
+    return root_of(rng)
+
+
+@dataclass(frozen=True)
+class _SimulationJob:
+    """A simulation as a `specsim.simulation._executors.Job`; `target` and `draft` as for `simulate`."""
+
+    rule: str
+    tree: Draft
+    target: Any
+    draft: Any
+
+    def source(self) -> FixedPairSource | RowSource:
+        if isinstance(self.tree, Tree) and isinstance(self.target, np.ndarray) and self.target.ndim == 1:
+            return FixedPairSource(rules.get(self.rule), self.target, self.draft, self.tree)
+        return make_source(self.target, self.draft, rule=self.rule, gamma=self.tree)
+
+    def tally(self, source: Any) -> StepTally:
+        return StepTally(source.tree.depth, source.vocab_size)
