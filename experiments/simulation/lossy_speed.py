@@ -45,7 +45,7 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
         for group, names in (("lossy", LOSSY), ("lossless", LOSSLESS))
         for entry in compare(
             *default_pair(),
-            names=names,
+            rules=names,
             gamma=GAMMA,
             steps=FAST_STEPS if fast else STEPS[group],
             sweep=group == "lossy",

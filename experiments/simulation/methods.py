@@ -11,7 +11,7 @@ from experiments import Row
 from specsim.models import Pair, default_pair
 from specsim.planning import compare_methods
 from specsim.planning._methods import A100, CONTEXT, step_cost
-from specsim.simulation._comparison import show_tv
+from specsim.simulation._grid import show_tv
 from specsim.simulation.methods import Method, get, names
 
 TITLE = "Drafting systems on the n-gram pair: tokens per step, cost and speed"

@@ -26,7 +26,7 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     """A row for each setting of a rule; few rules with `fast`."""
     found = compare(
         *default_pair(),
-        names=FAST_RULES if fast else None,
+        rules=FAST_RULES if fast else None,
         sweep=True,
         steps=FAST_STEPS if fast else STEPS,
         rng=SEED + rng,

@@ -30,7 +30,7 @@ def rules(*, form: Form = TEXT) -> None:
     from specsim.core._tables import NONE, Table
     from specsim.rules import GROUPS, get, names
     from specsim.simulation import load_bundled
-    from specsim.simulation._comparison import show_tv
+    from specsim.simulation._grid import show_tv
 
     comparison = load_bundled()
     found = {entry.name: entry for entry in comparison}
@@ -69,7 +69,7 @@ def rules(*, form: Form = TEXT) -> None:
 def compare(
     pair: WholePairName = "ngram",
     *,
-    names: Annotated[
+    rules: Annotated[
         list[str] | None,
         Parameter(
             name="--rule",
@@ -120,7 +120,7 @@ def compare(
     if steps is not None:
         work["steps"] = steps
     if methods is not None:
-        of_rules = {"rule": names, "gamma": gamma, "drafts": drafts, "sweep": sweep, "out": out}
+        of_rules = {"rule": rules, "gamma": gamma, "drafts": drafts, "sweep": sweep, "out": out}
         refuse(of_rules, "with --method")
         both = pair_of(pair, vocab_size, overlap)
         return _compare_methods(both, methods, batch, context, work, form)
@@ -131,7 +131,7 @@ def compare(
     both = pair_of(pair, vocab_size, overlap)
     found = compare_rules(
         both,
-        names=names,
+        rules=rules,
         gamma=gamma_for(both, gamma),
         drafts=2 if drafts is None else drafts,
         sweep=sweep,

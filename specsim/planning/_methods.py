@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
-from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
-from specsim.core._progress import ShowProgress, working
+from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import Piece, Table
 from specsim.models import Pair
 from specsim.planning.costs import Hardware, Network, Roofline
 from specsim.simulation import simulate
-from specsim.simulation._comparison import context_rows, mean_tv, show_tv
+from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
 from specsim.simulation._sources import pair_of
 from specsim.simulation.methods import Drafting, Method, get, names
 from specsim.simulation.methods._systems import LAYERS, TARGET, WIDTH
@@ -54,7 +52,7 @@ class MethodEntry:
 
 
 @dataclass(frozen=True, eq=False)
-class MethodComparison(Shown):
+class MethodComparison(Compared):
     """Drafting systems on one pair, `steps` steps each, `batch` sequences with `context` tokens each."""
 
     pair: Pair
@@ -64,10 +62,6 @@ class MethodComparison(Shown):
     entries: tuple[MethodEntry, ...]
     provenance: Provenance = field(repr=False)
     interrupted: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self)
 
     def parts(self) -> list[Piece]:
         rows = [
@@ -83,17 +77,12 @@ class MethodComparison(Shown):
             for one in sorted(self.entries, key=lambda entry: -entry.speed)
         ]
         columns = ("method", "rule", "drafted", "tokens/step", "cost", "speed", "TV")
-        seed = self.provenance.root
-        return [
-            *[Line("interrupted: the methods so far", "bold yellow")] * self.interrupted,
-            Table(columns, rows),
-            f"{self.pair.name or 'pair'}, {self.steps:,} steps per method, seed {seed}; batch {self.batch}, "
-            f"context {self.context:g}. cost: passes of the target; speed: tokens/step / cost",
-        ]
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each method."""
-        return [asdict(entry) for entry in self.entries]
+        about = (
+            f"{self.pair.name or 'pair'}, {self.steps:,} steps per method, seed {self.provenance.root}; "
+            f"batch {self.batch}, context {self.context:g}. cost: passes of the target; "
+            "speed: tokens/step / cost"
+        )
+        return self._parts("methods", Table(columns, rows), about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The speed of each method as a bar, the fastest on top; lossy ones are hatched."""
@@ -167,32 +156,23 @@ def compare_methods(
     """
     steps, batch = check_count("steps", steps), check_count("batch", batch)
     check_between("context", context, 0.0, 1e9, "number of tokens")
-    started, root, pair = time.perf_counter(), root_of(rng), pair_of(target, draft)
+    root, pair = root_of(rng), pair_of(target, draft)
     chosen = [get(name) for name in (names() if methods is None else methods)]
     if not chosen:
         raise ValueError(f"methods: there is none; give some of {', '.join(names())}")
-    drafting = [one.drafting(pair) for one in chosen]  # before the work
-    p, q = context_rows(*pair)
-    entries: list[MethodEntry] = []
-    with working(progress, "compare", " methods") as work:
-        try:
-            for done, (one, made) in enumerate(zip(chosen, drafting, strict=True), 1):
-                rule = rules.get(one.rule)
-                how: dict[str, Any] = {"rule": rule, "gamma": made.shape, "steps": steps}
-                run = simulate(made.pair, **how, rng=root, threads=threads)
-                cost = step_cost(made, hardware, batch, context)
-                speed = run.tokens_per_step / cost
-                tv = None if rule.looks_ahead else mean_tv(rule, p, q)
-                measured = (run.tokens_per_step, run.tokens_per_step_error)
-                entries.append(MethodEntry(str(one), one.rule, made.shape.size, *measured, cost, speed, tv))
-                if work.report is not None:
-                    work.report(done, len(chosen))
-        except KeyboardInterrupt:
-            if not (work.outermost and entries):
-                raise
-    provenance = Provenance.record(root, available_threads(threads), time.perf_counter() - started)
-    interrupted = len(entries) < len(chosen)
-    return MethodComparison(pair, steps, batch, context, tuple(entries), provenance, interrupted)
+    drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
+    rows = context_rows(*pair)
+
+    def one_of(one: tuple[Method, Drafting], threads: int | None) -> MethodEntry:
+        method, made = one
+        rule, shape = rules.get(method.rule), made.shape
+        run = simulate(made.pair, rule=rule, gamma=shape, steps=steps, rng=root, threads=threads)
+        cost = step_cost(made, hardware, batch, context)
+        measured = (run.tokens_per_step, run.tokens_per_step_error, cost, run.tokens_per_step / cost)
+        return MethodEntry(str(method), method.rule, shape.size, *measured, tv_of(rule, lambda: rows))
+
+    ran = run_grid(one_of, drafting, "compare", " methods", root=root, threads=threads, progress=progress)
+    return MethodComparison(pair, steps, batch, context, ran.rows, ran.provenance, ran.interrupted)
 
 
 def step_cost(drafting: Drafting, hardware: Hardware, batch: int, context: float) -> float:

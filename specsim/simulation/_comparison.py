@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim import rules, theory
+from specsim import theory
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, check_counts
-from specsim.core._kernels import available_threads
 from specsim.core._plotting import MARKERS, axes_or_new
-from specsim.core._progress import ShowProgress, working
+from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import Piece, Table
 from specsim.core.distributions import Floats, check_rows
-from specsim.models import Model, Pair, Tree, chain, chains, shared_contexts
-from specsim.rules import GROUPS, Parameter, Rule
+from specsim.models import Model, Pair, Tree, chain, chains
+from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
+from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import make_source, pair_of
 from specsim.traces import Trace
@@ -33,8 +31,6 @@ from specsim.traces import Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The most contexts for mean total variation, since declared laws are computed in Python.
-CONTEXTS = 256
 #: Values of each parameter in a sweep.
 SWEEP = 9
 
@@ -60,14 +56,16 @@ class Entry:
     @property
     def line(self) -> str:
         """The line of a sweep: the rule and, if it has several parameters, the varied one."""
-        rule = rules.get(self.rule)
-        default = {parameter.name: parameter.default for parameter in rule.parameters}
+        if self.name not in names():
+            return self.rule
+        rule = get(self.rule)
+        default = _defaults(rule)
         varied = [name for name, value in rule.values.items() if value != default[name]]
         return f"{rule.name}, {varied[0]}" if varied and len(default) > 1 else rule.name
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Shown):
+class Comparison(Compared):
     """Rules on one pair of target and draft, `steps` steps each, all with the same random numbers."""
 
     source: str
@@ -81,26 +79,15 @@ class Comparison(Shown):
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self)
-
     def parts(self) -> list[Piece]:
         rows = [
             (one.rule, one.drafts, f"{one.tokens_per_step:.4f} ± {one.error:.4f}", show_tv(one.tv))
             for one in sorted(self.entries, key=lambda entry: -entry.tokens_per_step)
         ]
-        return [
-            *[Line("interrupted: the rules so far", "bold yellow")] * self.interrupted,
-            Table(("rule", "drafts", "tokens/step", "TV"), rows),
-            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}"
-            + "; TV –: wrong on purpose, or of a law that depends on rows ahead"
-            * any(one.tv is None for one in self.entries),
-        ]
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each rule."""
-        return [asdict(entry) for entry in self.entries]
+        about = f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}"
+        if any(one.tv is None for one in self.entries):
+            about += "; TV –: wrong on purpose, or of a law that depends on rows ahead"
+        return self._parts("rules", Table(("rule", "drafts", "tokens/step", "TV"), rows), about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Tokens per step against total variation, every rule with a claim a point."""
@@ -115,17 +102,12 @@ class Comparison(Shown):
         return ax
 
 
-def show_tv(tv: float | None) -> str:
-    """Total variation with four decimals; 0 for a lossless rule, – where there is none to show."""
-    return "–" if tv is None else f"{tv:.4f}" if tv else "0"
-
-
 @checked
 def compare(
     target: ArrayLike | Model | Trace | Pair,
     draft: ArrayLike | Model | None = None,
     *,
-    names: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     gamma: int = 5,
     drafts: int = 2,
     steps: int = 2**16,
@@ -140,8 +122,9 @@ def compare(
     ----------
     target, draft : array_like, Model, Trace or Pair
         As for `simulate`. Frozen rows, of a trace or of positions, must be whole.
-    names : sequence of str, optional
-        Rules, with parameters if any; by default all, or of frozen rows those for a chain of `gamma` tokens.
+    rules : sequence of str or Rule, optional
+        Built-in rules, with parameters if any, and rules of your own. By default all built-in ones, or of
+        frozen rows those for a chain of `gamma` tokens.
     gamma, drafts : int
         Rules for one draft get a chain of `gamma` tokens, the others `drafts` such chains.
     steps, rng, threads
@@ -163,52 +146,50 @@ def compare(
 
     Examples
     --------
-    >>> table = compare([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], names=["standard", "lenience"], steps=1000, rng=1)
+    >>> table = compare([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], rules=["standard", "lenience"], steps=1000, rng=1)
     >>> [(entry.name, round(entry.tv, 3)) for entry in table]
     [('standard', 0.0), ('lenience', 0.2)]
     """
     check_counts(gamma=gamma, drafts=drafts)
-    started, root = time.perf_counter(), root_of(rng)
-    pair = pair_of(target, draft)
-    asked = _served(pair, gamma) if names is None or not len(names) else names
+    if isinstance(rules, str | Rule):
+        raise TypeError(f"rules: expected a sequence of rules, such as ['{rules}']")
+    root, pair = root_of(rng), pair_of(target, draft)
+    asked = _served(pair, gamma) if rules is None or not len(rules) else rules
     try:
-        chosen = [variant for name in asked for variant in _variants(name, sweep)]
+        chosen = [variant for one in asked for variant in _variants(one, sweep)]
     except (ValueError, TypeError) as error:
-        raise type(error)(f"names: {error}") from None
+        raise type(error)(f"rules: {error}") from None
     for rule in chosen:
         make_source(*pair, rule=rule, gamma=draft_for(rule, gamma, drafts))  # before the work
-    p, q = context_rows(*pair)
-    entries: list[Entry] = []
-    source = ""
-    with working(progress, "compare", " rules") as work:
-        try:
-            for done, rule in enumerate(chosen, 1):
-                tree = draft_for(rule, gamma, drafts)
-                run = simulate(pair, rule=str(rule), gamma=tree, steps=steps, rng=root, threads=threads)
-                source, pair = run.source, run.pair
-                unknown = rule.control or rule.looks_ahead
-                tv, measured = None if unknown else mean_tv(rule, p, q), mean_tokens(run.lengths)
-                group, drafted = rules.group_of(rule.name), describe(tree, gamma)
-                entries.append(Entry(str(rule), group, drafted, *measured, tv))
-                if work.report is not None:
-                    work.report(done, len(chosen))
-        except KeyboardInterrupt:
-            if not (work.outermost and entries):
-                raise
-    seconds = time.perf_counter() - started
-    provenance = Provenance.record(root, available_threads(threads), seconds)
-    interrupted = len(entries) < len(chosen)
-    return Comparison(source, gamma, steps, tuple(entries), provenance, pair, interrupted)
+    rows = context_rows(*pair)
+
+    def one_of(rule: Rule, threads: int | None) -> tuple[Entry, str, Pair]:
+        tree = draft_for(rule, gamma, drafts)
+        run = simulate(pair, rule=rule, gamma=tree, steps=steps, rng=root, threads=threads)
+        measured, tv = mean_tokens(run.lengths), tv_of(rule, lambda: rows)
+        return Entry(str(rule), _group(rule), describe(tree, gamma), *measured, tv), run.source, run.pair
+
+    ran = run_grid(one_of, chosen, "compare", " rules", root=root, threads=threads, progress=progress)
+    entries, sources, pairs = zip(*ran.rows, strict=True)
+    return Comparison(sources[0], gamma, steps, entries, ran.provenance, pairs[0], ran.interrupted)
+
+
+def _group(rule: Rule) -> str:
+    """The group of a rule, also of one that is not built in."""
+    if rule.name in names():
+        return group_of(rule.name)
+    claim = "lossy" if rule.declared else "tree" if rule.claimed_on_trees else "chain"
+    return "controls" if rule.control else claim
 
 
 def _served(pair: Pair, gamma: int) -> list[str]:
     """The rules that can be compared on a pair: of frozen rows, along one path, those for chains."""
     target = pair.target
     if not isinstance(target, Trace) and (isinstance(target, Model) or np.ndim(target) < 2):
-        return rules.names()
+        return names()
     # q behind the last drafted token may not have been logged
     bonus = not isinstance(target, Trace) or target.layout.bonus or gamma < target.gamma
-    every = [rules.get(name) for name in rules.names()]
+    every = [get(name) for name in names()]
     return [rule.name for rule in every if not rule.claimed_on_trees and (bonus or not rule.leaf_rows)]
 
 
@@ -265,22 +246,28 @@ def as_markdown(comparison: Comparison) -> str:
         lines += [f"**{claim.capitalize()}**", "", head, "|---|---|---|---|---|"]
         for entry in comparison:
             if entry.group == group:
-                rule = rules.get(entry.name)
+                rule = get(entry.name)
                 numbers = f"{entry.tokens_per_step:.3f} | {show_tv(entry.tv)}"
                 lines.append(f"| `{rule.name}` | {rule.claim} | {numbers} | {rule.citation} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def _variants(name: str, sweep: bool) -> list[Rule]:
-    rule = rules.get(name)
-    if not sweep or ":" in name or not rule.declared:
-        return [rule]
+def _variants(rule: str | Rule, sweep: bool) -> list[Rule]:
+    """The rule, or in a sweep of a lossy one without given values the rule at several."""
+    found = get(rule)
+    given = ":" in rule if isinstance(rule, str) else found.values != _defaults(found)
+    if not sweep or given or not found.declared:
+        return [found]
     return [
-        rule.with_parameters(**{parameter.name: value})
-        for parameter in rule.parameters
+        found.with_parameters(**{parameter.name: value})
+        for parameter in found.parameters
         for value in sweep_values(parameter)
-    ] or [rule]
+    ] or [found]
+
+
+def _defaults(rule: Rule) -> dict[str, float]:
+    return {parameter.name: parameter.default for parameter in rule.parameters}
 
 
 def sweep_values(parameter: Parameter) -> list[float]:
@@ -292,40 +279,6 @@ def sweep_values(parameter: Parameter) -> list[float]:
         return [float(value) for value in np.linspace(first, parameter.high, SWEEP)]
     values = [parameter.default * 2.0**k for k in range(-SWEEP // 2 + 1, SWEEP // 2 + 1)]
     return [value for value in values if parameter.low <= value <= parameter.high]
-
-
-def context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
-    """Rows of target and draft at up to `CONTEXTS` contexts where steps begin, evenly spaced over all."""
-    if isinstance(target, Trace):
-        _, p, q = target.steps(_some(np.arange(target.num_steps)))
-        return p[:, 0], q[:, 0]
-    if not isinstance(target, Model):
-        if draft is None:
-            raise TypeError("draft: missing; only a trace includes the draft")
-        p, q = np.atleast_2d(check_rows(target, "target"), check_rows(draft, "draft"))
-        if p.shape != q.shape:
-            raise ValueError(f"target {p.shape} and draft {q.shape} must have one shape")
-        return _some(p), _some(q)
-    some = _some(shared_contexts(target, draft))
-    return target.rows(some), draft.rows(some)
-
-
-def _some(contexts: Any) -> Any:
-    """Up to `CONTEXTS` of them, evenly spaced."""
-    return contexts[:: -(-len(contexts) // CONTEXTS)]
-
-
-def mean_tv(rule: Rule, p: Floats, q: Floats) -> float:
-    """The mean total variation of the law that `rule` declares from rows p [B, V]; 0 if it is lossless.
-
-    It is rounded to 15 decimals: the next ones differ between processors."""
-    if rule.declared is None:
-        return 0.0
-    total = 0.0
-    for p_row, q_row in zip(p, q, strict=True):
-        law = rule.declared(p_row.tolist(), q_row.tolist(), 0, **rule.values)
-        total += math.fsum(np.abs(np.array(law, dtype=np.float64) - p_row)) / 2.0
-    return round(total / len(p), 15)
 
 
 # The acceptance of one of K drafted tokens by each rule, and its upper bounds.
@@ -402,7 +355,7 @@ def acceptance_by_drafts(
             bound = theory.optimal_acceptance(p, q, drafts, drawing)
             found.append(Acceptance("bound", drawing, drafts, float(bound), None, None))
         for name, closed in RULES.items() if drafts > 1 else ():
-            drawing = rules.get(name).draft_sampling[0]
+            drawing = get(name).draft_sampling[0]
             tree = Tree((0,) * drafts, drawing)
             run = simulate(p, q, rule=name, gamma=tree, steps=steps, rng=root, threads=threads)
             rate = float(run.lengths[1] / run.steps)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.core._kernels import available_threads
-from specsim.core._plotting import axes_or_new
-from specsim.core._progress import ShowProgress, working
+from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import Piece
 from specsim.models import Model, Pair
 from specsim.models._processed import SAMPLING, sampled
-from specsim.simulation._comparison import context_rows, mean_tv, show_tv
+from specsim.simulation._grid import Swept, combinations, context_rows, run_grid, show_tv, swept_values, tv_of
 from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
@@ -44,7 +41,7 @@ COLUMNS = (*filter(None, (name for column in DRAWN.items() for name in column if
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep(Shown):
+class Sweep(Swept):
     """The result of `sweep`: one simulation for each combination of values, all with the same random numbers.
 
     `over` are the settings and their values, `settings` the values of each of `runs`, and `tvs` its mean
@@ -58,15 +55,6 @@ class Sweep(Shown):
     planned: int
     provenance: Provenance = field(repr=False)
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the sweep was ended before all its runs."""
-        return len(self.runs) < self.planned
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "interrupted")
-
     def records(self) -> list[dict[str, Any]]:
         """A row for each run: its settings, tokens per step and α with standard errors, and TV."""
         return [
@@ -78,15 +66,11 @@ class Sweep(Shown):
 
     def parts(self) -> list[Piece]:
         rows = []
-        for values, row in zip(self.settings, self.records(), strict=True):
+        for row in self.records():
             mean = f"{row['tokens_per_step']:.4f} ± {row['tokens_per_step_error']:.4f}"
             alpha = f"{row['alpha_verified']:.4f} ± {row['alpha_verified_error']:.4f}"
-            tv = NONE if row["tv"] is None else show_tv(row["tv"])
-            shown = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-            rows.append((*shown, mean, f"{row['alpha_context']:.4f}", alpha, tv))
-        parts: list[Piece] = [Table((*self.over, "tokens/step", "α context", "α verified", "TV"), rows)]
-        if self.interrupted:
-            parts.append(Line(f"interrupted after {len(self.runs)} of {self.planned} runs", "bold yellow"))
+            rows.append((mean, f"{row['alpha_context']:.4f}", alpha, show_tv(row["tv"])))
+        parts = [self._table(("tokens/step", "α context", "α verified", "TV"), rows), *self._interruption()]
         if self.runs:
             run = self.runs[0]
             seed = f"seed {self.provenance.root}"
@@ -99,26 +83,9 @@ class Sweep(Shown):
         There is a line for each combination of the other settings. `y` may also be alpha_context,
         alpha_verified, alpha_drafted or tv."""
         check_known("column", y, tuple(DRAWN))
-        ax, error = axes_or_new(ax), DRAWN[y]
-        x, *others = self.over
-        lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in self.records():
-            if row[y] is not None:
-                lines.setdefault(tuple(row[name] for name in others), []).append(row)
-        for marker, (values, rows) in zip("osD^v<>pXP" * len(lines), lines.items(), strict=False):
-            named = zip(others, values, strict=True)
-            ax.errorbar(
-                [row[x] for row in rows],
-                [row[y] for row in rows],
-                yerr=None if error is None else [2.0 * row[error] for row in rows],
-                fmt=f"{marker}-",
-                capsize=2,
-                label=", ".join(f"{name} = {value}" for name, value in named),
-            )
-        ax.set(xlabel=x, ylabel="total variation" if y == "tv" else y.replace("_", " "))
-        if others:
-            ax.legend()
-        return ax
+        error = DRAWN[y]
+        label = "total variation" if y == "tv" else y.replace("_", " ")
+        return self._draw(ax, y, label, None if error is None else lambda row: 2.0 * row[error])
 
 
 @checked
@@ -167,54 +134,23 @@ def sweep(
     >>> [(row["lenience"], round(row["tv"], 3)) for row in found.records()]
     [(0.5, 0.2), (1.0, 0.0)]
     """
-    started, root = time.perf_counter(), root_of(rng)
-    pair, values = pair_of(target, draft), swept_values(over)
-    cells = [
-        _Cell.of(pair, rule, gamma, dict(zip(values, one, strict=True))) for one in product(*values.values())
-    ]
+    root, pair, values = root_of(rng), pair_of(target, draft), swept_values(over)
+    cells = [_Cell.of(pair, rule, gamma, setting) for setting in combinations(values)]
+
+    def one_of(cell: _Cell, threads: int | None) -> tuple[Simulation, float | None]:
+        run = simulate(cell.pair, rule=cell.rule, gamma=cell.gamma, steps=steps, rng=root, threads=threads)
+        return run, tv_of(cell.rule, partial(context_rows, *cell.pair))
+
+    ran = run_grid(one_of, cells, "sweep", " runs", root=root, threads=threads, progress=progress)
     values = {name: tuple(map(_named, some)) for name, some in values.items()}
-    runs, tvs = [], []
-    with working(progress, "sweep", " runs") as work:
-        try:
-            for done, cell in enumerate(cells, 1):
-                options: dict[str, Any] = {"steps": steps, "rng": root, "threads": threads}
-                run = simulate(cell.pair, rule=cell.rule, gamma=cell.gamma, **options)
-                runs.append(run)
-                tvs.append(cell.tv())
-                if work.report is not None:
-                    work.report(done, len(cells))
-        except KeyboardInterrupt:
-            if not (work.outermost and runs):
-                raise
-    provenance = Provenance.record(root, available_threads(threads), time.perf_counter() - started)
-    done = len(tvs)
-    return Sweep(
-        values,
-        tuple(product(*values.values()))[:done],
-        tuple(runs[:done]),
-        tuple(tvs),
-        len(cells),
-        provenance,
-    )
+    settings = tuple(product(*values.values()))[: len(ran.rows)]
+    runs, tvs = zip(*ran.rows, strict=True)
+    return Sweep(values, settings, runs, tvs, len(cells), ran.provenance)
 
 
 def _named(value: Any) -> Any:
     """A value as results have it: a rule by its name."""
     return str(value) if isinstance(value, rules.Rule) else value
-
-
-def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
-    """The values of each setting. Raises TypeError, with `example` as a setting, unless there are some."""
-    if not isinstance(over, Mapping) or not over:
-        raise TypeError(
-            f'over: expected a mapping from settings to their values, such as {{"{example}": [1, 2, 4]}}'
-        )
-    found = {}
-    for name, values in over.items():
-        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
-            raise TypeError(f"over: {name} needs a sequence of values, such as [0.5, 1]")
-        found[name] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-    return found
 
 
 @dataclass(frozen=True)
@@ -239,14 +175,6 @@ class _Cell:
         if of_rule:
             chosen = chosen.with_parameters(**of_rule)
         return cls(_processed(pair, sampling) if sampling else pair, chosen, gamma)
-
-    def tv(self) -> float | None:
-        """The mean total variation of the claimed law from the target's."""
-        if self.rule.control or self.rule.looks_ahead:
-            return None
-        if self.rule.declared is None:
-            return 0.0
-        return mean_tv(self.rule, *context_rows(*self.pair))
 
 
 def _owners(setting: str) -> str:

@@ -28,7 +28,7 @@ def made():
     run = specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
     yield run
     yield specsim.simulate(*models, rule="lenience:lenience=0.5", gamma=2, steps=500, rng=1)
-    yield compare(P, Q, names=["standard", "lenience"], steps=100, rng=1)
+    yield compare(P, Q, rules=["standard", "lenience"], steps=100, rng=1)
     yield specsim.sweep(P, Q, over={"gamma": [1, 2]}, steps=100, rng=1)
     yield specsim.prove(*EXACT, rule="pointwise_envelope", gamma=1)
     yield specsim.plan(0.8, 0.05)

@@ -114,7 +114,7 @@ def test_rows_are_there_for_programs(monkeypatch):
     assert made.to_pandas().to_dict("records") == table.to_pylist()
     run = specsim.simulate([0.5, 0.5], [0.2, 0.8], gamma=2, steps=100, rng=1)
     assert run.to_arrow()["steps"].to_pylist() == run.lengths.tolist()
-    compared = compare([0.5, 0.5], [0.2, 0.8], names=["standard", "lenience"], steps=100, rng=1)
+    compared = compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
     assert compared.to_arrow()["tv"].to_pylist() == [entry.tv for entry in compared]
     checked = specsim.check_metrics(accepted=20, emitted=30, steps=7)
     assert checked.to_arrow()["holds"].to_pylist() == [check.holds for check in checked.checks]
@@ -132,7 +132,7 @@ def test_pictures_show_the_numbers_of_the_result():
     axes = Figure().subplots()
     assert run.plot(axes) is axes
     assert [bar.get_height() for bar in axes.patches] == pytest.approx((run.lengths / 100).tolist())
-    compared = compare([0.5, 0.5], [0.2, 0.8], names=["standard", "lenience"], steps=100, rng=1)
+    compared = compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
     points = [tuple(xy) for line in compared.plot(Figure().subplots()).lines for xy in line.get_xydata()]
     assert points == [(entry.tv, entry.tokens_per_step) for entry in compared]
 

@@ -80,7 +80,7 @@ def plotted(name, trace):
     if name == "simulation":
         return simulate(P, Q, steps=100, rng=1).plot()
     if name == "comparison":
-        return compare(P, Q, names=["standard", "k_seq", "lenience"], steps=50, rng=1).plot()
+        return compare(P, Q, rules=["standard", "k_seq", "lenience"], steps=50, rng=1).plot()
     if name == "sweep":
         return sweep(P, Q, over={"gamma": [1, 2, 3], "temperature": [0.5, 1.0, 1.5]}, steps=50, rng=1).plot()
     if name == "trace":
@@ -97,7 +97,7 @@ def test_the_plot_of_a_result_does_not_depend_on_colour(small_trace, smaller_aud
 
 def test_the_pictures_of_a_comparison_are_clear():
     names = ["standard", "block", "k_seq", "blockwise", "lenience", "mars", "typical"]
-    found = compare(P, Q, names=names, sweep=True, steps=50, rng=1)
+    found = compare(P, Q, rules=names, sweep=True, steps=50, rng=1)
     assert_clear(pareto_figure(found))
     assert_clear(drafts_figure(acceptance_by_drafts(P, Q, 3, steps=50, rng=1), "a pair"))
 

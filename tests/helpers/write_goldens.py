@@ -180,7 +180,7 @@ def compared():
     ]
     yield (
         "compare",
-        compare(*synthetic_pair("zipf", 50), names=rules, gamma=3, steps=4096, rng=1, threads=1).to_dict(),
+        compare(*synthetic_pair("zipf", 50), rules=rules, gamma=3, steps=4096, rng=1, threads=1).to_dict(),
     )
 
 

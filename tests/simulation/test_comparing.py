@@ -1,7 +1,7 @@
 """Rules side by side: the table that comes with specsim is what is computed, and so is its page."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import specsim
 from specsim import rules
 from specsim.core.distributions import synthetic_pair
 from specsim.simulation import acceptance_by_drafts, compare, load_bundled
-from specsim.simulation._comparison import sweep_values
+from specsim.simulation._comparison import SWEEP, sweep_values
 from specsim.theory import expected_tokens
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def test_the_shipped_table_is_what_the_seed_gives(full):
     assert {entry.group for entry in kept} == set(rules.GROUPS)
     again = compare(
         *specsim.default_pair(),
-        names=[entry.name for entry in kept],
+        rules=[entry.name for entry in kept],
         gamma=stored.gamma,
         steps=stored.steps,
         rng=stored.provenance.root,
@@ -58,7 +58,7 @@ def test_the_page_of_rules_is_that_of_the_table():
 
 
 def test_one_rule_beside_another():
-    table = compare(P, Q, names=["standard", "block", "lenience:lenience=0.5"], gamma=3, steps=2**17, rng=1)
+    table = compare(P, Q, rules=["standard", "block", "lenience:lenience=0.5"], gamma=3, steps=2**17, rng=1)
     standard, block, lenience = table
     tolerance = norm.isf(FALSE_ALARM / 2) * standard.error
     assert standard.tokens_per_step == pytest.approx(expected_tokens(0.7, 3), abs=tolerance)
@@ -69,14 +69,28 @@ def test_one_rule_beside_another():
     assert "lenience:lenience=0.5" in table._repr_html_()
 
 
+def test_a_rule_of_ones_own_beside_built_in_ones():
+    lenience = rules.get("lenience")
+    mine = replace(lenience, name="mine")
+    found = compare(P, Q, rules=[mine, "lenience", lenience.with_parameters(lenience=0.5)], steps=500, rng=1)
+    assert [one.rule for one in found] == [str(mine), str(lenience), "lenience:lenience=0.5"]
+    own, built_in, _ = (asdict(one) for one in found)
+    assert own | {"rule": built_in["rule"]} == built_in, "the group follows from the rule"
+    assert [one.line for one in found] == [str(mine), "lenience", "lenience"]
+    swept = compare(P, Q, rules=[mine, lenience.with_parameters(lenience=0.9)], sweep=True, steps=50, rng=1)
+    assert len(swept.entries) == SWEEP + 1, "values that are given stay"
+    with pytest.raises(TypeError, match=r"rules: expected a sequence of rules, such as \['block'\]"):
+        compare(P, Q, rules="block")
+
+
 def test_a_control_has_no_total_variation_to_show():
-    (entry,) = compare(P, Q, names=["sorted_siblings"], steps=100, rng=1)
+    (entry,) = compare(P, Q, rules=["sorted_siblings"], steps=100, rng=1)
     assert entry.tv is None
     assert entry.group == "controls"
 
 
 def test_a_sweep_goes_over_the_range_of_every_parameter():
-    swept = compare(P, Q, names=["typical", "standard", "lenience"], sweep=True, steps=100, rng=1)
+    swept = compare(P, Q, rules=["typical", "standard", "lenience"], sweep=True, steps=100, rng=1)
     assert sum(entry.name == "standard" for entry in swept) == 1
     assert sum(entry.name == "typical" for entry in swept) == 18
     tvs = [entry.tv for entry in swept if entry.name == "lenience"]
@@ -90,12 +104,12 @@ def test_a_sweep_goes_over_the_range_of_every_parameter():
 
 
 def test_what_cannot_be_compared():
-    with pytest.raises(ValueError, match="unknown rule 'standart'"):
-        compare(P, Q, names=["standart"])
+    with pytest.raises(ValueError, match="rules: unknown rule 'standart'"):
+        compare(P, Q, rules=["standart"])
     with pytest.raises(ValueError, match="gamma: 0"):
-        compare(P, Q, names=["standard"], gamma=0)
+        compare(P, Q, rules=["standard"], gamma=0)
     with pytest.raises(ValueError, match="steps: 0"):
-        compare(P, Q, names=["standard"], steps=0)
+        compare(P, Q, rules=["standard"], steps=0)
 
 
 def test_acceptance_by_the_number_of_drafts():

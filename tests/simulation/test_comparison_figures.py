@@ -19,7 +19,7 @@ def name_of(panel):
 
 def test_the_pictures_show_every_rule():
     exact = rules.names("chain", "tree")
-    table = compare(P, Q, names=[*exact, "lenience", "typical"], sweep=True, steps=50, rng=1)
+    table = compare(P, Q, rules=[*exact, "lenience", "typical"], sweep=True, steps=50, rng=1)
     left, *panels = pareto_figure(table).axes
     assert {text.get_text() for text in left.texts} == {name for name in exact if rules.get(name).lossless}
     shown = [name_of(panel) for panel in panels]

@@ -73,7 +73,7 @@ def test_rules_are_compared_on_positions_and_on_a_trace(trace):
         ]
         assert laws["lenience"] == pytest.approx(np.abs(np.array(law) - P[starts]).sum(axis=1).mean() / 2)
         with pytest.raises(ValueError, match="along one"):
-            compare(*pair, names=["standard", "k_seq"], gamma=GAMMA, steps=300)
+            compare(*pair, rules=["standard", "k_seq"], gamma=GAMMA, steps=300)
 
 
 def test_what_positions_cannot_answer_is_refused():

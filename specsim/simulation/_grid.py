@@ -1,0 +1,239 @@
+"""Runs over a grid of settings, and what comes of each.
+
+`sweep` and `compare` are views of it, and in `specsim.planning` `compare_methods` and `batch.sweep_batch`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict
+from itertools import product
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from specsim.core._kernels import available_threads
+from specsim.core._plotting import axes_or_new
+from specsim.core._progress import ShowProgress, working
+from specsim.core._provenance import Provenance
+from specsim.core._tables import Line, Piece, Shown, Table, as_dict
+from specsim.core._types import Floats
+from specsim.core.distributions import check_rows
+from specsim.models import Model, shared_contexts
+from specsim.rules import Rule
+from specsim.simulation._executors import Task, workers_of
+from specsim.traces import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+R = TypeVar("R")
+#: The most contexts for mean total variation, since declared laws are computed in Python.
+CONTEXTS = 256
+
+
+def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
+    """The values of each setting. Raises TypeError, with `example` as a setting, unless there are some."""
+    if not isinstance(over, Mapping) or not over:
+        raise TypeError(
+            f'over: expected a mapping from settings to their values, such as {{"{example}": [1, 2, 4]}}'
+        )
+    found = {}
+    for name, values in over.items():
+        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
+            raise TypeError(f"over: {name} needs a sequence of values, such as [0.5, 1]")
+        found[name] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return found
+
+
+def combinations(values: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """The settings of each run: all combinations of their values, those of the last setting first."""
+    return [dict(zip(values, one, strict=True)) for one in product(*values.values())]
+
+
+class Ran(NamedTuple, Generic[R]):
+    """What came of the runs of a grid, by their number; less than `planned` after Ctrl-C."""
+
+    found: dict[int, R]
+    planned: int
+    provenance: Provenance
+
+    @property
+    def rows(self) -> tuple[R, ...]:
+        return tuple(self.found.values())
+
+    @property
+    def interrupted(self) -> bool:
+        return len(self.found) < self.planned
+
+
+def run_grid(
+    run: Callable[[Any, int | None], R],
+    settings: Sequence[Any],
+    label: str,
+    unit: str,
+    *,
+    root: int,
+    threads: int | None,
+    progress: ShowProgress,
+    executor: Executor | str | None = None,
+) -> Ran[R]:
+    """Call `run(setting, threads)` for each of `settings`, in turn or side by side on an executor.
+
+    Progress is shown as `label`, counted in `unit`. Ctrl-C ends the runs, and is raised if there is none."""
+    started, found = time.perf_counter(), dict[int, R]()
+    with working(progress, label, unit) as work:
+        try:
+            for number, one in _results(run, settings, threads, executor):
+                found[number] = one
+                if work.report is not None:
+                    work.report(len(found), len(settings))
+        except KeyboardInterrupt:
+            if not (work.outermost and found):
+                raise
+    provenance = Provenance.record(root, available_threads(threads), time.perf_counter() - started)
+    return Ran(dict(sorted(found.items())), len(settings), provenance)
+
+
+def _results(
+    run: Callable[[Any, int | None], R],
+    settings: Sequence[Any],
+    threads: int | None,
+    executor: Executor | str | None,
+) -> Iterator[tuple[int, R]]:
+    """The number of each run and what came of it, as they are done."""
+    with workers_of(executor, threads) as workers:
+        if workers is None:
+            yield from ((number, run(one, threads)) for number, one in enumerate(settings))
+            return
+        tasks = iter([Task(_numbered, (number, run, one)) for number, one in enumerate(settings)])
+        for task, _, one in workers.results(lambda: next(tasks, None)):
+            yield task.arguments[0], one
+
+
+def _numbered(number: int, run: Callable[[Any, int], R], setting: Any) -> R:
+    """One run, in a worker; its task is known by its number."""
+    return run(setting, 1)
+
+
+class Swept(Shown):
+    """Runs for all combinations of the values of some settings, `over`; subclasses have the fields."""
+
+    over: Mapping[str, tuple[Any, ...]]
+    settings: tuple[tuple[Any, ...], ...]
+    runs: tuple[Any, ...]
+    planned: int
+    provenance: Provenance
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the sweep was ended before all its runs."""
+        return len(self.runs) < self.planned
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "interrupted")
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+        """The settings of each run, and what `rows` say of it."""
+        shown = [
+            (*(f"{value:g}" if isinstance(value, float) else str(value) for value in values), *row)
+            for values, row in zip(self.settings, rows, strict=True)
+        ]
+        return Table((*self.over, *columns), shown)
+
+    def _interruption(self) -> list[Piece]:
+        text = f"interrupted after {len(self.runs)} of {self.planned} runs"
+        return [Line(text, "bold yellow")] * self.interrupted
+
+    def _draw(
+        self, ax: Axes | None, y: str, label: str, error: Callable[[dict[str, Any]], float] | None
+    ) -> Axes:
+        """The column `y` of `records` against the first setting, with bars of the size `error` of a row.
+
+        There is a line for each combination of the other settings."""
+        ax = axes_or_new(ax)
+        x, *others = self.over
+        lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.records():
+            if row[y] is not None:
+                lines.setdefault(tuple(row[name] for name in others), []).append(row)
+        for marker, (values, rows) in zip("osD^v<>pXP" * len(lines), lines.items(), strict=False):
+            ax.errorbar(
+                [row[x] for row in rows],
+                [row[y] for row in rows],
+                yerr=None if error is None else [error(row) for row in rows],
+                fmt=f"{marker}-",
+                capsize=2,
+                label=", ".join(f"{name} = {value}" for name, value in zip(others, values, strict=True)),
+            )
+        ax.set(xlabel=x, ylabel=label)
+        if others:
+            ax.legend()
+        return ax
+
+
+class Compared(Shown):
+    """Rules or systems on one pair, an entry for each; subclasses have the fields."""
+
+    entries: tuple[Any, ...]
+    interrupted: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each entry."""
+        return [asdict(entry) for entry in self.entries]
+
+    def _parts(self, what: str, table: Table, about: str) -> list[Piece]:
+        so_far = Line(f"interrupted: the {what} so far", "bold yellow")
+        return [*[so_far] * self.interrupted, table, about]
+
+
+# The total variation of a rule's law from the target's.
+
+
+def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
+    """The mean total variation of the law that `rule` declares from the `rows` of p and q [B, V].
+
+    It is 0 for a lossless rule, and None where the claim is false or the law depends on rows ahead. It is
+    rounded to 15 decimals: the next ones differ between processors."""
+    if rule.control or rule.looks_ahead:
+        return None
+    if rule.declared is None:
+        return 0.0
+    total, (p, q) = 0.0, rows()
+    for p_row, q_row in zip(p, q, strict=True):
+        law = rule.declared(p_row.tolist(), q_row.tolist(), 0, **rule.values)
+        total += math.fsum(np.abs(np.array(law, dtype=np.float64) - p_row)) / 2.0
+    return round(total / len(p), 15)
+
+
+def show_tv(tv: float | None) -> str:
+    """Total variation with four decimals; 0 for a lossless rule, – where there is none to show."""
+    return "–" if tv is None else f"{tv:.4f}" if tv else "0"
+
+
+def context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
+    """Rows of target and draft at up to `CONTEXTS` contexts where steps begin, evenly spaced over all."""
+    if isinstance(target, Trace):
+        _, p, q = target.steps(_some(np.arange(target.num_steps)))
+        return p[:, 0], q[:, 0]
+    if not isinstance(target, Model):
+        if draft is None:
+            raise TypeError("draft: missing; only a trace includes the draft")
+        p, q = np.atleast_2d(check_rows(target, "target"), check_rows(draft, "draft"))
+        if p.shape != q.shape:
+            raise ValueError(f"target {p.shape} and draft {q.shape} must have one shape")
+        return _some(p), _some(q)
+    some = _some(shared_contexts(target, draft))
+    return target.rows(some), draft.rows(some)
+
+
+def _some(contexts: Any) -> Any:
+    """Up to `CONTEXTS` of them, evenly spaced."""
+    return contexts[:: -(-len(contexts) // CONTEXTS)]
