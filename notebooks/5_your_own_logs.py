@@ -116,7 +116,7 @@ policies = [
     Goodput(most=5),
     ConfidenceThreshold(most=5),
     SVIP(most=5),
-    Oracle(log, most=5),
+    Oracle(most=5),
 ]
 runs = specsim.simulate_policies(log, policies, draft_cost=0.05)
 assert max(runs, key=lambda run: run.speedup).policy == "oracle"

@@ -11,7 +11,7 @@ import numpy as np
 
 import specsim
 from specsim.planning import compare_methods
-from specsim.planning.batch import Fixed, Goodput, LoggedLengths, preset, sweep_batch
+from specsim.planning.batch import Constant, Goodput, LoggedLengths, preset, sweep_batch
 from specsim.planning.policies import draft_log, every_policy, simulate_policies
 from specsim.simulation import methods
 from specsim.traces import default_trace, summarise
@@ -56,7 +56,7 @@ except ValueError as error:
 # %% [markdown]
 # ## Every method on the models
 #
-# With the models themselves all of them run, by their names. Each has a file with its paper, what is modelled
+# With the models themselves all of them run, by their names. Each has its paper, what is modelled
 # and what is not; parameters stand behind a colon.
 
 # %%
@@ -104,7 +104,7 @@ assert next(one for one in full.entries if one.method == fastest.method).speed <
 sizes = [1, 8, 32, 64, 128, 256]
 settings = {"alpha": LoggedLengths(lengths), "prefill": False, "requests": 2560, "rng": 1, "progress": False}
 cost, over = preset("llama-8b"), {"max_batch": sizes}
-four = sweep_batch(cost, Fixed(4), over=over, **settings)
+four = sweep_batch(cost, Constant(4), over=over, **settings)
 chosen = sweep_batch(cost, Goodput(most=4), over=over, **settings)
 figure, axis = plt.subplots(figsize=(5.5, 3.0))
 for sweep, name, style in ((four, "γ = 4", "o-"), (chosen, "goodput", "s--")):

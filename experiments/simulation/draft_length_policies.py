@@ -2,8 +2,8 @@
 distillation.
 
 Every policy meets the same drafts and the same tests (`specsim.planning.policies`), with the parameters of
-its source and none tuned to these pairs; the learned ones are fitted to the first quarter of the log, and all
-are compared on the rest. A step of g drafts takes g·c + 1 passes of the target. Beside each stands the best
+its source and none tuned to these pairs; DISCO is fitted to the first quarter of the log, and all are
+compared on the rest. A step of g drafts takes g·c + 1 passes of the target. Beside each stands the best
 constant γ, chosen in hindsight, and the oracle, which knows what will be accepted.
 """
 

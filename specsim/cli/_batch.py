@@ -47,10 +47,10 @@ def simulate_batch(
     policy: Annotated[
         str,
         Parameter(
-            help="How draft lengths are chosen: none, fixed, goodput, budget, blocks, bands, heuristic, "
+            help="How draft lengths are chosen: none, constant, goodput, budget, blocks, bands, heuristic, "
             "classifier or oracle, with parameters if any: budget:tokens=256,most=8."
         ),
-    ] = "fixed:gamma=4",
+    ] = "constant:gamma=4",
     alpha: Annotated[
         str | None,
         Parameter(

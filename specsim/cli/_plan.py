@@ -18,7 +18,7 @@ from specsim.models import Pair
 
 #: The largest γ to consider.
 MOST = 64
-#: For policies: tokens of a text, and the share of it that learned policies are fitted to.
+#: For policies: tokens of a text, and the share of it that DISCO is fitted to.
 LENGTH, TRAINED = 20_000, 0.25
 #: For a pair of models: how far rates by position are simulated, and how many steps must get there.
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
@@ -140,7 +140,7 @@ def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, for
 
 
 def print_policies(pair: Pair, c: float, length: int | None, seed: int | None, form: Form) -> None:
-    """Policies that choose γ on one text, the learned ones fitted to its first part."""
+    """Policies that choose γ on one text, DISCO fitted to its first part."""
     from specsim.planning.policies import draft_log, every_policy, simulate_policies
 
     if not isinstance(pair.target, specsim.models.Model):

@@ -254,7 +254,7 @@ def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], form: For
         lookahead.SVIP(most=most),
         lookahead.Goodput(),
         lookahead.Cascade(),
-        lookahead.Oracle(log),
+        lookahead.Oracle(),
     )
     runs = lookahead.simulate_policies(log, policies, draft_cost=c)
     print_result(sorted_runs(runs) if form.is_text else runs, form)

@@ -29,7 +29,7 @@ def test_accepted_lengths_come_from_the_log_of_an_engine(tmp_path):
     (tmp_path / "log.jsonl").write_text(
         '{"acceptance_histogram": [10, 0, 30]}\n{"acceptance_histogram": [20, 0, 40]}\n'
     )
-    words = ("simulate-batch", "--policy", "fixed:gamma=2", *SMALL, "--json")
+    words = ("simulate-batch", "--policy", "constant:gamma=2", *SMALL, "--json")
     by_file, by_counts = (
         json.loads(run(*words, "--lengths", one, cwd=tmp_path).out) for one in ("log.jsonl", "30,0,70")
     )
@@ -59,7 +59,7 @@ def test_a_sweep_is_a_table_and_a_picture(tmp_path):
         ("--lengths no.jsonl", "--lengths: 'no.jsonl' is not a whole number"),
         ("--prompt uniform:3", "--prompt: 'uniform:3' is neither"),
         ("--output geometric:0", "--output: mean: 0.0 is outside"),
-        ("--policy fixed:gamma=-1", "--policy: 'fixed:gamma=-1': gamma: -1 is not at least 0"),
+        ("--policy constant:gamma=-1", "--policy: 'constant:gamma=-1': gamma: -1 is not at least 0"),
         ("--policy gooput", "unknown policy 'gooput'; did you mean 'goodput'?"),
         ("--preset x", "unknown preset 'x'"),
         ("--draft-ms 1", "--draft-ms has no effect without --measured"),

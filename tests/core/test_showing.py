@@ -145,7 +145,7 @@ def test_values_for_json_have_no_arrays_and_nothing_infinite():
 
 def test_policies_stand_side_by_side_and_the_fastest_in_bold():
     log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 2000, rng=1)
-    runs = specsim.simulate_policies(log, [Constant(9), Oracle(log)])
+    runs = specsim.simulate_policies(log, [Constant(9), Oracle()])
     found = shown(runs)
     assert [row[0] for row in found.rows[1:]] == ["constant 9", "oracle"]
     assert [row[0] for row in found.bold] == ["oracle"]

@@ -107,7 +107,7 @@ def choose(policy, running, prefilling, cost, history):
             drafting[order].gamma += 1
     else:
         for one in drafting:
-            if kind == "Fixed":
+            if kind == "Constant":
                 one.gamma = policy.gamma
             elif kind == "Heuristic":
                 one.gamma = one.length
@@ -128,7 +128,7 @@ def choose(policy, running, prefilling, cost, history):
 def serve(requests, cost, policy, max_batch, prefill):
     """Serve `requests`; returns (target passes of requests, drafted, accepted) over the whole run."""
     kind = type(policy).__name__
-    drafts = policy.longest > 0
+    drafts = getattr(policy, "most", 0) or policy.gamma > 0
 
     def prefilling(one):
         return prefill and one.steps == 0

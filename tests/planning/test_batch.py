@@ -25,7 +25,7 @@ from specsim.planning.batch import (
     Blocks,
     Budget,
     Classifier,
-    Fixed,
+    Constant,
     Geometric,
     Goodput,
     Heuristic,
@@ -38,7 +38,7 @@ from specsim.planning.batch import (
     simulate_batch,
     sweep_batch,
 )
-from specsim.planning.batch._policies import policy_named
+from specsim.planning.batch._policies import for_kernel, policy_named, spec_of
 from specsim.planning.batch._requests import Workload
 from specsim.planning.batch._simulate import _Server
 from specsim.planning.costs import (
@@ -56,14 +56,14 @@ GPU = Hardware(bandwidth=2e12, flops=300e12)
 LARGE, SMALL = Network(7e9, cache_bytes_per_token=5e5), Network(7e7, cache_bytes_per_token=1e4)
 SECOND = BatchCost(PassTime(fixed=1.0), PassTime())  #: each pass takes a second
 POLICIES = [
-    Fixed(0),
-    Fixed(3),
+    Constant(0),
+    Constant(3),
     Goodput(6, 5),
     Budget(5, 20),
     Blocks(5, 20),
     Bands(5, 0.5),
     Classifier(7, 0.4, 0.2),
-    Heuristic(9, 3),
+    Heuristic(3, 9),
     Oracle(7),
 ]
 
@@ -89,7 +89,7 @@ def test_a_full_server_has_the_step_of_the_roofline(gamma, batch):
     roofline = Roofline(target, draft, GPU, batch=batch)
     run = simulate_batch(
         cost_of(target, draft),
-        Fixed(gamma),
+        Constant(gamma),
         alpha=0.7,
         max_batch=batch,
         prefill=False,
@@ -121,7 +121,7 @@ def waits(server_seconds, rate, **more):
     """A run of a server that needs so many seconds for a token, one request at a time."""
     cost = BatchCost(PassTime(fixed=server_seconds), PassTime())
     options = {"rate": rate, "max_batch": 1, "prompt": 1, "output": 1, "requests": 20_000, "rng": 3}
-    return simulate_batch(cost, Fixed(0), **(options | more))
+    return simulate_batch(cost, Constant(0), **(options | more))
 
 
 def test_a_queue_with_constant_service_is_m_d_1():
@@ -150,7 +150,7 @@ def test_speculation_shortens_the_service():
     run = waits(1.0, 0.4, output=2, prefill=False, alpha=1.0)
     assert run.estimate("wait").mean > 1
     drafting = simulate_batch(
-        SECOND, Fixed(1), rate=0.4, alpha=1.0, max_batch=1, prompt=1, output=2, prefill=False,
+        SECOND, Constant(1), rate=0.4, alpha=1.0, max_batch=1, prompt=1, output=2, prefill=False,
         requests=20_000, rng=3,
     )  # fmt: skip
     assert errors_from(drafting, "wait", 0.4 / (2 * 0.6)) < 5
@@ -159,7 +159,7 @@ def test_speculation_shortens_the_service():
 # --- acceptance ---------------------------------------------------------------------------------------------
 
 
-def tokens_per_pass(alpha, policy=Fixed(4)):  # noqa: B008 - it is frozen
+def tokens_per_pass(alpha, policy=Constant(4)):  # noqa: B008 - it is frozen
     return simulate_batch(
         SECOND, policy, alpha=alpha, max_batch=4, prefill=False, output=1000, requests=400, rng=2
     )
@@ -192,7 +192,7 @@ def test_acceptance_may_differ_between_requests():
 # --- the twin -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=spec_of)
 @pytest.mark.parametrize(
     ("rate", "max_batch", "prefill", "alpha"),
     [(None, 5, True, 0.7), (40.0, 3, True, Beta(0.6, 0.2)), (15.0, 4, False, [0.8, 0.4])],
@@ -202,7 +202,7 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
     cost = cost_of(mixture, SMALL, Hardware(2e12, 2e13), seen=70.0)
     work = Workload(rate, None, Geometric(80.0), Geometric(60.0), alpha, 40)
     key = key_of(5, (0,))
-    survival = work.survival(policy.longest)
+    survival = work.survival(int(for_kernel(policy)[1][0]))
     served = _Server(cost, policy, max_batch, prefill, survival, np.zeros(1, np.int64)).serve(
         work.draw(key), key, -1, until_counted=False
     )
@@ -223,11 +223,11 @@ def test_totals_are_those_of_the_twin():
     work = Workload(None, None, 10, 30, 0.6, count)
     drawn = work.draw(key)
     drawn.outputs[-1] = 1
-    served = _Server(SECOND, Fixed(3), 1, False, np.empty(0), np.zeros(1, np.int64)).serve(
+    served = _Server(SECOND, Constant(3), 1, False, np.empty(0), np.zeros(1, np.int64)).serve(
         drawn, key, 0, until_counted=False
     )
     requests = requests_of(drawn, None, key)
-    passes, drafted, accepted = serve(requests, SECOND, Fixed(3), 1, False)
+    passes, drafted, accepted = serve(requests, SECOND, Constant(3), 1, False)
     totals = served.totals
     assert totals["request_steps"] == totals["iterations"] == passes - 1
     assert (totals["drafted"], totals["seconds"]) == (drafted - 3, passes - 1)
@@ -323,20 +323,20 @@ def test_blocks_are_drafted_whole_and_verified_within_the_budget():
 
 def test_a_budget_is_better_spent_on_requests_that_accept_more():
     mixed = Beta(0.6, 0.25)
-    shared, fixed = (tokens_per_pass(mixed, one) for one in (Budget(8, 20), Fixed(4)))
+    shared, fixed = (tokens_per_pass(mixed, one) for one in (Budget(8, 20), Constant(4)))
     assert drafted_per_pass(shared) == pytest.approx(drafted_per_pass(fixed), rel=2e-2)
     assert shared.estimate("tokens_per_pass").low > fixed.estimate("tokens_per_pass").high
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=spec_of)
 def test_a_policy_is_named_as_it_is_read(policy):
-    assert policy_named(str(policy)) == policy
+    assert policy_named(spec_of(policy)) == policy
 
 
 # --- load ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [Fixed(0), Fixed(4), Goodput()], ids=str)
+@pytest.mark.parametrize("policy", [Constant(0), Constant(4), Goodput()], ids=spec_of)
 def test_arrivals_beyond_the_capacity_have_no_latency(policy):
     cost, options = preset("llama-8b"), {"alpha": 0.7, "requests": 600, "max_batch": 8, "rng": 1}
     capacity = simulate_batch(cost, policy, **options).estimate("capacity").mean
@@ -348,7 +348,7 @@ def test_arrivals_beyond_the_capacity_have_no_latency(policy):
     assert "latency, p50" not in str(over)
     assert over.estimate("utilisation").mean == pytest.approx(1.0, abs=0.01)
     exactly = simulate_batch(cost, policy, rate=capacity, **options)
-    assert exactly.load == ("critical" if policy != Fixed(0) else exactly.load)
+    assert exactly.load == ("critical" if policy != Constant(0) else exactly.load)
 
 
 def test_a_run_that_is_too_short_says_so():
@@ -370,7 +370,7 @@ def test_a_sparse_draft_gains_with_the_batch_beyond_the_critical_context():
     for context, rises in ((critical / 2, False), (critical * 3, True)):
         found = sweep_batch(
             cost_of(seen=512.0),
-            Fixed(4),
+            Constant(4),
             over={"max_batch": [16, 32]},
             alpha=0.8,
             prompt=round(context),
@@ -390,7 +390,7 @@ def test_a_sparse_draft_gains_with_the_batch_beyond_the_critical_context():
 def test_the_speedup_falls_with_the_load_until_speculation_is_slower():
     """A small draft and many requests: verification is bound by arithmetic."""
     options = {"alpha": 0.5, "prompt": 64, "output": 64, "requests": 5120, "replications": 4, "rng": 1}
-    found = sweep_batch(preset("llama-8b"), Fixed(4), over={"max_batch": [1, 64, 512]}, **options)
+    found = sweep_batch(preset("llama-8b"), Constant(4), over={"max_batch": [1, 64, 512]}, **options)
     gains = [found.capacity_gain(i).mean for i in range(3)]
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > 1.1
@@ -404,7 +404,7 @@ def test_the_speedup_falls_with_the_load_until_speculation_is_slower():
 
 def test_a_full_server_keeps_the_law_of_little():
     """With as many requests at all times, the gain in capacity is the gain of each request."""
-    for policy in (Fixed(3), Heuristic(), Budget(tokens=100)):
+    for policy in (Constant(3), Heuristic(), Budget(tokens=100)):
         found = sweep_batch(
             preset("llama-8b"), policy, over={"prompt": [1, 2000]}, output=Geometric(60), requests=1000, rng=1
         )
@@ -415,11 +415,11 @@ def test_a_full_server_keeps_the_law_of_little():
 def test_a_sweep_has_the_runs_of_its_settings():
     options = {"requests": 200, "max_batch": 4, "rng": 1}
     found = sweep_batch(
-        preset("llama-70b"), Fixed(2), over={"rate": [0.5, 50.0], "alpha": [0.5, 0.9]}, **options
+        preset("llama-70b"), Constant(2), over={"rate": [0.5, 50.0], "alpha": [0.5, 0.9]}, **options
     )
     assert found.settings == ((0.5, 0.5), (0.5, 0.9), (50.0, 0.5), (50.0, 0.9))
-    assert found.runs[1] == simulate_batch(preset("llama-70b"), Fixed(2), rate=0.5, alpha=0.9, **options)
-    assert found.plain[1] == simulate_batch(preset("llama-70b"), Fixed(0), rate=0.5, alpha=0.9, **options)
+    assert found.runs[1] == simulate_batch(preset("llama-70b"), Constant(2), rate=0.5, alpha=0.9, **options)
+    assert found.plain[1] == simulate_batch(preset("llama-70b"), Constant(0), rate=0.5, alpha=0.9, **options)
     assert equal(found.plain[0].values, found.plain[1].values)
     ratio = found.plain[1].values["time_per_token"] / found.runs[1].values["time_per_token"]
     assert found.speedup(1).mean == pytest.approx(ratio.mean())
@@ -433,10 +433,10 @@ def test_a_sweep_has_the_runs_of_its_settings():
 
 def test_executors_make_no_difference_to_a_sweep():
     options = {"over": {"rate": [5.0, 20.0]}, "alpha": 0.6, "requests": 400, "rng": 3}
-    here = sweep_batch(preset("llama-8b"), Fixed(2), **options)
+    here = sweep_batch(preset("llama-8b"), Constant(2), **options)
     with ThreadPoolExecutor(2) as pool:
-        assert sweep_batch(preset("llama-8b"), Fixed(2), executor=pool, **options) == here
-    assert sweep_batch(preset("llama-8b"), Fixed(2), executor="processes", **options) == here
+        assert sweep_batch(preset("llama-8b"), Constant(2), executor=pool, **options) == here
+    assert sweep_batch(preset("llama-8b"), Constant(2), executor="processes", **options) == here
 
 
 def test_a_pass_is_fitted_to_what_was_measured(tmp_path):
@@ -459,12 +459,12 @@ def test_requests_of_a_log_are_served(tmp_path):
     lines = [f"{i / 8},{3 + i % 2},{2}" for i in range(40)]
     (tmp_path / "log.csv").write_text("arrival,prompt,output\n" + "\n".join(lines))
     log = RequestLog.read(tmp_path / "log.csv")
-    run = simulate_batch(SECOND, Fixed(0), log=log, max_batch=2, rng=1)
+    run = simulate_batch(SECOND, Constant(0), log=log, max_batch=2, rng=1)
     assert (run.rate, run.requests, run.load) == (pytest.approx(8.0), 40, "overloaded")
     at_once = RequestLog([0.0] * 40, [3] * 40, [2] * 40)
-    assert simulate_batch(SECOND, Fixed(0), log=at_once, max_batch=2, rng=1).load == "full"
+    assert simulate_batch(SECOND, Constant(0), log=at_once, max_batch=2, rng=1).load == "full"
     slow = RequestLog(np.arange(40) * 10.0, [3] * 40, [2] * 40)
-    run = simulate_batch(SECOND, Fixed(0), log=slow, max_batch=2, rng=1)
+    run = simulate_batch(SECOND, Constant(0), log=slow, max_batch=2, rng=1)
     assert run.estimate("latency_p99").mean == 2.0
     assert run.estimate("first_token").mean == 1.0
     assert run.estimate("wait").mean == 0.0
@@ -474,8 +474,10 @@ def test_requests_of_a_log_are_served(tmp_path):
 
 
 def test_a_result_is_saved_shown_and_drawn(tmp_path):
-    run = simulate_batch(preset("llama-8b"), Fixed(2), rate=5.0, requests=400, rng=1)
-    found = sweep_batch(preset("llama-8b"), Fixed(2), over={"output": [8, Geometric(9)]}, requests=400, rng=1)
+    run = simulate_batch(preset("llama-8b"), Constant(2), rate=5.0, requests=400, rng=1)
+    found = sweep_batch(
+        preset("llama-8b"), Constant(2), over={"output": [8, Geometric(9)]}, requests=400, rng=1
+    )
     assert [row["output"] for row in found.records()] == ["8", "geometric:9"]
     assert found.to_arrow().column("output").to_pylist() == ["8", "geometric:9"]
     for one in (run, found):
@@ -528,7 +530,7 @@ def test_intervals_are_those_of_replications():
 def test_every_preset_speculates_faster_alone():
     for name in presets():
         gain = sweep_batch(
-            preset(name), Fixed(3), over={"max_batch": [1]}, prompt=8000, prefill=False, requests=20, rng=1
+            preset(name), Constant(3), over={"max_batch": [1]}, prompt=8000, prefill=False, requests=20, rng=1
         )
         assert (gain.capacity_gain(0).mean > 1) is (name != "llama-8b-sparse"), name
 
@@ -556,8 +558,8 @@ ONE = PassTime(fixed=1.0)
         (lambda: simulate_batch(SECOND, requests=10), "requests: 10 are too few for batches of 32; give at least 320"),
         (lambda: simulate_batch(SECOND, replications=1), "replications: 1 is not at least 2"),
         (lambda: simulate_batch(ONE), "cost: expected a BatchCost, got PassTime"),
-        (lambda: simulate_batch(SECOND, "fixed"), "policy: expected a BatchPolicy, got str"),
-        (lambda: simulate_batch(SECOND, Fixed(4), alpha=LoggedLengths([3, 2])), "alpha: logged steps drafted 1"),
+        (lambda: simulate_batch(SECOND, "fixed"), "policy: a server cannot follow 'fixed'; it follows Constant, Goodput"),
+        (lambda: simulate_batch(SECOND, Constant(4), alpha=LoggedLengths([3, 2])), "alpha: logged steps drafted 1"),
         (lambda: simulate_batch(SECOND, rate=1.0, log=RequestLog([0], [1], [1])), "rate: a log has the arrivals"),
         (lambda: LoggedLengths([1]), "lengths: expected counts"),
         (lambda: LoggedLengths([0, 0]), "lengths: no step was logged"),
@@ -581,15 +583,15 @@ ONE = PassTime(fixed=1.0)
         (lambda: SECOND.iteration([1], [1, 2]), "gammas and contexts"),
         (lambda: SECOND.iteration([-1], [1]), "gammas: -1"),
         (lambda: preset("llama-9b"), "unknown preset 'llama-9b'; did you mean 'llama-8b'?"),
-        (lambda: Fixed(-1), "gamma: -1"),
-        (lambda: Fixed(257), "gamma: 257 is not at most 256"),
+        (lambda: Constant(-1), "gamma: -1"),
+        (lambda: Constant(257), "gamma: 257 is not at most 256"),
         (lambda: Goodput(alpha=2.0), "alpha: 2.0"),
         (lambda: Goodput(window=0), "window: 0"),
         (lambda: Budget(tokens=0), "tokens: 0"),
         (lambda: Heuristic(most=3, gamma=4), "gamma: 4 is more than most = 3"),
-        (lambda: policy_named("fixd"), "unknown policy 'fixd'; did you mean 'fixed'?"),
-        (lambda: policy_named("fixed:k=1"), "unknown parameter of fixed 'k'"),
-        (lambda: policy_named("fixed:4"), "is not of the form fixed:parameter=value"),
+        (lambda: policy_named("constnt"), "unknown policy 'constnt'; did you mean 'constant'?"),
+        (lambda: policy_named("constant:k=1"), "unknown parameter of constant 'k'"),
+        (lambda: policy_named("constant:4"), "is not of the form constant:parameter=value"),
         (lambda: policy_named("none:gamma=1"), "none has no parameters"),
         (lambda: sweep_batch(SECOND, over={}), "over: expected a mapping"),
         (lambda: sweep_batch(SECOND, over={"rate": []}), "over: rate needs a sequence of values"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specsim.planning.batch import BatchCost, Fixed, PassTime, sweep_batch
+from specsim.planning.batch import BatchCost, Constant, PassTime, sweep_batch
 from specsim.planning.costs import Hardware, Network
 
 #: The coefficients in seconds that the simulator of SpecDecode-Bench has for Llama 3.1 8B with EAGLE on an H100
@@ -29,7 +29,7 @@ def gain(gamma, batch, overhead=OVERHEAD, cached=CACHED):
     draft = PassTime(fixed=(DRAFT + (gamma + 1) * DRAFT_TOKEN) / gamma, **reads(DRAFT_CACHED / gamma))
     settings = {"alpha": 0.7, "prompt": 8, "output": 400, "prefill": False, "requests": max(400, 20 * batch)}
     found = sweep_batch(
-        BatchCost(target, draft), Fixed(gamma), over={"max_batch": [batch]}, **settings, rng=1
+        BatchCost(target, draft), Constant(gamma), over={"max_batch": [batch]}, **settings, rng=1
     )
     return found.capacity_gain(0).mean
 

@@ -5,15 +5,15 @@ draft proposes tokens for each request, one pass of the target verifies those of
 the accepted ones and one more. Requests that are complete leave, and waiting ones join, between iterations.
 
 `BatchCost` has the time of an iteration: of rooflines (`PassTime` of a `Network` on `Hardware`), fitted to
-measured passes (`PassTime.fit`), or one of `presets`. The policies choose draft lengths: `Fixed`, `Goodput`
-(SmartSpec), `Budget` (AdaServe), `Heuristic` (Hugging Face transformers) and `Oracle`, which
-knows what will be accepted.
+measured passes (`PassTime.fit`), or one of `presets`. The policies choose draft lengths: `Constant`,
+`Goodput`, `Heuristic` and `Oracle` are those of `specsim.planning.policies`, and `Budget` (AdaServe),
+`Blocks` (DSpark), `Bands` and `Classifier` are for servers alone.
 `simulate_batch` simulates one server, `sweep_batch` compares it with one that does not speculate.
 
 Examples
 --------
->>> from specsim.planning.batch import Fixed, preset, simulate_batch
->>> run = simulate_batch(preset("llama-8b"), Fixed(4), rate=2.0, alpha=0.7, requests=500, rng=1)
+>>> from specsim.planning.batch import Constant, preset, simulate_batch
+>>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=2.0, alpha=0.7, requests=500, rng=1)
 >>> run.load
 'steady'
 """

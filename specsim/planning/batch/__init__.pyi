@@ -3,11 +3,10 @@ from ._costs import PassTime as PassTime
 from ._costs import preset as preset
 from ._costs import presets as presets
 from ._policies import Bands as Bands
-from ._policies import BatchPolicy as BatchPolicy
 from ._policies import Blocks as Blocks
 from ._policies import Budget as Budget
 from ._policies import Classifier as Classifier
-from ._policies import Fixed as Fixed
+from ._policies import Constant as Constant
 from ._policies import Goodput as Goodput
 from ._policies import Heuristic as Heuristic
 from ._policies import Oracle as Oracle

@@ -11,15 +11,14 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._streams import Purpose, fill_uniforms
+from specsim.planning.policies._policy import PRIOR_TESTS
 
 #: Uniforms of a request that are drawn at once, as rows × columns of a buffer.
 ROWS, COLUMNS = 3, 16
 BLOCK = ROWS * COLUMNS
 VERIFY, DRAFT = int(Purpose.VERIFY), int(Purpose.DRAFT)
 #: The codes of policies; `parameters[0]` is the longest draft of each.
-FIXED, GOODPUT, BUDGET, HEURISTIC, ORACLE, BANDS, CLASSIFIER, BLOCKS = range(8)
-#: The weight of a prior acceptance rate, in tested tokens.
-PRIOR_TESTS = 8
+CONSTANT, GOODPUT, BUDGET, HEURISTIC, ORACLE, BANDS, CLASSIFIER, BLOCKS = range(8)
 #: What `serve` adds up.
 TOTALS = (
     "iterations", "request_steps", "tokens", "drafted", "accepted", "finished", "busy", "batch_seconds",
@@ -165,7 +164,7 @@ def serve(
         prior = parameters[2]
     elif policy == BANDS:
         prior = parameters[1]
-    drafts = policy != FIXED or most > 0
+    drafts = policy != CONSTANT or most > 0
     now, iterations, running, queued = 0.0, 0, 0, 0
     while (queued < requests or running) and stop[0] == 0:
         if running == 0 and arrivals[queued] > now:
@@ -209,7 +208,7 @@ def serve(
                     fill_uniforms(k0, k1, DRAFT, column, guesses[slot])
         drafting = running - joining
         # the draft lengths
-        if policy in (FIXED, HEURISTIC, ORACLE, BANDS, CLASSIFIER):
+        if policy in (CONSTANT, HEURISTIC, ORACLE, BANDS, CLASSIFIER):
             for j in range(running):
                 slot = order[j]
                 if joins[slot]:

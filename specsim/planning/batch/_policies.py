@@ -1,14 +1,12 @@
-"""Policies that choose the draft lengths of an iteration; `_kernel.py` carries them out."""
+"""Policies that a server follows; `_kernel.py` carries them out, one iteration after another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
 import numpy as np
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
 from specsim.core._numbers import real, whole
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
@@ -17,83 +15,19 @@ from specsim.planning.batch._kernel import (
     BLOCKS,
     BUDGET,
     CLASSIFIER,
-    FIXED,
+    CONSTANT,
     GOODPUT,
     HEURISTIC,
     ORACLE,
 )
-
-#: The longest draft.
-MOST = 256
-#: The parameters that are probabilities; all others are counts.
-PROBABILITIES = ("alpha", "missed", "false_alarm")
-
-
-@dataclass(frozen=True)
-class BatchPolicy:
-    """Base class of policies; their parameters are fields, the first of which may be the longest draft."""
-
-    code: ClassVar[int]
-    #: The least value of each field that is a count.
-    least: ClassVar[dict[str, int]] = {}
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in PROBABILITIES:
-                check_between(field.name, value, 0.0, 1.0, "probability")
-            else:
-                limit = MOST if field.name in ("gamma", "most") else 2**20
-                check_count(field.name, value, self.least.get(field.name, 1), limit)
-
-    @property
-    def longest(self) -> int:
-        """The longest draft."""
-        return int(getattr(self, fields(self)[0].name))
-
-    def parameters(self) -> Floats:
-        """What the compiled loop reads: the longest draft, then the other fields."""
-        return np.array([getattr(self, field.name) for field in fields(self)], dtype=np.float64)
-
-    def __str__(self) -> str:
-        given = ",".join(f"{field.name}={getattr(self, field.name):g}" for field in fields(self))
-        return f"{type(self).__name__.lower()}:{given}"
+from specsim.planning.policies._goodput import Goodput
+from specsim.planning.policies._policy import AnyPolicy
+from specsim.planning.policies._simple import Constant, Heuristic, Oracle
 
 
 @checked
-@dataclass(frozen=True)
-class Fixed(BatchPolicy):
-    """γ tokens for every request in every iteration; 0 is a server that does not speculate."""
-
-    gamma: int = 4
-
-    code = FIXED
-    least: ClassVar[dict[str, int]] = {"gamma": 0}
-
-    def __str__(self) -> str:
-        return super().__str__() if self.gamma else "none"
-
-
-@checked
-@dataclass(frozen=True)
-class Goodput(BatchPolicy):
-    """The γ in 0 … `most`, the same for all requests, with the most expected tokens per second.
-
-    SmartSpec (Liu et al., arXiv 2406.14066). The time is that of the iteration to come, with the prompts that
-    join in it; α is accepted over tested tokens of the last `window` iterations, with `alpha` as a prior of 8
-    tests. Iterations without drafts count in the window, so that drafting resumes. Window and prior are
-    choices of specsim."""
-
-    most: int = 8
-    window: int = 64
-    alpha: float = 0.7
-
-    code = GOODPUT
-
-
-@checked
-@dataclass(frozen=True)
-class Budget(BatchPolicy):
+@dataclass
+class Budget(AnyPolicy):
     """At most `tokens` verified in an iteration, given one by one where acceptance is most probable.
 
     The throughput part of AdaServe (arXiv 2501.12162), on chains: a token of every request is verified
@@ -106,11 +40,11 @@ class Budget(BatchPolicy):
     tokens: int = 128
     alpha: float = 0.7
 
-    code = BUDGET
+    counts, probabilities = ("most", "tokens"), ("alpha",)
 
 
 @checked
-@dataclass(frozen=True)
+@dataclass
 class Blocks(Budget):
     """As `Budget`, of blocks of `most` tokens that one pass of the drafter writes whole for every request.
 
@@ -118,12 +52,10 @@ class Blocks(Budget):
     decides how much of each block is verified. Its confidence is a head's; here it is the request's own
     α^k."""
 
-    code = BLOCKS
-
 
 @checked
-@dataclass(frozen=True)
-class Bands(BatchPolicy):
+@dataclass
+class Bands(AnyPolicy):
     """For each request 6, 4, 3 or 2 tokens, where more than .8, .6, .4 or less of its drafts were accepted.
 
     The rule of thumb of a guide (see the page of checked claims), which counts accepted over *drafted*
@@ -132,12 +64,12 @@ class Bands(BatchPolicy):
     most: int = 6
     alpha: float = 0.7
 
-    code = BANDS
+    counts, probabilities = ("most",), ("alpha",)
 
 
 @checked
-@dataclass(frozen=True)
-class Classifier(BatchPolicy):
+@dataclass
+class Classifier(AnyPolicy):
     """Stop after the first drafted token that a classifier takes for rejected, or at `most` tokens.
 
     The kind of DISCO (Mamou et al., arXiv 2405.04304), whose classifier reads the draft's probabilities. Here
@@ -149,65 +81,64 @@ class Classifier(BatchPolicy):
     missed: float = 0.3
     false_alarm: float = 0.1
 
-    code = CLASSIFIER
+    counts, probabilities = ("most",), ("missed", "false_alarm")
 
 
-@checked
-@dataclass(frozen=True)
-class Heuristic(BatchPolicy):
-    """For each request γ + 2 after a step whose drafts were all accepted, else γ - 1, from 1 to `most`.
-
-    The schedule "heuristic" of Hugging Face transformers, which begins with `gamma` and has no upper
-    limit."""
-
-    most: int = 32
-    gamma: int = 5
-
-    code = HEURISTIC
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.gamma > self.most:
-            raise ValueError(f"gamma: {self.gamma} is more than most = {self.most}; begin lower")
+#: The policies that a server follows: the code of each, and the parameters that the compiled loop reads, the
+#: longest draft first.
+SERVED: dict[type[AnyPolicy], tuple[int, tuple[str, ...]]] = {
+    Constant: (CONSTANT, ("gamma",)),
+    Goodput: (GOODPUT, ("most", "window", "alpha")),
+    Budget: (BUDGET, ("most", "tokens", "alpha")),
+    Blocks: (BLOCKS, ("most", "tokens", "alpha")),
+    Bands: (BANDS, ("most", "alpha")),
+    Classifier: (CLASSIFIER, ("most", "missed", "false_alarm")),
+    Heuristic: (HEURISTIC, ("most", "gamma")),
+    Oracle: (ORACLE, ("most",)),
+}
+#: The same by their names.
+KINDS: dict[str, type[AnyPolicy]] = {kind.__name__.lower(): kind for kind in SERVED}
 
 
-@checked
-@dataclass(frozen=True)
-class Oracle(BatchPolicy):
-    """As many tokens as will be accepted, up to `most`: no drafted token is in vain.
+def for_kernel(policy: AnyPolicy) -> tuple[int, Floats]:
+    """The code of a policy, and what the compiled loop reads of it.
 
-    No policy that can be carried out knows that. Not a bound on goodput where drafting itself does not
-    pay."""
-
-    most: int = 16
-
-    code = ORACLE
-
-
-POLICIES: dict[str, type[BatchPolicy]] = {
-    "fixed": Fixed, "none": Fixed, "goodput": Goodput, "budget": Budget, "heuristic": Heuristic,
-    "oracle": Oracle, "blocks": Blocks, "bands": Bands, "classifier": Classifier,
-}  # fmt: skip
+    Raises TypeError for a policy that a server cannot follow, ValueError for a parameter that it has no use
+    for."""
+    if type(policy) not in SERVED:
+        names = ", ".join(kind.__name__ for kind in SERVED)
+        raise TypeError(f"policy: a server cannot follow {policy!r}; it follows {names}")
+    code, sent = SERVED[type(policy)]
+    for field in fields(policy):
+        if field.name not in sent and getattr(policy, field.name) != field.default:
+            raise ValueError(f"policy: {field.name} has no meaning on a server; leave it out")
+    return code, np.array([getattr(policy, name) for name in sent], dtype=np.float64)
 
 
-def policy_named(text: str) -> BatchPolicy:
-    """The policy of a text such as "none", "fixed:gamma=4" or "budget:tokens=256,most=8".
+def spec_of(policy: AnyPolicy) -> str:
+    """The policy as `policy_named` reads it."""
+    given = ",".join(f"{name}={getattr(policy, name):g}" for name in SERVED[type(policy)][1])
+    return "none" if policy == Constant(0) else f"{type(policy).__name__.lower()}:{given}"
+
+
+def policy_named(text: str) -> AnyPolicy:
+    """The policy of a text such as "none", "constant:gamma=4" or "budget:tokens=256,most=8".
 
     Raises ValueError for an unknown policy or parameter."""
     name, colon, rest = text.partition(":")
-    check_known("policy", name, tuple(POLICIES))
+    check_known("policy", name, ("none", *KINDS))
     if name == "none":
         if colon:
             raise ValueError(f"policy: {text!r}; none has no parameters")
-        return Fixed(0)
-    kind = POLICIES[name]
+        return Constant(0)
+    kind = KINDS[name]
     given: dict[str, float | int] = {}
     for one in rest.split(",") if colon else ():
         key, equals, value = one.partition("=")
         if not equals:
             raise ValueError(f"policy: {text!r} is not of the form {name}:parameter=value")
-        check_known(f"parameter of {name}", key, tuple(field.name for field in fields(kind)))
-        given[key] = real(value) if key in PROBABILITIES else whole(value)
+        check_known(f"parameter of {name}", key, SERVED[kind][1])
+        given[key] = real(value) if key in kind.probabilities else whole(value)
     try:
         return kind(**given)
     except ValueError as error:

@@ -23,7 +23,7 @@ from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.planning.batch._costs import BatchCost
 from specsim.planning.batch._kernel import TOTALS, serve
-from specsim.planning.batch._policies import BatchPolicy, Fixed
+from specsim.planning.batch._policies import AnyPolicy, Constant, for_kernel, spec_of
 from specsim.planning.batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class BatchRun(Shown):
 @shows_progress("batch", " replications")
 def simulate_batch(
     cost: BatchCost,
-    policy: BatchPolicy = Fixed(),  # noqa: B008 - it is frozen
+    policy: AnyPolicy = Constant(4),  # noqa: B008 - its state is not used
     *,
     rate: float | None = None,
     log: RequestLog | None = None,
@@ -217,7 +217,7 @@ def simulate_batch(
     ----------
     cost : BatchCost
         The seconds of an iteration.
-    policy : BatchPolicy
+    policy : Constant, Goodput, Budget, Blocks, Bands, Classifier, Heuristic or Oracle
         It chooses the draft lengths of each iteration.
     rate : float, optional
         Requests per second of a Poisson process. By default all are there from the beginning, and the server
@@ -257,15 +257,15 @@ def simulate_batch(
 
     Examples
     --------
-    >>> from specsim.planning.batch import Fixed, preset, simulate_batch
-    >>> run = simulate_batch(preset("llama-8b"), Fixed(4), rate=100.0, requests=400, rng=1)
+    >>> from specsim.planning.batch import Constant, preset, simulate_batch
+    >>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=100.0, requests=400, rng=1)
     >>> run.load
     'overloaded'
     """
     started, root = time.perf_counter(), root_of(rng)
-    for name, value, kind in (("cost", cost, BatchCost), ("policy", policy, BatchPolicy)):
-        if not isinstance(value, kind):
-            raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
+    if not isinstance(cost, BatchCost):
+        raise TypeError(f"cost: expected a BatchCost, got {type(cost).__name__}")
+    _, parameters = for_kernel(policy)
     work = Workload(rate, log, prompt, output, alpha, requests)
     prefill = bool(prefill)
     check_count("max_batch", max_batch, most=MOST_BATCH)
@@ -275,7 +275,7 @@ def simulate_batch(
             f"requests: {work.count:,} are too few for batches of {max_batch:,}; give at least "
             f"{BATCHES * max_batch:,}, {BATCHES} batches"
         )
-    survival = work.survival(policy.longest)
+    survival = work.survival(int(parameters[0]))
     stop = np.zeros(1, dtype=np.int64)
     server = _Server(cost, policy, max_batch, prefill, survival, stop)
     workers, report = available_threads(threads), told(progress)
@@ -298,7 +298,7 @@ def simulate_batch(
         for name in QUEUE:
             values[name] = np.full(replications, np.nan)
     return BatchRun(
-        policy=str(policy),
+        policy=spec_of(policy),
         max_batch=max_batch,
         work=work,
         prefill=prefill,
@@ -316,7 +316,7 @@ class _Server(NamedTuple):
     """What is the same in all replications."""
 
     cost: BatchCost
-    policy: BatchPolicy
+    policy: AnyPolicy
     max_batch: int
     prefill: bool
     survival: Floats
@@ -329,7 +329,7 @@ class _Server(NamedTuple):
         serve(
             drawn.arrivals, drawn.prompts, drawn.outputs, drawn.blocks, drawn.alphas, self.survival,
             self.cost.target.coefficients(), self.cost.draft.coefficients(), self.cost.seen, self.max_batch,
-            self.prefill, self.policy.code, self.policy.parameters(), edge, count - 1 - edge, until_counted,
+            self.prefill, *for_kernel(self.policy), edge, count - 1 - edge, until_counted,
             *key, self.stop, started, first, finished, totals,
         )  # fmt: skip
         return _Served(started, first, finished, dict(zip(TOTALS, totals.tolist(), strict=True)))

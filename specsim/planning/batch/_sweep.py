@@ -17,7 +17,7 @@ from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, as_dict, span
 from specsim.planning.batch._costs import BatchCost
-from specsim.planning.batch._policies import BatchPolicy, Fixed
+from specsim.planning.batch._policies import AnyPolicy, Constant
 from specsim.planning.batch._simulate import BatchRun, Estimate, estimate, simulate_batch
 from specsim.simulation._grid import Swept, combinations, run_grid, swept_values
 
@@ -121,7 +121,7 @@ class BatchSweep(Swept):
 @checked
 def sweep_batch(
     cost: BatchCost,
-    policy: BatchPolicy = Fixed(),  # noqa: B008 - it is frozen
+    policy: AnyPolicy = Constant(4),  # noqa: B008 - its state is not used
     *,
     over: Mapping[str, Sequence[Any]],
     rng: RandomSource = None,
@@ -138,8 +138,8 @@ def sweep_batch(
     ----------
     cost : BatchCost
         The seconds of an iteration.
-    policy : BatchPolicy
-        It chooses the draft lengths of each iteration.
+    policy : Constant, Goodput, Budget, …
+        As in `simulate_batch`.
     over : mapping
         Values by name: of "rate", "max_batch", "prompt", "output" or "alpha".
     rng, threads, progress
@@ -161,9 +161,9 @@ def sweep_batch(
 
     Examples
     --------
-    >>> from specsim.planning.batch import Fixed, preset, sweep_batch
+    >>> from specsim.planning.batch import Constant, preset, sweep_batch
     >>> settings = {"alpha": 0.5, "prefill": False, "requests": 2560, "rng": 1}
-    >>> found = sweep_batch(preset("llama-8b"), Fixed(4), over={"max_batch": [1, 256]}, **settings)
+    >>> found = sweep_batch(preset("llama-8b"), Constant(4), over={"max_batch": [1, 256]}, **settings)
     >>> found.capacity_gain(0).mean > 1 > found.capacity_gain(1).mean
     True
     """
@@ -184,14 +184,14 @@ def sweep_batch(
 
 def _run_both(
     cost: BatchCost,
-    policy: BatchPolicy,
+    policy: AnyPolicy,
     settings: Mapping[str, Any],
     setting: Mapping[str, Any],
     threads: int | None,
 ) -> tuple[BatchRun, BatchRun]:
     """The server with `policy`, and the one that does not speculate."""
     options = {**settings, **setting, "threads": threads}
-    return simulate_batch(cost, policy, **options), simulate_batch(cost, Fixed(0), **options)
+    return simulate_batch(cost, policy, **options), simulate_batch(cost, Constant(0), **options)
 
 
 def _is_number(value: Any) -> bool:

@@ -5,9 +5,10 @@ converts a recorded trace. A `Policy` decides after each drafted token whether t
 `simulate_policies` runs every policy on the same log, hence with the same random numbers, counts tokens, and
 adds up times.
 
-The policies: `Constant`, `Heuristic` and `ConfidenceThreshold` (Hugging Face transformers), `SVIP`,
-`SpecDecPP`, `Disco` and `AdaEagle` (fitted on a part of the log), `Goodput` (SmartSpec), `Cascade`, and the
-`Oracle`, which knows what will be accepted and bounds all others. `every_policy` returns one of each.
+The policies: `Constant`, `Heuristic` and `ConfidenceThreshold` (Hugging Face transformers), `SVIP`, `Disco`
+(fitted on a part of the log), `Goodput` (SmartSpec), `Cascade`, and the `Oracle`, which knows what will be
+accepted and bounds all others. `every_policy` returns one of each. A server of many requests
+(`specsim.planning.batch`) takes `Constant`, `Heuristic`, `Goodput` and `Oracle` too.
 
 Examples
 --------

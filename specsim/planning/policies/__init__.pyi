@@ -1,8 +1,6 @@
+from ._disco import Disco as Disco
 from ._goodput import Cascade as Cascade
 from ._goodput import Goodput as Goodput
-from ._learned import AdaEagle as AdaEagle
-from ._learned import Disco as Disco
-from ._learned import SpecDecPP as SpecDecPP
 from ._log import ACCEPTED as ACCEPTED
 from ._log import REJECTED as REJECTED
 from ._log import UNKNOWN as UNKNOWN

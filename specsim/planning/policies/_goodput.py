@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 from specsim.core._arguments import checked
 from specsim.planning.costs import StepCost
-from specsim.planning.policies._policy import Drafted, PlannedPolicy
+from specsim.planning.policies._policy import PRIOR_TESTS, Drafted, PlannedPolicy, check_begin
 
-#: The weight of `Goodput.alpha`, in tested tokens.
-PRIOR_TESTS = 8
 #: The longest pause of `Cascade`, in multiples of the first one.
 LONGEST_PAUSE = 64
 
@@ -18,10 +16,13 @@ LONGEST_PAUSE = 64
 class Goodput(PlannedPolicy):
     """In each step the k in 0 … `most` with the largest goodput E[tokens]/T(k), E = (1 - α^{k+1})/(1 - α).
 
-    SmartSpec (Liu et al., arXiv 2406.14066), for one request. T is the time of a step, which the engine there
-    fits to measurements and the simulation here provides; α is the acceptance rate of the tokens tested in
-    the last `window` steps, with `alpha` as a prior of `PRIOR_TESTS` tests. Steps without drafts count in the
-    window, so that the policy resumes drafting. Window and prior are choices of specsim."""
+    SmartSpec (Liu et al., arXiv 2406.14066). T is the time of a step, which the engine there fits to
+    measurements and the simulation here provides; α is the acceptance rate of the tokens tested in the last
+    `window` steps, with `alpha` as a prior of `PRIOR_TESTS` tests. Steps without drafts count in the window,
+    so that the policy resumes drafting. Window and prior are choices of specsim.
+
+    A server has one k for all requests: a step is its iteration, T has the prompts that join in it, and α is
+    that of all requests."""
 
     most: int = 16
     window: int = 64
@@ -85,8 +86,7 @@ class Cascade(PlannedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gamma > self.most:
-            raise ValueError(f"gamma: {self.gamma} is more than most = {self.most}; begin lower")
+        check_begin(self.gamma, self.most)
 
     def __str__(self) -> str:
         return "Cascade utility"

@@ -30,10 +30,33 @@ class Drafted:
         self.top.append(top)
 
 
+#: The longest draft, and the largest of the other counts.
+MOST, LARGEST = 256, 2**20
+#: The weight of a prior acceptance rate, in tested tokens.
+PRIOR_TESTS = 8
+
+
 @dataclass
-class Policy:
-    """Base class of draft-length policies. Subclasses define `more`; parameters are fields, `reset` creates
-    the state.
+class AnyPolicy:
+    """Base class of policies: the parameters are fields, and checked."""
+
+    #: Names of the fields that are counts, with the `least` value of those that may be below 1, and of those
+    #: in [0, 1].
+    counts: ClassVar[tuple[str, ...]] = ()
+    probabilities: ClassVar[tuple[str, ...]] = ()
+    least: ClassVar[dict[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        for name in self.counts:
+            limit = MOST if name in ("gamma", "most") else LARGEST
+            check_count(name, getattr(self, name), self.least.get(name, 1), limit)
+        for name in self.probabilities:
+            check_between(name, getattr(self, name), 0.0, 1.0, "probability")
+
+
+@dataclass
+class Policy(AnyPolicy):
+    """Base class of draft-length policies. Subclasses define `more`; `reset` creates the state.
 
     Parameters
     ----------
@@ -46,16 +69,10 @@ class Policy:
 
     #: Whether `more` depends only on the number of drafted tokens and on earlier steps.
     planned = False
-    #: Names of the fields that are integers ≥ 1, and of those in [0, 1].
-    counts: ClassVar[tuple[str, ...]] = ()
-    probabilities: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_between("overhead", self.overhead, 0.0, math.inf, "time in passes of the target")
-        for name in self.counts:
-            check_count(name, getattr(self, name))
-        for name in self.probabilities:
-            check_between(name, getattr(self, name), 0.0, 1.0, "probability")
 
     def __str__(self) -> str:
         return type(self).__name__
@@ -73,6 +90,12 @@ class Policy:
     def decision_time(self, drafted: int) -> float:
         """The time of the decisions in a step of `drafted` tokens."""
         return self.overhead if self.planned else self.overhead * drafted
+
+
+def check_begin(gamma: int, most: int) -> None:
+    """Raise ValueError if a policy begins with more than its longest draft."""
+    if gamma > most:
+        raise ValueError(f"gamma: {gamma} is more than most = {most}; begin lower")
 
 
 @dataclass

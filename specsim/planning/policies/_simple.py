@@ -1,6 +1,7 @@
 """Policies that are neither fitted nor weigh times: schedules, thresholds, the oracle, which bounds all."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,20 +10,19 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._types import Ints
 from specsim.planning.costs import StepCost
-from specsim.planning.policies._fitting import roc_threshold
 from specsim.planning.policies._log import DraftLog
-from specsim.planning.policies._policy import Drafted, PlannedPolicy, Policy
+from specsim.planning.policies._policy import MOST, Drafted, PlannedPolicy, Policy, check_begin
 
 
 @checked
 @dataclass
 class Constant(Policy):
-    """γ = `gamma` ≥ 1 tokens in every step (Leviathan et al., arXiv 2211.17192)."""
+    """γ = `gamma` tokens in every step (Leviathan et al., arXiv 2211.17192); 0 is the target alone."""
 
     gamma: int = 5
 
     planned = True
-    counts = ("gamma",)
+    counts, least = ("gamma",), {"gamma": 0}
 
     def __str__(self) -> str:
         return f"constant {self.gamma}"
@@ -34,20 +34,22 @@ class Constant(Policy):
 @checked
 @dataclass
 class Heuristic(PlannedPolicy):
-    """γ + 2 after a step whose drafts were all accepted, else γ - 1, at least 1; no upper limit.
+    """γ + 2 after a step whose drafts were all accepted, else γ - 1, from 1 to `most`.
 
     The schedule "heuristic" of Hugging Face transformers (`update_candidate_strategy` in
-    generation/candidate_generator.py), which keeps γ between calls of `generate`. For "heuristic_transient",
-    which resets γ to `gamma` in each call, set `call`, the tokens per call. The default `gamma` there was 5,
-    later 20."""
+    generation/candidate_generator.py), which has no upper limit, and keeps γ between calls of `generate`. For
+    "heuristic_transient", which resets γ to `gamma` in each call, set `call`, the tokens per call. The
+    default `gamma` there was 5, later 20. On a server each request has a γ of its own, and is one call."""
 
     gamma: int = 5
+    most: int = MOST
     call: int | None = None
 
-    counts = ("gamma",)
+    counts = ("gamma", "most")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_begin(self.gamma, self.most)
         if self.call is not None:
             check_count("call", self.call)
 
@@ -58,7 +60,7 @@ class Heuristic(PlannedPolicy):
         self._gamma, self._emitted = self.gamma, 0
 
     def learn(self, step: Drafted, accepted: int) -> None:
-        self._gamma = self._gamma + 2 if accepted == step.size else max(1, self._gamma - 1)
+        self._gamma = min(self._gamma + 2, self.most) if accepted == step.size else max(1, self._gamma - 1)
         self._emitted += accepted + 1
         if self.call is not None and self._emitted >= self.call:
             self._gamma, self._emitted = self.gamma, 0
@@ -113,6 +115,25 @@ class ConfidenceThreshold(Policy):
         self._emitted = 0
 
 
+def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
+    """The largest score s with the least FPR + 3·FNR, if scores ≥ s are predicted to be accepted.
+
+    `outcomes` must have both values. Equals `argmin(fpr + 3 * fnr)` over `sklearn.metrics.roc_curve` in
+    Hugging Face's refit.
+
+    >>> roc_threshold([0.9, 0.8, 0.7, 0.2], [True, True, False, False])
+    0.8
+    """
+    values, labels = np.asarray(scores), np.asarray(outcomes, dtype=np.int64)
+    order = np.argsort(-values, kind="stable")
+    values, labels = values[order], labels[order]
+    hits = np.cumsum(labels)
+    misses = np.arange(1, len(labels) + 1) - hits
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of each run of equal scores
+    costs = misses[last] / misses[-1] + 3.0 * (1 - hits[last] / hits[-1])
+    return float(values[last[np.argmin(costs)]])
+
+
 @checked
 @dataclass
 class SVIP(Policy):
@@ -142,16 +163,18 @@ class SVIP(Policy):
         return step.size < self.most and math.sqrt(self.c * step.entropy[-1]) <= self.h
 
 
+@checked
 @dataclass
 class Oracle(Policy):
-    """The lengths with the least total time on `log`, by dynamic programming.
+    """The lengths with the least total time on a log, by dynamic programming.
 
     It never drafts a token that will be rejected: with `runs` r_t of tokens that would be accepted from t on,
     the least time V from t to the end is min over g ≤ r_t of step(g) + V(t + g + 1). It bounds every policy
-    that has at most `most` tokens accepted in one step. Raises ValueError if it is simulated on another log.
-    """
+    that has at most `most` tokens accepted in one step.
 
-    log: DraftLog
+    On a server it drafts as many tokens as will be accepted, of each request, up to `most`. That is no bound
+    on goodput where drafting itself does not pay."""
+
     most: int = 64
 
     planned = True
@@ -161,8 +184,9 @@ class Oracle(Policy):
     def __str__(self) -> str:
         return "oracle"
 
-    def reset(self, cost: StepCost) -> None:
-        self._plan: list[int] = _best_lengths(self.log, cost, self.most).tolist()
+    def foresee(self, log: DraftLog, cost: StepCost) -> None:
+        """Plan the steps on `log`, which it knows."""
+        self._plan: list[int] = _best_lengths(log, cost, self.most).tolist()
 
     def more(self, step: Drafted) -> bool:
         return step.size < self._plan[step.start]

@@ -11,12 +11,12 @@ import numpy as np
 
 from specsim.core._accepted_lengths import accepted_tokens
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between
+from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning.costs import StepCost
+from specsim.planning.policies._disco import Disco
 from specsim.planning.policies._goodput import Cascade, Goodput
-from specsim.planning.policies._learned import AdaEagle, Disco, SpecDecPP
 from specsim.planning.policies._log import UNKNOWN, DraftLog
 from specsim.planning.policies._policy import Drafted, Policy
 from specsim.planning.policies._simple import SVIP, ConfidenceThreshold, Constant, Heuristic, Oracle
@@ -56,11 +56,6 @@ def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[St
     ------
     Step
 
-    Raises
-    ------
-    ValueError
-        For an oracle of another log.
-
     Examples
     --------
     >>> from specsim.models import TableModel
@@ -71,9 +66,9 @@ def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[St
     >>> sum(step.accepted + 1 for step in steps)
     100
     """
-    if isinstance(policy, Oracle) and policy.log is not log:
-        raise ValueError("oracle: made for another log; make one with Oracle(log) for this log")
     policy.reset(cost)
+    if isinstance(policy, Oracle):
+        policy.foresee(log, cost)
     start, end = 0, len(log)
     while start < end:
         step = Drafted(start)
@@ -292,6 +287,8 @@ def simulate_policies(
         )
     if len(constants) == 0:
         raise ValueError("constants: none to compare with; give at least one γ ≥ 1")
+    for gamma in constants:
+        check_count("constants", gamma)
     if cost is not None and (draft_cost != DRAFT_COST or verify_cost is not one_pass):
         raise ValueError(
             "cost: includes the times of drafts and verification; leave out draft_cost and verify_cost"
@@ -369,7 +366,7 @@ def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
     Parameters
     ----------
     train : DraftLog
-        On which learned policies are fitted.
+        On which `Disco` is fitted.
     log : DraftLog
         On which the policies are to be simulated.
 
@@ -393,10 +390,8 @@ def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
         ConfidenceThreshold(most=min(20, most)),
         ConfidenceThreshold(most=min(20, most), refit=True),
         SVIP(most=min(40, most)),
-        SpecDecPP.fit(train, least=min(2, most), most=min(20, most)),
         Disco.fit(train, most=min(16, most)),
-        AdaEagle.fit(train, most=min(16, most)),
         Goodput(),
         Cascade(),
-        Oracle(log),
+        Oracle(),
     )
