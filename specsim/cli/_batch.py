@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from specsim.cli._app import app, ending
-from specsim.cli._options import REAL, Executor, Seed, Threads, whole
+from specsim.cli._options import REAL, Executor, Seed, Threads, settings_of, whole
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
@@ -140,9 +140,7 @@ def simulate_batch(
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
         print_result(batch.simulate_batch(cost, chosen, **work), form)
         return 0
-    values = dict(map(_values, over))
-    if len(values) < len(over):
-        raise ValueError(f"--over: {', '.join(over)}: give each setting once")
+    values = settings_of(over, _values, "rate=1,10")
     found = batch.sweep_batch(cost, chosen, over=values, executor=executor, **work)
     print_result(found, form)
     return 3 if found.interrupted else 0
@@ -218,12 +216,8 @@ def _length(name: str, text: str) -> Any:
     return _number(name, mean, lambda one: Geometric(real(one))) if colon else _number(name, text, whole_of)
 
 
-def _values(text: str) -> tuple[str, list[Any]]:
-    """A setting and its values: "rate=1,2" is ("rate", [1.0, 2.0])."""
-    name, equals, values = text.partition("=")
-    if not (equals and name and values):
-        raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as rate=1,10")
+def _values(name: str, values: list[str]) -> list[Any]:
+    """The values of a setting."""
     if name in ("prompt", "output"):
-        return name, [_length("over", one) for one in values.split(",")]
-    read = whole_of if name == "max_batch" else real
-    return name, [_number("over", one, read) for one in values.split(",")]
+        return [_length("over", one) for one in values]
+    return [_number("over", one, whole_of if name == "max_batch" else real) for one in values]

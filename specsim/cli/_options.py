@@ -1,6 +1,6 @@
 """Options that several commands share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,3 +175,18 @@ def refuse(options: dict[str, Any], where: str) -> None:
     for name, value in options.items():
         if value is not None and value is not False:
             raise ValueError(f"--{name} has no effect {where}")
+
+
+def settings_of(
+    over: list[str], read: Callable[[str, list[str]], list[Any]], example: str
+) -> dict[str, list[Any]]:
+    """The settings of --over and their values; `read` makes the values of "gamma=1,2" from its texts."""
+    found = {}
+    for text in over:
+        name, equals, values = text.partition("=")
+        if not (equals and name and values):
+            raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as {example}")
+        found[name] = read(name, values.split(","))
+    if len(found) < len(over):
+        raise ValueError(f"--over: {', '.join(over)}: give each setting once")
+    return found

@@ -16,6 +16,7 @@ from specsim.cli._options import (
     VocabSize,
     WholePairName,
     refuse,
+    settings_of,
     whole,
 )
 from specsim.cli._pair_options import gamma_for, pair_of
@@ -216,9 +217,7 @@ def sweep(
     """Simulate over the values of some settings: tokens per step and α with standard errors, and TV."""
     import specsim
 
-    values = dict(map(_values, over))
-    if len(values) < len(over):
-        raise ValueError(f"--over: {', '.join(over)}: give each setting once")
+    values = settings_of(over, _values, "lenience=0.5,1")
     both = pair_of(pair, vocab_size, overlap)
     found = specsim.sweep(
         both,
@@ -233,19 +232,16 @@ def sweep(
     return 3 if found.interrupted else 0
 
 
-def _values(text: str) -> tuple[str, list[Any]]:
-    """A setting and its values: "gamma=1,2" is ("gamma", [1, 2])."""
-    name, equals, values = text.partition("=")
-    if not (equals and name and values):
-        raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as lenience=0.5,1")
+def _values(name: str, values: list[str]) -> list[Any]:
+    """The values of a setting, which are numbers but for rules."""
     if name == "rule":
-        return name, values.split(",")
+        return values
     try:
-        numbers = [exact(value) for value in values.split(",")]
+        numbers = [exact(value) for value in values]
     except ValueError as error:
         raise ValueError(f"--over: {name}: {error}") from None
     wholes = name in ("gamma", "top_k")
-    return name, [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
+    return [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
 
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
