@@ -590,9 +590,9 @@ ONE = PassTime(fixed=1.0)
         (lambda: Budget(tokens=0), "tokens: 0"),
         (lambda: Heuristic(most=3, gamma=4), "gamma: 4 is more than most = 3"),
         (lambda: policy_named("constnt"), "unknown policy 'constnt'; did you mean 'constant'?"),
-        (lambda: policy_named("constant:k=1"), "unknown parameter of constant 'k'"),
-        (lambda: policy_named("constant:4"), "is not of the form constant:parameter=value"),
-        (lambda: policy_named("none:gamma=1"), "none has no parameters"),
+        (lambda: policy_named("constant:k=1"), "constant: no parameter 'k'; it has gamma"),
+        (lambda: policy_named("constant:4"), "constant: '4' is not a parameter; write constant:PARAMETER=VALUE"),
+        (lambda: policy_named("none:gamma=1"), "none: no parameter 'gamma'; it has none"),
         (lambda: sweep_batch(SECOND, over={}), "over: expected a mapping"),
         (lambda: sweep_batch(SECOND, over={"rate": []}), "over: rate needs a sequence of values"),
         (

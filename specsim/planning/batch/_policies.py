@@ -8,6 +8,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._numbers import real, whole
+from specsim.core._parameters import read_options, split_name, written
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
 from specsim.planning.batch._kernel import (
@@ -117,29 +118,22 @@ def for_kernel(policy: AnyPolicy) -> tuple[int, Floats]:
 
 def spec_of(policy: AnyPolicy) -> str:
     """The policy as `policy_named` reads it."""
-    given = ",".join(f"{name}={getattr(policy, name):g}" for name in SERVED[type(policy)][1])
-    return "none" if policy == Constant(0) else f"{type(policy).__name__.lower()}:{given}"
+    kind = type(policy)
+    sent = {name: getattr(policy, name) for name in SERVED[kind][1]}
+    return "none" if policy == Constant(0) else written(kind.__name__.lower(), sent)
 
 
 def policy_named(text: str) -> AnyPolicy:
     """The policy of a text such as "none", "constant:gamma=4" or "budget:tokens=256,most=8".
 
     Raises ValueError for an unknown policy or parameter."""
-    name, colon, rest = text.partition(":")
+    name, given = split_name(text, KINDS)
     check_known("policy", name, ("none", *KINDS))
-    if name == "none":
-        if colon:
-            raise ValueError(f"policy: {text!r}; none has no parameters")
-        return Constant(0)
-    kind = KINDS[name]
-    given: dict[str, float | int] = {}
-    for one in rest.split(",") if colon else ():
-        key, equals, value = one.partition("=")
-        if not equals:
-            raise ValueError(f"policy: {text!r} is not of the form {name}:parameter=value")
-        check_known(f"parameter of {name}", key, SERVED[kind][1])
-        given[key] = real(value) if key in kind.probabilities else whole(value)
+    kind = KINDS.get(name, Constant)
+    sent = SERVED[kind][1] if name != "none" else ()
     try:
-        return kind(**given)
+        readers = {one: real if one in kind.probabilities else whole for one in sent}
+        values = {} if given is None else read_options(name, given, readers)
+        return Constant(0) if name == "none" else kind(**values)
     except ValueError as error:
         raise ValueError(f"policy: {text!r}: {error}") from None
