@@ -469,9 +469,10 @@ def test_what_a_table_depends_on(tmp_path, monkeypatch):
 
 def other_experiments(imported, name):
     """The experiments but `name` that are among the modules `imported`."""
+    homes = {experiments.path_of(other): other for other in experiments.names() if other != name}
     return {
-        part for module in imported if module.startswith("experiments.") for part in module.split(".")
-    } & {*experiments.names()} - {name}
+        other for home, other in homes.items() if any(f"{one}.".startswith(f"{home}.") for one in imported)
+    }
 
 
 def test_experiments_know_nothing_of_one_another():
