@@ -56,7 +56,7 @@ class Subject(NamedTuple):
 
 
 #: The mistake of the control.
-MISTAKE = "greedy_bonus"
+MISTAKE = "bonus_argmax"
 ONNXRUNTIME = "onnxruntime-genai", "onnxruntime_genai"
 OPENVINO = "openvino-genai", "openvino_genai"
 #: A package that vLLM needs to serve: its kernels, which are audited by themselves, do not.

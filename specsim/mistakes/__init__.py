@@ -24,6 +24,7 @@ from specsim.mistakes import (
     _proposal,
     _randomness,
     _residual,
+    _serving,
     _truncation,
 )
 from specsim.mistakes._base import Mutant
@@ -52,7 +53,7 @@ _FAMILIES = (
 
 
 def catalogue() -> tuple[Mutant, ...]:
-    """Return all mutants, family by family, with their default parameters.
+    """Return the mutants of verifiers and decoders, family by family, with their default parameters.
 
     Returns
     -------
@@ -86,8 +87,9 @@ def names(kind: str | None = None) -> list[str]:
 
     Parameters
     ----------
-    kind : {"verifier", "decoder", "exact control"}, optional
-        Which names to return; by default those of all mutants.
+    kind : {"verifier", "decoder", "engine", "exact control"}, optional
+        Which names to return; by default those of verifiers and decoders. "engine" are the mistakes of a
+        serving engine around its verification.
 
     Returns
     -------
@@ -107,15 +109,16 @@ def names(kind: str | None = None) -> list[str]:
         None: catalogue(),
         "verifier": [mutant for mutant in catalogue() if mutant.verify],
         "decoder": [mutant for mutant in catalogue() if mutant.decode],
+        "engine": _serving.MUTANTS,
         "exact control": exact_controls(),
     }
     if kind not in kinds:
-        raise ValueError(f"unknown kind {kind!r}; one of verifier, decoder, exact control")
+        raise ValueError(f"unknown kind {kind!r}; one of verifier, decoder, engine, exact control")
     return [mutant.name for mutant in kinds[kind]]
 
 
 def get(name: str) -> Mutant:
-    """Return the mutant or exact control called `name`.
+    """Return the mistake or exact control called `name`.
 
     Parameters
     ----------
@@ -140,7 +143,7 @@ def get(name: str) -> Mutant:
     """
     if not isinstance(name, str):
         raise TypeError(f"mutant: expected a name such as 'one_uniform', got {type(name).__name__}")
-    known = {mutant.name: mutant for mutant in (*catalogue(), *exact_controls())}
+    known = {mutant.name: mutant for mutant in (*catalogue(), *_serving.MUTANTS, *exact_controls())}
     name, given = split_name(name, known)
     if name not in known:
         raise ValueError(f"unknown mutant {name!r}{suggestion(name, known)} Mutants: {', '.join(known)}")

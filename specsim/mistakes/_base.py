@@ -13,10 +13,10 @@ from specsim.models import Draft
 
 @dataclass(frozen=True)
 class Mutant(Parametrised):
-    """A verifier or a decoder with a known defect, and the law of its steps.
+    """A known defect of a verifier, of a decoder, or of a serving engine, and the law of its steps.
 
-    `mechanism` describes the defect in one sentence, `threads` lists the reports. Exactly one of these is
-    given::
+    `mechanism` describes the defect in one sentence, `threads` lists the reports. A verifier has the first of
+    these, a decoder the second; a mistake of an engine around its verification has neither::
 
         verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
         decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
@@ -41,8 +41,8 @@ class Mutant(Parametrised):
     values: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if (self.verify is None) == (self.decode is None):
-            raise ValueError(f"{self.name}: a mutant has either verify or decode")
+        if self.verify is not None and self.decode is not None:
+            raise ValueError(f"{self.name}: a mutant has verify or decode, not both")
         super().__post_init__()
 
     def __hash__(self) -> int:  # dataclass's own fails on `values`, a mapping
@@ -52,7 +52,8 @@ class Mutant(Parametrised):
     def function(self) -> Callable[..., Any]:
         """`verify` or `decode`, with the parameters filled in."""
         function = self.verify or self.decode
-        assert function is not None  # checked in __post_init__
+        if function is None:
+            raise ValueError(f"{self.name}: an engine makes this mistake, not a function")
         return partial(function, **self.values)
 
     def num_rows(self, tree: Draft) -> int:

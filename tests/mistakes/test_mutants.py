@@ -166,10 +166,12 @@ def steps_of(mutant, pair, seed, steps=STEPS):
 # --- the catalogue ---------------------------------------------------------------------------------------
 
 
+EVERY = mistakes.names() + mistakes.names("engine") + mistakes.names("exact control")
+
+
 def test_there_are_enough_and_their_names_differ():
-    everything = mistakes.catalogue() + mistakes.exact_controls()
     assert len(mistakes.catalogue()) >= 40
-    assert len({mutant.name for mutant in everything}) == len(everything)
+    assert len(set(EVERY)) == len(EVERY)
     assert mistakes.names() == [mutant.name for mutant in mistakes.catalogue()]
     assert sorted(mistakes.names("verifier") + mistakes.names("decoder")) == sorted(mistakes.names())
     assert mistakes.names("exact control") == [mutant.name for mutant in mistakes.exact_controls()]
@@ -198,8 +200,9 @@ def test_every_starred_thread_has_a_mutant(thread):
     assert thread in mistakes.get(STARRED[thread]).threads
 
 
-@pytest.mark.parametrize("mutant", mistakes.catalogue() + mistakes.exact_controls(), ids=str)
-def test_a_mutant_says_what_it_does(mutant):
+@pytest.mark.parametrize("name", EVERY)
+def test_a_mutant_says_what_it_does(name):
+    mutant = mistakes.get(name)
     assert mutant.mechanism.endswith(".")
     assert mistakes.get(str(mutant)) == mutant
 
@@ -230,10 +233,14 @@ def test_names_and_parameters_that_do_not_exist(name, message):
 def test_other_errors():
     with pytest.raises(TypeError, match="expected a name such as 'one_uniform', got int"):
         mistakes.get(3)
-    with pytest.raises(ValueError, match="unknown kind 'rule'; one of verifier, decoder, exact control"):
+    with pytest.raises(
+        ValueError, match="unknown kind 'rule'; one of verifier, decoder, engine, exact control"
+    ):
         mistakes.names("rule")
-    with pytest.raises(ValueError, match="nobody: a mutant has either verify or decode"):
-        Mutant("nobody", "none", "Nothing.")
+    with pytest.raises(ValueError, match="nobody: a mutant has verify or decode, not both"):
+        Mutant("nobody", "none", "Nothing.", verify=print, decode=print)
+    with pytest.raises(ValueError, match="one_seed: an engine makes this mistake, not a function"):
+        _ = mistakes.get("one_seed").function
     with pytest.raises(ValueError, match="lenience: only decoders of the catalogue have a law"):
         mistakes.sequence_law(mistakes.get("lenience"), *GENERIC[:2], (0,), 2, None)
 

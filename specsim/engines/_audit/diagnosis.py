@@ -58,6 +58,12 @@ class Fitted:
         where, share = np.unravel_index(int(self.gains.argmax()), self.gains.shape)
         return int(where), int(share)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The mistakes that the law may be of, the likeliest first."""
+        where, share = self.best
+        return self.known.names(where, float(SHARES[share]))
+
 
 def fit(places: Places, mass: Floats, known: Iterable[Known], given: From, width: int) -> list[Fitted]:
     """The gains of each mistake over the law, under which the tokens have probabilities `mass`.
@@ -133,14 +139,14 @@ def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) 
     gains = np.concatenate([one.gains.ravel() for one in fitted]) if fitted else np.zeros(1)
     log_e = float(np.logaddexp.reduce(gains) - np.log(len(gains)) - n * tolerance)
     rejected = log_e >= -np.log(level)
-    nearest = max(fitted, key=lambda one: one.gains.max()).known if fitted else None
+    nearest = max(fitted, key=lambda one: one.gains.max()) if fitted else None
     return TestResult(
         name="known mistakes",
         n=n,
         cells=len(gains),
         log10_e=float(log_e / np.log(10.0)),
         rejected=bool(rejected),
-        text=f"likelier than the law: {nearest.mechanism}" if rejected and nearest else "",
+        text=f"{nearest.names[0]} is likelier than the law" if rejected and nearest else "",
     )
 
 
@@ -153,10 +159,12 @@ def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMi
         where, share = one.best
         gained = float(one.gains[where, share])
         if gained >= GAINED:
+            name, *alike = one.names
             found.append(
                 KnownMistake(
-                    name=one.known.name,
-                    mechanism=one.known.mechanism,
+                    name=name,
+                    alike=tuple(alike),
+                    mechanism=one.known.mechanism(name),
                     where=WHERE[where],
                     share=float(SHARES[share]),
                     gained=gained,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim import mistakes
 from specsim.core._provenance import Provenance
 from specsim.core._tables import printable
 from specsim.core._types import Floats, Ints
@@ -127,7 +128,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         logprobs=logs,
         efficiency=efficiency,
         notes=tuple(_notes(run, kind, order, asked, about_server)),
-        diagnosis=_ranked(tests, diagnose(few, fitted, given) if deviates else ()),
+        diagnosis=_ranked(tests, diagnose(few, fitted, given) if deviates else (), run.requests[0].n > 1),
         tolerance=tolerance,
         order=order,
         failures=dict(Counter(failure.kind for failure in run.failures)),
@@ -313,24 +314,30 @@ def _deviations(tests: Sequence[TestResult]) -> list[Finding]:
     return found
 
 
-#: What tests of dependence tell, by the beginning of their names.
+#: The mistakes that tests of dependence show, by the beginning of the names of these tests.
 SHARED = {
-    "equal texts": ("one seed for several requests", "requests of different seeds get the same text"),
-    "same prompt": ("random numbers shared by requests", "two requests draw with the same random numbers"),
-    "neighbouring": ("random numbers shared by requests", "two requests draw with the same random numbers"),
-    "tokens": ("random numbers used again in a text", "tokens of one text share random numbers"),
+    "equal texts": ("one_seed",),
+    "same prompt": ("pairs_share_uniforms", "batch_shares_uniforms"),
+    "neighbouring": ("pairs_share_uniforms", "batch_shares_uniforms"),
+    "tokens": ("steps_share_uniforms",),
 }
 
 
-def _ranked(tests: Sequence[TestResult], of_law: Sequence[KnownMistake]) -> tuple[KnownMistake, ...]:
-    """The most significant dependence among the nearest mistakes of the law, the likeliest first."""
+def _ranked(
+    tests: Sequence[TestResult], of_law: Sequence[KnownMistake], copies: bool
+) -> tuple[KnownMistake, ...]:
+    """The most significant dependence among the nearest mistakes of the law, the likeliest first.
+
+    `copies` says whether requests ask for several texts."""
     found = list(of_law)
     dependent = [test for test in tests if test.rejected and test.dependence_nats > DEPENDENT]
     if dependent:
         worst = max(dependent, key=lambda test: test.dependence_nats)
-        name, mechanism = next(words for start, words in SHARED.items() if worst.name.startswith(start))
-        gained = worst.dependence_nats
-        found.append(KnownMistake(name, mechanism, "everywhere", 1.0, gained, 0.0, True))
+        name, *alike = next(names for start, names in SHARED.items() if worst.name.startswith(start))
+        if name == "one_seed" and copies:
+            name, *alike = "copies_alike", name
+        says, gained = mistakes.get(name).mechanism, worst.dependence_nats
+        found.append(KnownMistake(name, tuple(alike), says, "everywhere", 1.0, gained, 0.0, True))
     found.sort(key=lambda one: -one.gained)
     return tuple(replace(one, behind=found[0].gained - one.gained) for one in found)
 

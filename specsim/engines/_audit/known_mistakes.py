@@ -11,12 +11,13 @@ from itertools import combinations
 
 import numpy as np
 
+from specsim import mistakes
 from specsim.core._types import Floats, Ints
 from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, residual
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
 from specsim.engines._planted.requests import Completion, Request, Sampling
-from specsim.engines._planted.sampling import possible_orders
+from specsim.engines._planted.sampling import ORDERS, possible_orders
 
 #: Tokens in a page of a cache, in engines.
 PAGES = (16, 32, 64, 128)
@@ -24,9 +25,16 @@ PAGES = (16, 32, 64, 128)
 MOST_WORDS = 64
 #: Combinations of words over which rows are averaged, where some tokens that are read may be any.
 MOST_AVERAGED = 256
+#: Mistakes by which a token that is read is not that of the text.
+MISREAD = (
+    *("wrong_token_in_cache", "target_not_rolled_back", "accepted_lost", "target_one_short"),
+    *("recovered_not_cached", "unshifted_padding", "rows_of_next"),
+)
 #: Other temperatures than the one asked for.
 TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 LENIENCES = (0.5, 0.8, 0.9)
+#: The parameters of sampling, with values that change nothing.
+OFF: dict[str, float | None] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0}
 
 
 FromRows = Callable[[Given], Floats]
@@ -34,15 +42,29 @@ FromRows = Callable[[Given], Floats]
 
 @dataclass(frozen=True)
 class Known:
-    """A known mistake: a name, what happens, and the rows [N, V] where it happens.
+    """Mistakes of `specsim.mistakes` with one law, and the rows [N, V] where one of them happens.
 
     Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there; None
-    reads the text."""
+    reads the text. The names are those of mistakes that happen at most of the places (`often`), at half of
+    them at most, as in a bonus (`seldom`), or at the `first` or `last` token of texts. `detail` is what
+    happens, if the sentence of the mistake leaves it open."""
 
-    name: str
-    mechanism: str
+    often: tuple[str, ...]
     rows: FromRows
+    seldom: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    detail: str = ""
     contexts: Ints | None = None
+
+    def names(self, where: int, share: float) -> tuple[str, ...]:
+        """The mistakes that happen at a share of the places everywhere (0), or of the first or last ones."""
+        anywhere = self.often if share > 0.5 else self.seldom or self.often
+        return (anywhere, self.first or anywhere, self.last or anywhere)[where]
+
+    def mechanism(self, name: str) -> str:
+        """What happens, for one of the names."""
+        return self.detail or mistakes.get(name).mechanism
 
     def chosen(self, places: slice) -> "Known":
         """The same at some of the places."""
@@ -78,86 +100,48 @@ def known_mistakes(
 ) -> Iterator[Known]:
     """All known mistakes for the texts of a run."""
     law = planted.target
-    for name, mechanism, rows in (
-        *_of_verification(law.words),
-        *_of_processing(sampling),
-        *_of_orders(sampling, order),
-        *_unknown_tokens(law),
-    ):
-        yield Known(name, mechanism, rows)
-    for name, mechanism, contexts in _misread(law, requests, texts, places):
-        yield Known(name, mechanism, _of_target, contexts)
+    yield from _of_verification(law.words, sampling)
+    yield from _of_processing(sampling)
+    yield from _of_orders(sampling, order)
+    yield from _unknown_tokens(law)
+    yield from _misread(law, requests, texts, places)
 
 
 def _of_target(g: Given) -> Floats:
     return g.p
 
 
-def _of_verification(words: int) -> Iterator[tuple[str, str, FromRows]]:
-    yield "greedy", "the most probable token of the target is emitted", lambda g: one_hot(g.p)
-    yield "draft emitted", "tokens of the draft are emitted unverified", lambda g: g.q
-    yield (
-        "recovered from the draft",
-        "a recovered token is drawn from the draft's row, not from the residual",
-        lambda g: checked(g.q, g.p, g.q, g.q),
+def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
+    yield Known(
+        ("greedy_acceptance",),
+        lambda g: one_hot(g.p),
+        seldom=("bonus_argmax", "greedy_every_fourth"),
+        first=("greedy_first_token",),
     )
-    yield (
-        "recovered from the target",
-        "a recovered token is drawn from the target's row, not from the residual",
-        lambda g: checked(g.q, g.p, g.q, g.p),
+    yield Known(
+        ("accepts_everything",),
+        lambda g: g.q,
+        seldom=("bonus_from_draft",),
+        last=("last_of_text_from_draft",),
     )
-    yield (
-        "greedy recovered",
-        "a recovered token is the most probable one of the residual",
-        lambda g: checked(g.q, g.p, g.q, one_hot(g.residual)),
-    )
-    yield (
-        "target's most probable token after a rejection",
-        "a recovered token is the most probable one of the target",
-        lambda g: checked(g.q, g.p, g.q, one_hot(g.p)),
-    )
-    yield (
-        "residual emitted",
-        "tokens are drawn from the residual without a rejection",
-        lambda g: g.residual,
-    )
-    yield (
-        "greedy drafts judged as samples",
-        "the draft's most probable token is drafted, and accepted with probability min(1, p/q)",
-        lambda g: checked(one_hot(g.q), g.p, g.q, g.residual),
-    )
-    yield (
-        "draft's rows unprocessed in the check",
-        "drafts of processed rows are accepted with q of raw ones",
-        lambda g: checked(g.q, g.p, g.raw_q, residual(g.p, g.raw_q)),
-    )
-    yield (
-        "draft drawn from unprocessed rows",
-        "drafts of raw rows are accepted with q of processed ones",
-        lambda g: checked(g.raw_q, g.p, g.q, g.residual),
-    )
-    yield (
-        "target's rows unprocessed in the check",
-        "drafts are accepted with p of raw rows; recovered tokens are right",
-        lambda g: checked(g.q, g.raw_p, g.q, g.residual),
-    )
-    yield (
-        "drafting's random number again in the check",
-        "the number that drew the draft decides its acceptance too",
-        _draft_number_in_check,
-    )
+    yield Known(("resamples_draft",), lambda g: checked(g.q, g.p, g.q, g.q))
+    yield Known(("resamples_target",), lambda g: checked(g.q, g.p, g.q, g.p))
+    yield Known(("greedy_residual",), lambda g: checked(g.q, g.p, g.q, one_hot(g.residual)))
+    yield Known(("greedy_after_nothing",), lambda g: checked(g.q, g.p, g.q, one_hot(g.p)))
+    yield Known(("emits_residual",), lambda g: g.residual)
+    yield Known(("greedy_draft",), lambda g: checked(one_hot(g.q), g.p, g.q, g.residual))
+    changed = [name for name, value in OFF.items() if getattr(sampling, name) != value]
+    only = changed[0] if len(changed) == 1 else ""
+    untested = {"temperature": "draft_temperature", "top_k": "draft_top_k"}.get(only, "raw_q_in_test")
+    undrawn = {"temperature": "handed_temperature"}.get(only, "raw_drafts")
+    yield Known((untested,), lambda g: checked(g.q, g.p, g.raw_q, residual(g.p, g.raw_q)))
+    yield Known((undrawn,), lambda g: checked(g.raw_q, g.p, g.q, g.residual))
+    yield Known(("raw_p_in_test",), lambda g: checked(g.q, g.raw_p, g.q, g.residual))
+    yield Known(("draft_numbers_in_check",), _draft_number_in_check)
     if words <= MOST_WORDS:
-        yield (
-            "check's random number again in the residual",
-            "the number that rejected the draft draws the recovered token too",
-            _check_number_in_residual,
-        )
+        yield Known(("test_uniform_draws",), _check_number_in_residual)
     for lenience in LENIENCES:
-        yield (
-            f"lenience {lenience:g}",
-            f"a draft is accepted with probability min(1, p/({lenience:g}·q))",
-            partial(_lenient, lenience),
-        )
+        yield Known((f"scaled_lenience:lenience={lenience:g}",), partial(_lenient, lenience))
 
 
 def _draft_number_in_check(g: Given) -> Floats:
@@ -194,30 +178,26 @@ def _lenient(lenience: float, g: Given) -> Floats:
     return checked(g.q, g.p / lenience, g.q, residual(g.p, g.q * lenience))
 
 
-def _of_processing(sampling: Sampling) -> Iterator[tuple[str, str, FromRows]]:
-    off = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0}
-    for name, value in off.items():
+#: The mistakes of the rows without a parameter: in the residual, and in the test and the residual.
+RESIDUAL = {"temperature": "residual_temperature"}
+TESTED = {"temperature": ("verified_at_temperature",), "min_p": ("bonus_min_p",)}
+
+
+def _of_processing(sampling: Sampling) -> Iterator[Known]:
+    for name, value in OFF.items():
         if getattr(sampling, name) == value:
             continue
-        word, change = name.replace("_", "-"), {name: value}
-        yield f"{word} ignored", f"rows are taken without {word}", partial(_changed, change)
-        yield (
-            f"{word} missing in the residual",
-            f"a recovered token is drawn from the residual of rows without {word}",
-            partial(_changed_residual, change),
-        )
-        yield (
-            f"{word} missing in the check",
-            f"drafts are accepted with p of rows without {word}",
-            partial(_changed_check, change),
-        )
+        change = {name: value}
+        bonus = "bonus_temperature" if name == "temperature" else f"{name}_not_in_bonus"
+        yield Known((*TESTED.get(name, ()), f"{name}_ignored"), partial(_changed, change), seldom=(bonus,))
+        recovered = RESIDUAL.get(name, f"{name}_not_in_recovered")
+        yield Known((recovered,), partial(_changed_residual, change))
+        yield Known((f"{name}_not_in_test",), partial(_changed_check, change))
     if sampling.temperature not in (0.0, 1.0):
-        twice = partial(_changed, {"temperature": sampling.temperature**2})
-        yield "temperature twice", "the temperature is applied twice", twice
+        yield Known(("temperature_twice",), partial(_changed, {"temperature": sampling.temperature**2}))
     elif sampling.temperature == 1.0:
         for t in TEMPERATURES:
-            other = partial(_changed, {"temperature": t})
-            yield f"temperature {t:g}", f"rows are taken at temperature {t:g}", other
+            yield Known((f"other_temperature:temperature={t:g}",), partial(_changed, {"temperature": t}))
 
 
 def _changed(change: Change, g: Given) -> Floats:
@@ -232,21 +212,19 @@ def _changed_check(change: Change, g: Given) -> Floats:
     return checked(g.q, g.changed(**change), g.q, g.residual)
 
 
-def _of_orders(sampling: Sampling, order: str) -> Iterator[tuple[str, str, FromRows]]:
+def _of_orders(sampling: Sampling, order: str) -> Iterator[Known]:
     for other in possible_orders(sampling):
         if other != order:
-            yield (
-                "another order of processing",
-                f"rows are processed in the order {other}",
-                partial(_in_order, other),
-            )
+            name = "truncation_first" if ORDERS[other][-1] == "temperature" else "other_order"
+            detail = f"Rows are processed in the order {other}."
+            yield Known((name,), partial(_in_order, other), detail=detail)
 
 
 def _in_order(order: str, g: Given) -> Floats:
     return g.in_order(order)
 
 
-def _unknown_tokens(law: Law) -> Iterator[tuple[str, str, FromRows]]:
+def _unknown_tokens(law: Law) -> Iterator[Known]:
     """Tokens at some distances are not those of the text: the rows are averaged over what may be read."""
     if law.words > MOST_WORDS:
         return
@@ -254,11 +232,8 @@ def _unknown_tokens(law: Law) -> Iterator[tuple[str, str, FromRows]]:
     for size in range(1, len(law.offsets) + 1):
         for wrong in combinations(columns, size):
             far = " and ".join(str(law.offsets[column]) for column in wrong)
-            yield (
-                "wrong token in the cache",
-                f"the token at distance {far} is not that of the text, as after a rollback to a wrong place",
-                partial(_averaged, wrong),
-            )
+            detail = f"The token at distance {far} is not that of the text, as after a wrong rollback."
+            yield Known(MISREAD, partial(_averaged, wrong), detail=detail)
 
 
 def _averaged(wrong: Sequence[int], g: Given) -> Floats:
@@ -284,7 +259,7 @@ def _averaged(wrong: Sequence[int], g: Given) -> Floats:
 
 def _misread(
     law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], places: Places
-) -> Iterator[tuple[str, str, Ints]]:
+) -> Iterator[Known]:
     """What is read [n, k] where a cache, a page or another request's rows are mixed up; the right token where
     nothing can be read."""
     whole = [np.array([*requests[one.number].prompt, *one.tokens], dtype=np.int64) for one in texts]
@@ -296,38 +271,36 @@ def _misread(
     prompts = np.array([len(requests[one.number].prompt) for one in texts])
     at = prompts[places.text] + places.place
     if law.offsets:
-        for name, mechanism, move in _moves():
-            yield name, mechanism, _read(law, padded, places, places.text, at, move)
+        for name, seldom, detail, move in _moves():
+            read = _read(law, padded, places, places.text, at, move)
+            yield Known((name,), _of_target, seldom=seldom, detail=detail, contexts=read)
         for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
             # not around: no text may be read by itself by way of others
             other = np.clip(places.text + step, 0, len(whole) - 1)
             moved = prompts[other] + places.place
-            mechanism = "rows are those of another request at the same place"
-            yield f"rows of the {name} request", mechanism, _read(law, padded, places, other, moved, _stay)
+            detail = f"Rows are those of the {name} request at the same place."
+            read = _read(law, padded, places, other, moved, _stay)
+            names = "rows_of_next", "prompt_of_next"
+            yield Known(names, _of_target, seldom=names[::-1], detail=detail, contexts=read)
     if len(law.openers) > 1:
         for step in (1, -1):
             contexts = places.contexts.copy()
             contexts[:, -1] = padded[(places.text + step) % len(whole), 0]
-            mechanism = "the first token of the prompt is read from another request"
-            yield "first token of another request", mechanism, contexts
+            yield Known(("first_token_of_next",), _of_target, contexts=contexts)
 
 
 #: From the indices of the tokens that are to be read to those that are read instead.
 Move = Callable[[Ints], Ints]
 
 
-def _moves() -> Iterator[tuple[str, str, Move]]:
-    yield "cache one token short", "the newest token is not read", lambda index: index - 1
-    yield (
-        "cache one token long",
-        "a token that is not in the text is read as the newest",
-        lambda index: index + 1,
-    )
+def _moves() -> Iterator[tuple[str, tuple[str, ...], str, Move]]:
+    yield "newest_token_unread", ("bonus_row_before",), "", lambda index: index - 1
+    yield "bonus_cached_twice", (), "", lambda index: index + 1
     for page in PAGES:
-        yield f"offset wrong by {page}", f"tokens are read {page} places too early", partial(_earlier, page)
+        yield "page_offset", (), f"Tokens are read {page} places too early.", partial(_earlier, page)
         for first in (0, 1):
-            mechanism = f"every second page of {page} tokens is read from the page before"
-            yield "wrong page", mechanism, partial(_page_before, page, first)
+            detail = f"Every second page of {page} tokens is read from the page before."
+            yield "wrong_page", (), detail, partial(_page_before, page, first)
 
 
 def _stay(index: Ints) -> Ints:

@@ -189,7 +189,7 @@ class EngineMatrix(Judged):
                 yield Line(f"{name}: {audit.findings[0].text}", "red")
                 nearest = next((one for one in audit.diagnosis if one.fits), None)
                 if nearest:
-                    yield f"Closest known mistake: {nearest.name} ({nearest.mechanism})."
+                    yield f"Closest known mistake: {nearest.said}."
             elif audit.failures:
                 yield f"{name}: {audit.notes[-1]}"
             if audit.findings or audit.failures:

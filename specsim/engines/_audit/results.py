@@ -96,19 +96,26 @@ class EngineEfficiency:
 
 @dataclass(frozen=True)
 class KnownMistake:
-    """A known mistake around the kernel that explains the texts better than the law.
+    """A mistake of `specsim.mistakes` that explains the texts better than the law.
 
-    `where` in a text and at which `share` of the places there it happens is fitted. `behind` is the
-    distance in nats to the likeliest mistake, `gained` that of its likelihood to the law's. `fits` says
-    whether a test at level 1e-4 accepts what it predicts."""
+    `alike` are mistakes that the texts cannot distinguish from it. `where` in a text and at which `share` of
+    the places there it happens is fitted. `behind` is the distance in nats to the likeliest mistake,
+    `gained` that of its likelihood to the law's. `fits` says whether a test at level 1e-4 accepts what it
+    predicts."""
 
     name: str
+    alike: tuple[str, ...]
     mechanism: str
     where: str
     share: float
     gained: float
     behind: float
     fits: bool
+
+    @property
+    def said(self) -> str:
+        """The name, and what happens."""
+        return f"{self.name} ({self.mechanism.removesuffix('.')})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,17 +288,14 @@ def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
         return
     first, *others = audit.diagnosis
     share = "" if first.share == 1.0 else f", in a share of about {first.share:.2g}"
-    where = f"{first.where}{share}"
+    said = f"{first.said}, {first.where}{share}."
     if first.fits:
-        yield f"Closest known mistake: {first.name} ({first.mechanism}), {where}."
+        yield f"Closest known mistake: {said}"
     else:
-        yield (
-            f"No known mistake fits{_other_weights(audit)}. Nearest: {first.name} ({first.mechanism}), "
-            f"{where}."
-        )
-    close = [one for one in others if one.behind < 3.0]
-    if close:
-        yield f"It cannot be distinguished from {', '.join(one.name for one in close)}."
+        yield f"No known mistake fits{_other_weights(audit)}. Nearest: {said}"
+    close = [one.name for one in others if one.behind < 3.0]
+    if alike := [name for name in dict.fromkeys([*first.alike, *close]) if name != first.name]:
+        yield f"It cannot be distinguished from {', '.join(alike)}."
     elif others:
         odds = others[0].behind / np.log(10.0)
         yield f"The next one, {others[0].name}, is less likely by a factor of 10^{odds:.0f}."

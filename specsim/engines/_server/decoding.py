@@ -4,7 +4,7 @@ A step drafts γ tokens after each text, verifies them with the row kernel of a 
 tokens and one more. Rows are processed by `specsim.engines._planted.sampling`. Every random number is a
 function of
 the seed of its request, the index of the text in it, and the number of the step, so a text does not depend on
-what is decoded beside it. At most one mistake changes one part of a step; see `_mistakes.py`."""
+what is decoded beside it. At most one mistake changes one part of a step; see `mistakes.py`."""
 
 import time
 from collections import deque
@@ -44,8 +44,8 @@ class Decoder:
     gamma : int
         Drafted tokens per step, at least 1.
     mistake : str, optional
-        The name of a mistake, or of a mutant of the verifier. The random numbers of a mutant do not depend on
-        the seeds of requests.
+        The name of a mistake. The random numbers of a verifier in place of the rule do not depend on the
+        seeds of requests.
     plain : bool
         Sample from the target, without a draft.
     seed : int or None

@@ -1,9 +1,7 @@
-"""Mistakes of a serving engine, each of which changes one part of a step.
+"""How this server makes the mistakes of `specsim.mistakes`, each of which changes one part of a step.
 
-Mistakes of the verification itself are the mutants of `specsim.mistakes` and the wrong rules of the
-registry; the ones here are around it: how rows are processed on each path, what caches hold after a step,
-which text's rows and random numbers are taken, and what is reported. Each was seen in an engine, or is a
-small step from one that was."""
+A verifier of that catalogue verifies in place of the rule. The mistakes here are around it, or take the
+random numbers of a request where such a verifier would draw its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -41,8 +39,8 @@ PAGE = 16
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """A mistake: what it is, in one sentence, and the place, a key of `PLACES`, where it acts."""
+class Served:
+    """A mistake of `specsim.mistakes` in this server: its sentence, and the key of `PLACES` where it acts."""
 
     name: str
     says: str
@@ -289,112 +287,76 @@ def _cut_one_more(tokens: list[int]) -> list[int]:
     return tokens[:-2]
 
 
-MISTAKES = (
-    Mistake("temperature_not_in_q", "Drafts are checked against q at temperature 1.",
-            "drafts", _draft_untempered),
-    Mistake("temperature_not_in_check", "Drafts are checked against p at temperature 1.",
-            "rows", _on(CHECKED, _untempered)),
-    Mistake("temperature_not_in_bonus", "The bonus is drawn at temperature 1.",
-            "rows", _on(BONUS, _untempered)),
-    Mistake("temperature_not_in_recovered", "The residual is taken of p at temperature 1.",
-            "last token", _on_recovered(_untempered)),
-    Mistake("temperature_twice", "The target's rows are divided by the temperature twice.",
-            "rows", _on(ALL, _squared_temperature)),
-    Mistake("top_k_not_in_recovered", "The residual is taken of p without top-k.",
-            "last token", _on_recovered(_without_top_k)),
-    Mistake("top_k_not_in_bonus", "The bonus is drawn without top-k.", "rows", _on(BONUS, _without_top_k)),
-    Mistake("top_p_not_in_recovered", "The residual is taken of p without top-p.",
-            "last token", _on_recovered(_without_top_p)),
-    Mistake("top_p_not_in_bonus", "The bonus is drawn without top-p.", "rows", _on(BONUS, _without_top_p)),
-    Mistake("min_p_not_in_check", "Drafts are checked against p without min-p.",
-            "rows", _on(CHECKED, _without_min_p)),
-    Mistake("min_p_not_in_recovered", "The residual is taken of p without min-p.",
-            "last token", _on_recovered(_without_min_p)),
-    Mistake("min_p_not_in_bonus", "The bonus is drawn without min-p.", "rows", _on(BONUS, _without_min_p)),
-    Mistake("truncation_first", "The target's rows are truncated before the temperature, not after it.",
-            "rows", _truncate_first),
-    Mistake("greedy_bonus", "The bonus is the argmax of p.", "rows", _greedy_bonus),
-    Mistake("greedy_recovered", "The recovered token is the argmax of the residual.",
-            "last token", _greedy_recovered),
-    Mistake("greedy_after_nothing", "Where no draft is accepted, the argmax of p comes out.",
-            "last token", _greedy_after_nothing),
-    Mistake("greedy_every_fourth", "Every fourth text of a batch is decoded greedily.",
-            "rows", _greedy_every_fourth),
-    Mistake("greedy_first_token", "The token after the prompt is the argmax of p.",
-            "rows", _greedy_first_token),
-    Mistake("bonus_from_draft", "The bonus is drawn from the draft.", "last token", _bonus_from_draft),
-    Mistake("bonus_from_row_before", "The bonus is drawn from the row of the last drafted token.",
-            "last token", _bonus_from_stale_row),
-    Mistake("recovered_from_target", "The recovered token is drawn from p, not from the residual.",
-            "last token", _recovered_from_target),
-    Mistake("argmax_draft", "The last drafted token is the argmax of q, and verified as if drawn from q.",
-            "drafts", _argmax_drafts),
-    Mistake("last_of_text_from_draft", "The last token before max_tokens is drawn from the draft.",
-            "last token", _last_of_text_from_draft),
-    Mistake("rejected_kept", "After a rejection the cache keeps the rejected token.",
-            "cache", _keep_rejected),
-    Mistake("recovered_not_cached", "The cache has the rejected token in the place of the recovered one.",
-            "cache", _last_token_unseen),
-    Mistake("accepted_lost", "After a rejection the cache loses the last accepted token.",
-            "cache", _forget_accepted(lambda step: step.rejected)),
-    Mistake("shifted_by_acceptance", "After a draft accepted whole the cache loses its last token.",
-            "cache", _forget_accepted(lambda step: ~step.rejected)),
-    Mistake("bonus_cached_twice", "After a draft accepted whole the cache has the bonus twice.",
-            "cache", _bonus_twice),
-    Mistake("wrong_page", "Tokens of every second page of 16 are read from the page before.",
-            "reading", _wrong_page),
-    Mistake("unshifted_padding", "Texts are read as if all prompts of a batch had one length.",
-            "reading", _unshifted_padding),
-    Mistake("first_token_of_next", "A prompt begins with the first token of another request's prompt.",
-            "admission", _first_token_of_next),
-    Mistake("prompt_of_next", "Every fourth text follows the prompt of another request.",
-            "admission", _prompt_of_next),
-    Mistake("rows_of_next", "Texts are verified against the rows of the next text in the batch.",
-            "rows", _rows_of_next_text),
-    Mistake("seed_ignored", "The seed of a request is ignored.", "admission", _ignore_seed),
-    Mistake("one_seed", "All requests have the same random numbers.", "admission", _one_seed),
-    Mistake("copies_alike", "The n texts of a request have the same random numbers.",
-            "admission", _one_seed_for_copies),
-    Mistake("same_numbers_each_step", "Every step of a text uses the random numbers of the first.",
-            "random numbers", _same_numbers_each_step),
-    Mistake("draft_numbers_in_check", "A draft is checked with the uniform that drew it.",
-            "random numbers", _drafts_uniform_in_check),
-    Mistake("check_number_again", "The uniform of the failed check draws the recovered token.",
-            "last token", _check_uniform_again),
-    Mistake("coarse_uniforms", "Uniforms of the verification have 3 bits.",
-            "random numbers", _coarse_uniforms),
-    Mistake("logprobs_one_late", "Log-probabilities within a step are those of the place before.",
-            "log-probabilities", _logprobs_one_late),
-    Mistake("logprobs_of_draft", "Log-probabilities are those of the draft.",
-            "log-probabilities", _logprobs_of_draft),
-    Mistake("logprobs_zero_if_accepted", "Log-probabilities of accepted tokens are 0.",
-            "log-probabilities", _logprobs_zero),
-    Mistake("logprobs_zero", "All log-probabilities are 0.", "log-probabilities", _logprobs_all_zero),
-    Mistake("logprobs_mixed", "Log-probabilities of accepted tokens are those of processed rows.",
-            "log-probabilities", _logprobs_mixed),
-    Mistake("bonus_counted", "The counter of accepted tokens counts the last token of each step.",
-            "counters", _count_bonus),
-    Mistake("tested_counted", "The counter of drafted tokens leaves out those behind a rejection.",
-            "counters", _count_tested),
-    Mistake("stop_cuts_more", "A text that a stop string ends loses one token too many.",
-            "stop", _cut_one_more),
-)  # fmt: skip
+#: The mistakes of this server by name: where each acts, and how.
+ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "draft_temperature": ("drafts", _draft_untempered),
+    "verified_at_temperature": ("rows", _on(CHECKED, _untempered)),
+    "bonus_temperature": ("rows", _on(BONUS, _untempered)),
+    "residual_temperature": ("last token", _on_recovered(_untempered)),
+    "temperature_twice": ("rows", _on(ALL, _squared_temperature)),
+    "top_k_not_in_recovered": ("last token", _on_recovered(_without_top_k)),
+    "top_k_not_in_bonus": ("rows", _on(BONUS, _without_top_k)),
+    "top_p_not_in_recovered": ("last token", _on_recovered(_without_top_p)),
+    "top_p_not_in_bonus": ("rows", _on(BONUS, _without_top_p)),
+    "bonus_min_p": ("rows", _on(CHECKED, _without_min_p)),
+    "min_p_not_in_recovered": ("last token", _on_recovered(_without_min_p)),
+    "min_p_not_in_bonus": ("rows", _on(BONUS, _without_min_p)),
+    "truncation_first": ("rows", _truncate_first),
+    "bonus_argmax": ("rows", _greedy_bonus),
+    "greedy_residual": ("last token", _greedy_recovered),
+    "greedy_after_nothing": ("last token", _greedy_after_nothing),
+    "greedy_every_fourth": ("rows", _greedy_every_fourth),
+    "greedy_first_token": ("rows", _greedy_first_token),
+    "bonus_from_draft": ("last token", _bonus_from_draft),
+    "bonus_row_before": ("last token", _bonus_from_stale_row),
+    "resamples_target": ("last token", _recovered_from_target),
+    "greedy_draft": ("drafts", _argmax_drafts),
+    "last_of_text_from_draft": ("last token", _last_of_text_from_draft),
+    "target_not_rolled_back": ("cache", _keep_rejected),
+    "recovered_not_cached": ("cache", _last_token_unseen),
+    "accepted_lost": ("cache", _forget_accepted(lambda step: step.rejected)),
+    "target_one_short": ("cache", _forget_accepted(lambda step: ~step.rejected)),
+    "bonus_cached_twice": ("cache", _bonus_twice),
+    "wrong_page": ("reading", _wrong_page),
+    "unshifted_padding": ("reading", _unshifted_padding),
+    "first_token_of_next": ("admission", _first_token_of_next),
+    "prompt_of_next": ("admission", _prompt_of_next),
+    "rows_of_next": ("rows", _rows_of_next_text),
+    "seed_ignored": ("admission", _ignore_seed),
+    "one_seed": ("admission", _one_seed),
+    "copies_alike": ("admission", _one_seed_for_copies),
+    "steps_share_uniforms": ("random numbers", _same_numbers_each_step),
+    "draft_numbers_in_check": ("random numbers", _drafts_uniform_in_check),
+    "test_uniform_draws": ("last token", _check_uniform_again),
+    "coarse_uniforms": ("random numbers", _coarse_uniforms),
+    "logprobs_one_late": ("log-probabilities", _logprobs_one_late),
+    "logprobs_of_draft": ("log-probabilities", _logprobs_of_draft),
+    "logprobs_zero_if_accepted": ("log-probabilities", _logprobs_zero),
+    "logprobs_zero": ("log-probabilities", _logprobs_all_zero),
+    "logprobs_mixed": ("log-probabilities", _logprobs_mixed),
+    "bonus_counted": ("counters", _count_bonus),
+    "tested_counted": ("counters", _count_tested),
+    "stop_cuts_more": ("stop", _cut_one_more),
+}
 
 
 def mistake_names() -> list[str]:
-    """The names of the mistakes of an engine, then of those of a verifier."""
-    return [mistake.name for mistake in MISTAKES] + mistakes.names("verifier")
+    """The names of the mistakes of this server, then of those of a verifier in its place."""
+    return [*ACTS, *(name for name in mistakes.names("verifier") if name not in ACTS)]
 
 
-def find_mistake(name: str | None) -> Mistake | None:
-    """The mistake, or the mutant of a verifier, called `name`. Raises ValueError for an unknown name."""
+def find_mistake(name: str | None) -> Served | None:
+    """The mistake called `name`, as the server makes it; with parameters it is that of a verifier.
+
+    Raises ValueError for an unknown name."""
     if name is None:
         return None
-    own = {mistake.name: mistake for mistake in MISTAKES}
-    if name in own:
-        return own[name]
+    if name in ACTS:
+        return Served(name, mistakes.get(name).mechanism, *ACTS[name])
     if name.partition(":")[0] not in mistakes.names("verifier"):
-        meant = suggestion(name, mistake_names())
-        raise ValueError(f"unknown mistake {name!r}{meant} There are: {', '.join(own)}, or a mutant")
-    mutant = mistakes.get(name)
-    return Mistake(str(mutant), mutant.mechanism, "verification", mutant.function)
+        raise ValueError(
+            f"unknown mistake {name!r}{suggestion(name, mistake_names())} There are: {', '.join(ACTS)}, "
+            "or a verifier of specsim.mistakes"
+        )
+    verifier = mistakes.get(name)
+    return Served(str(verifier), verifier.mechanism, "verification", verifier.function)

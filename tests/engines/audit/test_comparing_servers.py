@@ -61,7 +61,7 @@ def test_servers_of_one_law_are_never_called_changed(seed):
     assert found.findings == ()
 
 
-MISTAKES = ["recovered_from_target", "rejected_kept", "greedy_bonus", "accepted_lost"]
+MISTAKES = ["resamples_target", "target_not_rolled_back", "bonus_argmax", "accepted_lost"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_few_texts_are_inconclusive():
 
 
 @pytest.mark.parametrize(
-    ("mistake", "verdict", "code"), [(None, "same", 0), ("rejected_kept", "texts differ", 3)]
+    ("mistake", "verdict", "code"), [(None, "same", 0), ("target_not_rolled_back", "texts differ", 3)]
 )
 def test_texts_at_temperature_zero(mistake, verdict, code):
     found = compared(serving(plain=True), serving(mistake=mistake), sampling=GREEDY)

@@ -57,7 +57,7 @@ def test_openvino(planted):
     if found.verdict == "consistent":
         pytest.skip("#4190 is repaired in this version; the page of audited engines is older")
     assert {"support", "deviation"} <= {one.kind for one in found.findings}
-    assert found.diagnosis[0].name == "wrong token in the cache"
+    assert found.diagnosis[0].name == "wrong_token_in_cache"
 
 
 def test_llama_cpp(planted):

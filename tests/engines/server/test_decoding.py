@@ -213,9 +213,9 @@ def test_prompts_of_a_law_with_openers():
     [
         ({"rule": "standart"}, "did you mean 'standard'"),
         ({"rule": "greedy_multi_draft"}, "trees only|several drafts"),
-        ({"mistake": "greedy_bonuss"}, "did you mean 'greedy_bonus'"),
-        ({"mistake": "resamples_target", "rule": "block"}, "mistake: resamples_target is .*leave block out"),
-        ({"mistake": "resamples_target", "plain": True}, "mistake: .* without a draft nothing is verified"),
+        ({"mistake": "bonus_argmaxx"}, "did you mean 'bonus_argmax'"),
+        ({"mistake": "swapped_residual", "rule": "block"}, "mistake: swapped_residual is .*leave block out"),
+        ({"mistake": "swapped_residual", "plain": True}, "mistake: .* without a draft nothing is verified"),
         ({"gamma": 0}, "gamma: 0 is not at least 1"),
     ],
 )

@@ -22,11 +22,11 @@ def test_mistakes_are_listed():
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere"),
-        (["--mistake", "greedy_bonuss"], "did you mean 'greedy_bonus'"),
+        (["--mistake", "bonus_argmaxx"], "did you mean 'bonus_argmax'"),
         (["--rule", "standart"], "did you mean 'standard'"),
         (["--plain", "--rule", "block"], "--rule has no effect with --plain, which has no draft"),
         (["--plain", "--gamma", "3"], "--gamma has no effect with --plain, which has no draft"),
-        (["--plain", "--mistake", "resamples_target"], "without a draft nothing is verified"),
+        (["--plain", "--mistake", "swapped_residual"], "without a draft nothing is verified"),
         (["--port", "70000"], "port: 70000 is not in [0, 65535]"),
         (["--host", "no.such.host.invalid"], "specsim: "),
     ],

@@ -1,0 +1,184 @@
+"""Laws of mistakes as functions of rows: arrays [n, V] of target and draft in, laws [n, V] of a token out.
+
+`LAWS` has, by the names of mistakes, the law of the first token of a step. It averages over the drafted
+token, which `Mutant.law` is given, and so it serves where only emitted tokens are seen: as alternatives of
+tests, and as diagnoses of engines."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from specsim.core._types import Floats
+from specsim.core.distributions import bfloat16, round_to, temperature
+
+# --- parts -----------------------------------------------------------------------------------------------
+
+
+def largest(rows: Floats) -> Floats:
+    found: Floats = rows.max(axis=-1, keepdims=True)
+    return found
+
+
+def argmax(rows: Floats, *_: Any, **values: float) -> Floats:
+    """All mass on the most probable token of each row."""
+    best = np.zeros_like(rows)
+    np.put_along_axis(best, rows.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
+    return best
+
+
+def normalised(weights: Floats, otherwise: Floats) -> Floats:
+    """`weights`, normalised; `otherwise` where they are nothing."""
+    total = weights.sum(axis=1, keepdims=True)
+    return np.divide(weights, total, out=otherwise.copy(), where=total > 0.0)
+
+
+def residual(p: Floats, q: Floats) -> Floats:
+    """(p - q)₊, normalised; p where that is nothing."""
+    return normalised(np.maximum(p - q, 0.0), p)
+
+
+def ratio(p: Floats, q: Floats) -> Floats:
+    """The chance of accepting: min(1, p/q), which cannot overflow; with q = 0 any token with p > 0 passes."""
+    return np.divide(p, q, out=(p > 0.0).astype(np.float64), where=p < q)
+
+
+def rounded_ratio(p: Floats, q: Floats, dtype: DTypeLike) -> Floats:
+    """The ratio of rounded probabilities; where q underflows every token passes."""
+    rounded, drafted = round_to(p, dtype), round_to(q, dtype)
+    return np.divide(rounded, drafted, out=np.ones_like(p), where=rounded < drafted)
+
+
+def above(rows: Floats, fraction: float) -> Floats:
+    """min-p: the tokens with at least `fraction` of the largest probability."""
+    return np.where(rows >= fraction * largest(rows), rows, 0.0)
+
+
+def without_last_id(rows: Floats) -> Floats:
+    """All but the last id, where anything else is left."""
+    rows = rows.copy()
+    rows[rows[:, :-1].any(axis=1), -1] = 0.0
+    return rows
+
+
+def misaligned(p: Floats, q: Floats, k: float) -> Floats:
+    """The difference of p and q, each cut to its k likeliest tokens, entry by entry in the order of ids."""
+    count = min(int(k), p.shape[1])
+    ids, drafted = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :count], axis=1) for rows in (p, q))
+    left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, drafted, axis=1)
+    weights = np.zeros_like(p)
+    np.put_along_axis(weights, ids, np.maximum(left, 0.0), axis=1)
+    return weights
+
+
+def within(rows: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """The law of an inverse-CDF draw from `rows` with a uniform in [low, high); `rows` if that is empty."""
+    ends = rows.cumsum(axis=1)
+    return normalised(np.maximum(np.minimum(ends, high) - np.maximum(ends - rows, low), 0.0), rows)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The rows of target and draft where a token is drawn."""
+
+    p: Floats
+    q: Floats
+
+    @cached_property
+    def chance(self) -> Floats:
+        return ratio(self.p, self.q)
+
+    @cached_property
+    def residual(self) -> Floats:
+        return residual(self.p, self.q)
+
+    def emitted(
+        self, drafted: Floats | None = None, accepted: Floats | None = None, recovered: Floats | None = None
+    ) -> Floats:
+        """The law of the first token of a step: `drafted`, `accepted` with these probabilities, else
+        `recovered`. What is left out is right."""
+        accepted = self.chance if accepted is None else accepted
+        kept = (self.q if drafted is None else drafted) * accepted
+        left = np.maximum(1.0 - kept.sum(axis=1, keepdims=True), 0.0)
+        found: Floats = kept + left * (self.residual if recovered is None else recovered)
+        return found
+
+    def without_drafted(self, accepted: Floats) -> Floats:
+        """The same, recovered from p without the token that was drafted."""
+        p, q = self.p, self.q
+        rejected = np.divide(q * (1.0 - accepted), 1.0 - p, out=np.zeros_like(p), where=p < 1.0)
+        found = q * accepted + p * (rejected.sum(axis=1, keepdims=True) - rejected)
+        return normalised(found, p)  # where p is certain there is nothing else
+
+
+# --- laws ------------------------------------------------------------------------------------------------
+
+
+def draft_numbers_in_check(pair: Pair) -> Floats:
+    """The draft is drawn by inverse CDF in the order of ids, and accepted if the same number is below p/q."""
+    p, q = pair.p, pair.q
+    above = np.cumsum(q, axis=1)
+    limit = np.divide(p, q, out=np.zeros_like(p), where=q > 0.0)
+    kept = np.clip(limit - (above - q), 0.0, q)
+    return pair.emitted(kept, np.ones_like(p))
+
+
+def test_uniform_draws(pair: Pair) -> Floats:
+    """A draft y is rejected by a number in [p/q, 1), which draws from the residual by inverse CDF."""
+    p, q = pair.p, pair.q
+    wasted, zero = q > p, np.zeros((len(p), 1))
+    low = np.divide(p, q, out=np.full_like(p, np.inf), where=wasted)
+    order = np.argsort(low, axis=1)
+    drafted, kept = (
+        np.hstack([zero, np.cumsum(np.take_along_axis(np.where(wasted, rows, 0.0), order, 1), axis=1)])
+        for rows in (q, p)
+    )
+    ends = np.hstack([zero, np.cumsum(pair.residual, axis=1)])
+    below = np.array(
+        [np.searchsorted(*row) for row in zip(np.take_along_axis(low, order, 1), ends, strict=True)]
+    )
+    # the probability that a draft is rejected by a number below an end: the sum of q (end - p/q)₊
+    total = ends * np.take_along_axis(drafted, below, 1) - np.take_along_axis(kept, below, 1)
+    found: Floats = np.minimum(p, q) + np.diff(total, axis=1)
+    return found
+
+
+def lenient(pair: Pair, lenience: float, recovered: Callable[[Floats, Floats], Floats]) -> Floats:
+    """Drafts are accepted with p/(l·q); the residual is recovered(p, l·q)."""
+    scaled = lenience * pair.q
+    return pair.emitted(accepted=ratio(pair.p, scaled), recovered=recovered(pair.p, scaled))
+
+
+#: law(pair, **values) by the names of mistakes in drafting or verification, and of a bonus.
+LAWS: dict[str, Callable[..., Floats]] = {
+    "greedy_acceptance": lambda pair: argmax(pair.p),
+    "accepts_everything": lambda pair: pair.q,
+    "resamples_draft": lambda pair: pair.emitted(recovered=pair.q),
+    "resamples_target": lambda pair: pair.emitted(recovered=pair.p),
+    "greedy_residual": lambda pair: pair.emitted(recovered=argmax(pair.residual)),
+    "greedy_after_nothing": lambda pair: pair.emitted(recovered=argmax(pair.p)),
+    "emits_residual": lambda pair: pair.residual,
+    "misaligned_residual": lambda pair, k: pair.emitted(
+        recovered=normalised(misaligned(pair.p, pair.q, k), pair.p)
+    ),
+    "one_hot_residual": lambda pair: pair.without_drafted(pair.chance),
+    "zeroed_in_place": lambda pair: pair.without_drafted(np.zeros_like(pair.p)),
+    "greedy_draft": lambda pair: pair.emitted(argmax(pair.q)),
+    "draft_temperature": lambda pair, temperature: pair.emitted(at_temperature(pair.q, temperature)),
+    "draft_numbers_in_check": draft_numbers_in_check,
+    "test_uniform_draws": test_uniform_draws,
+    "float16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, np.float16)),
+    "bfloat16_ratio": lambda pair: pair.emitted(accepted=rounded_ratio(pair.p, pair.q, bfloat16)),
+    "lenience": lambda pair, lenience: lenient(pair, lenience, lambda *_: pair.residual),
+    "scaled_lenience": lambda pair, lenience: lenient(pair, lenience, residual),
+    "bonus_argmax": lambda pair: argmax(pair.p),
+    "bonus_temperature": lambda pair, temperature: at_temperature(pair.p, temperature),
+    "bonus_min_p": lambda pair, fraction: normalised(above(pair.p, fraction), pair.p),
+    "bonus_from_draft": lambda pair: pair.q,
+    "bonus_from_residual": lambda pair: pair.residual,
+    "last_id_never": lambda pair: normalised(without_last_id(pair.p), pair.p),
+}
+at_temperature = temperature
