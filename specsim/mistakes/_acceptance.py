@@ -14,6 +14,7 @@ from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
 from specsim.mistakes._reference import at, verifier_mutant
+from specsim.mistakes._rows import argmax, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._controls import block_first_failure, block_tokenwise_residual
@@ -35,11 +36,6 @@ def scales(x: Ints, p: Floats, q: Floats) -> Floats:
     for i, (target, draft) in enumerate(zip(at(p, x).T, at(q, x).T, strict=True)):
         b[:, i + 1] = ratio(b[:, i] * target, draft)
     return b
-
-
-def ratio(p: Floats, q: Floats) -> Floats:
-    """min(1, p/q), which cannot overflow."""
-    return np.divide(p, q, out=np.ones_like(p), where=p < q)
 
 
 def block_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
@@ -163,8 +159,8 @@ MUTANTS = (
             "FasterDecoding/Medusa evaluate_posterior",
         ),
         passes=typical,
-        recover=ref.argmax,
-        bonus=ref.argmax,
+        recover=argmax,
+        bonus=argmax,
         law=TYPICAL.law,
         parameters=TYPICAL.parameters,
     ),
@@ -187,8 +183,8 @@ MUTANTS = (
         "greedy_acceptance",
         "A draft is accepted if it is the argmax of p, else the argmax is emitted (greedy).",
         passes=lambda u, x, p, q: x == p.argmax(axis=2),
-        recover=ref.argmax,
-        bonus=ref.argmax,
+        recover=argmax,
+        bonus=argmax,
         law=GREEDY_MATCH.law,
     ),
     mutant(

@@ -12,6 +12,7 @@ from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import as_given, law, normalise, residual
 from specsim.mistakes._reference import at, excess, round_to, verifier_mutant
+from specsim.mistakes._rows import without_last_id
 
 mutant = partial(verifier_mutant, "precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
@@ -126,12 +127,6 @@ def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
 def without_last(row: Row) -> list[Any]:
     """All but the last id, where anything else is left."""
     return normalise([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
-
-
-def without_last_id(rows: Floats) -> Floats:
-    rows = rows.copy()
-    rows[rows[:, :-1].any(axis=1), -1] = 0.0
-    return rows
 
 
 MUTANTS = (

@@ -11,7 +11,8 @@ from specsim.core._types import Floats, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder_mutant
 from specsim.mistakes._laws import apply_temperature, law, residual
-from specsim.mistakes._reference import argmax, at, excess, verifier_mutant
+from specsim.mistakes._reference import at, excess, verifier_mutant
+from specsim.mistakes._rows import above, argmax, largest
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.tokenwise import positive_part
 
@@ -29,12 +30,8 @@ def fraction(default: float) -> tuple[Parameter]:
 
 
 def at_temperature(p: Floats, temperature: float) -> Floats:
-    weights = (p / p.max(axis=1, keepdims=True)) ** (1.0 / temperature)
+    weights = (p / largest(p)) ** (1.0 / temperature)
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def above(p: Floats, fraction: float) -> Floats:
-    return np.where(p >= fraction * p.max(axis=1, keepdims=True), p, 0.0)
 
 
 def above_row(p: Row, fraction: Any) -> list[Any]:

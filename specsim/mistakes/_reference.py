@@ -66,13 +66,6 @@ def target(p: Floats, *_: Any, **values: float) -> Floats:
     return p
 
 
-def argmax(p: Floats, *_: Any, **values: float) -> Floats:
-    """All mass on the most probable token of each row."""
-    best = np.zeros_like(p)
-    np.put_along_axis(best, p.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
-    return best
-
-
 def own_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
     return p, q
 

@@ -18,6 +18,7 @@ from specsim.mistakes._reference import (
     verifier_mutant,
     verify,
 )
+from specsim.mistakes._rows import misaligned
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import RULE as LENIENCE
@@ -38,16 +39,6 @@ def target_or_first(p: Floats, q: Floats, x: Ints) -> Floats:
 def zeroed_follow(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
     rows = [[0 * a if y == x else a for y, a in enumerate(row)] for row, x in zip(p, tokens, strict=False)]
     return [*(normalise_or(row, laws.one_hot(len(row), 0)) for row in rows), p[-1]]
-
-
-def misaligned_residual(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
-    """The difference of p and q, each cut to its k likeliest tokens, entry by entry in the order of ids."""
-    count = min(int(k), p.shape[1])
-    ids, draft_ids = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :count], axis=1) for rows in (p, q))
-    left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, draft_ids, axis=1)
-    weights = np.zeros_like(p)
-    np.put_along_axis(weights, ids, np.maximum(left, 0.0), axis=1)
-    return weights
 
 
 def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
@@ -119,7 +110,7 @@ MUTANTS = (
         "misaligned_residual",
         "p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),
-        recover=misaligned_residual,
+        recover=lambda p, q, x, k: misaligned(p, q, k),
         law=law(recovered=misaligned_row),
         parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
     ),

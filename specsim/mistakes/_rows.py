@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from specsim.core._types import Floats
-from specsim.core.distributions import bfloat16, round_to, temperature
+from specsim.core.distributions import bfloat16, round_to
+from specsim.core.distributions import temperature as at_temperature
 
 # --- parts -----------------------------------------------------------------------------------------------
 
@@ -120,9 +121,9 @@ class Pair:
 def draft_numbers_in_check(pair: Pair) -> Floats:
     """The draft is drawn by inverse CDF in the order of ids, and accepted if the same number is below p/q."""
     p, q = pair.p, pair.q
-    above = np.cumsum(q, axis=1)
+    ends = np.cumsum(q, axis=1)
     limit = np.divide(p, q, out=np.zeros_like(p), where=q > 0.0)
-    kept = np.clip(limit - (above - q), 0.0, q)
+    kept = np.clip(limit - (ends - q), 0.0, q)
     return pair.emitted(kept, np.ones_like(p))
 
 
@@ -181,4 +182,3 @@ LAWS: dict[str, Callable[..., Floats]] = {
     "bonus_from_residual": lambda pair: pair.residual,
     "last_id_never": lambda pair: normalised(without_last_id(pair.p), pair.p),
 }
-at_temperature = temperature

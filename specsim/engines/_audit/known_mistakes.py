@@ -12,12 +12,14 @@ from itertools import combinations
 import numpy as np
 
 from specsim import mistakes
+from specsim.core._parameters import written
 from specsim.core._types import Floats, Ints
-from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, residual
+from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._planted.sampling import ORDERS, possible_orders
+from specsim.mistakes._rows import LAWS, Pair, ratio, residual
 
 #: Tokens in a page of a cache, in engines.
 PAGES = (16, 32, 64, 128)
@@ -74,22 +76,6 @@ class Known:
 Change = Mapping[str, float | None]
 
 
-def one_hot(rows: Floats) -> Floats:
-    """The most probable token of each row with probability 1."""
-    found = np.zeros_like(rows)
-    found[np.arange(len(rows)), rows.argmax(axis=1)] = 1.0
-    return found
-
-
-def checked(drafted: Floats, p: Floats, q: Floats, recovered: Floats) -> Floats:
-    """The first token of a step: drawn from `drafted`, accepted with probability min(1, p/q), else drawn from
-    `recovered`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        accepted = drafted * np.where(q > 0, np.minimum(1.0, p / q), 1.0)
-    found: Floats = accepted + np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0) * recovered
-    return found
-
-
 def known_mistakes(
     planted: Planted,
     requests: Mapping[int, Request],
@@ -111,71 +97,45 @@ def _of_target(g: Given) -> Floats:
     return g.p
 
 
+#: Mistakes of a verifier whose law needs nothing but the rows.
+OF_ROWS = (
+    *("resamples_draft", "resamples_target", "greedy_residual", "greedy_after_nothing", "emits_residual"),
+    "greedy_draft",
+)
+
+
+def _law(name: str, **values: float) -> FromRows:
+    return lambda g: LAWS[name](g.rows, **values)
+
+
 def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
     yield Known(
         ("greedy_acceptance",),
-        lambda g: one_hot(g.p),
+        _law("greedy_acceptance"),
         seldom=("bonus_argmax", "greedy_every_fourth"),
         first=("greedy_first_token",),
     )
     yield Known(
         ("accepts_everything",),
-        lambda g: g.q,
+        _law("accepts_everything"),
         seldom=("bonus_from_draft",),
         last=("last_of_text_from_draft",),
     )
-    yield Known(("resamples_draft",), lambda g: checked(g.q, g.p, g.q, g.q))
-    yield Known(("resamples_target",), lambda g: checked(g.q, g.p, g.q, g.p))
-    yield Known(("greedy_residual",), lambda g: checked(g.q, g.p, g.q, one_hot(g.residual)))
-    yield Known(("greedy_after_nothing",), lambda g: checked(g.q, g.p, g.q, one_hot(g.p)))
-    yield Known(("emits_residual",), lambda g: g.residual)
-    yield Known(("greedy_draft",), lambda g: checked(one_hot(g.q), g.p, g.q, g.residual))
+    for name in OF_ROWS:
+        yield Known((name,), _law(name))
     changed = [name for name, value in OFF.items() if getattr(sampling, name) != value]
     only = changed[0] if len(changed) == 1 else ""
     untested = {"temperature": "draft_temperature", "top_k": "draft_top_k"}.get(only, "raw_q_in_test")
     undrawn = {"temperature": "handed_temperature"}.get(only, "raw_drafts")
-    yield Known((untested,), lambda g: checked(g.q, g.p, g.raw_q, residual(g.p, g.raw_q)))
-    yield Known((undrawn,), lambda g: checked(g.raw_q, g.p, g.q, g.residual))
-    yield Known(("raw_p_in_test",), lambda g: checked(g.q, g.raw_p, g.q, g.residual))
-    yield Known(("draft_numbers_in_check",), _draft_number_in_check)
+    yield Known((untested,), lambda g: Pair(g.p, g.raw_q).emitted(g.q))
+    yield Known((undrawn,), lambda g: g.rows.emitted(g.raw_q))
+    yield Known(("raw_p_in_test",), lambda g: g.rows.emitted(accepted=ratio(g.raw_p, g.q)))
+    yield Known(("draft_numbers_in_check",), _law("draft_numbers_in_check"))
     if words <= MOST_WORDS:
-        yield Known(("test_uniform_draws",), _check_number_in_residual)
+        yield Known(("test_uniform_draws",), _law("test_uniform_draws"))
     for lenience in LENIENCES:
-        yield Known((f"scaled_lenience:lenience={lenience:g}",), partial(_lenient, lenience))
-
-
-def _draft_number_in_check(g: Given) -> Floats:
-    """The draft is drawn by inverse CDF in the order of ids, and accepted if the same number is below p/q."""
-    above = np.cumsum(g.q, axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        limit = np.where(g.q > 0, g.p / g.q, 0.0)
-    accepted = np.clip(limit - (above - g.q), 0.0, g.q)
-    rejected = np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0)
-    found: Floats = accepted + rejected * g.residual
-    return found
-
-
-def _check_number_in_residual(g: Given) -> Floats:
-    """A draft y is rejected by a number in [p/q, 1), which draws from the residual by inverse CDF."""
-    wasted, zero = g.q > g.p, np.zeros((len(g.p), 1))
-    low = np.divide(g.p, g.q, out=np.full_like(g.p, np.inf), where=wasted)
-    order = np.argsort(low, axis=1)
-    drafted, kept = (
-        np.hstack([zero, np.cumsum(np.take_along_axis(np.where(wasted, rows, 0.0), order, 1), axis=1)])
-        for rows in (g.q, g.p)
-    )
-    ends = np.hstack([zero, np.cumsum(g.residual, axis=1)])
-    below = np.array(
-        [np.searchsorted(*row) for row in zip(np.take_along_axis(low, order, 1), ends, strict=True)]
-    )
-    # the probability that a draft is rejected by a number below an end: the sum of q (end - p/q)₊
-    total = ends * np.take_along_axis(drafted, below, 1) - np.take_along_axis(kept, below, 1)
-    found: Floats = np.minimum(g.p, g.q) + np.diff(total, axis=1)
-    return found
-
-
-def _lenient(lenience: float, g: Given) -> Floats:
-    return checked(g.q, g.p / lenience, g.q, residual(g.p, g.q * lenience))
+        name = "scaled_lenience"
+        yield Known((written(name, {"lenience": lenience}),), _law(name, lenience=lenience))
 
 
 #: The mistakes of the rows without a parameter: in the residual, and in the test and the residual.
@@ -197,7 +157,8 @@ def _of_processing(sampling: Sampling) -> Iterator[Known]:
         yield Known(("temperature_twice",), partial(_changed, {"temperature": sampling.temperature**2}))
     elif sampling.temperature == 1.0:
         for t in TEMPERATURES:
-            yield Known((f"other_temperature:temperature={t:g}",), partial(_changed, {"temperature": t}))
+            name = written("other_temperature", {"temperature": t})
+            yield Known((name,), partial(_changed, {"temperature": t}))
 
 
 def _changed(change: Change, g: Given) -> Floats:
@@ -205,11 +166,11 @@ def _changed(change: Change, g: Given) -> Floats:
 
 
 def _changed_residual(change: Change, g: Given) -> Floats:
-    return checked(g.q, g.p, g.q, residual(g.changed(**change), g.q))
+    return g.rows.emitted(recovered=residual(g.changed(**change), g.q))
 
 
 def _changed_check(change: Change, g: Given) -> Floats:
-    return checked(g.q, g.changed(**change), g.q, g.residual)
+    return g.rows.emitted(accepted=ratio(g.changed(**change), g.q))
 
 
 def _of_orders(sampling: Sampling, order: str) -> Iterator[Known]:

@@ -16,6 +16,7 @@ from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._planted.sampling import processed
+from specsim.mistakes._rows import Pair
 
 #: Entries of rows that are held at once, 8 bytes each.
 ENTRIES = 2**20
@@ -214,8 +215,9 @@ class Given:
         return self.p, self.q
 
     @cached_property
-    def residual(self) -> Floats:
-        return residual(self.p, self.q)
+    def rows(self) -> Pair:
+        """p and q, with what verification makes of them."""
+        return Pair(self.p, self.q)
 
     def changed(self, **parameters: float | None) -> Floats:
         """The target's rows with other parameters of processing."""
@@ -228,10 +230,3 @@ class Given:
     def reading(self, contexts: Ints) -> Given:
         """The same where other contexts are read."""
         return replace(self, contexts=contexts)
-
-
-def residual(p: Floats, q: Floats) -> Floats:
-    """(p - q)₊ normalised; p where that is 0."""
-    weights = np.maximum(p - q, 0.0)
-    total = weights.sum(axis=1, keepdims=True)
-    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), p)

@@ -18,6 +18,7 @@ from specsim.core.distributions import temperature
 from specsim.engines._planted.requests import Sampling
 from specsim.engines._planted.sampling import truncated
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
+from specsim.mistakes._rows import argmax
 from specsim.models import draw_siblings
 
 #: Where a mistake acts, with what `act` is given.
@@ -99,12 +100,8 @@ def _truncate_first(step: Step) -> None:
         step.p[members] = temperature(cut, sampling.temperature)
 
 
-def _one_hot(rows: Floats) -> Floats:
-    return temperature(rows, 0.0)
-
-
 def _greedy_bonus(step: Step) -> None:
-    step.p[:, -1] = _one_hot(step.p[:, -1])
+    step.p[:, -1] = argmax(step.p[:, -1])
 
 
 def _greedy_after_nothing(step: Step) -> None:
@@ -116,12 +113,12 @@ def _greedy_recovered(step: Step) -> None:
 
 
 def _greedy_every_fourth(step: Step) -> None:
-    step.p[3::4] = _one_hot(step.p[3::4])
+    step.p[3::4] = argmax(step.p[3::4])
 
 
 def _greedy_first_token(step: Step) -> None:
     begins = step.run.steps == 0
-    step.p[begins, 0] = _one_hot(step.p[begins, 0])
+    step.p[begins, 0] = argmax(step.p[begins, 0])
 
 
 def _bonus_from_draft(step: Step) -> None:
