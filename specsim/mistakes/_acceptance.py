@@ -17,7 +17,7 @@ from specsim.mistakes._reference import at, verifier_mutant
 from specsim.mistakes._rows import argmax, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
-from specsim.rules._controls import block_first_failure, block_tokenwise_residual
+from specsim.rules._controls import BLOCK_FIRST_FAILURE, BLOCK_TOKENWISE_RESIDUAL
 from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
 from specsim.rules._lossy.typical import RULE as TYPICAL
@@ -200,7 +200,7 @@ MUTANTS = (
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=block_verify,
         rows=ref.own_rows,
-        law=block_tokenwise_residual.RULE.law,
+        law=BLOCK_TOKENWISE_RESIDUAL.law,
     ),
     mutant(
         "block_first_failure",
@@ -208,7 +208,7 @@ MUTANTS = (
         threads=("vllm-project/vllm-ascend#11985",),
         verify=block_verify,
         count=ref.first_failure,
-        law=block_first_failure.RULE.law,
+        law=BLOCK_FIRST_FAILURE.law,
     ),
     mutant(
         "block_product_of_uniforms",

@@ -1,10 +1,10 @@
-"""The verification rules, one file each.
+"""The verification rules, one file each, and those that are wrong on purpose.
 
 A rule turns a drafted tree of tokens, with the target's and the draft's rows at its nodes, into the tokens
 that a step emits. Rules are lossless for one draft (`chain`) or for several (`tree`), or follow a declared
 law that differs from the target's (`lossy`); `controls` are wrong on purpose, and every proof and test must
-detect them. `get("standard")` returns the `RULE` of the file `_chain/standard.py`. To add a rule, add a file:
-see docs/adding-a-rule.md.
+detect them. `get("standard")` returns the `RULE` of the file `_chain/standard.py`, and the controls are in
+`_controls.py`. To add a rule, add a file: see docs/adding-a-rule.md.
 
 `_common` has what rules share: `base` defines a rule, `tokenwise` and `nodewise` decide along a chain and
 down a tree, `deferral` follows the target or the draft at each position, `fixed_pairs` has the tables of a
@@ -46,7 +46,7 @@ GROUPS: dict[str, str] = {
 
 
 def names(*groups: str) -> list[str]:
-    """Names of the rules, read from file names.
+    """Names of the rules, read from file names; those of controls from their file.
 
     Parameters
     ----------
@@ -63,13 +63,21 @@ def names(*groups: str) -> list[str]:
     >>> "standard" in names("chain")
     True
     """
-    return [name for group in groups or GROUPS for name in _files(group)]
+    return [name for group in groups or GROUPS for name in _members(group)]
 
 
 @cache
-def _files(group: str) -> tuple[str, ...]:
-    """The names in one folder."""
+def _members(group: str) -> tuple[str, ...]:
+    """The names in one group."""
+    if group == "controls":
+        return tuple(_wrong())
     return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / f"_{group}")]))
+
+
+def _wrong() -> dict[str, Rule]:
+    """The controls by name, whose file imports many rules."""
+    found: dict[str, Rule] = importlib.import_module(f"{__name__}._controls").RULES
+    return found
 
 
 def group_of(name: str) -> str:
@@ -90,7 +98,7 @@ def group_of(name: str) -> str:
     >>> group_of("standard")
     'chain'
     """
-    return next(group for group in GROUPS if name in names(group))
+    return next(group for group in GROUPS if name in _members(group))
 
 
 @checked
@@ -127,7 +135,10 @@ def get(name: str | Rule) -> Rule:
         raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
     if name not in names():
         raise ValueError(f"unknown rule {name!r}{suggestion(name, names())} Rules: {', '.join(names())}")
-    rule: Rule = importlib.import_module(f"{__name__}._{group_of(name)}.{name}").RULE
+    group = group_of(name)
+    rule: Rule = (
+        _wrong()[name] if group == "controls" else importlib.import_module(f"{__name__}._{group}.{name}").RULE
+    )
     return rule.given(given)
 
 

@@ -9,7 +9,7 @@ is decided by rows, and so by x_1 … x_{i-1}: given these, x_i is still a sampl
 and the token follows p_i by the standard rule; where it is cut, the token is drawn from p_i. Nothing else is
 used, so that any confidence will do that is a function of the tokens before x_i and of their rows and that of
 x_i itself: products along the chain, the output of a trained head, the load of a server. A confidence that
-looks at x_i is no such function: `_controls/pruned_children.py`, on a chain.
+looks at x_i is no such function: `pruned_children`, on a chain.
 
 Cheng et al., "DSpark: confidence-scheduled speculative decoding with semi-autoregressive generation", arXiv
 2607.05147. Its confidence is the output of a head, before x_i is known, of which the product along the chain

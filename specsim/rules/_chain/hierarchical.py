@@ -11,7 +11,7 @@ and emit a token from (R_i·p - q)₊, normalised; after the last step back, i =
 Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a
 step is that of block verification, exactly, expected length included (both are in the tests): R_i is block
 verification's b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last
-ratio and so accepts more, at the price of a biased step; see `_controls/hierarchical_uncapped.py`.
+ratio and so accepts more, at the price of a biased step; see `hierarchical_uncapped`.
 
 Zhou et al., "Hierarchical speculative decoding", arXiv 2601.05724, and its public code.
 

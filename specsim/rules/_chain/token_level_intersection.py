@@ -7,7 +7,7 @@ there with a token from p, as after the draft's last token.
 
 Lossless for a chain whose every token was sampled from the q handed over: given that x is in S it is a sample
 of q', and the token follows p by the standard rule; given that it is not, the token is drawn from p. It must
-be q' that is compared, not q: `_controls/intersection_unnormalised.py`.
+be q' that is compared, not q: `intersection_unnormalised`.
 
 Timor et al., "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous
 vocabularies", arXiv 2502.05202, token-level intersection. There the drafter samples from q' itself and never

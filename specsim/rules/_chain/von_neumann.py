@@ -12,7 +12,7 @@ changes nothing, as what remains to be drawn has the law p. The same where q doe
 infinite.
 
 An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no
-longer p: see `_controls/pointwise_envelope.py`.
+longer p: see `pointwise_envelope`.
 
 A further proposal takes two uniforms, one to draw it and then one to test it.
 

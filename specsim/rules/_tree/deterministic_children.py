@@ -7,7 +7,7 @@ and whatever they depend on: the k most probable tokens (EAGLE-2, EAGLE-3), draw
 sampled. The law is that of naive matching, with another use of the uniforms.
 
 What is *not* lossless is to sample children and then keep those of high probability: their selection depends
-on q; see `_controls/pruned_children.py`. Nor to use p/q instead of p for children that are not samples of q.
+on q; see `pruned_children`. Nor to use p/q instead of p for children that are not samples of q.
 EAGLE's use of q = 1 has been called a bug several times; it is exact.
 
 Li et al., "EAGLE-2", arXiv 2406.16858, and the function `evaluate_posterior` of its public code.

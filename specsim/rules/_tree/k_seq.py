@@ -7,12 +7,12 @@ none is, a token is emitted from
     p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
 
 Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual
-would be negative somewhere (`_controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12
+would be negative somewhere (`k_seq_small_rho`). We take ρ*, which accepts the most, and 10^-12
 of it more, so that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts.
 The test does not change from draft to draft, which is what makes it less than optimal.
 
 In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is
-computed for it; siblings with the same token are separate trials (`_controls/k_seq_wrong_k.py` counts them
+computed for it; siblings with the same token are separate trials (`k_seq_wrong_k` counts them
 once). K = 1 is the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.

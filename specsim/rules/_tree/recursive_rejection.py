@@ -6,7 +6,7 @@ a token from R. An accepted child is the next node; a leaf is followed by a bonu
 
 Lossless for siblings sampled independently from q and tried in the order in which they were drawn, or in
 random order: one round is the standard rule with target R. Sorted by probability they are no longer samples
-of q, and the output is biased (TV up to .4; `_controls/sorted_siblings.py`). The probability that all K are
+of q, and the output is biased (TV up to .4; `sorted_siblings`). The probability that all K are
 rejected is Π_k TV(R_k, q).
 
 Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2 (multi-step speculative sampling); for K parallel

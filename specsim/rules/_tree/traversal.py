@@ -17,7 +17,7 @@ every model tried (both in the tests).
 Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings
 drawn without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7.
 The update is easy to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
-`_controls/traversal_wrong_update.py`.
+`traversal_wrong_update`.
 
 Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2,
 reconstructed and proved here by enumeration.
