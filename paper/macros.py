@@ -65,7 +65,7 @@ def macros(sources: Sources) -> Macros:
 
 def about(sources: Sources) -> Macros:
     known = mistakes.catalogue() + mistakes.exact_controls()
-    threads = {thread for mutant in known for thread in mutant.threads}
+    threads = {thread for mistake in known for thread in mistake.threads}
     return {
         "nVersion": sources.version,
         "nTables": FAST if sources.fast else FULL,

@@ -33,7 +33,7 @@ from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import Floats
 from specsim.core.stats import POWER, needed_draws
-from specsim.mistakes import Mutant, sequence_law
+from specsim.mistakes import Mistake, sequence_law
 from specsim.mistakes._decoding import Decoder
 from specsim.models import Model
 from specsim.rules import Rule
@@ -103,8 +103,8 @@ class Known:
         return found
 
 
-def known_steps(owner: Rule | Mutant, case: Case, claim: Claim) -> Known | None:
-    """The steps of a rule or a mutant in `case`, held to `claim`; None where there are too many drafts to
+def known_steps(owner: Rule | Mistake, case: Case, claim: Claim) -> Known | None:
+    """The steps of a rule or a mistake in `case`, held to `claim`; None where there are too many drafts to
     enumerate.
     """
     rotated = case.rotated or case.uneven or case.certain
@@ -125,26 +125,26 @@ def known_steps(owner: Rule | Mutant, case: Case, claim: Claim) -> Known | None:
     return Known(case.name, size, case.gamma + 1, table_positions(case), emitted, law, np.array(fatal), bins)
 
 
-def known_decoder(mutant: Mutant, case: DecoderCase) -> Known:
+def known_decoder(mistake: Mistake, case: DecoderCase) -> Known:
     """Whole sequences of a decoder of the catalogue."""
-    found = sequence_law(mutant, case.target, case.draft, case.prompts[0], case.max_new_tokens, case.eos)
+    found = sequence_law(mistake, case.target, case.draft, case.prompts[0], case.max_new_tokens, case.eos)
     fatal = [_breaks_contract(tokens, case) or _impossible(tokens, case) for tokens in found]
     kept, length, size = tuple(found), case.max_new_tokens, case.target.vocab_size
     return Known(case.name, size, length, table_positions(case), kept, _as_law(found), np.array(fatal))
 
 
-def known_law(mutant: Mutant, case: Any) -> Known | None:
+def known_law(mistake: Mistake, case: Any) -> Known | None:
     """The law of a mistake in a case of any kind; None where it is not enumerated."""
     if isinstance(case, DecoderCase):
-        one = mutant.decode
+        one = mistake.decode
         enumerable = isinstance(one, Decoder) and one.enumerable and len(case.prompts) == 1
-        return known_decoder(mutant, case) if enumerable else None
-    return known_steps(mutant, case, Claim(None, case.tree)) if isinstance(case, Case) else None
+        return known_decoder(mistake, case) if enumerable else None
+    return known_steps(mistake, case, Claim(None, case.tree)) if isinstance(case, Case) else None
 
 
-def subject_of(mutant: Mutant) -> Subject:
+def subject_of(mistake: Mistake) -> Subject:
     """A mistake as the audit takes it."""
-    return function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), mutant.name)
+    return function_subject(Local(mistake.function, Declared(decoder=mistake.decode is not None)), mistake.name)
 
 
 def tables_of(case: Case | DecoderCase, claim: Claim | None, steps: int) -> list[Table]:

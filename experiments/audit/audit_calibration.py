@@ -32,7 +32,7 @@ from specsim.auditing._checks.tables import LOOKS, Joined, Table, pooled_tables
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import Floats
 from specsim.core.stats import MIN_EXPECTED
-from specsim.mistakes import Mutant, _reference
+from specsim.mistakes import Mistake, _reference
 from specsim.models import chains
 from specsim.rules import Rule
 
@@ -141,11 +141,11 @@ class Calibration:
         return float(stats.kstest(self.p_values, "uniform").pvalue)
 
 
-def exact_cases(owner: Rule | Mutant) -> list[Drawn]:
+def exact_cases(owner: Rule | Mistake) -> list[Drawn]:
     """The cases of an exact rule's or exact control's audit that can be enumerated; several drafts are cut to
     two of two tokens.
     """
-    if isinstance(owner, Mutant) and owner.decode:
+    if isinstance(owner, Mistake) and owner.decode:
         return [
             (known_decoder(owner, case), tables_of(case, None, DECODER_STEPS), DECODER_STEPS)
             for case in decoder_battery()

@@ -39,7 +39,7 @@ from specsim.auditing._checks.contract_checks import PROMISES, check_promises
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 
 TITLE = "The power of an audit: the steps that it needs to reject each known mistake"
 MINUTES = 40
@@ -70,18 +70,18 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     before a step is drawn.
     """
     (name,) = cell
-    mutant = mistakes.get(name)
-    subject = subject_of(mutant)
-    laws = [known_law(mutant, case) for case in subject.cases]
+    mistake = mistakes.get(name)
+    subject = subject_of(mistake)
+    laws = [known_law(mistake, case) for case in subject.cases]
     predicted, best, must = _predicted(subject, laws)
     where = next(((best, level) for level in RUN_LEVELS if level in must), None)
     row = {
         "mistake": name,
-        "family": mutant.family,
-        "decoder": mutant.decode is not None,
+        "family": mistake.family,
+        "decoder": mistake.decode is not None,
         **predicted,
         "predicted": where is not None,
-        "promise": mutant.decode is None and _breaks_a_promise(mutant),
+        "promise": mistake.decode is None and _breaks_a_promise(mistake),
     }
     if name in TOO_LARGE:
         case, level = TOO_LARGE[name]
@@ -121,9 +121,9 @@ def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviatio
     return deviation(law, tables_of(case, claim, subject.plan(index, level).steps), alarm(subject, level))
 
 
-def _breaks_a_promise(mutant: Mutant) -> bool:
+def _breaks_a_promise(mistake: Mistake) -> bool:
     """Whether the contract checks detect it before a step is drawn."""
-    return bool(check_promises(Local(mutant.function), case_key(PILOT, PROMISES), TIMEOUT))
+    return bool(check_promises(Local(mistake.function), case_key(PILOT, PROMISES), TIMEOUT))
 
 
 def _pilot(subject: Subject, rng: int) -> tuple[int, str] | None:

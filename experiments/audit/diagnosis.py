@@ -24,7 +24,7 @@ from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.predictions import predict
 from specsim.auditing._execution import open_execution
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 
 TITLE = "How often a rejected verifier's mistake is named"
 MINUTES = 60
@@ -43,8 +43,8 @@ BETWEEN = "; "
 
 def cells(*, fast: bool) -> list[tuple[str, str]]:
     """(mistake, the same with its parameters)."""
-    chosen = [mutant for mutant in mistakes.catalogue() if not fast or mutant.name in FAST_MISTAKES]
-    return [(mutant.name, str(one)) for mutant in chosen for one in _variants(mutant)]
+    chosen = [mistake for mistake in mistakes.catalogue() if not fast or mistake.name in FAST_MISTAKES]
+    return [(mistake.name, str(one)) for mistake in chosen for one in _variants(mistake)]
 
 
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
@@ -54,14 +54,14 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     they and `right` are None where the audit found nothing to diagnose.
     """
     name, variant = cell
-    mutant, seed = mistakes.get(variant), SEED + rng
-    function = declares(decoder=mutant.decode is not None)(mutant.function)
+    mistake, seed = mistakes.get(variant), SEED + rng
+    function = declares(decoder=mistake.decode is not None)(mistake.function)
     result = audit(function, LEVEL, seed, diagnose=False)
     results = [case for case in result.cases if not case.broken and case.case != PROMISES]
     row: Row = {
         "mistake": name,
         "variant": variant,
-        "family": mutant.family,
+        "family": mistake.family,
         "off_catalogue": variant != str(mistakes.get(name)),
         "verdict": str(result.verdict),
         "named": None,
@@ -73,7 +73,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         return row
     with open_execution(function, 1, 60.0) as place:
 
-        def diagnosis(known: Sequence[Mutant]) -> Any:
+        def diagnosis(known: Sequence[Mistake]) -> Any:
             return diagnose_failed(place.subject, results, LEVEL, seed, known)
 
         found = diagnosis(mistakes.catalogue())
@@ -84,37 +84,37 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         left = diagnosis([one for one in mistakes.catalogue() if one.name not in same])
     return row | {
         "named": BETWEEN.join(one.name for one in found.named),
-        "right": bool(found.named) and _is_same(mutant, mistakes.get(found.named[0].name)),
+        "right": bool(found.named) and _is_same(mistake, mistakes.get(found.named[0].name)),
         "without": BETWEEN.join(
-            _kind(one.name) for one in left.named if not _is_same(mutant, mistakes.get(one.name))
+            _kind(one.name) for one in left.named if not _is_same(mistake, mistakes.get(one.name))
         ),
         "none": found.none,
     }
 
 
-def _variants(mutant: Mutant) -> list[Mutant]:
-    """The mutant itself, and with `OTHERS` other values of its first parameter."""
-    if not mutant.parameters:
-        return [mutant]
-    parameter = mutant.parameters[0]
-    rng = np.random.default_rng([SEED, len(mutant.name), ord(mutant.name[0])])
+def _variants(mistake: Mistake) -> list[Mistake]:
+    """The mistake itself, and with `OTHERS` other values of its first parameter."""
+    if not mistake.parameters:
+        return [mistake]
+    parameter = mistake.parameters[0]
+    rng = np.random.default_rng([SEED, len(mistake.name), ord(mistake.name[0])])
     high = min(parameter.high, max(4.0 * parameter.default, 4.0))
     values = rng.uniform(parameter.low, high, OTHERS)
     if parameter.whole:
         values = np.unique(np.clip(np.round(values), max(parameter.low, 1), high))
     others = [float(value) for value in values if value != parameter.default]
-    return [mutant, *(mutant.with_parameters(**{parameter.name: value}) for value in others)]
+    return [mistake, *(mistake.with_parameters(**{parameter.name: value}) for value in others)]
 
 
-def _is_same(mutant: Mutant, named: Mutant) -> bool:
+def _is_same(mistake: Mistake, named: Mistake) -> bool:
     """Whether it is the same mistake, or another one that has the same law with these parameters."""
-    if mutant.name == named.name:
+    if mistake.name == named.name:
         return True
-    if mutant.law is None or named.law is None:
+    if mistake.law is None or named.law is None:
         return False
     cases = [case for case in diagnostic_cases(Declared()) if not case.rotated]
     for case in cases:
-        one, other = predict(mutant, case), predict(named, case)
+        one, other = predict(mistake, case), predict(named, case)
         if one is None or other is None or not np.allclose(one.law, other.law, atol=1e-9):
             return False
     return True

@@ -60,21 +60,21 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
     All but the name are None where a step rejects at once in some case, or the law shows in no table.
     `first_look` is the number of steps at which an audit at level quick first looks at that case."""
-    mutant = mistakes.get(cell[0])
-    subject = subject_of(mutant)
+    mistake = mistakes.get(cell[0])
+    subject = subject_of(mistake)
     level = alarm(subject, "quick")
-    shown = [one for i in range(len(subject.cases)) if (one := _shown(mutant, subject, i)) is not None]
+    shown = [one for i in range(len(subject.cases)) if (one := _shown(mistake, subject, i)) is not None]
     fatal = any(one.fatal > FATAL for one in shown)
     best = None if fatal else max(shown, key=lambda one: one.divergence, default=None)
     if best is None or best.divergence < LEAST_DIVERGENCE:
-        return {"mistake": mutant.name} | dict.fromkeys(
+        return {"mistake": mistake.name} | dict.fromkeys(
             ("case", "divergence", "most_powerful", "audit", "ratio", "first_look")
         )
     generator = np.random.default_rng(rng)
     least = _least(best, FAST_RATIOS if fast else RATIOS, generator)
     needed = _needed(best, level, least, FAST_DRAWS if fast else DRAWS, generator)
     return {
-        "mistake": mutant.name,
+        "mistake": mistake.name,
         "case": best.known.case,
         "divergence": best.divergence,
         "most_powerful": least,
@@ -123,8 +123,8 @@ class _Shown:
         return self.tables.merged({"prefixes": self.known.prefixes(outcomes)})
 
 
-def _shown(mutant: mistakes.Mutant, subject: Subject, index: int) -> _Shown | None:
-    known, plan = known_law(mutant, subject.cases[index]), subject.plan(index, "quick")
+def _shown(mistake: mistakes.Mistake, subject: Subject, index: int) -> _Shown | None:
+    known, plan = known_law(mistake, subject.cases[index]), subject.plan(index, "quick")
     tables = [table for table in plan.pooled.tables if table.kind == "prefix"] if known else []
     return _Shown(known, Joined(tables), interim_looks(plan.steps)[0]) if known and tables else None
 

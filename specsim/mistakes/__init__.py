@@ -1,12 +1,13 @@
-"""Mutants: verifiers and decoders with a known defect, which an audit must reject and a diagnosis compares
-with.
+"""Known mistakes of verifiers, decoders and serving engines: each has one name, a family and one sentence.
 
-Each mutant is a small function with the threads that reported the defect and, where one exists, the exact law
-of a step; there is one file for each family of mechanisms. The exact controls are correct but accept fewer
-tokens than the standard rule: an audit that rejects one raises a false alarm.
+An audit must reject the verifiers and decoders, and compares a wrong one with them. Each is a small function
+with the threads that reported the defect and, where one exists, the exact law of a step; there is one file
+for each family. Engines make those of `_serving.py` around their verification: `specsim serve --mistake`
+makes them by name, and the diagnosis of `specsim audit engine` gives that name. The exact controls are
+correct but accept fewer tokens than the standard rule: an audit that rejects one raises a false alarm.
 
 `_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
-of that kind.
+of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from specsim.mistakes import (
     _serving,
     _truncation,
 )
-from specsim.mistakes._base import Mutant
+from specsim.mistakes._base import Mistake
 from specsim.mistakes._decoding import sequence_law
 
-__all__ = ["Mutant", "catalogue", "exact_controls", "get", "names", "sequence_law"]
+__all__ = ["Mistake", "catalogue", "exact_controls", "get", "names", "sequence_law"]
 
 
 def __dir__() -> list[str]:
@@ -52,27 +53,27 @@ _FAMILIES = (
 )
 
 
-def catalogue() -> tuple[Mutant, ...]:
-    """Return the mutants of verifiers and decoders, family by family, with their default parameters.
+def catalogue() -> tuple[Mistake, ...]:
+    """Return the mistakes of verifiers and decoders, family by family, with their default parameters.
 
     Returns
     -------
-    tuple of Mutant
+    tuple of Mistake
 
     Examples
     --------
     >>> len(catalogue()) > 50
     True
     """
-    return tuple(mutant for family in _FAMILIES for mutant in family.MUTANTS)
+    return tuple(mistake for family in _FAMILIES for mistake in family.MISTAKES)
 
 
-def exact_controls() -> tuple[Mutant, ...]:
+def exact_controls() -> tuple[Mistake, ...]:
     """Return the exact controls: exact but wasteful verifiers and decoders that were reported as biased.
 
     Returns
     -------
-    tuple of Mutant
+    tuple of Mistake
 
     Examples
     --------
@@ -83,7 +84,7 @@ def exact_controls() -> tuple[Mutant, ...]:
 
 
 def names(kind: str | None = None) -> list[str]:
-    """Return the names of mutants or of exact controls.
+    """Return the names of mistakes or of exact controls.
 
     Parameters
     ----------
@@ -107,17 +108,17 @@ def names(kind: str | None = None) -> list[str]:
     """
     kinds = {
         None: catalogue(),
-        "verifier": [mutant for mutant in catalogue() if mutant.verify],
-        "decoder": [mutant for mutant in catalogue() if mutant.decode],
-        "engine": _serving.MUTANTS,
+        "verifier": [mistake for mistake in catalogue() if mistake.verify],
+        "decoder": [mistake for mistake in catalogue() if mistake.decode],
+        "engine": _serving.MISTAKES,
         "exact control": exact_controls(),
     }
     if kind not in kinds:
         raise ValueError(f"unknown kind {kind!r}; one of verifier, decoder, engine, exact control")
-    return [mutant.name for mutant in kinds[kind]]
+    return [mistake.name for mistake in kinds[kind]]
 
 
-def get(name: str) -> Mutant:
+def get(name: str) -> Mistake:
     """Return the mistake or exact control called `name`.
 
     Parameters
@@ -127,7 +128,7 @@ def get(name: str) -> Mutant:
 
     Returns
     -------
-    Mutant
+    Mistake
 
     Raises
     ------
@@ -142,9 +143,9 @@ def get(name: str) -> Mutant:
     {'lenience': 0.7}
     """
     if not isinstance(name, str):
-        raise TypeError(f"mutant: expected a name such as 'one_uniform', got {type(name).__name__}")
-    known = {mutant.name: mutant for mutant in (*catalogue(), *_serving.MUTANTS, *exact_controls())}
+        raise TypeError(f"mistake: expected a name such as 'one_uniform', got {type(name).__name__}")
+    known = {mistake.name: mistake for mistake in (*catalogue(), *_serving.MISTAKES, *exact_controls())}
     name, given = split_name(name, known)
     if name not in known:
-        raise ValueError(f"unknown mutant {name!r}{suggestion(name, known)} Mutants: {', '.join(known)}")
+        raise ValueError(f"unknown mistake {name!r}{suggestion(name, known)} Mistakes: {', '.join(known)}")
     return known[name].given(given)

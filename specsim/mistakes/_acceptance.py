@@ -13,7 +13,7 @@ from specsim.core._types import Floats, Ints
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
-from specsim.mistakes._reference import at, verifier_mutant
+from specsim.mistakes._reference import at, verifier_mistake
 from specsim.mistakes._rows import argmax, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -22,7 +22,7 @@ from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
 from specsim.rules._lossy.typical import RULE as TYPICAL
 
-mutant = partial(verifier_mutant, "wrong acceptance rule")
+mistake = partial(verifier_mistake, "wrong acceptance rule")
 
 
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
@@ -99,21 +99,21 @@ def _arrivals(counts: Sequence[float], time: float) -> list[float]:
     return [*after, sum(counts) - sum(after)]
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "accepts_everything",
         "Every drafted token is accepted.",
         threads=("huggingface/transformers#28508",),
         passes=lambda u, x, p, q: np.ones(x.shape, dtype=bool),
         law=law(lambda p, q, x: 1),
     ),
-    mutant(
+    mistake(
         "inverted_ratio",
         "A draft is accepted if u·p < q: target and draft are swapped.",
         passes=lambda u, x, p, q: u * at(p, x) < at(q, x),
         law=law(lambda p, q, x: laws.minimum_ratio(q, p, x)),
     ),
-    mutant(
+    mistake(
         "double_chance",
         "A draft is accepted if it equals a sample of p, or if it passes the ratio test.",
         threads=("rtp-llm#521", "rtp-llm#1295"),
@@ -126,14 +126,14 @@ MUTANTS = (
         ),
         law=law(lambda p, q, x: p[x] + (1 - p[x]) * laws.minimum_ratio(p, q, x)),
     ),
-    mutant(
+    mistake(
         "draft_over_largest",
         "A draft is accepted with min(1, q(x)/max p).",
         threads=("1bit-MONSTER#637",),
         passes=lambda u, x, p, q: u * p.max(axis=2) < at(q, x),
         law=law(lambda p, q, x: min(1, q[x] / max(p))),
     ),
-    mutant(
+    mistake(
         "scaled_lenience",
         "Drafts are accepted with p/(l·q), and the residual uses l·q: lossy, not declared.",
         passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
@@ -141,7 +141,7 @@ MUTANTS = (
         law=SCALED_LENIENCE.law,
         parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
     ),
-    mutant(
+    mistake(
         "ensemble",
         "The draft is verified against w·p + (1 - w)·q instead of p: lossy, not declared.",
         threads=("huggingface/transformers assistant_ensemble_weight",),
@@ -149,7 +149,7 @@ MUTANTS = (
         law=ENSEMBLE.law,
         parameters=(Parameter("weight", 0.9, 0.0, 1.0, "w; 1 is right", above_low=True),),
     ),
-    mutant(
+    mistake(
         "typical",
         "Typical acceptance, a threshold from the target's entropy: lossy, not declared.",
         threads=(
@@ -164,7 +164,7 @@ MUTANTS = (
         law=TYPICAL.law,
         parameters=TYPICAL.parameters,
     ),
-    mutant(
+    mistake(
         "two_thresholds",
         "Drafts are accepted with p/t, and always if p ≥ s: lossy, not declared.",
         threads=("sgl-project/sglang tree_speculative_sampling_target_only",),
@@ -179,7 +179,7 @@ MUTANTS = (
             Parameter("summed", 0.9, 0.0, 1.0, "t, threshold_acc; 1 is right", above_low=True),
         ),
     ),
-    mutant(
+    mistake(
         "greedy_acceptance",
         "A draft is accepted if it is the argmax of p, else the argmax is emitted (greedy).",
         passes=lambda u, x, p, q: x == p.argmax(axis=2),
@@ -187,14 +187,14 @@ MUTANTS = (
         bonus=argmax,
         law=GREEDY_MATCH.law,
     ),
-    mutant(
+    mistake(
         "first_unverified",
         "The first drafted token is emitted without a test.",
         threads=("lattice#243", "lattice#258"),
         passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | (np.arange(x.shape[1]) == 0),
         law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]]),
     ),
-    mutant(
+    mistake(
         "block_tokenwise_residual",
         "Block verification accepts, but the residual is that of the standard rule.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
@@ -202,7 +202,7 @@ MUTANTS = (
         rows=ref.own_rows,
         law=BLOCK_TOKENWISE_RESIDUAL.law,
     ),
-    mutant(
+    mistake(
         "block_first_failure",
         "Block verification stops at the first failed test instead of the last passed one.",
         threads=("vllm-project/vllm-ascend#11985",),
@@ -210,7 +210,7 @@ MUTANTS = (
         count=ref.first_failure,
         law=BLOCK_FIRST_FAILURE.law,
     ),
-    mutant(
+    mistake(
         "block_product_of_uniforms",
         "The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
@@ -219,7 +219,7 @@ MUTANTS = (
         rows=ref.own_rows,
         law=product_law,
     ),
-    mutant(
+    mistake(
         "block_product_block_residual",
         "The product of uniforms is tested, and the residual is that of block verification.",
         threads=("vllm-project/vllm-ascend rejection_sampler enable_block_verify",),

@@ -1,4 +1,4 @@
-"""The mutant: a verifier or decoder with a known defect, its description and its law."""
+"""The mistake: a verifier or decoder with a known defect, its description and its law."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specsim.models import Draft
 
 
 @dataclass(frozen=True)
-class Mutant(Parametrised):
+class Mistake(Parametrised):
     """A known defect of a verifier, of a decoder, or of a serving engine, and the law of its steps.
 
     `mechanism` describes the defect in one sentence, `threads` lists the reports. A verifier has the first of
@@ -42,7 +42,7 @@ class Mutant(Parametrised):
 
     def __post_init__(self) -> None:
         if self.verify is not None and self.decode is not None:
-            raise ValueError(f"{self.name}: a mutant has verify or decode, not both")
+            raise ValueError(f"{self.name}: a mistake has verify or decode, not both")
         super().__post_init__()
 
     def __hash__(self) -> int:  # dataclass's own fails on `values`, a mapping

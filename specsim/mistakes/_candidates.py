@@ -7,13 +7,13 @@ import numpy as np
 
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import law, likeliest_first, normalise
-from specsim.mistakes._reference import at, mask_drafted, target, verifier_mutant
+from specsim.mistakes._reference import at, mask_drafted, target, verifier_mistake
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
 FAMILY = "many candidates"
-mutant = partial(verifier_mutant, FAMILY)
+mistake = partial(verifier_mistake, FAMILY)
 
 
 def nucleus(p: Floats, mass: float) -> Floats:
@@ -35,8 +35,8 @@ def nucleus_row(p: Row, mass: Any) -> list[Any]:
     return normalise(kept)
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "any_draw_matches",
         "A draft is accepted if any of several samples of the target equals it.",
         threads=("foundation-model-stack/fms-extras#12",),
@@ -48,14 +48,14 @@ MUTANTS = (
         ),
         parameters=(Parameter("draws", 2, 1, np.inf, "samples; 1 is right", whole=True),),
     ),
-    mutant(
+    mistake(
         "match_redrawn",
         "A draft is accepted if a sample of the target equals it, else p is sampled again.",
         passes=lambda u, x, p, q: u < at(p, x),
         recover=target,
         law=law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),
-    mutant(
+    mistake(
         "nucleus_match",
         "A draft is accepted if a sample of the target's top-p equals it, else p is sampled.",
         threads=("FasterDecoding/Medusa evaluate_posterior nucleus",),
@@ -64,7 +64,7 @@ MUTANTS = (
         law=law(lambda p, q, x, mass: nucleus_row(p, mass)[x], lambda p, q, x, mass: p),
         parameters=(Parameter("mass", 0.8, 0.0, 1.0, "of the nucleus", above_low=True),),
     ),
-    decoder_mutant(
+    decoder_mistake(
         FAMILY,
         "longest_of_tries",
         "A step is drafted and verified several times, and the try with the most accepted tokens is kept.",

@@ -14,7 +14,7 @@ import numpy as np
 from specsim.core._parameters import Parameter
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
-from specsim.mistakes._base import Mutant
+from specsim.mistakes._base import Mistake
 from specsim.mistakes._laws import Rows, StepLaw, minimum_ratio, residual, stop_law
 from specsim.models import Model
 from specsim.models._base import read_by
@@ -47,7 +47,7 @@ def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
 class Decoder:
     """Speculative decoding of one sequence; the defaults are correct.
 
-    Four functions map rows (lists in any arithmetic) with the mutant's values: `drafting` gives the law that
+    Four functions map rows (lists in any arithmetic) with the mistake's values: `drafting` gives the law that
     a drafted token is drawn from and `verified_q` the q of verification, both from the draft's row;
     `verified_p` gives the p of verification from the target's row, `bonus` the law of the bonus.
     `cut(drafted, eos)` is the number of drafted tokens that are verified. From (drafted, number accepted,
@@ -59,8 +59,8 @@ class Decoder:
     step of a text has the random numbers of the first one, with `one_test` one uniform tests all its tokens:
     then steps depend on each other, and the law of a text is not enumerated. A step drafts `gamma` tokens,
     near the end of a text fewer, unless it `overshoots`: then the text is cut. A step is drafted and verified
-    `tries` times, a function of the mutant's values, and the first try of those with the most accepted tokens
-    is kept."""
+    `tries` times, a function of the mistake's values, and the first of those with the most accepted tokens is
+    kept."""
 
     drafting: Callable[..., Row] = unchanged
     verified_q: Callable[..., Row] = unchanged
@@ -177,30 +177,30 @@ class Decoder:
         return stop, [*follow, list(self.bonus(p[len(tokens)], **values))]
 
 
-def decoder_mutant(
+def decoder_mistake(
     family: str,
     name: str,
     mechanism: str,
     decode: Decoder,
     threads: tuple[str, ...] = (),
     parameters: tuple[Parameter, ...] = (),
-) -> Mutant:
-    """Make a mutant of `decode`; it has no law of a step where only its states or its output are wrong."""
+) -> Mistake:
+    """Make a mistake of `decode`; it has no law of a step where only its states or its output are wrong."""
     places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
     law = decode.law if replaced else None
-    return Mutant(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
+    return Mistake(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
 
 
-def in_a_loop(mutant: Mutant) -> Mutant:
-    """The decoder that verifies as `mutant` does, if that has a law; a decoder itself."""
-    if mutant.decode is not None or mutant.law is None:
-        return mutant
-    return replace(mutant, verify=None, decode=Decoder(verification=mutant.law))
+def in_a_loop(mistake: Mistake) -> Mistake:
+    """The decoder that verifies as `mistake` does, if that has a law; a decoder itself."""
+    if mistake.decode is not None or mistake.law is None:
+        return mistake
+    return replace(mistake, verify=None, decode=Decoder(verification=mistake.law))
 
 
 def sequence_law(
-    mutant: Mutant,
+    mistake: Mistake,
     target: Model,
     draft: Model,
     prompt: Sequence[int],
@@ -208,11 +208,11 @@ def sequence_law(
     eos: int | None,
     length: int | None = None,
 ) -> dict[Tokens, Any]:
-    """Enumerate the law of a decoder mutant's output, draft by draft and step by step.
+    """Enumerate the law of a decoder mistake's output, draft by draft and step by step.
 
     Parameters
     ----------
-    mutant : Mutant
+    mistake : Mistake
         A decoder of the catalogue.
     target, draft : Model
         Models with one vocabulary.
@@ -233,7 +233,7 @@ def sequence_law(
     Raises
     ------
     ValueError
-        If `mutant` is not made of a `Decoder`.
+        If `mistake` is not made of a `Decoder`.
 
     Examples
     --------
@@ -245,9 +245,9 @@ def sequence_law(
     >>> {tokens: str(mass) for tokens, mass in law.items()}
     {(0, 0): '2/3', (1, 0): '1/6', (1, 1): '1/6'}
     """
-    if not isinstance(mutant.decode, Decoder) or not mutant.decode.enumerable:
-        raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
-    decode, values = mutant.decode, mutant.values
+    if not isinstance(mistake.decode, Decoder) or not mistake.decode.enumerable:
+        raise ValueError(f"{mistake.name}: only decoders of the catalogue have a law of whole sequences")
+    decode, values = mistake.decode, mistake.values
     prompt, p_rows, q_rows = tuple(map(int, prompt)), _Rows(target), _Rows(draft)
     traceless = {decode.emits, decode.draft_keeps, decode.target_keeps} == {accepted_and_last}
 

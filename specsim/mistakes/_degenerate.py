@@ -13,9 +13,9 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import StepLaw, law, one_hot, residual
-from specsim.mistakes._reference import excess, verifier_mutant
+from specsim.mistakes._reference import excess, verifier_mistake
 
-mutant = partial(verifier_mutant, "degenerate residual")
+mistake = partial(verifier_mistake, "degenerate residual")
 
 
 def threshold(default: float) -> tuple[Parameter]:
@@ -55,8 +55,8 @@ def padding_wins(
     return ref.pack_output(draft_tokens, accepted, last)
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "residual_floor",
         "A residual of little mass is replaced by p.",
         threads=("DeepSpec sample_residual",),
@@ -64,7 +64,7 @@ MUTANTS = (
         law=law_or(lambda p: p),
         parameters=threshold(1e-8),
     ),
-    mutant(
+    mistake(
         "last_id_if_degenerate",
         "Where the residual has little mass, the last id of the vocabulary is emitted.",
         threads=("rtp-llm#1295", "sgl-project/sglang chain_speculative_sampling_triton"),
@@ -72,7 +72,7 @@ MUTANTS = (
         law=law_or(lambda p: one_hot(len(p), len(p) - 1)),
         parameters=threshold(1e-6),
     ),
-    mutant(
+    mistake(
         "first_id_if_degenerate",
         "Where the residual has little mass, it underflows to zeros, whose argmax is token 0.",
         threads=("vllm-project/vllm sample_recovered_tokens",),
@@ -80,7 +80,7 @@ MUTANTS = (
         law=law_or(lambda p: one_hot(len(p), 0)),
         parameters=threshold(1e-6),
     ),
-    mutant(
+    mistake(
         "padding_wins",
         "Where the residual has little mass, all scores tie and a padding id beyond V is emitted.",
         threads=("vllm-project/vllm#44744",),

@@ -8,17 +8,17 @@ import numpy as np
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._acceptance import block_verify
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._indexing import whole_draft, without_last_drafted
 from specsim.mistakes._laws import Rows, StepLaw, of_chain, one_hot
-from specsim.mistakes._reference import at, verifier_mutant
+from specsim.mistakes._reference import at, verifier_mistake
 from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
 
 FAMILY = "exact but wasteful"
-mutant = partial(verifier_mutant, FAMILY)
-decoder = partial(decoder_mutant, FAMILY)
+mistake = partial(verifier_mistake, FAMILY)
+decoder = partial(decoder_mistake, FAMILY)
 
 
 def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -41,7 +41,7 @@ def block_one_hot_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 
 EXACT_CONTROLS = (
-    mutant(
+    mistake(
         "one_hot_draft",
         "A sampled draft is verified as if q were 1: accepted with p(x), else p without x is used.",
         threads=("vllm-project/vllm#40149",),
@@ -49,14 +49,14 @@ EXACT_CONTROLS = (
         recover=ref.mask_drafted,
         law=ONE_HOT.law,
     ),
-    mutant(
+    mistake(
         "sampler_match",
         "The target is sampled at every position; drafted tokens are accepted while they agree.",
         threads=("z-lab/dflash#74", "z-lab/dflash#77", "mlx-swift-lm#459", "mlxcel#992"),
         verify=sampler_match,
         law=SAMPLER_MATCH.law,
     ),
-    mutant(
+    mistake(
         "block_one_hot",
         "Block verification with q = 1 for the drafted tokens, as for n-gram drafts.",
         threads=("vllm-project/vllm-ascend#7603", "vllm-project/vllm-ascend#7839", "vllm-project/vllm#40819"),

@@ -8,13 +8,13 @@ import numpy as np
 
 from specsim.core._types import Floats, Ints, Tokens
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, of_chain, ratios, stop_law
-from specsim.mistakes._reference import pack_output, verifier_mutant, verify
+from specsim.mistakes._reference import pack_output, verifier_mistake, verify
 
 FAMILY = "wrong row or position"
-mutant = partial(verifier_mutant, FAMILY)
-decoder = partial(decoder_mutant, FAMILY)
+mistake = partial(verifier_mistake, FAMILY)
+decoder = partial(decoder_mistake, FAMILY)
 
 
 def law_of_last_from(rows_of: Callable[..., Any]) -> Callable[..., StepLaw]:
@@ -89,77 +89,77 @@ def unverified_rest(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gen
     )
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "bonus_row_before",
         "The bonus is drawn from the target's row of the last drafted token, one too early.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
         rows=lambda x, p, q: (p[:, [*range(x.shape[1]), -2]], q),
         law=law_of_last_from(lambda p, q: ([*p[:-1], p[-2]], q)),
     ),
-    mutant(
+    mistake(
         "recovers_from_next_row",
         "The recovered token is drawn from the rows after the rejected position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
         rows=lambda x, p, q: (next_rows(p), next_rows(q)),
         law=law_of_last_from(lambda p, q: ([*p[1:], p[-1]], [*q[1:], q[-1]])),
     ),
-    mutant(
+    mistake(
         "residual_next_draft_row",
         "The residual subtracts the draft's row of the next position.",
         rows=lambda x, p, q: (p, next_rows(q)),
         law=law_of_last_from(lambda p, q: (p, [*q[1:], q[-1]])),
     ),
-    mutant(
+    mistake(
         "residual_first_target_row",
         "The residual is computed from the target's row at the first position.",
         rows=lambda x, p, q: (p[:, [0] * x.shape[1] + [-1]], q),
         law=law_of_last_from(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
     ),
-    mutant(
+    mistake(
         "tests_next_row",
         "Drafted tokens are tested against the target's row of the next position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
         verify=lambda x, p, q, rng: verify(x, p[:, 1:], q, rng, rows=lambda *_: (p, q)),
         law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q)),
     ),
-    mutant(
+    mistake(
         "rejects_one_late",
         "A rejection takes effect one token late: the rejected token is emitted too.",
         threads=("openvinotoolkit/openvino.genai#4190",),
         verify=one_late,
         law=one_late_law,
     ),
-    mutant(
+    mistake(
         "neighbours_target_rows",
         "The last token is drawn from the target's rows of another request.",
         threads=("vllm-project/vllm#35398",),
         rows=lambda x, p, q: (neighbours(p), q),
     ),
-    mutant(
+    mistake(
         "neighbours_draft_rows",
         "The residual subtracts the draft's rows of another request.",
         rows=lambda x, p, q: (p, neighbours(q)),
     ),
-    mutant(
+    mistake(
         "neighbours_token",
         "The last token is that of another request.",
         threads=("vllm-project/vllm#14645", "1CatAI/1Cat-vLLM#656"),
         pack=lambda x, accepted, last: pack_output(x, accepted, neighbours(last)),
     ),
-    mutant(
+    mistake(
         "neighbours_draft",
         "The accepted tokens are those of another request.",
         threads=("vllm-project/vllm#14645",),
         pack=lambda x, accepted, last: pack_output(neighbours(x), accepted, last),
     ),
-    mutant(
+    mistake(
         "cartesian_write",
         "An indexed write assigns one last token to all rows with the same accepted length.",
         threads=("Dao-AILab/flash-attention#2779",),
         pack=cartesian_write,
     ),
-    mutant(
+    mistake(
         "unverified_rest",
         "The rows of a call after its last whole block of 32 are accepted without a test.",
         verify=unverified_rest,

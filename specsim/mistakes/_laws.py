@@ -1,7 +1,7 @@
-"""The parts of the laws of mutants: a correct verifier's law whose parts can be replaced.
+"""The parts of the laws of mistakes: a correct verifier's law whose parts can be replaced.
 
 The parts are those of `specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats.
-All parts get the mutant's values.
+All parts get the mistake's values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from specsim.rules._common.tokenwise import normalise, positive_part
 Rows = Sequence[Row]
 #: The probability of stopping at each node, and the pmf of the token after it.
 StepLaw = tuple[list[Any], list[Any]]
-#: law(parents, tokens, p, q, **values), see `Mutant`.
+#: law(parents, tokens, p, q, **values), see `Mistake`.
 Law = Callable[..., StepLaw]
 Part = Callable[..., Any]
 
@@ -33,7 +33,7 @@ def residual(p: Row, q: Row, x: int | None = None, **values: Any) -> list[Any]:
 
 def law(accept: Part = minimum_ratio, recovered: Part = residual, bonus: Part | None = None) -> Law:
     """The law of a verifier that decides each position from its own rows."""
-    return tokenwise.law("a mutant", accept, recovered, bonus)
+    return tokenwise.law("a mistake", accept, recovered, bonus)
 
 
 def ratios(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
@@ -48,7 +48,7 @@ def of_chain(step: Part) -> Law:
     """The law of a verifier of chains, from step(tokens, p, q, **values)."""
 
     def of_a_step(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
-        tokenwise.require_chain("a mutant", parents)
+        tokenwise.require_chain("a mistake", parents)
         return step(tokens, p, q, **values)
 
     return of_a_step

@@ -11,10 +11,10 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import as_given, law, normalise, residual
-from specsim.mistakes._reference import at, excess, round_to, verifier_mutant
+from specsim.mistakes._reference import at, excess, round_to, verifier_mistake
 from specsim.mistakes._rows import without_last_id
 
-mutant = partial(verifier_mutant, "precision and edges")
+mistake = partial(verifier_mistake, "precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
 FEW_BITS = (Parameter("bits", 8, 1, 52, "bits of the uniforms", whole=True),)
 ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
@@ -129,8 +129,8 @@ def without_last(row: Row) -> list[Any]:
     return normalise([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "inclusive_test",
         "A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
         threads=("sgl-project/sglang#35771", "Automodel#3166"),
@@ -138,7 +138,7 @@ MUTANTS = (
         law=law(inclusive),
         parameters=BITS,
     ),
-    mutant(
+    mistake(
         "uniform_of_one",
         "Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
         threads=("sgl-project/sglang#30822",),
@@ -146,7 +146,7 @@ MUTANTS = (
         law=law(up_to_one),
         parameters=BITS,
     ),
-    mutant(
+    mistake(
         "coarse_test",
         "The uniform of the test has few bits, as one of bfloat16 (8) or float16 (11) has: rare drafts pass.",
         threads=("pytorch-labs/gpt-fast rand_like of bfloat16",),
@@ -154,14 +154,14 @@ MUTANTS = (
         law=law(coarse_chance),
         parameters=FEW_BITS,
     ),
-    mutant(
+    mistake(
         "zero_uniform",
         "The uniform of the test is always 0, so every token with p > 0 is accepted.",
         threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
         passes=lambda u, x, p, q: at(p, x) > 0.0,
         law=law(lambda p, q, x: int(p[x] > 0)),
     ),
-    mutant(
+    mistake(
         "coarse_draw",
         "The last token is drawn with a uniform of few bits: some tokens are never emitted.",
         threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
@@ -172,7 +172,7 @@ MUTANTS = (
         ),
         parameters=BITS,
     ),
-    mutant(
+    mistake(
         "floored_race",
         "The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
@@ -183,20 +183,20 @@ MUTANTS = (
         ),
         parameters=BITS,
     ),
-    mutant(
+    mistake(
         "float16_ratio",
         "p and q are rounded to float16 before the test: all tokens pass where q underflows.",
         threads=("mlxcel#992",),
         passes=partial(rounded_ratio, np.float16),
         law=law(partial(rounded_chance, np.float16)),
     ),
-    mutant(
+    mistake(
         "bfloat16_ratio",
         "p and q are rounded to bfloat16 (8 bits) before the test.",
         passes=partial(rounded_ratio, bfloat16),
         law=law(partial(rounded_chance, bfloat16)),
     ),
-    mutant(
+    mistake(
         "clamped_draft",
         "q is raised to a floor before the division: tokens with a lower q pass too rarely.",
         threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
@@ -204,7 +204,7 @@ MUTANTS = (
         law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
         parameters=epsilon("the floor", 1e-8),
     ),
-    mutant(
+    mistake(
         "ratio_epsilon",
         "A small number is added to q before the division.",
         threads=("VioletsOleander/naive-speculate",),
@@ -212,14 +212,14 @@ MUTANTS = (
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
         parameters=epsilon("what is added", 1e-9),
     ),
-    mutant(
+    mistake(
         "last_id_never",
         "The last id of the vocabulary is never drawn as a recovered token or bonus.",
         recover=lambda p, q, x: without_last_id(excess(p, q)),
         bonus=lambda p, q: without_last_id(p),
         law=law(recovered=lambda p, q, x: without_last(residual(p, q)), bonus=lambda p, q: without_last(p)),
     ),
-    mutant(
+    mistake(
         "rounded_ids",
         "The id of the last token goes through a float of low precision: large ids are rounded.",
         recover=lambda p, q, x, bits: through_rounded_ids(or_target(excess(p, q), p), bits),

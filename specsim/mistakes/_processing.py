@@ -9,16 +9,16 @@ import numpy as np
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.mistakes import _laws as laws
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import apply_temperature, law, residual
-from specsim.mistakes._reference import at, excess, verifier_mutant
+from specsim.mistakes._reference import at, excess, verifier_mistake
 from specsim.mistakes._rows import above, argmax, largest
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.tokenwise import positive_part
 
 FAMILY = "uneven processing"
-mutant = partial(verifier_mutant, FAMILY)
-decoder = partial(decoder_mutant, FAMILY)
+mistake = partial(verifier_mistake, FAMILY)
+decoder = partial(decoder_mistake, FAMILY)
 
 
 def temperature(default: float) -> tuple[Parameter]:
@@ -49,14 +49,14 @@ def softmax_row(p: Row) -> list[Any]:
     return laws.as_given([exp(a) for a in p], p)
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "bonus_argmax",
         "The bonus is the argmax of p.",
         bonus=argmax,
         law=law(bonus=lambda p, q: argmax_row(p)),
     ),
-    mutant(
+    mistake(
         "bonus_temperature",
         "The bonus is drawn at another temperature than the tokens before it.",
         threads=("SafeAILab/EAGLE bf10ac5",),
@@ -64,7 +64,7 @@ MUTANTS = (
         law=law(bonus=lambda p, q, **heat: apply_temperature(p, **heat)),
         parameters=temperature(1.5),
     ),
-    mutant(
+    mistake(
         "bonus_min_p",
         "min-p is applied only to the bonus.",
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
@@ -72,7 +72,7 @@ MUTANTS = (
         law=law(bonus=lambda p, q, fraction: above_row(p, fraction)),
         parameters=fraction(0.3),
     ),
-    mutant(
+    mistake(
         "bonus_from_residual",
         "The bonus is drawn from the residual of the last drafted position.",
         threads=("SafeAILab/EAGLE evaluate_posterior",),
@@ -81,20 +81,20 @@ MUTANTS = (
             follow=lambda tokens, p, q: [*laws.follow_rows(tokens, p, q)[:-1], residual(p[-1], q[-1])]
         ),
     ),
-    mutant(
+    mistake(
         "residual_temperature",
         "The residual uses the target at another temperature than the test.",
         recover=lambda p, q, x, **heat: excess(at_temperature(p, **heat), q),
         law=law(recovered=lambda p, q, x, **heat: positive_part(apply_temperature(p, **heat), q, p)),
         parameters=temperature(1.5),
     ),
-    mutant(
+    mistake(
         "greedy_residual",
         "The recovered token is the argmax of the residual.",
         recover=lambda p, q, x: np.where((p > q).any(axis=1, keepdims=True), argmax(excess(p, q)), 0.0),
         law=law(recovered=lambda p, q, x: argmax_row(residual(p, q))),
     ),
-    mutant(
+    mistake(
         "probabilities_as_logits",
         "Drafts are verified against softmax(p): probabilities are read as logits.",
         threads=("vllm-project/vllm-ascend#6685",),

@@ -10,7 +10,7 @@ from ml_dtypes import bfloat16
 
 from specsim.core._parameters import Parameter
 from specsim.core._types import Row
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import (
     apply_temperature,
     as_given,
@@ -22,7 +22,7 @@ from specsim.mistakes._laws import (
 from specsim.mistakes._reference import round_to
 from specsim.rules._chain.greedy_match import argmax
 
-decoder = partial(decoder_mutant, "proposal is not the law drawn from")
+decoder = partial(decoder_mistake, "proposal is not the law drawn from")
 
 
 def likeliest(row: Row, k: Any) -> list[Any]:
@@ -42,7 +42,7 @@ def best_of(row: Row, draws: Any) -> list[Any]:
 
 argmax_law = law(recovered=lambda p, q, x: argmax(residual(p, q)), bonus=lambda p, q: argmax(p))
 
-MUTANTS = (
+MISTAKES = (
     decoder(
         "greedy_draft",
         "The draft is the argmax of q, and is verified as a sample of q.",

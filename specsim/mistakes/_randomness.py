@@ -9,13 +9,13 @@ import numpy as np
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
-from specsim.mistakes._reference import verifier_mutant
+from specsim.mistakes._reference import verifier_mistake
 
 FAMILY = "reused randomness"
-mutant = partial(verifier_mutant, FAMILY)
-decoder = partial(decoder_mutant, FAMILY)
+mistake = partial(verifier_mistake, FAMILY)
+decoder = partial(decoder_mistake, FAMILY)
 
 
 def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
@@ -103,8 +103,8 @@ def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     return stop, [mixed] * len(stop)
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "one_uniform",
         "One uniform tests all positions of a step.",
         threads=(
@@ -114,14 +114,14 @@ MUTANTS = (
         uniforms=one_test,
         law=chain_law(one_test_chances),
     ),
-    mutant(
+    mistake(
         "test_uniform_draws",
         "The uniform of the last test is reused to draw the next token.",
         threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
         verify=test_draws_too,
         law=test_draws_too_law,
     ),
-    mutant(
+    mistake(
         "shared_gumbel",
         "The recovered token is drawn with the Gumbel noise that drew the rejected one.",
         threads=(
@@ -133,26 +133,26 @@ MUTANTS = (
         verify=shared_gumbel,
         law=law(recovered=second_race),
     ),
-    mutant(
+    mistake(
         "ranks_disagree",
         "Two ranks test with different uniforms: one gives the length, one the last token.",
         threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
         verify=ranks_disagree,
         law=ranks_disagree_law,
     ),
-    mutant(
+    mistake(
         "batch_shares_uniforms",
         "All rows of a batch get the same uniforms.",
         threads=("NVIDIA/TensorRT-LLM#19487",),
         uniforms=lambda rng, steps, count: np.repeat(rng.random((1, count)), steps, axis=0),
     ),
-    mutant(
+    mistake(
         "pairs_share_uniforms",
         "Pairs of rows get the same uniforms.",
         threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
         uniforms=lambda rng, steps, count: rng.random((-(-steps // 2), count)).repeat(2, axis=0)[:steps],
     ),
-    mutant(
+    mistake(
         "reseeded",
         "The generator is seeded again at every call.",
         threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),

@@ -2,7 +2,7 @@
 
 A test takes u float[B, γ], the drafted tokens x int[B, γ], and p and q float[B, γ, V] at the drafted
 positions. A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R];
-weights need not be normalised, and a row of zeros is replaced by p. All parts get the mutant's values.
+weights need not be normalised, and a row of zeros is replaced by p. All parts get the mistake's values.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
-from specsim.mistakes._base import Mutant
+from specsim.mistakes._base import Mistake
 from specsim.mistakes._laws import StepLaw
 
 
@@ -155,7 +155,7 @@ def accept_standard(
     return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
 
 
-def verifier_mutant(
+def verifier_mistake(
     family: str,
     name: str,
     mechanism: str,
@@ -164,7 +164,7 @@ def verifier_mutant(
     law: Callable[..., StepLaw] | None = None,
     parameters: tuple[Parameter, ...] = (),
     **parts: Callable[..., Any],
-) -> Mutant:
-    """Make a mutant of `verify`, by default the correct verifier, with these parts replaced."""
+) -> Mistake:
+    """Make a mistake of `verify`, by default the correct verifier, with these parts replaced."""
     function = partial(verify, **parts)
-    return Mutant(name, family, mechanism, threads, function, law=law, parameters=parameters)
+    return Mistake(name, family, mechanism, threads, function, law=law, parameters=parameters)

@@ -15,7 +15,7 @@ from specsim.mistakes._reference import (
     mask_drafted,
     target,
     tests_then_last,
-    verifier_mutant,
+    verifier_mistake,
     verify,
 )
 from specsim.mistakes._rows import misaligned
@@ -23,7 +23,7 @@ from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
-mutant = partial(verifier_mutant, "wrong residual")
+mistake = partial(verifier_mistake, "wrong residual")
 
 
 def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -48,8 +48,8 @@ def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
     return normalise_or(weights, p)
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "resamples_target",
         "A rejected token is replaced by a sample of p instead of the residual.",
         threads=(
@@ -60,20 +60,20 @@ MUTANTS = (
         recover=target,
         law=law(recovered=lambda p, q, x: p),
     ),
-    mutant(
+    mistake(
         "absolute_residual",
         "The residual is |p - q|, which has mass where q exceeds p.",
         recover=lambda p, q, x: np.abs(p - q),
         law=law(recovered=lambda p, q, x: normalise_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
     ),
-    mutant(
+    mistake(
         "one_hot_residual",
         "Drafts are accepted with p/q, but the residual is p without the drafted token.",
         threads=("xLLM#2175",),
         recover=mask_drafted,
         law=law(recovered=without_drafted),
     ),
-    mutant(
+    mistake(
         "lenience",
         "Drafts are accepted with p/(l·q), and the residual uses q without l: lossy, not declared.",
         threads=("lucidrains/speculative-decoding",),
@@ -81,7 +81,7 @@ MUTANTS = (
         law=LENIENCE.law,
         parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
     ),
-    mutant(
+    mistake(
         "residual_epsilon",
         "A small number is added to every entry of the residual.",
         threads=("VioletsOleander/naive-speculate",),
@@ -93,20 +93,20 @@ MUTANTS = (
         ),
         parameters=(Parameter("epsilon", 1e-9, 0.0, 1.0, "what is added", above_low=True),),
     ),
-    mutant(
+    mistake(
         "swapped_residual",
         "The residual is (q - p)₊: target and draft are swapped.",
         recover=lambda p, q, x: np.maximum(q - p, 0.0),
         law=law(recovered=lambda p, q, x: positive_part(q, p, p)),
     ),
-    mutant(
+    mistake(
         "zeroed_in_place",
         "The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
         threads=("vllm-project/vllm-ascend#2881",),
         verify=zeroed_in_place,
         law=chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
     ),
-    mutant(
+    mistake(
         "misaligned_residual",
         "p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),

@@ -1,7 +1,7 @@
 """Laws of mistakes as functions of rows: arrays [n, V] of target and draft in, laws [n, V] of a token out.
 
 `LAWS` has, by the names of mistakes, the law of the first token of a step. It averages over the drafted
-token, which `Mutant.law` is given, and so it serves where only emitted tokens are seen: as alternatives of
+token, which `Mistake.law` is given, and so it serves where only emitted tokens are seen: as alternatives of
 tests, and as diagnoses of engines."""
 
 from collections.abc import Callable

@@ -10,14 +10,14 @@ from functools import partial
 import numpy as np
 
 from specsim.core._parameters import Parameter
-from specsim.mistakes._base import Mutant
+from specsim.mistakes._base import Mistake
 
 _VALUE = (Parameter("temperature", 0.7, 0.0, np.inf, "of the rows", above_low=True),)
 
 
-def _of_processing() -> Iterator[Mutant]:
+def _of_processing() -> Iterator[Mistake]:
     """One mistake for each parameter of sampling and each path that may lack it."""
-    processing = partial(Mutant, family="uneven processing")
+    processing = partial(Mistake, family="uneven processing")
     for word in ("temperature", "top-k", "top-p", "min-p"):
         name = word.replace("-", "_")
         yield processing(f"{name}_ignored", mechanism=f"Rows are processed without {word}.")
@@ -83,7 +83,7 @@ _TEXTS = {
     ),
 }
 
-MUTANTS = (
+MISTAKES = (
     *_of_processing(),
-    *(Mutant(name, family, says) for family, texts in _TEXTS.items() for name, says in texts),
+    *(Mistake(name, family, says) for family, texts in _TEXTS.items() for name, says in texts),
 )

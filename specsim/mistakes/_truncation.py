@@ -9,13 +9,13 @@ import numpy as np
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._decoding import Decoder, decoder_mutant
+from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import Rows, StepLaw, minimum_ratio, of_chain, residual, stop_law
-from specsim.mistakes._reference import verifier_mutant
+from specsim.mistakes._reference import verifier_mistake
 
 FAMILY = "draft cut by its own tokens"
-mutant = partial(verifier_mutant, FAMILY)
-decoder = partial(decoder_mutant, FAMILY)
+mistake = partial(verifier_mistake, FAMILY)
+decoder = partial(decoder_mistake, FAMILY)
 THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
 
@@ -47,8 +47,8 @@ def until(tokens: Sequence[int], q: Rows, threshold: Any) -> int:
     return next((i for i, x in enumerate(tokens) if q[i][x] < threshold), len(tokens))
 
 
-MUTANTS = (
-    mutant(
+MISTAKES = (
+    mistake(
         "discards_unlikely_last",
         "The last drafted token is discarded if q is low there, and the bonus replaces it.",
         threads=("ggml-org/llama.cpp#22506", "ggml-org/llama.cpp#27694", "ik_llama#1820"),
@@ -56,7 +56,7 @@ MUTANTS = (
         law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
         parameters=THRESHOLD,
     ),
-    mutant(
+    mistake(
         "cuts_at_unlikely",
         "The draft is cut before the first token of low q.",
         threads=("vllm-project/vllm#43522", "vllm-project/vllm#35301"),

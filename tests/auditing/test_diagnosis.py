@@ -40,7 +40,7 @@ from specsim.auditing._execution import open_execution
 from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.local import Local
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 from specsim.mistakes._decoding import Decoder, in_a_loop
 from specsim.models import Tree
 from specsim.rules import Parameter
@@ -179,7 +179,7 @@ def test_mistakes_within_the_odds_are_named_together():
     known = [scored("lenience", 0.0), scored("ensemble", -1.0), scored("typical", -9.0)]
     exact = [scored("one_hot_draft", -50.0)]
     found = posterior(known, exact, 90)
-    assert [one.mutant.name for one, _ in found.named] == ["lenience", "ensemble"]
+    assert [one.mistake.name for one, _ in found.named] == ["lenience", "ensemble"]
     assert found.none + found.exact + sum(each for _, each in found.known) == pytest.approx(1.0)
 
 
@@ -199,13 +199,13 @@ def test_with_one_likely_exact_verifier_among_unlikely_ones_nothing_is_named():
 
 @pytest.mark.parametrize("name", mistakes.names("verifier"))
 def test_a_prediction_is_a_law_for_each_drafted_path(name):
-    mutant = mistakes.get(name)
-    if mutant.law is None:
+    mistake = mistakes.get(name)
+    if mistake.law is None:
         return
     for case in diagnostic_cases(Declared()):
         if case.rotated:
             continue
-        law = predict(mutant, case).law
+        law = predict(mistake, case).law
         sums = law.sum(axis=1)
         assert (law >= 0).all()
         assert np.allclose(sums[sums > 0], 1.0, atol=1e-9)
@@ -214,10 +214,10 @@ def test_a_prediction_is_a_law_for_each_drafted_path(name):
 
 
 @pytest.mark.parametrize("name", ["resamples_target", "shared_gumbel", "block_tokenwise_residual"])
-def test_a_mutant_that_is_run_does_what_its_law_says(name):
-    mutant = mistakes.get(name)
+def test_a_mistake_that_is_run_does_what_its_law_says(name):
+    mistake = mistakes.get(name)
     for case in diagnostic_cases(Declared())[:3]:
-        exact, run = predict(mutant, case), predict(replace(mutant, law=None), case)
+        exact, run = predict(mistake, case), predict(replace(mistake, law=None), case)
         seen = run.draws > 500
         gap = np.abs(exact.law - run.law)[seen]
         error = np.sqrt(exact.law * (1 - exact.law) / run.draws[:, None])[seen]
@@ -252,9 +252,9 @@ def test_mistakes_of_one_law_are_named_together():
     ("name", "value"), [("lenience", 0.55), pytest.param("ensemble", 0.7, marks=pytest.mark.slow)]
 )
 def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
-    mutant = mistakes.get(name)
-    parameter = mutant.parameters[0].name
-    found = diagnosed(mutant.with_parameters(**{parameter: value}).function)
+    mistake = mistakes.get(name)
+    parameter = mistake.parameters[0].name
+    found = diagnosed(mistake.with_parameters(**{parameter: value}).function)
     assert first(found) == name
     assert float(found.named[0].name.partition("=")[2]) == pytest.approx(value, abs=0.05)
 
@@ -399,7 +399,7 @@ def test_independent_steps_are_no_reused_randomness():
 
 @pytest.mark.parametrize("name", [pytest.param("resamples_target", marks=pytest.mark.slow), "lenience"])
 def test_without_its_family_the_answer_is_unknown(name):
-    known = [mutant for mutant in mistakes.catalogue() if mutant.name not in (name, "residual_floor")]
+    known = [mistake for mistake in mistakes.catalogue() if mistake.name not in (name, "residual_floor")]
     found = diagnosed(mistakes.get(name).function, known=known)
     assert not found.known
     assert found.lines() == [f"Diagnosis: unknown. {found.reason}"]
@@ -684,7 +684,7 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(names, refuted):
     resamples = in_a_loop(mistakes.get("resamples_target"))
     assert refuted_by_texts(resamples, texts, lambda *_: None) is refuted
     assert not refuted_by_texts(mistakes.get("longest_of_tries"), texts, lambda *_: None)
-    assert refuted_by_texts(Mutant("right", "none", "", decode=Decoder()), texts, lambda *_: None)
+    assert refuted_by_texts(Mistake("right", "none", "", decode=Decoder()), texts, lambda *_: None)
 
 
 @pytest.mark.slow

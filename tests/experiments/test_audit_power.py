@@ -36,7 +36,7 @@ def quarters(*weights):
 
 
 def deviation_of(name, target, draft, gamma):
-    """Of a mutant on one pair."""
+    """Of a mistake on one pair."""
     case = Case("by hand", "", target, draft, chain(gamma))
     claim = Claim(None, case.tree)
     return deviation(known_steps(mistakes.get(name), case, claim), tables_of(case, claim, STEPS), LEVEL)
@@ -108,7 +108,7 @@ def test_sequences_that_break_the_contract_are_fatal():
 
 
 def test_cases_with_too_many_drafts_are_left_out():
-    mutant = mistakes.get("one_uniform")
+    mistake = mistakes.get("one_uniform")
     cases = {case.name: case for case in subject_of("one_uniform").cases}
     for name, left_out in (
         ("two-point", False),
@@ -117,15 +117,15 @@ def test_cases_with_too_many_drafts_are_left_out():
         ("n-gram pair", True),
     ):
         case = cases[name]
-        assert (known_steps(mutant, case, Claim(None, case.tree)) is None) == left_out
+        assert (known_steps(mistake, case, Claim(None, case.tree)) is None) == left_out
 
 
 # --- predictions -----------------------------------------------------------------------------------------
 
 
 def subject_of(name):
-    mutant = mistakes.get(name)
-    return function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), name)
+    mistake = mistakes.get(name)
+    return function_subject(Local(mistake.function, Declared(decoder=mistake.decode is not None)), name)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def subject_of(name):
     ],
 )
 def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case, full):
-    mutant, subject, runs = mistakes.get(name), subject_of(name), 20 if full else 8
+    mistake, subject, runs = mistakes.get(name), subject_of(name), 20 if full else 8
     index = [one.name for one in subject.cases].index(case)
     plan, where = subject.plan(index, "quick"), subject.cases[index]
-    if mutant.decode:
-        known = known_decoder(mutant, where)
+    if mistake.decode:
+        known = known_decoder(mistake, where)
     else:
-        known = known_steps(mutant, where, Claim(None, where.tree))
+        known = known_steps(mistake, where, Claim(None, where.tree))
     found = deviation(known, plan.tables, LEVEL)
     assert found.needed < plan.steps
     (best,) = (
@@ -332,7 +332,7 @@ def test_the_most_powerful_test_of_a_mistake_that_loses_one_token():
 
 
 def test_log_likelihood_ratios_have_the_mean_of_the_divergence():
-    mutant = mistakes.get("resamples_target")
-    subject = function_subject(Local(mutant.function, Declared()), mutant.name)
-    shown = sample_sizes._shown(mutant, subject, [case.name for case in subject.cases].index("zeros"))
+    mistake = mistakes.get("resamples_target")
+    subject = function_subject(Local(mistake.function, Declared()), mistake.name)
+    shown = sample_sizes._shown(mistake, subject, [case.name for case in subject.cases].index("zeros"))
     assert shown.log_ratios @ shown.known.law == pytest.approx(shown.divergence)

@@ -190,7 +190,7 @@ def test_a_chi_square_does_not_see_cells_that_are_left_out():
 
 @dataclass
 class Subject:
-    """A verifier or decoder, as the catalogue of mutants has them."""
+    """A verifier or decoder, as the catalogue of mistakes has them."""
 
     name: str
     family: str
@@ -278,9 +278,9 @@ def test_a_decoder_is_run_by_the_audit_alone_and_every_verifier_by_all():
     applied = {}
     for verifier, criterion in kill_matrix.cells(fast=False):
         applied.setdefault(verifier, []).append(criterion)
-    known = {mutant.name: mutant for mutant in (*mistakes.exact_controls(), *mistakes.catalogue())}
+    known = {mistake.name: mistake for mistake in (*mistakes.exact_controls(), *mistakes.catalogue())}
     assert applied == {"standard": names} | {
-        name: [AUDIT] if mutant.decode else names for name, mutant in known.items()
+        name: [AUDIT] if mistake.decode else names for name, mistake in known.items()
     }
     fast = kill_matrix.cells(fast=True)
     assert set(fast) < set(kill_matrix.cells(fast=False))
@@ -331,7 +331,9 @@ def test_the_page_is_that_of_the_kept_rows():
     assert [(row["verifier"], row["criterion"]) for row in found] == computed
     assert [column.name for column in kept_matrix().columns] == [*CRITERIA, AUDIT]
     assert all(row["passed"] == row["runs"] for row in found if row["exact"])
-    families = {mutant.name: mutant.family for mutant in (*mistakes.exact_controls(), *mistakes.catalogue())}
+    families = {
+        mistake.name: mistake.family for mistake in (*mistakes.exact_controls(), *mistakes.catalogue())
+    }
     assert all(row["family"] == families.get(row["verifier"], "exact") for row in found)
 
 

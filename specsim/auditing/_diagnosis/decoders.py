@@ -44,7 +44,7 @@ from specsim.auditing._diagnosis.posterior import (
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.core._types import Ints, Tokens
-from specsim.mistakes import Mutant, catalogue, exact_controls
+from specsim.mistakes import Mistake, catalogue, exact_controls
 from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law
 from specsim.models import Model, TableModel
 from specsim.rules import get
@@ -76,8 +76,8 @@ NEAR = (0.03, 0.1, 0.3)
 TWINS = ("bonus_temperature", "bonus_min_p", "rejects_one_late")
 #: Exact decoders: two rules, and those that accept less.
 EXACT = (
-    Mutant(name="standard", family="exact", mechanism="", decode=Decoder()),
-    Mutant(name="block", family="exact", mechanism="", decode=Decoder(verification=get("block").law)),
+    Mistake(name="standard", family="exact", mechanism="", decode=Decoder()),
+    Mistake(name="block", family="exact", mechanism="", decode=Decoder(verification=get("block").law)),
     *(one for one in exact_controls() if one.decode is not None),
 )
 EXACT_NAMES = [one.name for one in EXACT]
@@ -93,14 +93,14 @@ class _Seen:
     processed: tuple[Model, Model]
     counts: Ints
 
-    def prediction(self, mutant: Mutant, length: int) -> Prediction:
+    def prediction(self, mistake: Mistake, length: int) -> Prediction:
         """The law of the token after each prefix of less than `length` tokens."""
-        case, decode = self.case, _decoder(mutant)
+        case, decode = self.case, _decoder(mistake)
         models = self.processed if decode.processed else (case.target, case.draft)
         if not decode.enumerable:
-            return Prediction.simulated(self._after_prefixes(_run(mutant, case, models), length))
+            return Prediction.simulated(self._after_prefixes(_run(mistake, case, models), length))
         given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
-        law = self._after_prefixes(sequence_law(mutant, *given, length), length)
+        law = self._after_prefixes(sequence_law(mistake, *given, length), length)
         return Prediction(law / np.maximum(law.sum(axis=1, keepdims=True), LEAST))
 
     def observed(self, length: int) -> Ints:
@@ -123,10 +123,10 @@ class _Seen:
 
 
 @cache  # the same for the first tokens and for all, and after more texts
-def _run(mutant: Mutant, case: DecoderCase, models: tuple[Model, Model]) -> Counter[Tokens]:
+def _run(mistake: Mistake, case: DecoderCase, models: tuple[Model, Model]) -> Counter[Tokens]:
     """The texts of a decoder whose law is not enumerated."""
     given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
-    texts = (mutant.function(*given, np.random.default_rng([KEY, number])) for number in range(SIMULATED))
+    texts = (mistake.function(*given, np.random.default_rng([KEY, number])) for number in range(SIMULATED))
     return Counter(map(tuple, texts))
 
 
@@ -134,7 +134,7 @@ def diagnose_decoder(
     subject: DecoderSubject,
     results: Sequence[CaseResult],
     root: int,
-    known: Sequence[Mutant] | None = None,
+    known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose the decoder `subject` from the `results` of its audit, by default with all known mistakes.
@@ -153,14 +153,14 @@ def diagnose_decoder(
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
         return conclude(None, 0, "No case that failed has texts whose law can be enumerated.")
-    mutants = [
+    mistakes = [
         in_a_loop(one)
         for one in known or catalogue()
         if one.name not in TWINS and (one.decode is not None or one.law is not None)
     ]
-    number, done = len(mutants), 0
-    simulated = [one for one in mutants if not _decoder(one).enumerable]
-    mutants = [one for one in mutants if _decoder(one).enumerable]
+    number, done = len(mistakes), 0
+    simulated = [one for one in mistakes if not _decoder(one).enumerable]
+    mistakes = [one for one in mistakes if _decoder(one).enumerable]
     prefixes: list[Ints] = []
     for steps in SEGMENTS:
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
@@ -177,8 +177,8 @@ def diagnose_decoder(
             _read_texts(subject, subject.cases[subject.index(name)], texts)
             for name, texts in zip(chosen, prefixes, strict=True)
         ]
-        scored, exact = _rank(mutants, seen, in_time)
-        mutants = [one.mutant for one in scored]
+        scored, exact = _rank(mistakes, seen, in_time)
+        mistakes = [one.mistake for one in scored]
         found = posterior(scored, exact, number)
         if found.settled:
             break
@@ -191,8 +191,8 @@ def diagnose_decoder(
         return conclude(found, done * len(seen))
     audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
 
-    def reproduced(one: Scored) -> Mutant | None:
-        return None if refuted(one.mutant, audited, in_time) else one.mutant
+    def reproduced(one: Scored) -> Mistake | None:
+        return None if refuted(one.mistake, audited, in_time) else one.mistake
 
     found = reproducing(scored, exact, number, reproduced)
     if not found.named:
@@ -200,25 +200,25 @@ def diagnose_decoder(
     return conclude(found, done * len(seen), evidence=_evidence(found.named[0][0], seen))
 
 
-def refuted(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
-    """Whether the texts of an audit refute `mutant`, whatever its draft length and its parameters.
+def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+    """Whether the texts of an audit refute `mistake`, whatever its draft length and its parameters.
 
     The level is that of the odds from which on a name is given."""
 
-    def fits(one: Mutant) -> bool:
+    def fits(one: Mistake) -> bool:
         shapes = [one, *_of_all_lengths(one, audited, MORE_DRAFTS)]
         return any(_reproduces(each, audited, in_time) for each in shapes)
 
-    return not (fits(mutant) or (mutant.parameters and fits(_score(mutant, audited).mutant)))
+    return not (fits(mistake) or (mistake.parameters and fits(_score(mistake, audited).mistake)))
 
 
-def _reproduces(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+def _reproduces(mistake: Mistake, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
     """Whether the texts fit in each case, and in all together."""
     tables = []
     for one in audited:
         in_time()
         length = one.case.max_new_tokens
-        tables.append((one.prediction(mutant, length), one.observed(length)))
+        tables.append((one.prediction(mistake, length), one.observed(length)))
         if fit(tables[-1:]) * 2 * len(audited) * ODDS < 1.0:
             return False
     return fit(tables) * 2 * ODDS >= 1.0
@@ -261,86 +261,86 @@ def _process_model(model: Model, processing: Processing) -> Model:
 
 
 def _rank(
-    mutants: Sequence[Mutant], seen: Sequence[_Seen], in_time: Callable[[], None]
+    mistakes: Sequence[Mistake], seen: Sequence[_Seen], in_time: Callable[[], None]
 ) -> tuple[list[Scored], list[Scored]]:
     """The mistakes that come near the likeliest, and the exact decoders.
 
     Mistakes that are far behind on the first tokens of one case are not scored on whole texts."""
-    first: list[tuple[float, Mutant]] = []
-    for mutant in [*mutants, *EXACT]:
+    first: list[tuple[float, Mistake]] = []
+    for mistake in [*mistakes, *EXACT]:
         in_time()
-        first.append(max(_at_first(mutant, seen[:1]), key=lambda one: one[0]))
+        first.append(max(_at_first(mistake, seen[:1]), key=lambda one: one[0]))
     best = max(likelihood for likelihood, _ in first)
-    shaped: list[tuple[float, Mutant]] = []
-    for likelihood, mutant in first:
+    shaped: list[tuple[float, Mistake]] = []
+    for likelihood, mistake in first:
         if best - likelihood <= FAR_AT_FIRST:
             in_time()
-            shaped.append(max(_by_shape(mutant, seen), key=lambda one: one[0]))
+            shaped.append(max(_by_shape(mistake, seen), key=lambda one: one[0]))
     best = max(likelihood for likelihood, _ in shaped)
     scored = []
-    for likelihood, mutant in shaped:
+    for likelihood, mistake in shaped:
         if best - likelihood <= FAR_WITHOUT_FIT:
             in_time()
-            scored.append(_score(mutant, seen))
+            scored.append(_score(mistake, seen))
     close = drop_far(scored)
-    exact = [one for one in close if one.mutant.name in EXACT_NAMES]
-    return [one for one in close if one.mutant.name not in EXACT_NAMES], exact
+    exact = [one for one in close if one.mistake.name in EXACT_NAMES]
+    return [one for one in close if one.mistake.name not in EXACT_NAMES], exact
 
 
-def _is_near(mutant: Mutant, seen: Sequence[_Seen], best: float, in_time: Callable[[], None]) -> bool:
+def _is_near(mistake: Mistake, seen: Sequence[_Seen], best: float, in_time: Callable[[], None]) -> bool:
     """Whether the likelihood of the texts comes near `best` with a usual draft length."""
     in_time()
-    shapes = [one for one in _of_all_lengths(mutant, seen) if _decoder(one).gamma in FIRST_LENGTHS]
+    shapes = [one for one in _of_all_lengths(mistake, seen) if _decoder(one).gamma in FIRST_LENGTHS]
     found = (sum(_likelihoods(one, seen, None, log_likelihood)) for one in shapes)
     return any(best - likelihood <= FAR_WITHOUT_FIT for likelihood in found)
 
 
-def _at_first(mutant: Mutant, seen: Sequence[_Seen]) -> Iterator[tuple[float, Mutant]]:
+def _at_first(mistake: Mistake, seen: Sequence[_Seen]) -> Iterator[tuple[float, Mistake]]:
     """The log-likelihood of the first tokens for each draft length and a few values of a parameter."""
-    decode = _decoder(mutant)
-    for one in (replace(mutant, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS):
+    decode = _decoder(mistake)
+    for one in (replace(mistake, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS):
         for values in few_values(one.parameters, FEW):
             tried = one.with_parameters(**values)
             yield sum(_likelihoods(tried, seen, FIRST, log_likelihood)), tried
 
 
-def _by_shape(mutant: Mutant, seen: Sequence[_Seen]) -> list[tuple[float, Mutant]]:
+def _by_shape(mistake: Mistake, seen: Sequence[_Seen]) -> list[tuple[float, Mistake]]:
     """The log-likelihood of the texts for each draft length, with drafts beyond the end and without."""
-    shapes = _of_all_lengths(mutant, seen)
+    shapes = _of_all_lengths(mistake, seen)
     return [(sum(_likelihoods(one, seen, None, log_likelihood)), one) for one in shapes]
 
 
-def _of_all_lengths(mutant: Mutant, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mutant]:
+def _of_all_lengths(mistake: Mistake, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mistake]:
     longest = max(max(one.case.max_new_tokens for one in seen) - 1, 1)  # a longer draft is never used
     size = max(one.case.vocab_size for one in seen)
     shapes = [(gamma, False) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
     shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= drafts]
-    decode = _decoder(mutant)
+    decode = _decoder(mistake)
     return [
-        replace(mutant, decode=replace(decode, gamma=gamma, overshoots=beyond)) for gamma, beyond in shapes
+        replace(mistake, decode=replace(decode, gamma=gamma, overshoots=beyond)) for gamma, beyond in shapes
     ]
 
 
-def _decoder(mutant: Mutant) -> Decoder:
-    assert isinstance(mutant.decode, Decoder)
-    return mutant.decode
+def _decoder(mistake: Mistake) -> Decoder:
+    assert isinstance(mistake.decode, Decoder)
+    return mistake.decode
 
 
-def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    """`mutant` with the likeliest draft length and parameters, each at the other's optimum.
+def _score(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
+    """`mistake` with the likeliest draft length and parameters, each at the other's optimum.
 
     Each length is as probable."""
 
-    def whole(one: Mutant) -> float:
+    def whole(one: Mistake) -> float:
         return sum(_likelihoods(one, seen, None, log_likelihood))
 
-    def by_value(one: Mutant) -> tuple[float, Values]:
+    def by_value(one: Mistake) -> tuple[float, Values]:
         return marginalise(one.parameters, lambda values: whole(one.with_parameters(**values)), POINTS)
 
-    lengths = _by_shape(mutant, seen)
+    lengths = _by_shape(mistake, seen)
     likeliest, best = max(lengths, key=lambda one: one[0])
     mean = likeliest
-    for _ in range(ROUNDS if mutant.parameters else 0):
+    for _ in range(ROUNDS if mistake.parameters else 0):
         tried = best
         mean, values = by_value(tried)
         lengths = _by_shape(tried.with_parameters(**values), seen)
@@ -357,9 +357,9 @@ def near(prediction: Prediction, counts: Ints) -> float:
 
 
 def _likelihoods(
-    mutant: Mutant, seen: Sequence[_Seen], length: int | None, of: Callable[[Prediction, Ints], float]
+    mistake: Mistake, seen: Sequence[_Seen], length: int | None, of: Callable[[Prediction, Ints], float]
 ) -> list[float]:
-    return [of(one.prediction(mutant, most), one.observed(most)) for one, most in _lengths(seen, length)]
+    return [of(one.prediction(mistake, most), one.observed(most)) for one, most in _lengths(seen, length)]
 
 
 def _lengths(seen: Sequence[_Seen], length: int | None) -> list[tuple[_Seen, int]]:
@@ -371,7 +371,7 @@ def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
     gains = []
     for one, length in _lengths(seen, None):
         counts = one.observed(length)
-        here, right = (one.prediction(mutant, length).law for mutant in (best.mutant, EXACT[0]))
+        here, right = (one.prediction(mistake, length).law for mistake in (best.mistake, EXACT[0]))
         gain = counts * np.log(np.maximum(here, 1e-12) / np.maximum(right, 1e-12))
         cell = np.unravel_index(int(gain.argmax()), gain.shape)
         shares = counts[cell] / counts[cell[0]].sum(), float(here[cell]), float(right[cell])

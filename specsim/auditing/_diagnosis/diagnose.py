@@ -18,7 +18,7 @@ from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.core._streams import Key
-from specsim.mistakes import Mutant, catalogue
+from specsim.mistakes import Mistake, catalogue
 
 
 def diagnose_failed(
@@ -26,7 +26,7 @@ def diagnose_failed(
     results: Sequence[CaseResult],
     level: str,
     root: int,
-    known: Sequence[Mutant] | None = None,
+    known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose `subject` from the results of its audit, by default with all known mistakes; None for a
@@ -51,7 +51,7 @@ STEPS = 2**12
 
 
 def diagnose_edge_case(
-    subject: VerifierSubject, key: Key, known: Sequence[Mutant] | None = None
+    subject: VerifierSubject, key: Key, known: Sequence[Mistake] | None = None
 ) -> Diagnosis | None:
     """Diagnose `subject` by the tokens that follow a draft of almost no mass; None if it does not take it."""
     case = rare_draft_case(subject.declared)
@@ -64,20 +64,20 @@ def diagnose_edge_case(
     counts = np.bincount(accepted * size + last, minlength=2 * size)[None]
     p, q = ([float(weight) for weight in model.row(())] for model in (case.target, case.draft))
 
-    def prediction(mutant: Mutant) -> Prediction:
-        assert mutant.law is not None
-        stop, follow = mutant.law((0,), (RARE_TOKEN,), [p, p], [q], **mutant.values)
+    def prediction(mistake: Mistake) -> Prediction:
+        assert mistake.law is not None
+        stop, follow = mistake.law((0,), (RARE_TOKEN,), [p, p], [q], **mistake.values)
         law = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
         return Prediction(np.clip(law, 0.0, None).reshape(1, -1))
 
-    def score(mutant: Mutant) -> Scored:
+    def score(mistake: Mistake) -> Scored:
         def likelihood(values: Values) -> float:
-            return log_likelihood(prediction(mutant.with_parameters(**values)), counts)
+            return log_likelihood(prediction(mistake.with_parameters(**values)), counts)
 
-        mean, values = marginalise(mutant.parameters, likelihood)
-        best = mutant.with_parameters(**values)
+        mean, values = marginalise(mistake.parameters, likelihood)
+        best = mistake.with_parameters(**values)
         near = log_near(prediction(best), counts) + mean - likelihood(values)
         return Scored(best, mean, near)
 
-    mutants = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
-    return conclude(posterior([score(one) for one in mutants], [score(STANDARD)], len(mutants)), STEPS)
+    mistakes = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
+    return conclude(posterior([score(one) for one in mistakes], [score(STANDARD)], len(mistakes)), STEPS)

@@ -13,12 +13,12 @@ import scipy
 
 from specsim.auditing._diagnosis.likelihood import log_mean_exp
 from specsim.auditing._results.audit import ODDS, Candidate, Diagnosis
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 from specsim.mistakes import _reference as pieces
 from specsim.rules import get, names
 
 #: The standard rule, one of the exact verifiers that mistakes are compared with.
-STANDARD = Mutant(
+STANDARD = Mistake(
     name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law
 )
 #: Prior probabilities: one of the known mistakes, each as probable as the others; none of these; exact.
@@ -48,13 +48,13 @@ def check_time(deadline: float) -> None:
 class Scored:
     """A mistake with its likeliest parameters, its log-likelihood, and that of the laws `near` its own."""
 
-    mutant: Mutant
+    mistake: Mistake
     log_likelihood: float
     near: float
 
     def plus(self, log_likelihood: float, near: float) -> "Scored":
         """With the log-likelihoods of more evidence."""
-        return Scored(self.mutant, self.log_likelihood + log_likelihood, self.near + near)
+        return Scored(self.mistake, self.log_likelihood + log_likelihood, self.near + near)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def reproducing(
     scored: Sequence[Scored],
     exact: Sequence[Scored],
     number: int,
-    reproduced: Callable[[Scored], Mutant | None],
+    reproduced: Callable[[Scored], Mistake | None],
 ) -> Posterior:
     """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials.
 
@@ -114,10 +114,10 @@ def reproducing(
         named = [one for one, _ in found.named if one not in right]
         tried = [reproduced(one) for one in named]
         better = [
-            replace(one, log_likelihood=-np.inf) if mutant is None else replace(one, mutant=mutant)
-            for one, mutant in zip(named, tried, strict=True)
+            replace(one, log_likelihood=-np.inf) if mistake is None else replace(one, mistake=mistake)
+            for one, mistake in zip(named, tried, strict=True)
         ]
-        right += [one for one, mutant in zip(better, tried, strict=True) if mutant is not None]
+        right += [one for one, mistake in zip(better, tried, strict=True) if mistake is not None]
         scored = [better[named.index(one)] if one in named else one for one in scored]
         if None not in tried:
             return posterior(scored, exact, number)
@@ -145,6 +145,6 @@ def conclude(
 
 
 def _candidate(one: Scored, probability: float) -> Candidate:
-    m = one.mutant
+    m = one.mistake
     lossy = m.name in names() and get(m.name).declared is not None
     return Candidate(str(m), m.family, m.mechanism, m.threads, probability, lossy)

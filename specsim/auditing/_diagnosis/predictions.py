@@ -16,7 +16,7 @@ from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.core._types import Floats, Ints, Tokens
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 from specsim.models import Model
 from specsim.simulation._counting import run
 
@@ -29,17 +29,17 @@ Rows = list[list[float]]
 
 
 @lru_cache(maxsize=2**14)  # each round of a diagnosis fits the parameters on the same grids
-def predict(mutant: Mutant, case: Case) -> Prediction | None:
-    """The prediction of `mutant` for `case`; None if it breaks the contract."""
-    if mutant.law is None:
+def predict(mistake: Mistake, case: Case) -> Prediction | None:
+    """The prediction of `mistake` for `case`; None if it breaks the contract."""
+    if mistake.law is None:
         try:
-            return Prediction.simulated(flat(_outcomes(mutant, case)))
+            return Prediction.simulated(flat(_outcomes(mistake, case)))
         except (BrokenVerifier, NotADraftPath):
             return None
-    if case.rotated and _reads_labels(mutant, case):
+    if case.rotated and _reads_labels(mistake, case):
         shifts = list(product(range(case.target.vocab_size), repeat=case.gamma + 1))
-        return Prediction(np.mean([_law(mutant, case, shift) for shift in shifts], axis=0))
-    return Prediction(_law(mutant, case))
+        return Prediction(np.mean([_law(mistake, case, shift) for shift in shifts], axis=0))
+    return Prediction(_law(mistake, case))
 
 
 def flat(outcomes: Ints) -> Ints:
@@ -47,14 +47,14 @@ def flat(outcomes: Ints) -> Ints:
     return outcomes.reshape(len(outcomes), -1)
 
 
-def _law(mutant: Mutant, case: Case, shift: Tokens | None = None) -> Floats:
+def _law(mistake: Mistake, case: Case, shift: Tokens | None = None) -> Floats:
     """The law [V^γ, (γ+1)·V] of outcomes given the path, where row i is relabelled by shift[i]."""
-    assert mutant.law is not None
+    assert mistake.law is not None
     size, gamma = case.target.vocab_size, case.gamma
     law = np.zeros((size**gamma, gamma + 1, size))
     for code, path, p, q in _draft_paths(case):
         given = (path, p, q) if shift is None else _relabelled(path, p, q, shift)
-        stop, follow = mutant.law(case.tree.parents, *given, **mutant.values)
+        stop, follow = mistake.law(case.tree.parents, *given, **mistake.values)
         rows = np.array(follow, dtype=np.float64)
         if shift is not None:
             rows = np.array([np.roll(row, -turn) for row, turn in zip(rows, shift, strict=True)])
@@ -70,11 +70,11 @@ def _relabelled(path: Tokens, p: Rows, q: Rows, shift: Tokens) -> tuple[Tokens, 
 
 
 @lru_cache(maxsize=2**9)
-def _reads_labels(mutant: Mutant, case: Case) -> bool:
+def _reads_labels(mistake: Mistake, case: Case) -> bool:
     """Whether the law changes, but for names, if the tokens are renamed."""
-    plain, size = _law(mutant, case), case.target.vocab_size
+    plain, size = _law(mistake, case), case.target.vocab_size
     turns = (tuple((k * (i + 1)) % size for i in range(case.gamma + 1)) for k in (1, size - 1))
-    return any(not np.allclose(plain, _law(mutant, case, turn), atol=ROUNDING) for turn in turns)
+    return any(not np.allclose(plain, _law(mistake, case, turn), atol=ROUNDING) for turn in turns)
 
 
 @lru_cache(maxsize=16)
@@ -100,6 +100,6 @@ def _row(model: Model, history: Tokens) -> list[float]:
     return [float(weight) for weight in model.row(history[len(history) - model.order :])]
 
 
-def _outcomes(mutant: Mutant, case: Case) -> Ints:
-    source: Any = VerifierSource(Local(mutant.function, Declared()), case)
+def _outcomes(mistake: Mistake, case: Case) -> Ints:
+    source: Any = VerifierSource(Local(mistake.function, Declared()), case)
     return run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts["outcomes"]

@@ -28,7 +28,7 @@ from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.core._types import Floats, Ints
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 from specsim.simulation._counting import Counts, run
 
 #: The most bytes of the rows of a mistake that is run on a case, those of one step of such a case, and
@@ -47,12 +47,12 @@ def comparable(subject: VerifierSubject, result: CaseResult) -> bool:
     return subject.cases[subject.index(result.case)].step_bytes <= STEP_BYTES
 
 
-def run_on(mutant: Mutant, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
-    """The counts of `most` steps of `mutant`, or of fewer, in the case of `result`; None if it breaks the
+def run_on(mistake: Mistake, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
+    """The counts of `most` steps of `mistake`, or of fewer, in the case of `result`; None if it breaks the
     contract."""
     case = subject.cases[subject.index(result.case)]
     steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
-    callee = Local(mutant.function, Declared(batch=subject.declared.batch))
+    callee = Local(mistake.function, Declared(batch=subject.declared.batch))
     source: Any
     tally: Any
     if isinstance(case, ShapesCase):
@@ -67,13 +67,13 @@ def run_on(mutant: Mutant, subject: VerifierSubject, result: CaseResult, most: i
 
 
 def refuted(
-    mutant: Mutant,
+    mistake: Mistake,
     subject: VerifierSubject,
     results: Sequence[CaseResult],
     level: str,
     in_time: Callable[[], None],
 ) -> bool:
-    """Whether `mutant` differs from the verifier in a table of `results`, in the accepted lengths or in how
+    """Whether `mistake` differs from the verifier in a table of `results`, in the accepted lengths or in how
     often it emits impossible tokens, or has independent steps where those of the verifier are not.
 
     Where steps of a call depend on each other, a difference must be larger by their design effect; where
@@ -82,7 +82,7 @@ def refuted(
     tests = sum(len(one.tables) + 2 for one in enough)
     for result in enough:
         in_time()
-        counts = run_on(mutant, subject, result, STEPS)
+        counts = run_on(mistake, subject, result, STEPS)
         if counts is None:
             continue  # a case that is not for every mistake: q is None, or drafts of several lengths
         if (effect := _design_effect(result, counts)) is None:

@@ -31,7 +31,7 @@ from specsim.auditing._diagnosis.posterior import (
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.core._types import Floats, Ints, Row, Tokens
-from specsim.mistakes import Mutant, catalogue
+from specsim.mistakes import Mistake, catalogue
 from specsim.models import row_ahead
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise
@@ -83,10 +83,10 @@ class _Seen:
         rows = [self.case.target.row(self.context + prefix) for prefix in self.place]
         return Prediction(np.array(rows, dtype=np.float64))
 
-    def prediction(self, mutant: Mutant) -> Prediction:
+    def prediction(self, mistake: Mistake) -> Prediction:
         case, tree = self.case, self.case.tree
-        whole = WHOLE.get(mutant.name)
-        law = partial(whole, **mutant.values) if whole else nodewise.law(_node_law(mutant, tree.sampling))
+        whole = WHOLE.get(mistake.name)
+        law = partial(whole, **mistake.values) if whole else nodewise.law(_node_law(mistake, tree.sampling))
         found = np.zeros(self.counts.shape)
         nodes = range(tree.size + 1)
         for tokens, chance in self.drafts:
@@ -98,7 +98,7 @@ class _Seen:
             stop, follow = law(tree.parents, tokens, p, q)
             for node, path in enumerate(paths):
                 if stop[node]:
-                    last = follow[node] if tree.children(node) else _bonus(mutant, follow[node], q[node])
+                    last = follow[node] if tree.children(node) else _bonus(mistake, follow[node], q[node])
                     self._add(found, path, chance * float(stop[node]), last)
         return Prediction(found / np.maximum(found.sum(axis=1, keepdims=True), LEAST))
 
@@ -110,7 +110,7 @@ class _Seen:
             found[self.place[path]] += mass * np.array(last, dtype=np.float64)
 
 
-def _node_law(mutant: Mutant, sampling: str) -> Callable[..., tuple[list[Any], Row]]:
+def _node_law(mistake: Mistake, sampling: str) -> Callable[..., tuple[list[Any], Row]]:
     """The law at a node: the children one after the other, each against what the one before has left."""
 
     def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], Row]:
@@ -118,7 +118,7 @@ def _node_law(mutant: Mutant, sampling: str) -> Callable[..., tuple[list[Any], R
         for x in children:
             if sampling.startswith("top"):
                 own = [float(y == x) for y in range(len(p))]
-            stop, follow = _first_test(mutant, left, own, x)
+            stop, follow = _first_test(mistake, left, own, x)
             accept.append(reached * stop[1])
             reached, left = reached * stop[0], list(follow[0])
             if sampling == "without replacement":
@@ -129,14 +129,14 @@ def _node_law(mutant: Mutant, sampling: str) -> Callable[..., tuple[list[Any], R
     return node_law
 
 
-def _first_test(mutant: Mutant, p: Row, q: Row, x: int) -> tuple[list[Any], list[Any]]:
-    assert mutant.law is not None
-    return mutant.law((0,), (x,), [p, p], [q], **mutant.values)
+def _first_test(mistake: Mistake, p: Row, q: Row, x: int) -> tuple[list[Any], list[Any]]:
+    assert mistake.law is not None
+    return mistake.law((0,), (x,), [p, p], [q], **mistake.values)
 
 
-def _bonus(mutant: Mutant, p: Row, q: Row) -> Row:
+def _bonus(mistake: Mistake, p: Row, q: Row) -> Row:
     likeliest = max(range(len(q)), key=lambda y: q[y])
-    row: Row = _first_test(mutant, p, q, likeliest)[1][1]
+    row: Row = _first_test(mistake, p, q, likeliest)[1][1]
     return row
 
 
@@ -144,7 +144,7 @@ def diagnose_tree(
     subject: VerifierSubject,
     failed: Sequence[CaseResult],
     root: int,
-    known: Sequence[Mutant] | None = None,
+    known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis:
     """Diagnose the verifier of trees `subject`, whose cases `failed`, by default with all known mistakes.
@@ -164,20 +164,20 @@ def diagnose_tree(
     steps = min(STEPS, STEPS_IN_ALL // len(seen))
     seen = [_with_more(one, subject, root, steps, deadline) for one in seen]
     # of one node alone: nothing that depends on other positions, rows or steps
-    mutants = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
+    mistakes = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
     first = []
-    for mutant in mutants:
+    for mistake in mistakes:
         check_time(deadline)
-        tried = (mutant.with_parameters(**values) for values in few_values(mutant.parameters, FEW))
+        tried = (mistake.with_parameters(**values) for values in few_values(mistake.parameters, FEW))
         first.append(max((_score(one, seen) for one in tried), key=lambda one: one.log_likelihood))
     scored = []
     for likely in drop_far(first, 5 * FAR):
         check_time(deadline)
-        scored.append(_marginal(likely.mutant, seen))
+        scored.append(_marginal(likely.mistake, seen))
     exact = Scored(
         STANDARD, *(sum(of(one.right, one.counts) for one in seen) for of in (log_likelihood, log_near))
     )
-    found = posterior(drop_far(scored), [exact], len(mutants))
+    found = posterior(drop_far(scored), [exact], len(mistakes))
     return conclude(found, sum(int(one.counts[0].sum()) for one in seen))
 
 
@@ -189,19 +189,19 @@ def _with_more(one: _Seen, subject: VerifierSubject, root: int, steps: int, dead
     return replace(one, counts=one.counts + more.reshape(one.counts.shape))
 
 
-def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    predictions = [(one.prediction(mutant), one.counts) for one in seen]
+def _score(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
+    predictions = [(one.prediction(mistake), one.counts) for one in seen]
     return Scored(
-        mutant, *(sum(of(*prediction) for prediction in predictions) for of in (log_likelihood, log_near))
+        mistake, *(sum(of(*prediction) for prediction in predictions) for of in (log_likelihood, log_near))
     )
 
 
-def _marginal(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    """`mutant` with its likeliest parameters."""
+def _marginal(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
+    """`mistake` with its likeliest parameters."""
 
     def likelihood(values: Values) -> float:
-        return _score(mutant.with_parameters(**values), seen).log_likelihood
+        return _score(mistake.with_parameters(**values), seen).log_likelihood
 
-    mean, values = marginalise(mutant.parameters, likelihood, FEW)
-    best = _score(mutant.with_parameters(**values), seen)
+    mean, values = marginalise(mistake.parameters, likelihood, FEW)
+    best = _score(mistake.with_parameters(**values), seen)
     return replace(best, log_likelihood=mean, near=best.near + mean - best.log_likelihood)

@@ -43,7 +43,7 @@ from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
 from specsim.core._streams import Key
 from specsim.core._types import Ints
-from specsim.mistakes import Mutant, catalogue, exact_controls
+from specsim.mistakes import Mistake, catalogue, exact_controls
 from specsim.mistakes import _acceptance as acceptance
 from specsim.mistakes import _randomness as randomness
 from specsim.rules import Parameter, get
@@ -60,7 +60,7 @@ CLEAR = 5.0
 #: Exact verifiers: the two rules in use, and those that accept less.
 EXACT = (
     STANDARD,
-    Mutant(name="block", family="exact", mechanism="", verify=acceptance.block_verify, law=get("block").law),
+    Mistake(name="block", family="exact", mechanism="", verify=acceptance.block_verify, law=get("block").law),
     *(one for one in exact_controls() if one.verify is not None),
 )
 EXACT_NAMES = [one.name for one in EXACT]
@@ -69,7 +69,7 @@ EXACT_NAMES = [one.name for one in EXACT]
 FIRST, FAR_AT_FIRST = 2, 150.0
 #: Other values of a parameter, at most, with which a mistake may reproduce the audit where none does.
 OTHERS = 8
-Others = Callable[[Mutant], Iterator[Mutant]]
+Others = Callable[[Mistake], Iterator[Mistake]]
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = (
@@ -90,7 +90,7 @@ def diagnose_chain(
     results: Sequence[CaseResult],
     level: str,
     root: int,
-    known: Sequence[Mutant] | None = None,
+    known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose the verifier `subject` from the results of its audit, by default with all known mistakes.
@@ -101,21 +101,21 @@ def diagnose_chain(
         check_time(deadline)
 
     failed = [result for result in results if result.findings]
-    mutants = [one for one in known or catalogue() if one.verify is not None]
+    mistakes = [one for one in known or catalogue() if one.verify is not None]
 
-    def reproduced(one: Scored, others: Others = _no_others) -> Mutant | None:
-        tried = chain([one.mutant], others(one.mutant))
+    def reproduced(one: Scored, others: Others = _no_others) -> Mistake | None:
+        tried = chain([one.mistake], others(one.mistake))
         return next((each for each in tried if not refuted(each, subject, results, level, in_time)), None)
 
     between: Diagnosis | None = None
     if tied := [result for result in failed if dependent(result.tables) or calls_differ(result.counts)]:
-        between = _between_steps(mutants, subject, sum(one.steps for one in failed), reproduced, DEPENDENT)
+        between = _between_steps(mistakes, subject, sum(one.steps for one in failed), reproduced, DEPENDENT)
         # where all calls are alike steps are independent, so their law may be that of a known mistake
         of_shapes = all(isinstance(subject.cases[subject.index(one.case)], ShapesCase) for one in tied)
         if between.named or not of_shapes:
             return between
     try:
-        found = _by_law(mutants, subject, failed, level, root, reproduced, in_time, between is None)
+        found = _by_law(mistakes, subject, failed, level, root, reproduced, in_time, between is None)
     except OutOfTime:
         if between is None:
             raise
@@ -124,12 +124,12 @@ def diagnose_chain(
 
 
 def _by_law(
-    mutants: Sequence[Mutant],
+    mistakes: Sequence[Mistake],
     subject: VerifierSubject,
     failed: Sequence[CaseResult],
     level: str,
     root: int,
-    reproduced: Callable[..., Mutant | None],
+    reproduced: Callable[..., Mistake | None],
     in_time: Callable[..., None],
     or_between: bool,
 ) -> Diagnosis:
@@ -137,9 +137,9 @@ def _by_law(
     that of an exact verifier."""
     cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
     # where the mistake is between steps alone, steps are not independent
-    between_steps = mutants
-    mutants = [one for one in mutants if one.law is not None or one.family != randomness.FAMILY]
-    number, done = len(mutants), 0
+    between_steps = mistakes
+    mistakes = [one for one in mistakes if one.law is not None or one.family != randomness.FAMILY]
+    number, done = len(mistakes), 0
     for steps in SEGMENTS:
         asked = [Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
@@ -148,10 +148,10 @@ def _by_law(
             return conclude(None, 0, OFF_THE_PATH)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
-        scored, exact = _by_outcomes(mutants, cases, outcomes, in_time)
-        mutants = [one.mutant for one in scored]
+        scored, exact = _by_outcomes(mistakes, cases, outcomes, in_time)
+        mistakes = [one.mistake for one in scored]
         found = posterior(scored, exact, number)
-        if found.settled or (found.named and _same_law([one.mutant for one, _ in found.named], cases)):
+        if found.settled or (found.named and _same_law([one.mistake for one, _ in found.named], cases)):
             break
     if or_between and posterior(scored, exact, number).exact > 0.5:
         between = _between_steps(between_steps, subject, done * len(cases), reproduced, FEW_ROWS)
@@ -165,18 +165,18 @@ def _by_law(
             break
     if not found.named:
         return conclude(found, done * len(cases))
-    if _shown_by_few(found.named[0][0].mutant, cases, outcomes):
+    if _shown_by_few(found.named[0][0].mistake, cases, outcomes):
         return conclude(None, done * len(cases), TOO_FEW)
     evidence, where = _evidence(found.named[0][0], cases, outcomes, subject, root)
     return conclude(found, done * len(cases), evidence=evidence, place=where)
 
 
-def _shown_by_few(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> bool:
+def _shown_by_few(mistake: Mistake, cases: Sequence[Case], outcomes: Sequence[Ints]) -> bool:
     """Whether only impossible outcomes, and too few of them, tell a mistake from an exact verifier."""
     for right in EXACT:
         impossible, gain = 0, 0.0
         for case, counts in zip(cases, outcomes, strict=True):
-            one, other = predict(mutant, case), predict(right, case)
+            one, other = predict(mistake, case), predict(right, case)
             if one is None or other is None:
                 return False
             possible = counts * (other.law > 0.0)
@@ -187,9 +187,9 @@ def _shown_by_few(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints
     return False
 
 
-def _same_law(mutants: Sequence[Mutant], cases: Sequence[Case]) -> bool:
+def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
     """Whether these have one law of outcomes, so that no number of steps tells them apart."""
-    first, *others = mutants
+    first, *others = mistakes
     for case in cases:
         right = predict(first, case)
         for other in others:
@@ -200,28 +200,28 @@ def _same_law(mutants: Sequence[Mutant], cases: Sequence[Case]) -> bool:
 
 
 def _by_outcomes(
-    mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
+    mistakes: Sequence[Mistake], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
 ) -> tuple[list[Scored], list[Scored]]:
     """The mistakes that come near the likeliest, and the exact verifiers.
 
     Mistakes that are far behind on a part of the cases are not scored on the others, which take longer."""
     seen = list(zip(cases, outcomes, strict=True))
     plain = [one for one in seen if not one[0].rotated]
-    found = [*mutants, *EXACT]
+    found = [*mistakes, *EXACT]
     for part, far in ((plain[:FIRST], FAR_AT_FIRST), (plain, FAR)):
         scored = []
-        for mutant in found:
+        for mistake in found:
             in_time()
-            scored.append(_score(mutant, part))
+            scored.append(_score(mistake, part))
         near = drop_far([one for one in scored if one is not None], far)
-        found = [one.mutant for one in near]
+        found = [one.mistake for one in near]
     whole = []
     for one in near:
         in_time()
-        if (more := _log_likelihoods(one.mutant, [one for one in seen if one[0].rotated])) is not None:
+        if (more := _log_likelihoods(one.mistake, [one for one in seen if one[0].rotated])) is not None:
             whole.append(one.plus(*more))
-    exact = [_or_equal(one) for one in whole if one.mutant.name in EXACT_NAMES]
-    return drop_far([one for one in whole if one.mutant.name not in EXACT_NAMES]), exact
+    exact = [_or_equal(one) for one in whole if one.mistake.name in EXACT_NAMES]
+    return drop_far([one for one in whole if one.mistake.name not in EXACT_NAMES]), exact
 
 
 def _or_equal(exact: Scored) -> Scored:
@@ -229,10 +229,10 @@ def _or_equal(exact: Scored) -> Scored:
     return replace(exact, near=log_mean_exp([exact.near, exact.log_likelihood]))
 
 
-def _score(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
-    """`mutant` with its likeliest parameters; None if it breaks the contract."""
-    mean, values = marginalise(_fitted(mutant), _likelihood_of(mutant, seen))
-    best = mutant.with_parameters(**values)
+def _score(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
+    """`mistake` with its likeliest parameters; None if it breaks the contract."""
+    mean, values = marginalise(_fitted(mistake), _likelihood_of(mistake, seen))
+    best = mistake.with_parameters(**values)
     more = _log_likelihoods(best, seen)
     if more is None:
         return None
@@ -240,36 +240,36 @@ def _score(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
     return Scored(best, mean, near + mean - likeliest)
 
 
-def _no_others(mutant: Mutant) -> Iterator[Mutant]:
+def _no_others(mistake: Mistake) -> Iterator[Mistake]:
     return iter(())
 
 
-def _as_likely(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Iterator[Mutant]:
-    """`mutant` with other values of a parameter that are about as likely in the diagnostic cases."""
+def _as_likely(mistake: Mistake, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Iterator[Mistake]:
+    """`mistake` with other values of a parameter that are about as likely in the diagnostic cases."""
     if outcomes:
-        likelihood = _likelihood_of(mutant, list(zip(cases, outcomes, strict=True)))
-        for values in as_likely(_fitted(mutant), likelihood, dict(mutant.values), OTHERS):
-            yield mutant.with_parameters(**values)
+        likelihood = _likelihood_of(mistake, list(zip(cases, outcomes, strict=True)))
+        for values in as_likely(_fitted(mistake), likelihood, dict(mistake.values), OTHERS):
+            yield mistake.with_parameters(**values)
 
 
-def _fitted(mutant: Mutant) -> tuple[Parameter, ...]:
-    return mutant.parameters if mutant.law is not None else ()
+def _fitted(mistake: Mistake) -> tuple[Parameter, ...]:
+    return mistake.parameters if mistake.law is not None else ()
 
 
-def _likelihood_of(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Callable[[Values], float]:
+def _likelihood_of(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Callable[[Values], float]:
     def likelihood(values: Values) -> float:
-        one = mutant.with_parameters(**values)
+        one = mistake.with_parameters(**values)
         predictions = [(predict(one, case), counts) for case, counts in seen]
         return sum(log_likelihood(p, counts) for p, counts in predictions if p is not None)
 
     return likelihood
 
 
-def _log_likelihoods(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> tuple[float, float] | None:
-    """The log-likelihood of `mutant`, and that of laws near its own; None if it breaks the contract."""
+def _log_likelihoods(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> tuple[float, float] | None:
+    """The log-likelihood of `mistake`, and that of laws near its own; None if it breaks the contract."""
     likely, near = 0.0, 0.0
     for case, counts in seen:
-        prediction = predict(mutant, case)
+        prediction = predict(mistake, case)
         if prediction is None:
             return None
         likely += log_likelihood(prediction, counts)
@@ -299,13 +299,13 @@ def _with_tables(
         again = []
         for one in known:
             best: Scored | None = None
-            for mutant in chain([one.mutant], others(one.mutant)):
+            for mistake in chain([one.mistake], others(one.mistake)):
                 in_time()
-                counts = run_on(mutant, subject, result, min(2 * result.steps, COMPARED_STEPS))
+                counts = run_on(mistake, subject, result, min(2 * result.steps, COMPARED_STEPS))
                 if counts is None:
                     break
                 likely, near = _log_likelihood_of_tables(result, tables, counts)
-                found = replace(one, mutant=mutant).plus(likely, near)
+                found = replace(one, mistake=mistake).plus(likely, near)
                 best = found if best is None or found.log_likelihood > best.log_likelihood else best
                 if likely >= near:
                     break
@@ -340,10 +340,10 @@ def _log_likelihood_of_tables(
 
 
 def _between_steps(
-    mutants: Sequence[Mutant],
+    mistakes: Sequence[Mistake],
     subject: VerifierSubject,
     steps: int,
-    reproduced: Callable[[Scored], Mutant | None],
+    reproduced: Callable[[Scored], Mistake | None],
     reason: str,
 ) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
@@ -353,21 +353,21 @@ def _between_steps(
     if not seen:
         return conclude(None, 0, reason)
     counts = np.array(list(seen[0].values()))
-    among = [mutant for mutant in mutants if mutant.law is None]
+    among = [mistake for mistake in mistakes if mistake.law is None]
     anything = log_near(Prediction(np.full(counts.shape, 0.5)), counts, [0.5])  # any rate is as likely
     known = []
-    for mutant in among:
-        versions = [np.array([one[key] for key in seen[0]]) for one in _signatures_of(mutant)]
+    for mistake in among:
+        versions = [np.array([one[key] for key in seen[0]]) for one in _signatures_of(mistake)]
         likely = log_mean_exp([log_likelihood(Prediction.simulated(one), counts) for one in versions])
-        known.append(Scored(mutant, likely, anything))
+        known.append(Scored(mistake, likely, anything))
     right = independent(subject.declared)
     exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
     return conclude(reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
 
 
 @cache  # the same in every diagnosis
-def _signatures_of(mutant: Mutant) -> list[Signature]:
-    return signatures(Local(mutant.function, Declared()), TIMEOUT, VERSIONS)
+def _signatures_of(mistake: Mistake) -> list[Signature]:
+    return signatures(Local(mistake.function, Declared()), TIMEOUT, VERSIONS)
 
 
 def _evidence(
@@ -376,7 +376,7 @@ def _evidence(
     """The outcome that best separates the mistake from an exact verifier, and one step with it."""
     gains = []
     for i, (case, counts) in enumerate(zip(cases, outcomes, strict=True)):
-        here, exact = predict(best.mutant, case), predict(EXACT[0], case)
+        here, exact = predict(best.mistake, case), predict(EXACT[0], case)
         if here is None or exact is None or case.rotated:
             continue
         with np.errstate(divide="ignore", invalid="ignore"):

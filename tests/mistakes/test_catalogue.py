@@ -11,7 +11,7 @@ from conftest import FALSE_ALARM, rational_pair
 
 from specsim import mistakes, rules
 from specsim.core.stats import chi_square, merge_cells
-from specsim.mistakes import Mutant
+from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
 from specsim.models import TableModel, chain
 from specsim.theory._enumeration import conditional_laws, step_law, target_law
@@ -19,7 +19,7 @@ from specsim.theory._enumeration import conditional_laws, step_law, target_law
 GAMMA = 2
 STEPS, SEQUENCES = 50_000, 4_000
 
-#: Parameters with which a mutant whose default is next to invisible can be seen in that many steps.
+#: Parameters with which a mistake whose default is next to invisible can be seen in that many steps.
 VISIBLE = {
     "residual_epsilon": "epsilon=0.1",
     "residual_floor": "threshold=0.55",
@@ -45,7 +45,7 @@ VISIBLE = {
 #: No parameter makes these visible; they are looked at one by one below.
 FAINT = {"float16_ratio", "bfloat16_ratio", "bfloat16_draft"}
 
-#: The threads that are marked as the best mutants in the list of bugs, and what stands for them.
+#: The threads that are marked as the best mistakes in the list of bugs, and what stands for them.
 STARRED = {
     "huggingface/transformers#32867": "greedy_draft",
     "huggingface/transformers#47932": "draft_top_k",
@@ -154,9 +154,9 @@ def enough(law, right, full, most):
     return most if full else least if needed > most else max(least, int(needed))
 
 
-def steps_of(mutant, pair, seed, steps=STEPS):
+def steps_of(mistake, pair, seed, steps=STEPS):
     rng = np.random.default_rng(seed)
-    output = mutant.function(*drafted(*pair, steps, rng), rng)
+    output = mistake.function(*drafted(*pair, steps, rng), rng)
     rows, counts = np.unique(output, axis=0, return_counts=True)
     return Counter(
         {tuple(row[row >= 0].tolist()): int(count) for row, count in zip(rows, counts, strict=True)}
@@ -172,15 +172,15 @@ EVERY = mistakes.names() + mistakes.names("engine") + mistakes.names("exact cont
 def test_there_are_enough_and_their_names_differ():
     assert len(mistakes.catalogue()) >= 40
     assert len(set(EVERY)) == len(EVERY)
-    assert mistakes.names() == [mutant.name for mutant in mistakes.catalogue()]
+    assert mistakes.names() == [mistake.name for mistake in mistakes.catalogue()]
     assert sorted(mistakes.names("verifier") + mistakes.names("decoder")) == sorted(mistakes.names())
-    assert mistakes.names("exact control") == [mutant.name for mutant in mistakes.exact_controls()]
+    assert mistakes.names("exact control") == [mistake.name for mistake in mistakes.exact_controls()]
 
 
 def test_every_family_has_some():
-    families = [mutant.family for mutant in mistakes.catalogue()]
+    families = [mistake.family for mistake in mistakes.catalogue()]
     assert len(set(families)) == len(list(groupby(families))) == 10
-    assert {mutant.family for mutant in mistakes.exact_controls()} == {"exact but wasteful"}
+    assert {mistake.family for mistake in mistakes.exact_controls()} == {"exact but wasteful"}
     assert "exact but wasteful" not in families
 
 
@@ -196,28 +196,28 @@ def test_the_law_of_first_tokens_is_that_of_texts_cut_short(name):
 
 
 @pytest.mark.parametrize("thread", STARRED)
-def test_every_starred_thread_has_a_mutant(thread):
+def test_every_starred_thread_has_a_mistake(thread):
     assert thread in mistakes.get(STARRED[thread]).threads
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_mutant_says_what_it_does(name):
-    mutant = mistakes.get(name)
-    assert mutant.mechanism.endswith(".")
-    assert mistakes.get(str(mutant)) == mutant
+def test_a_mistake_says_what_it_does(name):
+    mistake = mistakes.get(name)
+    assert mistake.mechanism.endswith(".")
+    assert mistakes.get(str(mistake)) == mistake
 
 
 def test_parameters_are_spelled_as_those_of_rules():
-    mutant = mistakes.get("two_thresholds:single=0.25,summed=1")
-    assert mutant.values == {"single": 0.25, "summed": 1.0}
-    assert str(mutant) == "two_thresholds:single=0.25,summed=1"
+    mistake = mistakes.get("two_thresholds:single=0.25,summed=1")
+    assert mistake.values == {"single": 0.25, "summed": 1.0}
+    assert str(mistake) == "two_thresholds:single=0.25,summed=1"
     assert mistakes.get("lenience").with_parameters(lenience=0.7) == mistakes.get("lenience:lenience=0.7")
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("lenient", "unknown mutant 'lenient'; did you mean 'lenience'"),
+        ("lenient", "unknown mistake 'lenient'; did you mean 'lenience'"),
         ("lenience:lenience=2", r"lenience: parameter lenience = 2.0 is outside \(0, 1\]"),
         ("lenience:l=0.5", "lenience: no parameter 'l'; it has lenience"),
         ("one_uniform:l=0.5", "one_uniform: no parameter 'l'; it has none"),
@@ -237,8 +237,8 @@ def test_other_errors():
         ValueError, match="unknown kind 'rule'; one of verifier, decoder, engine, exact control"
     ):
         mistakes.names("rule")
-    with pytest.raises(ValueError, match="nobody: a mutant has verify or decode, not both"):
-        Mutant("nobody", "none", "Nothing.", verify=print, decode=print)
+    with pytest.raises(ValueError, match="nobody: a mistake has verify or decode, not both"):
+        Mistake("nobody", "none", "Nothing.", verify=print, decode=print)
     with pytest.raises(ValueError, match="one_seed: an engine makes this mistake, not a function"):
         _ = mistakes.get("one_seed").function
     with pytest.raises(ValueError, match="lenience: only decoders of the catalogue have a law"):
@@ -274,11 +274,11 @@ def test_an_exact_control_is_exact_by_enumeration(name):
 def test_the_law_of_rows_is_one_in_floats_too(name):
     target, draft, _ = GENERIC
     p, q = [list(target.row([token])) for token in (0, 1, 2)], [list(draft.row([token])) for token in (0, 1)]
-    mutant = seen(name)
-    values = {key: Fraction(value) for key, value in mutant.values.items()}
-    stop, follow = mutant.law((0, 1), (1, 2), p, q, **values)
+    mistake = seen(name)
+    values = {key: Fraction(value) for key, value in mistake.values.items()}
+    stop, follow = mistake.law((0, 1), (1, 2), p, q, **values)
     floats = [[float(a) for a in row] for row in p], [[float(a) for a in row] for row in q]
-    stop_floats, follow_floats = mutant.law((0, 1), (1, 2), *floats, **mutant.values)
+    stop_floats, follow_floats = mistake.law((0, 1), (1, 2), *floats, **mistake.values)
     assert sum(stop) == pytest.approx(1, abs=1e-12)
     assert [sum(row) for row in follow] == pytest.approx([1] * 3, abs=1e-12)
     assert stop_floats == pytest.approx([float(a) for a in stop], abs=1e-12)
@@ -288,11 +288,11 @@ def test_the_law_of_rows_is_one_in_floats_too(name):
 
 @pytest.mark.parametrize("name", lawful("verifier") + lawful("exact control"))
 def test_a_verifier_follows_its_law_and_no_other(name, full):
-    mutant, standard, visible = seen(name), rules.get("standard"), False
+    mistake, standard, visible = seen(name), rules.get("standard"), False
     for i, pair in enumerate(PAIRS.values()):
-        law = step_law(mutant, *pair[:2], chain(GAMMA), pair[2])
+        law = step_law(mistake, *pair[:2], chain(GAMMA), pair[2])
         right = step_law(standard, *pair[:2], chain(GAMMA), pair[2])
-        outcomes = steps_of(mutant, pair, i, enough(law, right, full, STEPS))
+        outcomes = steps_of(mistake, pair, i, enough(law, right, full, STEPS))
         assert p_value(outcomes, law) > FALSE_ALARM
         if noncentrality(law, right) * STEPS > (400 if full else 500):
             visible = True
@@ -494,7 +494,7 @@ def right_law():
 
 
 def test_the_decoder_without_a_mutation_is_exact(right_law):
-    right = Mutant("right", "none", "Nothing.", decode=decoding.Decoder())
+    right = Mistake("right", "none", "Nothing.", decode=decoding.Decoder())
     assert tv(mistakes.sequence_law(right, *STORY), right_law) == 0
     assert p_value(sequences_of(right.function), right_law) > FALSE_ALARM
 
@@ -505,18 +505,18 @@ BETWEEN_STEPS = ("steps_share_uniforms", "tests_share_uniform")
 
 @pytest.mark.parametrize("name", BETWEEN_STEPS)
 def test_a_decoder_that_uses_random_numbers_again_is_wrong(name, right_law):
-    mutant = mistakes.get(name)
-    assert p_value(sequences_of(mutant.function), right_law) < FALSE_ALARM
+    mistake = mistakes.get(name)
+    assert p_value(sequences_of(mistake.function), right_law) < FALSE_ALARM
     with pytest.raises(ValueError, match="only decoders of the catalogue have a law"):
-        mistakes.sequence_law(mutant, *STORY)
+        mistakes.sequence_law(mistake, *STORY)
 
 
 @pytest.mark.parametrize("name", [name for name in mistakes.names("decoder") if name not in BETWEEN_STEPS])
 def test_a_decoder_follows_its_law_and_not_the_targets(name, right_law, full):
-    mutant = seen(name)
-    law = mistakes.sequence_law(mutant, *STORY)
+    mistake = seen(name)
+    law = mistakes.sequence_law(mistake, *STORY)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)
-    outcomes = sequences_of(mutant.function, enough(law, right_law, full, SEQUENCES))
+    outcomes = sequences_of(mistake.function, enough(law, right_law, full, SEQUENCES))
     assert p_value(outcomes, law) > FALSE_ALARM
     assert name in FAINT or p_value(outcomes, right_law) < FALSE_ALARM
 
@@ -547,6 +547,6 @@ def test_a_draft_in_bfloat16_is_wrong_by_little():
     "name", [name for name in mistakes.names("exact control") if mistakes.get(name).decode]
 )
 def test_an_exact_control_that_decodes_is_exact(name, right_law):
-    mutant = mistakes.get(name)
-    assert tv(mistakes.sequence_law(mutant, *STORY), right_law) == 0
-    assert p_value(sequences_of(mutant.function), right_law) > FALSE_ALARM
+    mistake = mistakes.get(name)
+    assert tv(mistakes.sequence_law(mistake, *STORY), right_law) == 0
+    assert p_value(sequences_of(mistake.function), right_law) > FALSE_ALARM
