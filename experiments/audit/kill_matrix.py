@@ -48,7 +48,7 @@ def standard(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator)
     return np.asarray(specsim.verify(draft_tokens, p, q, rng=rng).tokens)
 
 
-STANDARD = mistakes.Mutant(
+STANDARD = mistakes.Mistake(
     name="standard",
     family="exact",
     mechanism="None: the standard rule of specsim.",
@@ -60,40 +60,40 @@ STANDARD = mistakes.Mutant(
 def cells(*, fast: bool) -> list[tuple[str, str]]:
     """(verifier, criterion), exact verifiers first."""
     found = []
-    for mutant in (STANDARD, *mistakes.exact_controls(), *mistakes.catalogue()):
-        applicable = [*(one.name for one in criteria()), AUDIT] if mutant.decode is None else [AUDIT]
-        found += [(mutant.name, name) for name in applicable]
+    for mistake in (STANDARD, *mistakes.exact_controls(), *mistakes.catalogue()):
+        applicable = [*(one.name for one in criteria()), AUDIT] if mistake.decode is None else [AUDIT]
+        found += [(mistake.name, name) for name in applicable]
     return [cell for cell in found if not fast or (cell[0] in FAST_VERIFIERS and cell[1] in FAST_CRITERIA)]
 
 
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     """How many runs of a criterion pass a verifier, with what is known of the verifier."""
     name, criterion = cell
-    mutant = STANDARD if name == STANDARD.name else mistakes.get(name)
+    mistake = STANDARD if name == STANDARD.name else mistakes.get(name)
     known = {one.name: one for one in (*criteria(), audit_criterion("smoke" if fast else LEVEL))}
-    exact = mutant is STANDARD or name in mistakes.names("exact control")
-    return measure(mutant, known[criterion], range(rng, rng + (1 if fast else SEEDS)), exact=exact)
+    exact = mistake is STANDARD or name in mistakes.names("exact control")
+    return measure(mistake, known[criterion], range(rng, rng + (1 if fast else SEEDS)), exact=exact)
 
 
-def measure(mutant: Any, criterion: Criterion, seeds: Sequence[int], *, exact: bool = False) -> Row:
-    """Run `criterion` on `mutant` with the first `criterion.repeats` of `seeds`; an exception in a run is a
+def measure(mistake: Any, criterion: Criterion, seeds: Sequence[int], *, exact: bool = False) -> Row:
+    """Run `criterion` on `mistake` with the first `criterion.repeats` of `seeds`; an exception in a run is a
     failure.
 
     A run's random numbers depend on criterion and seed alone, so that all verifiers get the same p and q.
     `exact` says that the verifier must pass.
     """
-    function = mutant.function
-    if mutant.decode is not None:
+    function = mistake.function
+    if mistake.decode is not None:
         function = declares(decoder=True)(function)
     stream = crc32(criterion.name.encode())
     runs = seeds[: criterion.repeats]
     return {
-        "verifier": mutant.name,
+        "verifier": mistake.name,
         "criterion": criterion.name,
-        "family": mutant.family,
+        "family": mistake.family,
         "exact": exact,
-        "decoder": mutant.decode is not None,
-        "tv": exact_tv(mutant),
+        "decoder": mistake.decode is not None,
+        "tv": exact_tv(mistake),
         "passed": sum(_passes(criterion, function, np.random.default_rng([stream, seed])) for seed in runs),
         "runs": len(runs),
     }
@@ -112,17 +112,17 @@ def audit_criterion(level: str = LEVEL) -> Criterion:
     return Criterion(AUDIT, "specsim.audit", about, passes, 1)
 
 
-def exact_tv(mutant: Any) -> float | None:
+def exact_tv(mistake: Any) -> float | None:
     """The largest total variation between the law of a next token and the target's, at any position of two
     drafts.
 
-    Enumerated in fractions where p is `PAIR` and q the same reversed, from the mutant's own `law`; None
+    Enumerated in fractions where p is `PAIR` and q the same reversed, from the mistake's own `law`; None
     without one.
     """
-    if mutant.law is None or mutant.verify is None:
+    if mistake.law is None or mistake.verify is None:
         return None
     target, draft = TableModel(PAIR), TableModel(PAIR[::-1])
-    law = step_law(mutant, target, draft, chain(2))
+    law = step_law(mistake, target, draft, chain(2))
     p = target_law(target, 1)
     gaps = [
         sum(abs(nexts.get((x,), Fraction(0)) - p[x,]) for x in range(len(PAIR)))
