@@ -62,7 +62,7 @@ test-shipped: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow tests/test_*.py
 
 test-engines: $(ENGINES)
-	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/adapters tests/experiments/engines
+	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --timeout 1800 tests/engines tests/adapters tests/experiments/engines
 
 torture: $(STAMP)
 	$(BIN)/python tests/torture
