@@ -772,6 +772,7 @@ def test_lines_are_read_in_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonl, "BATCH", 2**13)
     monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 500_000)
     size = target.stat().st_size + draft.stat().st_size
+    import_trace(target, tmp_path / "before", draft=draft)  # so that modules and kernels are there
     tracemalloc.start()
     trace = import_trace(target, tmp_path / "a", draft=draft)
     peak = tracemalloc.get_traced_memory()[1]
