@@ -102,11 +102,11 @@ def pair(tmp_path_factory):
 @pytest.fixture(scope="module")
 def judged(audits, pair):
     """The audits, and all else that has such a report."""
-    wrong = audit_engine("specsim", pair, tokens=2_000, mistake="greedy_recovered", rng=SEED)
+    wrong = audit_engine("specsim", pair, tokens=2_000, mistake="greedy_residual", rng=SEED)
     with pytest.MonkeyPatch.context() as patch:
         two = settings(pair)[:2]
         patch.setattr("specsim.engines._audit.matrix.settings", lambda _: two)
-        matrix = audit_matrix("specsim", pair, tokens=2_000, mistake="rejected_kept", rng=SEED)
+        matrix = audit_matrix("specsim", pair, tokens=2_000, mistake="target_not_rolled_back", rng=SEED)
     with answering(lambda *_: {"choices": [{"text": HOSTILE}]}, f"{HOSTILE}/1", HOSTILE) as url:
         hostile = audit_engine(url, pair, tokens=100, rng=SEED)
         prompts = ["a<b>", "b&c"]
