@@ -19,8 +19,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from specsim import rules
 from specsim.adapters._contract import Declared, Verifier, declares
@@ -36,7 +38,7 @@ GROUP, SIMPLE = "specsim.engines", re.compile(r"[\w.-]+")
 
 
 #: How a parameter is read, by the type of its default.
-READERS = {int: whole, float: real, str: str}
+READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 
 
 def __dir__() -> list[str]:
@@ -130,7 +132,7 @@ def is_engine(reference: str) -> bool:
 
 def name_of(reference: str) -> str:
     """The name in a reference with parameters."""
-    return split_name(reference, ENGINES | _of_others())[0]
+    return split_name(reference, ())[0]
 
 
 def get(name: str) -> Verifier:
@@ -160,7 +162,7 @@ def get(name: str) -> Verifier:
     ...
     ValueError: hf:generate: no parameter 'temprature'; it has temperature, ...
     """
-    name, given = split_name(name, ENGINES | _of_others())
+    name, given = split_name(name, ())
     if not is_engine(name):
         raise ValueError(f"unknown engine {name!r}{suggestion(name, names())} Engines: {', '.join(names())}")
     make = _maker(name)

@@ -18,7 +18,7 @@ LISTED = ("adapters/", "auditing/", "cli/", "simulation/")
 @pytest.fixture(scope="module")
 def section():
     text = PAGE.read_text(encoding="utf-8")
-    return text[text.index("## From command to verdict") : text.index("## Sources")]
+    return text[text.index("## From command to verdict") : text.index("## A result")]
 
 
 @pytest.fixture(scope="module")
