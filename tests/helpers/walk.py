@@ -19,6 +19,8 @@ ROOT = Path(specsim.__file__).parent
 OUT = "SPECSIM_TEST_WALK"
 #: Files whose calls, and all that follows from them, are not noted.
 ASIDE = ("auditing/_report/", "auditing/_checks/contract_checks.py")
+#: What passes a call on to the function that it decorates.
+WRAPS = ("core/_arguments.py", "core/_progress.py")
 #: What prints the verdict; its calls are not noted either.
 PRINTS = "print_result"
 
@@ -58,7 +60,7 @@ class Calls:
             file = file_of(above)
             if file and (above.f_code.co_name in ("<module>", PRINTS) or file.startswith(ASIDE)):
                 return
-            files += [file] if file else []
+            files += [file] if file and file not in WRAPS else []
             above = above.f_back
         caller = files[1] if len(files) > 1 else None
         if caller != callee:
