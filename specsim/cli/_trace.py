@@ -1,4 +1,4 @@
-"""`specsim trace` with import, info, upgrade, alpha, audit, simulate, plan and policies."""
+"""`specsim trace` with import, info, alpha, audit, simulate, plan and policies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,21 +63,6 @@ def trace_info(path: Folder = None, *, form: Form = TEXT) -> int:
     document = about | {"provenance": dict(trace.provenance), "shards": rows}
     print_result(listing([*_description(trace), *lines], rows), form, document)
     return 0 if all(shard.ok for shard in shards) else 2
-
-
-@trace_app.command(name="upgrade", help_epilogue=ending("trace upgrade old"))
-def trace_upgrade(
-    path: Annotated[Path, Parameter(help="Folder of a trace of version 1 of the format.")],
-) -> None:
-    """Add the SHA-256 of its manifest to a trace of version 1; rows are checked and not changed."""
-    from specsim.traces import upgrade_trace
-
-    trace = upgrade_trace(path)
-    print("\n".join(_description(trace)))
-    print(
-        "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what "
-        "was recorded"
-    )
 
 
 def _description(trace: Any) -> Iterator[str]:

@@ -13,7 +13,6 @@ from ._reader import ShardStatus as ShardStatus
 from ._reader import Trace as Trace
 from ._reader import default_trace as default_trace
 from ._reader import open_trace as open_trace
-from ._reader import upgrade_trace as upgrade_trace
 from ._summary import TraceBounds as TraceBounds
 from ._summary import TraceSummary as TraceSummary
 from ._summary import summarise as summarise

@@ -15,7 +15,6 @@ from specsim.core._json import parse_json, seal_of, sealed
 from specsim.traces._format import DENSE, DTYPES, TRUNCATED, Layout
 
 FORMAT = "specsim-trace"
-#: Version 1 had no SHA-256 of the manifest.
 VERSION = 2
 MANIFEST = "manifest.json"
 
@@ -75,37 +74,6 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest in `folder`; ValueError if there is none, or it is damaged or of another version."""
-    manifest, digest = _load(folder)
-    file = folder / MANIFEST
-    if _is_unprotected(manifest):
-        raise ValueError(
-            f"{file}: version 1 of the format, in which the manifest has no SHA-256 of its own; "
-            f"'specsim trace upgrade {folder}' adds it"
-        )
-    if manifest.get("version") != VERSION:
-        raise ValueError(
-            f"{file}: version {manifest.get('version')!r} of the format; this program reads {VERSION}"
-        )
-    if manifest.get("sha256") != digest:
-        raise ValueError(
-            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; "
-            "restore the file from a copy, or record or import the trace again"
-        )
-    return manifest
-
-
-def read_unprotected(folder: Path) -> dict[str, Any]:
-    """Read the manifest in `folder`, which must be of version 1; raises ValueError as `read_manifest`."""
-    manifest, _ = _load(folder)
-    if not _is_unprotected(manifest):
-        raise ValueError(
-            f"{folder / MANIFEST}: not of version 1 of the format, so there is nothing to upgrade"
-        )
-    return manifest
-
-
-def _load(folder: Path) -> tuple[dict[str, Any], str]:
-    """The JSON object in `folder`, and the SHA-256 that it should have."""
     file = folder / MANIFEST
     if not folder.exists():
         raise ValueError(f"{folder}: there is no such file or folder")
@@ -118,8 +86,13 @@ def _load(folder: Path) -> tuple[dict[str, Any], str]:
         raise ValueError(f"{file}: damaged, not JSON ({error})") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{file}: not the manifest of a trace, it does not say format {FORMAT!r}")
-    return manifest, digest
-
-
-def _is_unprotected(manifest: dict[str, Any]) -> bool:
-    return manifest.get("version") == 1 and "sha256" not in manifest
+    if manifest.get("version") != VERSION:
+        raise ValueError(
+            f"{file}: version {manifest.get('version')!r} of the format; this program reads {VERSION}"
+        )
+    if manifest.get("sha256") != digest:
+        raise ValueError(
+            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; "
+            "restore the file from a copy, or record or import the trace again"
+        )
+    return manifest

@@ -20,7 +20,7 @@ from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
 from specsim.traces._format import AnyColumns, Layout, digest, take
-from specsim.traces._manifest import MANIFEST, Entries, read_manifest, read_unprotected, write_manifest
+from specsim.traces._manifest import MANIFEST, Entries, read_manifest
 
 #: The folder of each bundled trace, by the name of its pair.
 BUNDLED = {
@@ -336,8 +336,8 @@ def open_trace(path: str | Path) -> Trace:
     Raises
     ------
     ValueError
-        If the folder has no trace, or the manifest is damaged, of another version (see `upgrade_trace`), or
-        of values other than probabilities.
+        If the folder has no trace, or the manifest is damaged, of another version, or of
+        values other than probabilities.
 
     Examples
     --------
@@ -347,52 +347,6 @@ def open_trace(path: str | Path) -> Trace:
     """
     folder = Path(path)
     return _trace(folder, read_manifest(folder))
-
-
-@shows_progress("check", " rows")
-def upgrade_trace(path: str | Path, *, progress: ShowProgress = None) -> Trace:
-    """Add the SHA-256 of its manifest to a trace of version 1 of the format.
-
-    Every row is checked first. A version 1 manifest cannot be checked, so inspect the returned trace.
-
-    Parameters
-    ----------
-    path : path
-        The folder.
-    progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the rows checked and
-        their total.
-
-    Returns
-    -------
-    Trace
-
-    Raises
-    ------
-    ValueError
-        For another version or damaged rows; the trace is then unchanged.
-
-    Examples
-    --------
-    >>> import json, tempfile
-    >>> from specsim.traces import writer
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with writer(folder, vocab_size=2, gamma=1) as trace:
-    ...         trace.append(context=0, tokens=[0], accepted=1, p=[[0.5, 0.5]] * 2, q=[[0.75, 0.25]] * 2)
-    ...     manifest = Path(folder, "manifest.json")
-    ...     content = json.loads(manifest.read_text())
-    ...     del content["sha256"]
-    ...     _ = manifest.write_text(json.dumps(content | {"version": 1}))
-    ...     upgrade_trace(folder).num_steps
-    1
-    """
-    folder = Path(path)
-    manifest = read_unprotected(folder)
-    for shard in _trace(folder, manifest).verify(progress=told(progress)):
-        if shard.damage:
-            raise ValueError(shard.damage)
-    write_manifest(folder, {n: value for n, value in manifest.items() if n not in ("format", "version")})
-    return open_trace(folder)
 
 
 def _trace(folder: Path, entries: dict[str, Any]) -> Trace:

@@ -343,20 +343,6 @@ def test_a_damaged_manifest_is_refused(run, trace, command):
     assert "restore the file" in err
 
 
-def test_a_trace_of_version_1_is_upgraded(run, trace):
-    manifest = trace / "manifest.json"
-    content = json.loads(manifest.read_text())
-    del content["sha256"]
-    manifest.write_text(json.dumps(content | {"version": 1}))
-    code, _, err = run("trace", "info", trace)
-    assert (code, f"'specsim trace upgrade {trace}'" in err) == (2, True)
-    code, out, _ = run("trace", "upgrade", trace)
-    assert (code, "V = 256" in out, "compare it with what was recorded" in out) == (0, True, True)
-    assert run("trace", "info", trace)[0] == 0
-    code, _, err = run("trace", "upgrade", trace)
-    assert (code, "nothing to upgrade" in err) == (2, True)
-
-
 def test_an_empty_trace_is_refused(run, tmp_path):
     from specsim.traces import writer
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.traces import TraceSummary, open_trace, summarise, truncate, upgrade_trace, writer
+from specsim.traces import TraceSummary, open_trace, summarise, truncate, writer
 from specsim.traces._format import Layout, rounding
 
 VOCAB, GAMMA, STEPS = 11, 3, 20
@@ -651,45 +651,6 @@ def test_a_trace_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     seen = []
     record(tmp_path / "t", lambda number: seen.append(open_trace(tmp_path / "t").num_steps))
     assert seen == [number // 2 * 2 for number in range(STEPS)]
-
-
-def as_version_1(folder: Path) -> bytes:
-    """Rewrite the manifest as version 1 had it; returns what it was."""
-    file = folder / "manifest.json"
-    data = file.read_bytes()
-    content = json.loads(data)
-    del content["sha256"]
-    file.write_text(json.dumps(content | {"version": 1}, indent=1) + "\n")
-    return data
-
-
-@pytest.mark.parametrize("make", [dense_trace, truncated_trace])
-def test_a_trace_of_version_1_is_refused_until_it_is_upgraded(
-    tmp_path: Path, make: Callable[[Path], Path]
-) -> None:
-    folder = make(tmp_path / "t")
-    written = open_trace(folder)
-    data = as_version_1(folder)
-    with pytest.raises(ValueError, match=r"version 1 of the format.*'specsim trace upgrade .*t' adds it"):
-        open_trace(folder)
-    assert upgrade_trace(folder) == written
-    assert (folder / "manifest.json").read_bytes() == data
-    with pytest.raises(ValueError, match=r"manifest\.json: not of version 1"):
-        upgrade_trace(folder)
-
-
-def test_a_damaged_trace_is_not_upgraded(folder: Path) -> None:
-    as_version_1(folder)
-    file = folder / "manifest.json"
-    data = file.read_bytes()
-    flip(folder / "shard-00001.safetensors", -1)
-    with pytest.raises(ValueError, match=r"shard-00001\.safetensors, row 27: altered"):
-        upgrade_trace(folder)
-    assert file.read_bytes() == data
-    flip(folder / "shard-00001.safetensors", -1)
-    edit_manifest(folder, version=1)  # with a SHA-256, so it was written as version 2
-    with pytest.raises(ValueError, match=r"manifest\.json: not of version 1"):
-        upgrade_trace(folder)
 
 
 def test_larger_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
