@@ -21,6 +21,7 @@ PROGRAM = "python -m experiments"
 app = App(
     name=PROGRAM,
     help="Run experiments and write their tables.",
+    help_format="plaintext",
     help_epilogue=ending("", "leviathan_figure_2", "precision --fast --out tables", program=PROGRAM),
 )
 

@@ -18,6 +18,7 @@ PROGRAM = "python -m figures"
 app = App(
     name=PROGRAM,
     help="Draw the figures from the tables of the experiments.",
+    help_format="plaintext",
     help_epilogue=ending("--list", "leviathan_figure_2", "overview --fast --out pictures", program=PROGRAM),
 )
 

@@ -131,6 +131,6 @@ assert text.tokens_per_iteration > 2.0
 text
 
 # %% [markdown]
-# At the command line these are `specsim compare ngram --methods all --batch 64`, `specsim plan --trace FOLDER
+# At the command line these are `specsim compare ngram --methods all --batch 64`, `specsim plan FOLDER
 # --c 0.05 --policies`, `specsim simulate-batch --lengths … --over max_batch=1,64,256` and `specsim generate
 # --method eagle3`.

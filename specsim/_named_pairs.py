@@ -21,6 +21,8 @@ from specsim.models import Pair, default_pair, load_pair
 from specsim.models._processed import SAMPLING, sampled
 from specsim.traces import Trace, default_trace, open_trace
 
+#: The bundled traces.
+TRACES = {"ngram-trace": "ngram", "transformers": "transformers"}
 #: Options of a synthetic pair.
 SYNTHETIC = {"vocab_size": 1000, "overlap": 0.8, "seed": 0}
 WHOLE = ("vocab_size", "seed", "top_k", "gamma", "max_new_tokens")
@@ -30,7 +32,8 @@ RECORDING = ("gamma", "max_new_tokens")
 OPTIONS = (*SYNTHETIC, *SAMPLING, *RECORDING)
 SOURCES = (
     "'ngram', a synthetic kind, a file (.npz, .npy, .safetensors, .csv) with p and q, two files of logits as "
-    "logits:TARGET,DRAFT, a file of models, the folder of a trace, 'transformers', or hf:TARGET,DRAFT@PROMPTS"
+    "logits:TARGET,DRAFT, a file of models, the folder of a trace, 'ngram-trace', 'transformers', or "
+    "hf:TARGET,DRAFT@PROMPTS"
 )
 
 
@@ -41,8 +44,8 @@ def read_pair(name: str) -> Pair:
     Parameters
     ----------
     name : str
-        "ngram", the bundled pair; "transformers", the bundled trace of two small transformers; a synthetic
-        kind such as "zipf"; a file with the pmfs p and q: `.npz`,
+        "ngram", the bundled pair; "ngram-trace" and "transformers", the bundled traces of these n-grams and
+        of two small transformers; a synthetic kind such as "zipf"; a file with the pmfs p and q: `.npz`,
         `.safetensors`, `.csv` with these columns, `.npy` of shape [2, V], or two such files with a comma
         between them; "logits:TARGET,DRAFT", two files of logits; all of these except `.csv` also with rows
         [N, V], those at N positions of a text, which are taken as `specsim.simulate` says; an `.npz` file of
@@ -120,8 +123,8 @@ def _hugging_face(source: str, options: dict[str, Any]) -> Trace:
 def _read(source: str) -> tuple[Any, Any]:
     if source == "ngram":
         return default_pair()
-    if source == "transformers":
-        return default_trace(source), None
+    if source in TRACES:
+        return default_trace(TRACES[source]), None
     if source.startswith(LOGITS):
         files = source.removeprefix(LOGITS).split(",")
         if len(files) != 2:
@@ -136,8 +139,9 @@ def _read(source: str) -> tuple[Any, Any]:
         return _both([_vector(file) for file in source.split(",")], source)
     if path.exists() or path.suffix:
         return _read_file(path)
-    meant = suggestion(source, ("ngram", "transformers", *PAIR_KINDS))
-    raise ValueError(f"unknown pair {source!r}{meant} A pair is {SOURCES}. Kinds: {', '.join(PAIR_KINDS)}")
+    known = ("ngram", *TRACES, *PAIR_KINDS)
+    meant = suggestion(source, known, f"A pair is {SOURCES}. Bundled and synthetic ones")
+    raise ValueError(f"unknown pair {source!r}{meant}")
 
 
 def _read_file(path: Path) -> tuple[Any, Any]:

@@ -32,7 +32,7 @@ def merge(
     diagnose : bool, str or callable
         The verifier of an audit that failed, as `audit_shard` took it, or the function: more of its steps are
         drawn, as `specsim.audit` does, if its file is the one that was audited. The name in the files is not
-        enough, since they may be somebody else's; True opens only engines that `specsim engines` lists.
+        enough, since they may be somebody else's; True opens only engines that `specsim list engines` lists.
 
     Returns
     -------

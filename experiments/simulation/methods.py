@@ -55,7 +55,7 @@ def page(rows: Sequence[Row]) -> str:
     systems = "\n".join(_described(get(name), drafted[name]) for name in names())
     return f"""# Drafting systems
 
-Every system that `specsim methods` lists, on the n-gram pair that comes with specsim, with
+Every system that `specsim list methods` lists, on the n-gram pair that comes with specsim, with
 {rows[0]["steps"]:,} steps each. *Cost* is the time of a step in passes of the target over one token of each
 sequence, by a roofline: a target with the dimensions of LLaMA-7B on an A100 after {CONTEXT:,.0f} tokens of
 context, and drafters whose size is a share of the target's. *Speed* is tokens per step divided by cost: the

@@ -37,7 +37,7 @@ def page(rows: Sequence[Row]) -> str:
     entries = tuple(Entry(**row) for row in rows)
     return f"""# Rules
 
-All rules that `specsim rules` lists, on the n-gram pair that comes with specsim, with {STEPS:,} steps each:
+All rules of `specsim list rules`, on the n-gram pair that comes with specsim, with {STEPS:,} steps each:
 tokens per step at γ = 5 (two chains of 5 for rules that take several drafts), and the total variation (TV)
 between the law of a token and the target's, on average over contexts. `specsim compare ngram --seed {SEED}`
 computes the numbers again.

@@ -164,7 +164,7 @@ def get(name: str) -> Verifier:
     """
     name, given = split_name(name, ())
     if not is_engine(name):
-        raise ValueError(f"unknown engine {name!r}{suggestion(name, names())} Engines: {', '.join(names())}")
+        raise ValueError(f"unknown engine {name!r}{suggestion(name, names(), 'Engines')}")
     make = _maker(name)
     known = {parameter: type(one.default) for parameter, one in inspect.signature(make).parameters.items()}
     for parameter, kind in known.items():

@@ -265,8 +265,8 @@ def check_name(verifier: str) -> None:
         )
     meant = suggestion(name, [*rules.names(), *adapters.names()])
     raise ValueError(
-        f"unknown rule or engine {name!r}{meant} 'specsim rules' and 'specsim engines' list them, and a "
-        "function is written package.module:function"
+        f"unknown rule or engine {name!r}{meant} See 'specsim list rules' and 'specsim list engines'; "
+        "a function is written package.module:function"
     )
 
 

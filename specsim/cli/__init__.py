@@ -29,7 +29,9 @@ OPTIONS = {
     "alphas": "--alpha",
     "executor": "--executor",
     "gamma": "--tree",
+    "methods": "--method",
     "rng": "--seed",
+    "rules": "--rule",
     "sampling": "--drawing",
     "seconds": "--time",
 }

@@ -1,6 +1,13 @@
-"""The tree of commands: `specsim`, and the groups audit, trace, record and models."""
+"""The tree of commands: `specsim`, with the groups audit and trace."""
 
-from cyclopts import App
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from cyclopts import App, Parameter
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _version() -> str:
@@ -9,12 +16,17 @@ def _version() -> str:
     return specsim_version()
 
 
+def _shown(default: Any) -> str | None:
+    """A default as the help of an option has it: nothing for a switch that is off."""
+    return None if default is None or default is False else str(default)
+
+
 def ending(
     *examples: str, codes: str = "0 done, 2 usage or bad input, 3 interrupted", program: str = "specsim"
 ) -> str:
     """The end of a command's help: examples, and its exit codes."""
-    lines = "\n".join(f"    {program} {example}" for example in examples)
-    return f"Examples:\n\n{lines}\n\nExit codes: {codes}."
+    lines = "\n".join(f"    {program} {example}".rstrip() for example in examples)
+    return f"Examples:\n{lines}\n\nExit codes: {codes}."
 
 
 #: Of commands that give a verdict.
@@ -28,10 +40,14 @@ ANY = (
     "0 done or consistent, 1 a verdict against what was tested, 2 usage or bad input, 3 interrupted or "
     "inconclusive"
 )
+#: Of commands that are not worth an interrupt.
+DONE = "0 done, 2 usage or bad input"
 
 app = App(
     name="specsim",
     help="Prove, test and measure the verification core of speculative decoding.",
+    help_format="plaintext",
+    default_parameter=Parameter(show_default=_shown),
     version=_version,
     suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
     help_epilogue=ending(
@@ -48,16 +64,6 @@ trace_app = App(
         "trace record ours --models ngram --steps 10k", "trace alpha ours", "trace audit ours", codes=ANY
     ),
 )
-record_app = App(
-    name="record",
-    help="Log p and q of real models while they decode speculatively.",
-    help_epilogue=ending("record hf ours --target gpt2-xl --draft gpt2 --prompts prompts.txt"),
-)
-models_app = App(
-    name="models",
-    help="Build n-gram models.",
-    help_epilogue=ending("models build texts --suffix .md --out pair.npz"),
-)
 audit_app = App(
     name="audit",
     help="Audit a verifier: verdict, evidence and power.",
@@ -70,5 +76,17 @@ audit_app = App(
 )
 app.command(audit_app)
 app.command(trace_app)
-app.command(record_app)
-app.command(models_app)
+
+
+def command(
+    group: App, *examples: str, name: str | None = None, **codes: str
+) -> Callable[[Function], Function]:
+    """Register a function as a command of `group`, with its docstring, examples and exit codes as help."""
+
+    def register(function: Function) -> Function:
+        paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+        about = "\n\n".join(re.sub(r"\s+", " ", one) for one in paragraphs)
+        group.command(function, name=name, help=about, help_epilogue=ending(*examples, **codes))
+        return function
+
+    return register

@@ -1,4 +1,4 @@
-"""`specsim audit`, with export, score and replay; `specsim merge` and `engines`."""
+"""`specsim audit`, `audit offline` and `merge`."""
 
 from __future__ import annotations
 
@@ -10,38 +10,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import VERDICT, app, audit_app, ending
-from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, pair_help, shard_of, whole
-from specsim.cli._pair_options import small_pair_of
-from specsim.cli._terminal import (
-    TEXT,
-    TEXT_OR_PICTURE,
-    Form,
-    PictureForm,
-    listing,
-    print_result,
-    write_report,
+from specsim.cli._app import VERDICT, app, audit_app, command
+from specsim.cli._options import (
+    NOT_SAVE,
+    REAL,
+    AuditDevice,
+    Executor,
+    Level,
+    Seed,
+    Shard,
+    Threads,
+    pair_help,
+    refuse,
+    shard_of,
 )
+from specsim.cli._pair_options import small_pair_of
+from specsim.cli._terminal import TEXT_OR_PICTURE, Form, PictureForm, print_result, write_report
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
 
-#: The files that --out writes, besides those in which no result of -o can be.
+#: The files that --out writes.
 REPORT, AGAINST = ("audit.json", "audit.png", "audit.svg"), "against.json"
-
-AuditDevice = Annotated[
-    str | None,
-    Parameter(
-        help="Where the rows of a verifier of torch, JAX or CuPy arrays are, such as cuda; default: as it "
-        "declares."
-    ),
-]
 
 
 @audit_app.default
 def audit(
     verifier: Annotated[
-        str, Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'.")
+        str,
+        Parameter(help="A built-in rule, package.module:function, or an engine of 'specsim list engines'."),
     ] = "standard",
     *,
     against: Annotated[
@@ -49,15 +46,13 @@ def audit(
     ] = None,
     pair: Annotated[
         str | None,
-        Parameter(help="Your own rows, for one case more, and no trace: " + pair_help()),
+        Parameter(help="Add a case with your own p and q (not a trace): " + pair_help()),
     ] = None,
     level: Level = "quick",
-    seconds: Annotated[
+    time: Annotated[
         float | None,
         REAL,
-        Parameter(
-            name="--time", help="Time limit in seconds; a slow verifier gets fewer steps, or fewer cases."
-        ),
+        Parameter(help="Time limit in seconds; a slow verifier gets fewer steps, or fewer cases."),
     ] = None,
     source: Annotated[
         Path | None,
@@ -88,7 +83,7 @@ def audit(
         Path | None,
         Parameter(
             help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for "
-            "against.html, .json and .xml; with --shard the file to write."
+            "against.html, .json and .xml; with --shard the file to write" + NOT_SAVE
         ),
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
@@ -97,39 +92,34 @@ def audit(
     from specsim import auditing
     from specsim.adapters import is_engine
 
+    values = locals()
     if source is not None:
         if not is_engine(verifier):
-            raise ValueError(f"--source: {verifier} is no engine that specsim knows; see 'specsim engines'")
-        verifier = f"{verifier}:source={source}"
-    limits: dict[str, Any] = {"seconds": seconds, "timeout": timeout}
-    limits |= {"threads": threads, "executor": executor}
-    wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
-    if shard is not None:
-        if device is not None:
-            raise ValueError(f"--device: with --shard the verifier has to declare it, as device={device!r}")
-        if out is None or against is not None or fail_fast or wanted or case or pair or not form.is_text:
             raise ValueError(
-                "--shard counts a part of an audit into the file --out, without --against, --fail-fast, "
-                "--case, --pair, --wanted-tv, --json, --csv and --save"
+                f"--source: {verifier} is not an engine that specsim knows; see 'specsim list engines'"
             )
-        part = shard_of(shard)
-        cases = auditing.audit_shard(verifier, out, part, level, seed, **limits)
+        verifier = f"{verifier}:source={source}"
+    limits: dict[str, Any] = {"seconds": time, "timeout": timeout, "threads": threads, "executor": executor}
+    if shard is not None:
+        declare = f"the verifier has to declare it, as device={device!r}"
+        refuse(audit, values, f"has no effect with --shard: {declare}", "device")
+        parts = ("against", "pair", "case", "wanted_tv", "fail_fast", "form")
+        refuse(audit, values, "has no effect with --shard, which counts a part of an audit", *parts)
+        if out is None:
+            raise ValueError("--shard counts a part of an audit: give the file for it with --out")
+        cases = auditing.audit_shard(verifier, out, shard_of(shard), level, seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
-    if against is not None and (
-        seconds is not None or fail_fast or case or pair or executor not in (None, "threads")
-    ):
-        raise ValueError(
-            "--against takes no --time, --fail-fast, --case, --pair and --executor: both verifiers run all "
-            "cases to the end, here"
-        )
-    if against is not None and device is not None:
-        raise ValueError(f"--device: with --against the verifiers have to declare it, as device={device!r}")
     if against is not None:
+        declare = f"the verifiers have to declare it, as device={device!r}"
+        refuse(audit, values, f"has no effect with --against: {declare}", "device")
+        alone = ("pair", "time", "case", "fail_fast", "executor")
+        refuse(audit, values, "has no effect with --against: both verifiers run all cases here", *alone)
         form.check_no_picture("a comparison of two verifiers")
     if out is not None:
         written = REPORT if against is None else (AGAINST,)
         form.make_folder(out, *written)  # before the work, in case it cannot be
+    wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if against is not None:
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
@@ -139,9 +129,20 @@ def audit(
     return report(result, out, form)
 
 
-@audit_app.command(name="export", help_epilogue=ending("audit export cases --level smoke --seed 1"))
-def audit_export(
-    folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+@command(
+    audit_app,
+    "audit offline cases --level smoke --seed 1",
+    "audit offline cases answers",
+    name="offline",
+    codes=VERDICT,
+)
+def audit_offline(
+    folder: Annotated[Path, Parameter(help="Folder of the cases; without ANSWERS it is written.")],
+    answers: Annotated[
+        Path | None,
+        Parameter(help="Folder of the engine's tokens, a file of the same name for each case."),
+    ] = None,
+    /,
     *,
     level: Level = "smoke",
     dtype: Annotated[str, Parameter(help="float64, float32 or float16.")] = "float32",
@@ -149,56 +150,32 @@ def audit_export(
         bool, Parameter(negative="", help="Include a case with drafts of different lengths.")
     ] = False,
     seed: Seed = None,
-) -> None:
-    """Write the cases as safetensors files, for an engine that is not written in Python."""
-    from specsim.auditing._offline import export
-
-    manifest = export(folder, level, seed, dtype=dtype, lengths=lengths)
-    print(f"wrote {manifest}; put each case's tokens into a folder of their own, then: specsim audit score")
-
-
-@audit_app.command(name="score", help_epilogue=ending("audit score cases answers", codes=VERDICT))
-def audit_score(
-    folder: Annotated[Path, Parameter(help="Folder that export wrote.")],
-    tokens: Annotated[
-        Path, Parameter(help="Folder of the engine's tokens, a file of the same name for each case.")
-    ],
-    *,
-    name: Annotated[str, Parameter(help="Name of the engine in the report.")] = "tokens",
-    out: Annotated[Path | None, Parameter(help="Folder for the report's files.")] = None,
+    name: Annotated[str, Parameter(help="With ANSWERS: name of the engine in the report.")] = "tokens",
+    out: Annotated[
+        Path | None, Parameter(help="With ANSWERS: folder for the report's files" + NOT_SAVE)
+    ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Judge the tokens of an engine for exported cases."""
-    from specsim.auditing._offline import score
+    """Write the cases as safetensors files, for an engine in any language, or judge its answers."""
+    from specsim.auditing import _offline
 
+    values = locals()
+    if answers is None:
+        refuse(audit_offline, values, "has no effect without ANSWERS", "name", "out", "form")
+        manifest = _offline.export(folder, level, seed, dtype=dtype, lengths=lengths)
+        print(
+            f"wrote {manifest}; put each case's tokens into a folder ANSWERS, then: "
+            f"specsim audit offline {folder} ANSWERS"
+        )
+        return 0
+    written = ("level", "dtype", "lengths", "seed")
+    refuse(audit_offline, values, f"has no effect with ANSWERS: the cases are in {folder}", *written)
     if out is not None:
         form.make_folder(out, *REPORT)
-    result = score(folder, tokens, name=name)
-    return report(result, out, form)
+    return report(_offline.score(folder, answers, name=name), out, form)
 
 
-@audit_app.command(
-    name="replay",
-    help_epilogue=ending(
-        "audit replay mine:verify --case 'two-point' --step 3 --seed 1", codes="0 done, 2 usage or bad input"
-    ),
-)
-def audit_replay(
-    verifier: Annotated[str, Parameter(help="The verifier that was audited.")],
-    *,
-    case: Annotated[str, Parameter(help="The case, as the report names it.")],
-    step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as in its report.")],
-    level: Level = "quick",
-    device: AuditDevice = None,
-) -> None:
-    """Print one step of an audit: the draft with p and q, and the tokens of the verifier."""
-    from specsim.auditing._replay import replay_step
-
-    print(replay_step(verifier, case, step, seed, level, device=device))
-
-
-@app.command(help_epilogue=ending("merge one.part two.part", codes=VERDICT))
+@command(app, "merge one.part two.part", codes=VERDICT)
 def merge(
     files: Annotated[list[Path], Parameter(negative="", help="Files that --shard wrote, in any order.")],
     /,
@@ -209,7 +186,7 @@ def merge(
             help="The verifier that was audited, package.module:function; it is imported for the diagnosis."
         ),
     ] = None,
-    out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
+    out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit" + NOT_SAVE)] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit."""
@@ -224,17 +201,6 @@ def merge(
         return report(found, out, form)
     print_result(found, form)
     return 0
-
-
-@app.command(help_epilogue=ending("engines", codes="0 done"))
-def engines(*, form: Form = TEXT) -> None:
-    """List the engines that audit knows by name."""
-    from specsim.adapters import catalogue
-    from specsim.core._tables import Table
-
-    rows = [*catalogue().items()]
-    records = [dict(zip(("engine", "audited"), row, strict=True)) for row in rows]
-    print_result(listing([Table(("engine", "what is audited"), rows)], records), form)
 
 
 def report(result: Audit, out: Path | None, form: Form) -> int:

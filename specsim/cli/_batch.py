@@ -7,24 +7,22 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app, ending
-from specsim.cli._options import REAL, Executor, Seed, Threads, settings_of, whole
+from specsim.cli._app import app, command
+from specsim.cli._options import REAL, Executor, Seed, Threads, given, refuse, settings_of, whole
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
 
-PRESET, ALPHA = "llama-8b", "0.8"
+PRESET = "llama-8b"
 
 
-@app.command(
+@command(
+    app,
+    "simulate-batch --rate 20 --alpha 70% --policy goodput --seed 1",
+    "simulate-batch --over rate=1,10,20,40 --seed 1 -o speedup.png",
+    "simulate-batch --preset llama-8b-sparse --over max_batch=1,4,16",
+    "simulate-batch --measured passes.csv,2 --log requests.csv --json",
     name="simulate-batch",
-    help_epilogue=ending(
-        "simulate-batch --rate 20 --alpha 70% --policy goodput --seed 1",
-        "simulate-batch --over rate=1,10,20,40 --seed 1 -o speedup.png",
-        "simulate-batch --preset llama-8b-sparse --no-prefill --prompt 20k --over max_batch=1,4,16",
-        "simulate-batch --measured passes.csv --draft-ms 2 --log requests.csv --json",
-        codes="0 done, 2 usage or bad input, 3 interrupted",
-    ),
 )
 def simulate_batch(
     *,
@@ -35,14 +33,11 @@ def simulate_batch(
         ),
     ] = None,
     measured: Annotated[
-        Path | None,
+        str | None,
         Parameter(
-            help="CSV file of measured passes of the target, with the columns batch, tokens (of all "
-            "sequences) and ms, in place of a preset."
+            help="In place of a preset: FILE,MS. FILE is a CSV file of measured passes of the target, with "
+            "the columns batch, tokens (of all sequences) and ms; a pass of the draft takes MS milliseconds."
         ),
-    ] = None,
-    draft_ms: Annotated[
-        float | None, REAL, Parameter(help="With --measured: milliseconds of a pass of the draft.")
     ] = None,
     policy: Annotated[
         str,
@@ -54,14 +49,10 @@ def simulate_batch(
     alpha: Annotated[
         str | None,
         Parameter(
-            help="Acceptance rate of the draft's tokens, or one for each position: 0.8,0.7. Default: 0.8.",
+            help="Acceptance rate of the draft's tokens; or one for each position: 0.8,0.7; or Beta-"
+            "distributed between requests, with mean and standard deviation: beta:0.7,0.2. Default: 0.8.",
             show_default=False,
         ),
-    ] = None,
-    deviation: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Standard deviation of α between requests, which is then Beta-distributed."),
     ] = None,
     lengths: Annotated[
         str | None,
@@ -73,7 +64,7 @@ def simulate_batch(
     rate: Annotated[
         float | None,
         REAL,
-        Parameter(help="Requests that arrive in a second. Default: all are there from the beginning."),
+        Parameter(help="Arrival rate in requests per second. Default: all requests arrive at time 0."),
     ] = None,
     log: Annotated[
         Path | None,
@@ -87,7 +78,11 @@ def simulate_batch(
     ] = None,
     max_batch: Annotated[
         int | None,
-        Parameter(converter=whole, help="Most requests decoded at once. Default: 32.", show_default=False),
+        Parameter(
+            converter=whole,
+            help="Maximum number of requests decoded at once. Default: 32.",
+            show_default=False,
+        ),
     ] = None,
     prefill: Annotated[
         bool, Parameter(help="Compute prompts in the iteration in which a request joins.")
@@ -116,72 +111,72 @@ def simulate_batch(
     from specsim.planning import batch
     from specsim.planning.batch._policies import policy_named
 
+    values = locals()
+    if log is not None:
+        why = "has no effect on --log, which has the requests"
+        refuse(simulate_batch, values, why, "prompt", "output", "requests")
     settings: dict[str, Any] = {
         "rate": rate,
         "log": None if log is None else batch.RequestLog.read(log),
-        "alpha": _acceptance(alpha, deviation, lengths),
+        "alpha": _acceptance(alpha, lengths),
         "prompt": None if prompt is None else _length("prompt", prompt),
         "output": None if output is None else _length("output", output),
         "max_batch": max_batch,
         "requests": requests,
         "replications": replications,
     }
-    if log is not None:
-        for name in ("prompt", "output", "requests"):
-            if settings[name] is not None:
-                raise ValueError(f"--{name} has no effect on --log, which has the requests")
-    given = {name: value for name, value in settings.items() if value is not None}
-    work: dict[str, Any] = {"prefill": prefill, "rng": seed, "threads": threads} | given
-    cost, chosen = _cost(preset, measured, draft_ms), policy_named(policy)
+    work: dict[str, Any] = {"prefill": prefill, "rng": seed, "threads": threads} | given(settings)
+    cost, chosen = _cost(preset, measured), policy_named(policy)
     if over is None:
-        if executor is not None:
-            raise ValueError("--executor has no effect without --over: it runs the settings side by side")
+        why = "has no effect without --over: it runs the settings in parallel"
+        refuse(simulate_batch, values, why, "executor")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
         print_result(batch.simulate_batch(cost, chosen, **work), form)
         return 0
-    values = settings_of(over, _values, "rate=1,10")
-    found = batch.sweep_batch(cost, chosen, over=values, executor=executor, **work)
+    swept = settings_of(over, _values, "rate=1,10")
+    found = batch.sweep_batch(cost, chosen, over=swept, executor=executor, **work)
     print_result(found, form)
     return 3 if found.interrupted else 0
 
 
-def _cost(name: str | None, measured: Path | None, draft_ms: float | None) -> Any:
+def _cost(name: str | None, measured: str | None) -> Any:
     from specsim.planning.batch import BatchCost, PassTime, preset
 
     if measured is None:
-        if draft_ms is not None:
-            raise ValueError("--draft-ms has no effect without --measured")
         return preset(PRESET if name is None else name)
     if name is not None:
         raise ValueError("--preset and --measured: give one of the two")
-    if draft_ms is None:
-        raise ValueError("--draft-ms is missing: the milliseconds of a pass of the draft")
+    file, comma, text = measured.rpartition(",")
+    if not comma:
+        raise ValueError(f"--measured: the draft's milliseconds are missing, as in {measured},2")
+    draft_ms = _number("measured", text, real)
     if not 0.0 <= draft_ms < float("inf"):
-        raise ValueError(f"--draft-ms: {draft_ms:g} is not a number of milliseconds")
-    return BatchCost(PassTime.read(measured), PassTime(fixed=draft_ms / 1e3))
+        raise ValueError(f"--measured: {draft_ms:g} is not a number of milliseconds")
+    return BatchCost(PassTime.read(Path(file)), PassTime(fixed=draft_ms / 1e3))
 
 
-def _acceptance(alpha: str | None, deviation: float | None, lengths: str | None) -> Any:
-    """What --alpha, --deviation and --lengths say of acceptance; None where nothing is said."""
+def _acceptance(alpha: str | None, lengths: str | None) -> Any:
+    """What --alpha and --lengths say of acceptance; None where nothing is said."""
     from specsim.planning.batch import Beta, LoggedLengths
 
     if lengths is not None:
-        if alpha is not None or deviation is not None:
-            raise ValueError("--lengths has the acceptance of a log; leave out --alpha and --deviation")
+        if alpha is not None:
+            raise ValueError("--lengths has the acceptance of a log; leave out --alpha")
         if Path(lengths).is_file():
             return LoggedLengths(_logged(Path(lengths)))
         return LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
-    if alpha is None and deviation is None:
+    if alpha is None:
         return None
-    rates = [_number("alpha", one, real) for one in (alpha or ALPHA).split(",")]
-    if deviation is None:
+    beta = alpha.startswith("beta:")
+    rates = [_number("alpha", one, real) for one in alpha.removeprefix("beta:").split(",")]
+    if not beta:
         return rates[0] if len(rates) == 1 else rates
-    if len(rates) > 1:
-        raise ValueError("--deviation is that of one rate between requests, and --alpha has several")
+    if len(rates) != 2:
+        raise ValueError(f"--alpha: {alpha!r} is not of the form beta:MEAN,DEVIATION")
     if not 0.0 <= rates[0] <= 1.0:
         raise ValueError(f"--alpha: {rates[0]} is outside [0, 1]; give a probability")
-    return Beta(rates[0], deviation)
+    return Beta(*rates)
 
 
 def _logged(path: Path) -> list[int]:

@@ -1,204 +1,268 @@
-"""`specsim audit engine`: audits of serving engines that hold a planted checkpoint."""
+"""`specsim audit engine`, `audit matrix` and `audit servers`: audits of serving engines."""
 
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import VERDICT, audit_app, ending
-from specsim.cli._options import REAL, Seed, whole
+from specsim.cli._app import VERDICT, audit_app, command
+from specsim.cli._options import NOT_SAVE, REAL, Seed, Time, given, refuse, whole
 from specsim.cli._terminal import TEXT, Form, print_result, write_report
 from specsim.core._files import read_text
+from specsim.core._numbers import whole as whole_of
+from specsim.core._registry import check_known
 
 Count = Parameter(converter=whole)
+#: What --requests takes: numbers, and words.
+NUMBERS, WORDS = ("texts", "logprobs"), ("penalties", "unseeded", "unequal")
 
-
-@audit_app.command(
-    name="engine",
-    help_epilogue=ending(
-        "audit engine http://127.0.0.1:8000 --planted pair",
-        "audit engine http://127.0.0.1:8000 --against http://127.0.0.1:8001 --prompts prompts.txt",
-        codes=VERDICT,
+SERVER = "the address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
+NAMES = (
+    "hf, hf-lookup, hf-universal, hf-early-exit, hf-mtp, llama.cpp, mlx-lm, onnxruntime, onnxruntime-ngram, "
+    f"openvino, specsim (also specsim:rule=block,mistake=NAME, see 'specsim list mistakes'), or {SERVER}"
+)
+Checkpoint = Annotated[
+    Path, Parameter(help="Folder of the checkpoint that the engine serves; 'specsim plant' makes one.")
+]
+Temperature = Annotated[float, REAL, Parameter(help="Sampling temperature.")]
+TopK = Annotated[int | None, Count, Parameter(help="Top-k of the requests. Default: all tokens.")]
+TopP = Annotated[float, REAL, Parameter(help="Top-p of the requests.")]
+MinP = Annotated[float, REAL, Parameter(help="Min-p of the requests.")]
+Stop = Annotated[str | None, Parameter(help="A stop string: the text of one token.")]
+Model = Annotated[str | None, Parameter(help="The model's name, where a server has several.")]
+Connections = Annotated[int | None, Count, Parameter(help="Connections to a server at once. Default: 8.")]
+Gamma = Annotated[
+    int | None,
+    Count,
+    Parameter(help="Drafted tokens per step; of a server, those that it was started with."),
+]
+Tolerance = Annotated[
+    float | None,
+    REAL,
+    Parameter(help="Maximum error of log p in the engine's arithmetic. Default: that of float32."),
+]
+Out = Annotated[
+    Path | None,
+    Parameter(
+        help="Folder for engine.html, .json, .xml (JUnit) and all texts, from which an interrupted run continues" + NOT_SAVE
     ),
+]
+REQUESTS = "texts=3 (texts of each request), logprobs=5 (entries of the lists of log-probabilities; -1: none)"
+NEUTRAL = "penalties (send neutral ones: 1, 0, 0, which must have no effect)"
+
+
+@command(
+    audit_app,
+    "audit engine http://127.0.0.1:8000 --planted pair",
+    "audit engine specsim:mistake=bonus_argmax --planted pair --seed 1",
+    "audit engine run/texts.jsonl --planted pair",
+    name="engine",
+    codes=VERDICT,
 )
 def audit_engine(
     engine: Annotated[
-        str,
-        Parameter(
-            help="hf, hf-lookup, hf-universal, hf-early-exit, hf-mtp, llama.cpp, mlx-lm, onnxruntime, "
-            "onnxruntime-ngram, openvino, specsim, or the address of an OpenAI-compatible server, such as "
-            "http://127.0.0.1:8000/v1; or texts.jsonl of an earlier audit, to judge it again."
-        ),
+        str, Parameter(help=f"{NAMES}; or texts.jsonl of an earlier audit, to judge it again.")
     ],
     *,
-    planted: Annotated[
-        Path | None, Parameter(help="Folder of the planted checkpoint that the engine serves.")
-    ] = None,
-    tokens: Annotated[
-        int | None,
-        Count,
-        Parameter(
-            help="Emitted tokens to test; default: 100000, 20000 of each setting, 200000 with --against."
-        ),
-    ] = None,
-    temperature: Annotated[float, REAL, Parameter(help="Temperature that is asked for.")] = 1.0,
-    top_k: Annotated[int | None, Count, Parameter(help="Top-k that is asked for.")] = None,
-    top_p: Annotated[float, REAL, Parameter(help="Top-p that is asked for.")] = 1.0,
-    min_p: Annotated[float, REAL, Parameter(help="Min-p that is asked for.")] = 0.0,
-    stop: Annotated[str | None, Parameter(help="A stop string: the text of one token.")] = None,
-    texts: Annotated[int, Count, Parameter(help="Texts of each request (n).")] = 1,
-    penalties: Annotated[
-        bool,
-        Parameter(negative="", help="Send penalties (repetition, presence, frequency) that change nothing."),
-    ] = False,
-    request_seeds: Annotated[bool, Parameter(help="Give each request a seed.")] = True,
-    unequal_prompts: Annotated[
-        bool, Parameter(negative="", help="Make every second prompt much longer than the others.")
-    ] = False,
-    logprobs: Annotated[
-        int, Count, Parameter(help="Entries of the lists of log-probabilities; -1: ask for none.")
-    ] = 0,
-    speculative: Annotated[
-        bool, Parameter(help="Decode with the draft; a server is taken as it runs.")
-    ] = True,
-    matrix: Annotated[
-        bool, Parameter(negative="", help="Audit many settings, with speculation and without.")
-    ] = False,
-    without: Annotated[
-        str | None, Parameter(help="With --matrix: the address of the same server without speculation.")
-    ] = None,
-    against: Annotated[
+    planted: Checkpoint,
+    tokens: Annotated[int, Count, Parameter(help="Emitted tokens to test.")] = 100_000,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    stop: Stop = None,
+    requests: Annotated[
         str | None,
         Parameter(
-            help="Compare with the server at this address, without a planted checkpoint; needs --prompts."
+            help=f"Form of the requests, separated by commas: {REQUESTS}, {NEUTRAL}, unseeded (no seed), "
+            "unequal (every second prompt is much longer)."
         ),
     ] = None,
-    prompts: Annotated[
-        Path | None, Parameter(help="With --against: a file with a prompt in each line.")
-    ] = None,
-    model: Annotated[str | None, Parameter(help="The model's name, where a server has several.")] = None,
-    connections: Annotated[
-        int | None, Count, Parameter(help="Connections to a server at once; default: 8.")
-    ] = None,
-    rule: Annotated[str | None, Parameter(help="Of the engine specsim: its verification rule.")] = None,
-    gamma: Annotated[
-        int | None,
-        Count,
-        Parameter(help="Drafted tokens per step; of a server, those that it was started with."),
-    ] = None,
-    mistake: Annotated[
-        str | None, Parameter(help="Of the engine specsim: what it does wrong, see 'specsim serve'.")
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Largest error of log p of the engine's arithmetic; default: of float32."),
-    ] = None,
-    seconds: Annotated[float | None, REAL, Parameter(name="--time", help="Time limit in seconds.")] = None,
+    speculative: Annotated[
+        bool, Parameter(help="Use speculation (ignored for a server, which is already configured).")
+    ] = True,
+    model: Model = None,
+    connections: Connections = None,
+    gamma: Gamma = None,
+    tolerance: Tolerance = None,
+    time: Time = None,
     seed: Seed = None,
-    out: Annotated[
-        Path | None,
-        Parameter(
-            help="Folder for engine.html, .json, .xml (JUnit) and all texts; a run that was interrupted goes "
-            "on from it."
-        ),
-    ] = None,
+    out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Audit a serving engine: texts, log-probabilities and counters against the law of a planted checkpoint.
+    """Audit a serving engine: texts, log-probabilities and counters against a planted checkpoint's law."""
+    from specsim import engines
 
-    Exit code 0 if consistent, 1 if biased or broken, 3 without a verdict (inconclusive or interrupted). With
-    --against 0 if the two servers' texts have the same law, 1 if it is changed or one is broken, 3 without a
-    verdict, or if texts at temperature 0 differ."""
-    from specsim import engines as engines
-
-    chosen = {"model": model, "connections": connections, "rule": rule, "gamma": gamma, "mistake": mistake}
-    options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    if tolerance is not None:
-        options["tolerance"] = tolerance
+    values = locals()
     if out is not None:
         form.make_folder(out, "engine.json")  # before the work, in case it cannot be
-    plain = engines.Sampling()
-    sampling = engines.Sampling(
+    pair = engines.open_planted(planted)
+    if engine.endswith(".jsonl"):
+        why = "cannot be chosen for texts that are there; they are judged as they were asked for"
+        refuse(audit_engine, values, why, but=("engine", "planted", "tolerance", "out", "form"))
+        return _ended(engines.judge_texts(engine, pair, tolerance=tolerance), out, form)
+    if engine.endswith(".json"):
+        raise ValueError(f"{engine}: not an engine; an earlier audit is judged again from its texts.jsonl")
+    name, options = _engine_of(engine)
+    if not speculative:
+        refuse(audit_engine, values, "has no effect with --no-speculative, which has no draft", "gamma")
+        if "rule" in options:
+            raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
+    asked, form_of = _sampling(temperature, top_k, top_p, min_p, stop, requests)
+    options |= given({"model": model, "connections": connections, "gamma": gamma, "tolerance": tolerance})
+    found = engines.audit_engine(
+        name,
+        pair,
+        tokens=tokens,
+        sampling=asked,
+        texts=form_of.get("texts", 1),
+        request_seeds="unseeded" not in form_of,
+        unequal_prompts="unequal" in form_of,
+        speculative=speculative,
+        seconds=time,
+        out=out,
+        rng=seed,
+        **options,
+    )
+    return _ended(found, out, form)
+
+
+@command(
+    audit_app,
+    "audit matrix llama.cpp --planted pair",
+    "audit matrix http://one:80 --planted pair --without http://two:80",
+    name="matrix",
+    codes=VERDICT,
+)
+def audit_matrix(
+    engine: Annotated[str, Parameter(help=f"{NAMES}.")],
+    *,
+    planted: Checkpoint,
+    without: Annotated[
+        str | None, Parameter(help="The address of the same server without speculation.")
+    ] = None,
+    tokens: Annotated[int, Count, Parameter(help="Emitted tokens to test of each setting.")] = 20_000,
+    model: Model = None,
+    connections: Connections = None,
+    gamma: Gamma = None,
+    tolerance: Tolerance = None,
+    seed: Seed = None,
+    out: Out = None,
+    form: Form = TEXT,
+) -> int:
+    """Audit a serving engine under many settings, with speculation and without.
+
+    The settings are those of 'specsim audit engine': temperatures, truncation, penalties, stop strings,
+    several texts, no seeds, unequal prompts."""
+    from specsim import engines
+
+    if out is not None:
+        form.make_folder(out, "engine.json")
+    name, options = _engine_of(engine)
+    options |= given({"model": model, "connections": connections, "gamma": gamma, "tolerance": tolerance})
+    found = engines.audit_matrix(
+        name, engines.open_planted(planted), without=without, tokens=tokens, out=out, rng=seed, **options
+    )
+    return _ended(found, out, form)
+
+
+@command(
+    audit_app,
+    "audit servers http://one:8000 http://two:8000 --prompts prompts.txt",
+    name="servers",
+    codes="0 the texts have one law, 1 it is changed or a server is broken, 2 usage or bad input, 3 no "
+    "verdict, interrupted, or texts at temperature 0 differ",
+)
+def audit_servers(
+    one: Annotated[str, Parameter(help=f"{SERVER[0].upper()}{SERVER[1:]}.")],
+    other: Annotated[str, Parameter(help="The address of the other server.")],
+    *,
+    prompts: Annotated[Path, Parameter(help="File with a prompt in each line.")],
+    tokens: Annotated[int, Count, Parameter(help="Emitted tokens to compare.")] = 200_000,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    stop: Stop = None,
+    requests: Annotated[
+        str | None,
+        Parameter(help=f"Form of the requests, separated by commas: {REQUESTS}, {NEUTRAL}."),
+    ] = None,
+    model: Model = None,
+    connections: Connections = None,
+    time: Time = None,
+    seed: Seed = None,
+    out: Out = None,
+    form: Form = TEXT,
+) -> int:
+    """Compare the texts of two servers of one model, without a planted checkpoint."""
+    from specsim import engines
+
+    if out is not None:
+        form.make_folder(out, "engine.json")
+    lines = [line for line in read_text(prompts).splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{prompts}: it has no prompt; write one in each line")
+    asked, form_of = _sampling(temperature, top_k, top_p, min_p, stop, requests)
+    for name in ("unseeded", "unequal"):
+        if name in form_of:
+            raise ValueError(f"--requests: {name} has no effect on a comparison of servers")
+    found = engines.compare_servers(
+        one,
+        other,
+        lines,
+        tokens=tokens,
+        sampling=asked,
+        texts=form_of.get("texts", 1),
+        seconds=time,
+        out=out,
+        rng=seed,
+        **given({"model": model, "connections": connections}),
+    )
+    return _ended(found, out, form)
+
+
+def _engine_of(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options of an engine: those of "specsim:rule=block,mistake=bonus_argmax"."""
+    name, colon, rest = text.partition(":")
+    if name != "specsim" or not colon:
+        return text, {}
+    parts = [part.partition("=") for part in re.split(",(?=rule=|mistake=)", rest)]
+    if any(key not in ("rule", "mistake") or not value for key, _, value in parts):
+        raise ValueError(f"engine: {text!r} is not of the form specsim:rule=block,mistake=bonus_argmax")
+    return name, {key: value for key, _, value in parts}
+
+
+def _sampling(
+    temperature: float, top_k: int | None, top_p: float, min_p: float, stop: str | None, requests: str | None
+) -> tuple[Any, dict[str, int]]:
+    """How an engine is asked to sample, and the other entries of --requests."""
+    from specsim.engines import Sampling
+
+    found: dict[str, int] = {}
+    for part in requests.split(",") if requests is not None else ():
+        name, equals, value = part.partition("=")
+        check_known("form of requests", name, [*NUMBERS, *WORDS])
+        if bool(equals) is not (name in NUMBERS):
+            example = f"{name}=2" if name in NUMBERS else name
+            raise ValueError(f"--requests: {part!r} is not of the form {example}")
+        found[name] = whole_of(value) if equals else 1
+    logprobs = found.pop("logprobs", 0)
+    asked = Sampling(
         temperature,
         top_k,
         top_p,
         min_p,
         () if stop is None else (stop,),
         None if logprobs < 0 else logprobs,
-        penalties,
+        bool(found.pop("penalties", 0)),
     )
-    requested = {
-        "temperature": temperature != plain.temperature,
-        "top-k": top_k is not None,
-        "top-p": top_p != plain.top_p,
-        "min-p": min_p != plain.min_p,
-        "stop": stop is not None,
-        "texts": texts != 1,
-        "penalties": penalties,
-        "no-request-seeds": not request_seeds,
-        "unequal-prompts": unequal_prompts,
-        "logprobs": logprobs != plain.logprobs,
-        "no-speculative": not speculative,
-        "time": seconds is not None,
-    }
-    options["rng"] = seed
-    if tokens is not None:
-        options["tokens"] = tokens
-    if against is not None:
-        refuse(
-            {
-                "planted": planted is not None,
-                "without": without is not None,
-                "tolerance": tolerance is not None,
-                "rule": rule is not None,
-                "gamma": gamma is not None,
-                "mistake": mistake is not None,
-                "matrix": matrix,
-                "no-speculative": not speculative,
-                "unequal-prompts": unequal_prompts,
-                "no-request-seeds": not request_seeds,
-            },
-            "is not an option of --against, which compares servers as they run",
-        )
-        options |= {"sampling": sampling, "texts": texts, "seconds": seconds, "out": out}
-        found: Any = engines.compare_servers(engine, against, prompts_of(prompts), **options)
-    elif prompts is not None:
-        raise ValueError("--prompts belongs to --against; an audit draws its prompts from the checkpoint")
-    elif planted is None:
-        raise ValueError("--planted DIR is missing; 'specsim plant DIR' makes a checkpoint")
-    elif engine.endswith(".jsonl"):
-        asked = {
-            name: value is not None for name, value in {"tokens": tokens, "seed": seed, **chosen}.items()
-        }
-        asked |= requested | {"matrix": matrix, "without": without is not None}
-        refuse(asked, "cannot be chosen for texts that are there; they are judged as they were asked for")
-        found = engines.judge_texts(engine, engines.open_planted(planted), tolerance=tolerance)
-    elif matrix:
-        refuse(requested, "is not an option of --matrix, which audits settings of its own, to the end")
-        options |= {"without": without, "out": out}
-        found = engines.audit_matrix(engine, engines.open_planted(planted), **options)
-    elif without is not None:
-        raise ValueError("--without belongs to --matrix; an audit alone asks one server")
-    else:
-        if not speculative:
-            of_draft = {"rule": rule is not None, "gamma": gamma is not None}
-            refuse(of_draft, "has no effect with --no-speculative, which decodes without a draft")
-        if engine.endswith(".json"):
-            raise ValueError(f"{engine}: no engine; an earlier audit is judged again from its texts.jsonl")
-        found = engines.audit_engine(
-            engine,
-            engines.open_planted(planted),
-            sampling=sampling,
-            texts=texts,
-            request_seeds=request_seeds,
-            unequal_prompts=unequal_prompts,
-            speculative=speculative,
-            seconds=seconds,
-            out=out,
-            **options,
-        )
+    return asked, found
+
+
+def _ended(found: Any, out: Path | None, form: Form) -> int:
+    """Print a result, write it to the folder `out`, and return its exit code."""
     print_result(found, form)
     if out is not None:
         write_report(found, out, "engine")
@@ -206,21 +270,3 @@ def audit_engine(
             print(f"wrote engine.html, .json and .xml (JUnit) to {out}")
     code: int = found.exit_code
     return code
-
-
-def refuse(given: Mapping[str, bool], why: str) -> None:
-    """Raise ValueError for the first option that is given."""
-    if names := [name for name, is_given in given.items() if is_given]:
-        raise ValueError(f"--{names[0]} {why}")
-
-
-def prompts_of(path: Path | None) -> list[str]:
-    """The lines of a file that are not empty, for a comparison of two servers. Raises ValueError if there is
-    none.
-    """
-    if path is None:
-        raise ValueError("--against needs --prompts FILE, with a prompt in each line")
-    lines = [line for line in read_text(path).splitlines() if line.strip()]
-    if not lines:
-        raise ValueError(f"{path}: no prompt; write one in each line")
-    return lines

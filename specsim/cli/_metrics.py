@@ -6,24 +6,23 @@ from typing import Annotated
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import app, ending
+from specsim.cli._app import app, command
 from specsim.cli._terminal import TEXT, Form, print_result
 
 
-@app.command(
+@command(
+    app,
+    "check-metrics --gamma 5 --accepted 20 --emitted 30 --steps 7",
+    "check-metrics metrics.txt --engine vllm",
     name="check-metrics",
-    help_epilogue=ending(
-        "check-metrics --gamma 5 --accepted 20 --emitted 30 --steps 7",
-        "check-metrics metrics.txt --engine vllm",
-        codes="0 the numbers can all be true, 1 they cannot, 2 usage or bad input",
-    ),
+    codes="0 the numbers can all be true, 1 they cannot, 2 usage or bad input",
 )
 def check_metrics(
     file: Annotated[
         Path | None,
         Parameter(
             help="What an engine logged: JSON Lines of responses or of AIPerf with histograms of accepted "
-            "lengths, or the text of a server's /metrics. Numbers that are given besides replace its own."
+            "lengths, or the text of a server's /metrics. Options override numbers in the file."
         ),
     ] = None,
     *,
@@ -33,7 +32,7 @@ def check_metrics(
             help="Definitions of the numbers: plain (default), vllm, hf, sglang, llama.cpp or flashinfer."
         ),
     ] = None,
-    gamma: Annotated[str | None, Parameter(help="Most drafted tokens of a step.")] = None,
+    gamma: Annotated[str | None, Parameter(help="Maximum number of drafted tokens per step.")] = None,
     acceptance_rate: Annotated[str | None, Parameter(help="As printed: 0.80 or 80.0%.")] = None,
     tokens_per_step: Annotated[
         str | None, Parameter(help="As printed; engines call it mean acceptance length.")
@@ -57,7 +56,7 @@ def check_metrics(
 ) -> int:
     """Check whether reported numbers can all be true.
 
-    Give numbers as printed: their digits determine the precision. Of a log, α by position is printed too."""
+    Give numbers as printed: their digits determine the precision. For a log, α by position is printed too."""
     options = {name: value for name, value in locals().items() if value is not None}
     path, _ = options.pop("file", None), options.pop("form")
     if path is None:

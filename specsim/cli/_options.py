@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,11 +58,18 @@ Device = Annotated[
         "not depend on it."
     ),
 ]
+#: What tells --out apart from -o, at the end of the help of the former.
+NOT_SAVE = "; -o FILE saves the result alone."
+AuditDevice = Annotated[
+    str | None,
+    Parameter(help="Device of the input arrays (torch, JAX, CuPy), e.g. cuda; default: as declared."),
+]
 Checkpoint = Annotated[
     Path | None,
     Parameter(
         name=["--checkpoint", "--out"],
-        help="File that stores the counts every minute and at the end; if it exists, continue from it.",
+        help="File that stores the counts every minute and at the end; if it exists, continue from it"
+        + NOT_SAVE,
     ),
 ]
 CheckpointSeconds = Annotated[
@@ -75,6 +83,7 @@ Shard = Annotated[
         help="i/n: count only part i of n (from 0) into the file --out; 'specsim merge' adds the parts."
     ),
 ]
+Time = Annotated[float | None, REAL, Parameter(help="Time limit in seconds.")]
 
 
 def pair_help(rows: str = "", traces: str = "") -> str:
@@ -90,21 +99,16 @@ def pair_help(rows: str = "", traces: str = "") -> str:
 ROWS = " (arrays have one row, or a row for each position of a text)"
 HUGGING_FACE = "hf:TARGET,DRAFT@PROMPTS, two Hugging Face models"
 #: Of commands that take a trace whose rows are truncated, too.
-PairName = Annotated[
-    str,
-    Parameter(
-        help="The pair of p and q: "
-        + pair_help(ROWS, f"; the folder of a trace, or 'transformers', a bundled one; or {HUGGING_FACE}")
-    ),
-]
+ANY_PAIR = "The pair of p and q: " + pair_help(
+    ROWS,
+    "; the folder of a trace, or a bundled one, 'ngram-trace' or 'transformers' (small transformers); or "
+    + HUGGING_FACE,
+)
 #: Of commands that draw steps from every pair, and need whole rows.
-WholePairName = Annotated[
-    str,
-    Parameter(
-        help="The pair of p and q: "
-        + pair_help(ROWS, f"; the folder of a trace that has whole rows; or {HUGGING_FACE}")
-    ),
-]
+WHOLE_PAIR = "The pair of p and q: " + pair_help(
+    ROWS, f"; the folder of a trace that has whole rows; or {HUGGING_FACE}"
+)
+WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
 #: Of commands that need pmfs, or models.
 SmallPairName = Annotated[str, Parameter(help="The pair of p and q, and no trace: " + pair_help())]
 Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
@@ -127,13 +131,15 @@ GammaOfPair = Annotated[
 ]
 Rule = Annotated[
     str,
-    Parameter(help="Verification rule, with parameters if any: lenience:lenience=0.5; see 'specsim rules'."),
+    Parameter(
+        help="Verification rule, with parameters if any: lenience:lenience=0.5; see 'specsim list rules'."
+    ),
 ]
 Method = Annotated[
     str | None,
     Parameter(
         help="A drafting system in place of rule and draft, with parameters if any: eagle2:nodes=60,depth=6; "
-        "see 'specsim methods'."
+        "see 'specsim list methods'."
     ),
 ]
 Widths = Annotated[
@@ -154,31 +160,53 @@ Drawing = Annotated[
 Folder = Annotated[
     Path | None,
     Parameter(
-        help="Folder of the trace, or 'transformers', a bundled one of two small transformers; default: the "
-        "bundled one of n-grams."
+        help="Folder of the trace, or a bundled one: 'ngram-trace' (default) or 'transformers' (small "
+        "transformers)."
     ),
 ]
 Dtype = Annotated[str, Parameter(help="dtype of stored rows: float32, float16 or bfloat16.")]
-#: The option c, which is required in some commands.
-RATIO = Parameter(
-    name="--c", converter=real, help="Ratio of the times of a draft's and a target's forward pass."
-)
-CHat = Annotated[
-    float | None,
-    Parameter(name="--c-hat", converter=real, help="The same ratio for arithmetic operations; default: c."),
-]
-Most = Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")]
 
 
-def refuse(options: dict[str, Any], where: str) -> None:
-    """Raise ValueError for the first option that was given and has no effect."""
-    for name, value in options.items():
-        if value is not None and value is not False:
-            raise ValueError(f"--{name} has no effect {where}")
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that have a value; the library has a default for the others."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse(
+    command: Callable[..., Any],
+    values: Mapping[str, Any],
+    why: str,
+    *names: str,
+    but: Sequence[str] = (),
+) -> None:
+    """Raise ValueError for the first option of a command that was given, and has no effect.
+
+    Parameters
+    ----------
+    command : callable
+        The function; its defaults are the values of options that were not given.
+    values : mapping
+        Its `locals()`, before it assigns any.
+    why : str
+        The end of the sentence that the option begins, such as "has no effect with --tree".
+    *names : str
+        The parameters that have no effect; by default all of them `but` some.
+    """
+    for name, parameter in inspect.signature(command).parameters.items():
+        value = values[name]
+        if value != parameter.default and (name in names if names else name not in but):
+            raise ValueError(f"{_typed(name, value)} {why}")
+
+
+def _typed(name: str, value: Any) -> str:
+    """The option that gave a parameter this value."""
+    if name == "form":
+        return "--json" if value.as_json else "--csv" if value.as_csv else "--save"
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
 def settings_of(
-    over: list[str], read: Callable[[str, list[str]], list[Any]], example: str
+    over: Sequence[str], read: Callable[[str, list[str]], list[Any]], example: str
 ) -> dict[str, list[Any]]:
     """The settings of --over and their values; `read` makes the values of "gamma=1,2" from its texts."""
     found = {}

@@ -43,7 +43,7 @@ def small_pair_of(name: str, command: str, **options: Any) -> Pair:
             return pair
     raise ValueError(
         f"{name}: rows logged along a text, without the rows after other tokens; '{command}' takes two pmfs, "
-        "such as zipf or mine.npz, or two models, such as ngram or a file of 'specsim models build'"
+        "such as zipf or mine.npz, or two models, such as ngram or a file of specsim.models.build_pair"
     )
 
 
@@ -66,17 +66,19 @@ def models_of(name: str) -> tuple[Any, Any]:
 
     target, draft = specsim.read_pair(name)
     if not isinstance(target, Model):
-        raise ValueError(f"{name}: not a pair of models; give 'ngram', or a file of 'specsim models build'")
+        raise ValueError(
+            f"{name}: not a pair of models; give 'ngram', or a file of specsim.models.build_pair"
+        )
     return target, draft
 
 
 def trace_of(path: Path | None) -> Any:
     """The trace in a folder, or a bundled one: that of the n-grams, or the one that the path names."""
+    from specsim._named_pairs import TRACES
     from specsim.traces import default_trace
 
-    if path is None:
-        return default_trace()
-    return default_trace("transformers") if path == Path("transformers") else specsim.open_trace(path)
+    name = "ngram-trace" if path is None else str(path)
+    return default_trace(TRACES[name]) if name in TRACES else specsim.open_trace(name)
 
 
 def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, drawing: str | None) -> Any:

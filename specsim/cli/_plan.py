@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import app, ending
-from specsim.cli._options import RATIO, REAL, CHat, Most, Seed, refuse, whole
-from specsim.cli._pair_options import pair_of, trace_of
+from specsim.cli._app import DONE, app, command
+from specsim.cli._options import ANY_PAIR, REAL, Seed, refuse, whole
+from specsim.cli._pair_options import pair_of
 from specsim.cli._terminal import TEXT, Form, listing, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
@@ -24,87 +24,86 @@ LENGTH, TRAINED = 20_000, 0.25
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
 
 if TYPE_CHECKING:
-    from specsim.planning.policies import PolicyRuns
     from specsim.traces import Trace
 
 
-@app.command(
-    help_epilogue=ending(
-        "plan --alpha 80% --c 0.05",
-        "plan ngram --c 0.05",
-        "plan ngram --c 0.05 --policies",
-        "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
-        codes="0 done, 2 usage or bad input",
-    )
+@command(
+    app,
+    "plan --alpha 80% --c 0.05",
+    "plan ngram --c 0.05",
+    "plan ours --c 0.05",
+    "plan ngram --c 0.05 --policies",
+    "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
+    codes=DONE,
 )
 def plan(
     pair: Annotated[
         str | None,
-        Parameter(
-            help="A pair of p and q, as 'specsim simulate' reads it, whose rates by position are used."
-        ),
+        Parameter(help=f"{ANY_PAIR} Its rates by position are used."),
     ] = None,
     *,
     alpha: Annotated[
         float | None, REAL, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
     ] = None,
-    trace: Annotated[
-        Path | None, Parameter(help="Folder of a trace, whose rates by position are used.")
-    ] = None,
-    drafts: Annotated[
+    draft: Annotated[
         list[str] | None,
         Parameter(
-            name="--draft",
             negative="",
             help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a "
             "trace; may be repeated.",
         ),
     ] = None,
-    c: Annotated[float | None, RATIO] = None,
-    c_hat: CHat = None,
-    most: Most = MOST,
+    c: Annotated[
+        float | None,
+        REAL,
+        Parameter(help="Ratio of the times of a draft's and a target's forward pass."),
+    ] = None,
+    c_hat: Annotated[
+        float | None, REAL, Parameter(help="The same ratio for arithmetic operations; default: c.")
+    ] = None,
+    most: Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")] = MOST,
     policies: Annotated[
         bool,
         Parameter(
             negative="",
-            help="Compare policies that choose γ in every step, on a text of two models.",
+            help="Compare policies that choose γ in every step, on a text of two models, or along a trace.",
         ),
     ] = False,
     length: Annotated[
         int | None,
-        Parameter(converter=whole, help="With --policies: tokens of the text. Default: 20,000."),
+        Parameter(
+            converter=whole, help="With --policies, of two models: tokens of the text. Default: 20,000."
+        ),
     ] = None,
     seed: Seed = None,
     form: Form = TEXT,
 ) -> None:
     """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
-    if not policies:
-        refuse({"length": length, "seed": seed}, "without --policies")
-    if sum(given is not None for given in (pair, alpha, trace, drafts)) != 1:
-        raise ValueError("give one of PAIR, --alpha, --trace and --draft")
-    if drafts is not None:
+    values = locals()
+    if sum(given is not None for given in (pair, alpha, draft)) != 1:
+        raise ValueError("give one of PAIR, --alpha and --draft")
+    if policies:
+        refuse(plan, values, "has no effect with --policies", "alpha", "draft", "c_hat", "most")
+    else:
+        refuse(plan, values, "has no effect without --policies", "length", "seed")
+    if draft is not None:
         from specsim.planning import rank_drafts
 
-        refuse({"policies": policies}, "with --draft: policies are compared on a pair of models")
-        if c is not None or c_hat is not None:
-            raise ValueError("--c has no effect on --draft, which has a ratio of its own: name=alpha,c")
-        return print_result(rank_drafts([_candidate(text) for text in drafts], most=most), form)
+        refuse(plan, values, "has no effect with --draft, where each has its own: name=alpha,c", "c", "c_hat")
+        return print_result(rank_drafts([_candidate(text) for text in draft], most=most), form)
     if c is None:
         raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
-    if policies:
-        others = {"alpha": alpha, "trace": trace, "c-hat": c_hat, "most": most != MOST}
-        refuse(others, "with --policies, which takes a pair of models")
-        assert pair is not None
-        return print_policies(pair_of(pair), c, length, seed, form)
-    if trace is not None:
-        return print_trace_plan(trace_of(trace), c, c_hat, most, form)
+    rates: Any = alpha
     if pair is not None:
-        found = pair_of(pair)
-        if found.draft is None:
-            return print_trace_plan(found.target, c, c_hat, most, form)
-        alpha = _rates(found)
-    made = specsim.plan(alpha, c, c_hat, most=most)  # type: ignore[arg-type]  # one of the four is given
-    return print_result(made, form)
+        both = pair_of(pair)
+        if policies and both.draft is None:
+            refuse(plan, values, f"has no effect on {pair}, whose text is logged", "length", "seed")
+        if policies:
+            return _print_policies(both, c, length, seed, form)
+        if both.draft is None:
+            return _print_trace_plan(both.target, c, c_hat, most, form)
+        rates = _rates(both)
+    return print_result(specsim.plan(rates, c, c_hat, most=most), form)
 
 
 def _rates(pair: Any) -> Any:
@@ -121,8 +120,8 @@ def _rates(pair: Any) -> Any:
     return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
 
 
-def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, form: Form) -> None:
-    """The plan for a trace: of `specsim plan --trace` and `specsim trace plan`."""
+def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, form: Form) -> None:
+    """The plan for a trace; two of them where only bounds of α are known."""
     from specsim.planning._plan import plan_from_trace
     from specsim.traces import summarise
 
@@ -139,24 +138,30 @@ def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, for
     return None
 
 
-def print_policies(pair: Pair, c: float, length: int | None, seed: int | None, form: Form) -> None:
-    """Policies that choose γ on one text, DISCO fitted to its first part."""
-    from specsim.planning.policies import draft_log, every_policy, simulate_policies
+def _print_policies(pair: Pair, c: float, length: int | None, seed: int | None, form: Form) -> None:
+    """Policies that choose γ along a trace, or on one text, DISCO fitted to its first part."""
+    from specsim.planning import policies as known
 
-    if not isinstance(pair.target, specsim.models.Model):
-        raise ValueError(
-            "--policies: a text is drawn from two models, such as ngram; for a trace there is 'specsim trace "
-            "policies'"
+    if pair.draft is None:
+        log, gamma = known.log_from_trace(pair.target), pair.target.gamma
+        compared: tuple[known.Policy, ...] = (
+            known.Constant(gamma),
+            known.Heuristic(),
+            known.ConfidenceThreshold(most=gamma),
+            known.SVIP(most=gamma),
+            known.Goodput(),
+            known.Cascade(),
+            known.Oracle(),
         )
-    log = draft_log(pair.target, pair.draft, LENGTH if length is None else length, rng=seed)
-    train, test = log.split(TRAINED)
-    runs = simulate_policies(test, every_policy(train, test), draft_cost=c)
-    print_result(sorted_runs(runs) if form.is_text else runs, form)
-
-
-def sorted_runs(runs: PolicyRuns) -> PolicyRuns:
-    """The fastest first."""
-    return type(runs)(sorted(runs, key=lambda run: -run.speedup))
+    elif isinstance(pair.target, specsim.models.Model):
+        text = known.draft_log(pair.target, pair.draft, LENGTH if length is None else length, rng=seed)
+        train, log = text.split(TRAINED)
+        compared = known.every_policy(train, log)
+    else:
+        raise ValueError("--policies: give two models, such as ngram, of which a text is drawn, or a trace")
+    runs = known.simulate_policies(log, compared, draft_cost=c)
+    by_speed = type(runs)(sorted(runs, key=lambda run: -run.speedup))
+    print_result(by_speed if form.is_text else runs, form)
 
 
 def _candidate(text: str) -> Any:

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app, ending
-from specsim.cli._options import REAL, whole
+from specsim.cli._app import app, command
+from specsim.cli._options import REAL, given, refuse, whole
 from specsim.cli._terminal import TEXT, Form, print_result
 
 if TYPE_CHECKING:
     from specsim.engines import Planted
 
 
-@app.command(
-    help_epilogue=ending(
-        "plant pair --seed 1",
-        "plant pair --check",
-        codes="0 done, or with --check: all log-probabilities are those of the laws; 1 they are not; 2 "
-        "usage or bad input",
-    )
+@command(
+    app,
+    "plant pair --seed 1",
+    "plant pair --check",
+    codes="0 done, or with --check: all log-probabilities are those of the laws; 1 they are not; 2 usage or "
+    "bad input",
 )
 def plant(
     folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty. With --check: to read.")],
@@ -50,7 +49,7 @@ def plant(
     ] = None,
     vocab_size: Annotated[
         int | None,
-        Parameter(converter=whole, help="Number of tokens that may come, from 2 to 131072. Default: 8."),
+        Parameter(converter=whole, help="Vocabulary size, from 2 to 131072. Default: 8."),
     ] = None,
     kind: Annotated[
         str | None, Parameter(help="Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.")
@@ -61,7 +60,7 @@ def plant(
         Parameter(help="Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6."),
     ] = None,
     context: Annotated[
-        int | None, Parameter(converter=whole, help="Positions that the checkpoints hold. Default: 2048.")
+        int | None, Parameter(converter=whole, help="Maximum sequence length. Default: 2048.")
     ] = None,
     format: Annotated[
         str | None,
@@ -81,7 +80,20 @@ def plant(
 
     `specsim audit engine` tests what an engine makes of them. SERVE.md in the folder says how to serve them.
     """
-    given = {
+    values = locals()
+    if check:
+        why = "has no effect with --check, which reads a folder that is there"
+        refuse(plant, values, why, but=("folder", "check", "dtype", "form"))
+        from specsim.engines import check as check_checkpoints
+
+        found = check_checkpoints(folder, dtypes=() if dtype is None else dtype.split(","))
+        print_result(found, form)
+        return found.exit_code
+    why = "has no effect without --check; the weights are exact in all of float32, float16, bfloat16"
+    refuse(plant, values, why, "dtype")
+    if form.as_csv or form.file is not None:
+        refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
+    options = {
         "order": order,
         "offsets": None if offsets is None else _whole_numbers(offsets),
         "openers": openers,
@@ -92,35 +104,11 @@ def plant(
         "formats": None if format is None else format.split(","),
         "rng": seed,
     }
-    options = {name: value for name, value in given.items() if value is not None}
-    if check:
-        return _print_check(folder, dtype, bool(options), form)
-    if dtype is not None:
-        raise ValueError(
-            "dtype: belongs to --check; the weights are exact in all of float32, float16, bfloat16"
-        )
-    if form.as_csv or form.file is not None:
-        raise ValueError(
-            f"{'--csv' if form.as_csv else '--save'}: belongs to --check; planted.json in the folder has "
-            "what was made"
-        )
-    from specsim.engines import plant
+    from specsim.engines import plant as plant_checkpoints
 
-    made = plant(folder, **options)  # type: ignore[arg-type]  # None is left out
+    made = plant_checkpoints(folder, **given(options))
     print(json.dumps(made.to_dict(), allow_nan=False) if form.as_json else _summary(made))
     return 0
-
-
-def _print_check(folder: Path, dtype: str | None, surplus: bool, form: Form) -> int:
-    if surplus:
-        raise ValueError(
-            "check: reads a folder that is there; of the other options it takes --dtype and --json"
-        )
-    from specsim.engines import check
-
-    found = check(folder, dtypes=() if dtype is None else dtype.split(","))
-    print_result(found, form)
-    return found.exit_code
 
 
 def _whole_numbers(text: str) -> list[int]:

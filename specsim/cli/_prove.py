@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app, ending
+from specsim.cli._app import app, command
 from specsim.cli._options import Drawing, Overlap, Rule, SmallPairName, whole
 from specsim.cli._pair_options import draft_of, small_pair_of
 from specsim.cli._terminal import TEXT, Form, print_result
@@ -13,13 +13,12 @@ from specsim.cli._terminal import TEXT, Form, print_result
 VOCAB_SIZE, GAMMA = 8, 2
 
 
-@app.command(
-    help_epilogue=ending(
-        "prove zipf --vocab-size 6 --rule block --gamma 3",
-        "prove ngram",
-        "prove mine.npz --rule lenience:lenience=0.5",
-        codes="0 the rule is as it claims on this pair, 1 it is not, 2 usage or bad input, 3 interrupted",
-    )
+@command(
+    app,
+    "prove zipf --vocab-size 6 --rule block --gamma 3",
+    "prove ngram",
+    "prove mine.npz --rule lenience:lenience=0.5",
+    codes="0 the rule is as it claims on this pair, 1 it is not, 2 usage or bad input, 3 interrupted",
 )
 def prove(
     pair: SmallPairName = "zipf",

@@ -6,46 +6,41 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app, ending
+from specsim.cli._app import app, command
 from specsim.cli._options import Gamma, Rule, Seed, refuse, whole
 
 if TYPE_CHECKING:
     from specsim.engines._planted.served_pair import Pair
 
-#: Drafted tokens per step, where no other number is given.
-GAMMA = 4
 
-
-@app.command(help_epilogue=ending("serve pair --port 8000", "serve --mistake list"))
+@command(app, "serve pair --port 8000", "serve pair --mistake bonus_argmax --seed 1")
 def serve(
     source: Annotated[
         str, Parameter(help="Folder of planted checkpoints, or 'ngram' (the bundled pair).")
     ] = "ngram",
     *,
     rule: Rule = "standard",
-    gamma: Gamma = GAMMA,
+    gamma: Gamma = 4,
     mistake: Annotated[
         str | None,
-        Parameter(help="Decode with a known mistake; 'list' prints all of them. Default: none."),
+        Parameter(help="Decode with a known mistake, see 'specsim list mistakes'. Default: none."),
     ] = None,
     plain: Annotated[bool, Parameter(negative="", help="Sample from the target, without a draft.")] = False,
     host: Annotated[
-        str, Parameter(help="Address to listen at; others than this computer's are open.")
+        str, Parameter(help="Address to listen on; 0.0.0.0 accepts connections from the network.")
     ] = "127.0.0.1",
-    port: Annotated[int, Parameter(converter=whole, help="Port to listen at; 0 is a free one.")] = 8000,
+    port: Annotated[int, Parameter(converter=whole, help="Port to listen on; 0 is a free one.")] = 8000,
     seed: Seed = None,
 ) -> None:
-    """Serve a target and its draft with OpenAI's completions, until interrupted.
+    """Serve a target with a draft over an OpenAI-compatible API, until interrupted.
 
-    The server is right, or wrong in one known way: an engine to try audits on."""
+    A correct server, or one with a known bug (--mistake), to try audits on."""
     from specsim.engines._server.decoding import Decoder
     from specsim.engines._server.http import Server
 
-    if mistake == "list":
-        _print_mistakes()
-        return
+    values = locals()
     if plain:
-        refuse({"rule": rule != "standard", "gamma": gamma != GAMMA}, "with --plain, which has no draft")
+        refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
     decoder = Decoder(_pair_of(source), rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
     if not 0 <= port <= 65535:
         raise ValueError(f"port: {port} is not in [0, 65535]")
@@ -63,12 +58,3 @@ def _pair_of(source: str) -> Pair:
     from specsim.engines import open_planted
 
     return open_planted(source)
-
-
-def _print_mistakes() -> None:
-    """All mistakes, those of verifiers last."""
-    from specsim.engines._server.mistakes import find_mistake, mistake_names
-
-    for name in mistake_names():
-        found = find_mistake(name)
-        print(f"{name:<30} {found.says if found else ''}")

@@ -1,32 +1,37 @@
-"""`specsim simulate`, `rerun`, `replay` and `generate`."""
+"""`specsim simulate`, `replay` and `generate`."""
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import app, ending
+from specsim.cli._app import DONE, app, command
 from specsim.cli._pair_options import draft_of, gamma_for, models_of, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, show
+from specsim.core._numbers import exact
 
 #: Why options of rule and draft have no effect.
-OWN_RULE = "with --method, which has its own rule and draft"
+OWN_RULE = "has no effect with --method, which has its own rule and draft"
 
 
-@app.command(
-    help_epilogue=ending(
-        "simulate zipf --overlap 80% --steps 10M --seed 1",
-        "simulate ngram --rule block --gamma 4 -o lengths.png",
-        "simulate mine.npz --tree 4,2,1 --rule traversal --json",
-        "simulate ngram --method eagle2:nodes=30 --steps 10k",
-    )
+@command(
+    app,
+    "simulate zipf --overlap 80% --steps 10M --seed 1",
+    "simulate ngram --rule block --gamma 4 -o lengths.png",
+    "simulate mine.npz --tree 4,2,1 --rule traversal --json",
+    "simulate ngram --method eagle2:nodes=30 --steps 10k",
+    "simulate ngram --rule lenience --over lenience=0.5,0.8,1 -o plot.png",
+    "simulate zipf --over gamma=1,2,4,8 --over rule=standard,block",
+    "simulate run.json",
 )
 def simulate(
-    pair: option.PairName = "ngram",
+    pair: Annotated[
+        str,
+        Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved: it is simulated again."),
+    ] = "ngram",
     *,
     vocab_size: option.VocabSize = None,
     overlap: option.Overlap = None,
@@ -35,6 +40,14 @@ def simulate(
     tree: option.Widths = None,
     drawing: option.Drawing = None,
     method: option.Method = None,
+    over: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="Simulate each value of a setting, such as lenience=0.5,0.8,1: a parameter of the rule, "
+            "gamma, rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations.",
+        ),
+    ] = None,
     steps: option.Steps = None,
     seed: option.Seed = None,
     threads: option.Threads = None,
@@ -45,51 +58,82 @@ def simulate(
     device: option.Device = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Draw speculative steps, and print α, tokens per step and the closed form."""
-    if shard is not None and checkpoint is None:
-        raise ValueError("--shard counts a part of a run: give the file for it with --out")
-    if checkpoint_seconds is not None and checkpoint is None:
-        raise ValueError("--checkpoint-seconds has no effect without --checkpoint")
-    found = pair_of(pair, vocab_size, overlap)
+    """Draw speculative steps, and print α, tokens per step and the closed form.
+
+    Rows of a trace are frozen: drafts are drawn again, rows stay. If they are truncated, bounds of the
+    expected tokens per step along the logged drafts are computed instead."""
+    values = locals()
+    if pair.endswith(".json"):
+        again = ("pair", "threads", "device", "form")
+        option.refuse(simulate, values, f"has no effect on {pair}, which has all settings", but=again)
+        saved = specsim.load(pair)
+        if not isinstance(saved, specsim.Simulation):
+            raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation is simulated again")
+        run = specsim.rerun(saved, threads=threads, device=device or "cpu")
+        print_result(run, form)
+        return 3 if run.interrupted else 0
+    if over is not None:
+        swept = ("pair", "vocab_size", "overlap", "rule", "gamma", "over", "steps", "seed", "threads", "form")
+        option.refuse(simulate, values, "has no effect with --over", but=swept)
+        both = pair_of(pair, vocab_size, overlap)
+        found = specsim.sweep(
+            both,
+            over=option.settings_of(over, _values, "lenience=0.5,1"),
+            rule=rule,
+            gamma=gamma_for(both, gamma),
+            steps=option.STEPS if steps is None else steps,
+            rng=seed,
+            threads=threads,
+        )
+        print_result(found, form)
+        return 3 if found.interrupted else 0
+    if checkpoint is None:
+        option.refuse(simulate, values, "has no effect without --checkpoint", "checkpoint_seconds")
+        option.refuse(simulate, values, "counts a part of a run: give the file for it with --out", "shard")
     if method is not None:
-        given = {"rule": rule != "standard", "gamma": gamma, "tree": tree, "drawing": drawing}
-        option.refuse(given, OWN_RULE)
-        how: dict[str, Any] = {"method": method}
-    else:
-        how = {"rule": rule, "gamma": draft_of(found, rule, gamma, tree, drawing)}
-    work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
-    if checkpoint_seconds is not None:
-        work["checkpoint_seconds"] = checkpoint_seconds
-    if device is not None:
-        work["device"] = device
-    part = None if shard is None else option.shard_of(shard)
-    return simulate_and_print(found, form, **how, steps=steps, rng=seed, shard=part, **work)
-
-
-def simulate_and_print(pair: Any, form: Form, checkpoint: Path | None = None, **options: Any) -> int:
-    """What `specsim simulate` prints, and `specsim trace simulate`; of truncated rows what they allow.
-
-    Returns the exit code: 3 if the run was interrupted."""
-    from specsim.traces import Trace
-
-    trace = pair.target
-    if "method" not in options and isinstance(trace, Trace) and (trace.top is not None or trace.gamma == 0):
-        for name, value in ({"checkpoint": checkpoint} | options).items():
-            if name not in ("rule", "gamma", "rng") and value is not None:
-                raise ValueError(
-                    f"--{name.replace('_', '-')} has no effect on {trace.path}: its rows are not whole, so "
-                    "that expected tokens are computed, and no step is drawn"
-                )
+        option.refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "drawing")
+    both = pair_of(pair, vocab_size, overlap)
+    shape = {"rule": rule, "gamma": draft_of(both, rule, gamma, tree, drawing)} if method is None else {}
+    work: dict[str, Any] = {
+        "steps": steps,
+        "threads": threads,
+        "executor": executor,
+        "checkpoint": checkpoint,
+        "checkpoint_seconds": checkpoint_seconds,
+        "shard": None if shard is None else option.shard_of(shard),
+        "device": device,
+    }
+    if method is None and _is_bounded(both.target):
+        why = "its rows are not whole, so expected tokens are computed, and no step is drawn"
+        option.refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
         form.check_no_picture("bounds")
-        print_bounds(trace, options["rule"], options["gamma"], options["rng"], form)
+        print_bounds(both.target, rule, shape["gamma"], seed, form)
         return 0
-    if options["steps"] is None:
-        options["steps"] = option.STEPS
-    run = specsim.simulate(pair, checkpoint=checkpoint, **options)
+    work["steps"] = option.STEPS if steps is None else steps
+    run = specsim.simulate(both, **shape, method=method, rng=seed, **option.given(work))
     print_result(run, form)
     if run.interrupted and checkpoint is not None:
-        print(f"{checkpoint} has what was counted; the same command goes on from it", file=sys.stderr)
+        print(f"{checkpoint} has what was counted; the same command continues from it", file=sys.stderr)
     return 3 if run.interrupted else 0
+
+
+def _values(name: str, values: list[str]) -> list[Any]:
+    """The values of a setting, which are numbers but for rules."""
+    if name == "rule":
+        return values
+    try:
+        numbers = [exact(value) for value in values]
+    except ValueError as error:
+        raise ValueError(f"--over: {name}: {error}") from None
+    wholes = name in ("gamma", "top_k")
+    return [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
+
+
+def _is_bounded(target: Any) -> bool:
+    """Whether the rows of a trace allow bounds only."""
+    from specsim.traces import Trace
+
+    return isinstance(target, Trace) and (target.top is not None or target.gamma == 0)
 
 
 def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form) -> None:
@@ -146,24 +190,17 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> None:
     print_result(listing(parts, [row]), form, row)
 
 
-@app.command(help_epilogue=ending("simulate zipf --steps 1M -o run.json", "rerun run.json"))
-def rerun(
-    file: Annotated[Path, Parameter(help="What 'specsim simulate -o run.json' or Simulation.save wrote.")],
-    /,
-    *,
-    threads: option.Threads = None,
-    device: option.Device = None,
-    form: PictureForm = TEXT_OR_PICTURE,
-) -> int:
-    """Simulate again what a file has the result of: the same pair, rule, steps and seed."""
-    again = specsim.rerun(file, threads=threads, device=device or "cpu")
-    print_result(again, form)
-    return 3 if again.interrupted else 0
-
-
-@app.command(help_epilogue=ending("replay zipf --step 5 --seed 1", codes="0 done, 2 usage or bad input"))
+@command(
+    app,
+    "replay zipf --step 5 --seed 1",
+    "replay mine:verify --case two-point --step 3 --seed 1",
+    codes=DONE,
+)
 def replay(
-    pair: option.WholePairName = "ngram",
+    pair: Annotated[
+        str,
+        Parameter(help=f"{option.WHOLE_PAIR} With --case: the verifier, as 'specsim audit' took it."),
+    ] = "ngram",
     *,
     step: Annotated[int, Parameter(converter=option.whole, help="Number of the step, from 0.")],
     seed: Annotated[int, Parameter(converter=option.whole, help="Seed of the run, as in its output.")],
@@ -173,20 +210,32 @@ def replay(
     gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
+    case: Annotated[
+        str | None, Parameter(help="Replay a step of an audit: the case, as the report names it.")
+    ] = None,
+    level: option.Level = "quick",
+    device: option.AuditDevice = None,
     form: Form = TEXT,
 ) -> None:
-    """Replay one step of 'simulate' in plain Python, and print its numbers."""
-    found = pair_of(pair, vocab_size, overlap)
-    shape = draft_of(found, rule, gamma, tree, drawing)
-    print_result(specsim.replay(*found, step=step, rule=rule, gamma=shape, rng=seed), form)
+    """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
+    values = locals()
+    if case is not None:
+        own = ("pair", "step", "seed", "case", "level", "device")
+        option.refuse(replay, values, "has no effect with --case", but=own)
+        from specsim.auditing._replay import replay_step
+
+        return print(replay_step(pair, case, step, seed, level, device=device))
+    option.refuse(replay, values, "has no effect without --case", "level", "device")
+    both = pair_of(pair, vocab_size, overlap)
+    shape = draft_of(both, rule, gamma, tree, drawing)
+    return print_result(specsim.replay(*both, step=step, rule=rule, gamma=shape, rng=seed), form)
 
 
-@app.command(
-    help_epilogue=ending(
-        "generate --prompt 'def ' --rule block --seed 1",
-        "generate --method lookahead --max-new-tokens 500",
-        "generate --tree dynamic:nodes=30 --rule naive_matching --eos 10",
-    )
+@command(
+    app,
+    "generate --prompt 'def ' --rule block --seed 1",
+    "generate --method lookahead --max-new-tokens 500",
+    "generate --tree dynamic:nodes=30 --rule naive_matching --eos 10",
 )
 def generate(
     pair: option.Models = "ngram",
@@ -207,12 +256,12 @@ def generate(
     form: Form = TEXT,
 ) -> int:
     """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
+    values = locals()
     target, draft = models_of(pair)
     models = specsim.models.Pair(target, draft)
     options: dict[str, Any] = {"eos": eos}
     if method is not None:
-        given = {"rule": rule != "standard", "gamma": gamma, "tree": tree, "drawing": drawing}
-        option.refuse(given | {"drafting": drafting != "sample"}, OWN_RULE)
+        option.refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "drawing", "drafting")
         options["method"] = method
     else:
         plain_chain = tree is None and drawing is None

@@ -41,7 +41,7 @@ class Form:
         Path | None,
         Parameter(
             name=["--save", "-o"],
-            help="Write the result to a file as well: .json, which specsim.load reads, or .csv.",
+            help="Save the result to a file: .json, which specsim.load reads, or .csv.",
         ),
     ] = None
     endings: ClassVar[tuple[str, ...]] = (".json", ".csv")
@@ -124,8 +124,8 @@ class PictureForm(Form):
         Path | None,
         Parameter(
             name=["--save", "-o"],
-            help="Write the result to a file as well: .json, which specsim.load reads, .csv, or its picture "
-            "as .png, .svg or .pdf.",
+            help="Save the result to a file: .json, which specsim.load reads, .csv, or its plot as .png, "
+            ".svg or .pdf.",
         ),
     ] = None
     endings = (".json", ".csv", *PICTURES)
@@ -175,10 +175,11 @@ def listing(parts: Sequence[Any], rows: Sequence[dict[str, Any]]) -> Shown:
     return Listing(tuple(parts), tuple(rows))
 
 
-def written(trace: Trace) -> str:
+def written(trace: Trace, texts: int | None = None) -> str:
     """What was written, in numbers, and where."""
+    of = "" if texts is None else f" of {texts:,} texts"
     size = f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
-    return f"wrote {trace.num_steps:,} steps, {size} to {trace.path}"
+    return f"wrote {trace.num_steps:,} steps{of}, {size} to {trace.path}"
 
 
 class UntilClosed:
@@ -217,7 +218,7 @@ def prepare_streams() -> None:
     """Let standard output and error print every sign, in UTF-8 or else in ASCII, whether or not they are
     read, or open.
 
-    Of standard error nothing is told that fails: there is nowhere to tell it."""
+    Errors while writing to standard error are ignored."""
     codecs.register_error("specsim", _in_ascii)
     for name, error in (("stdout", BrokenPipeError), ("stderr", OSError)):
         stream = getattr(sys, name)

@@ -1,4 +1,4 @@
-"""`specsim trace` with import, info, alpha, audit, simulate, plan and policies."""
+"""`specsim trace` with import, info, alpha, audit and record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,15 +6,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import VERDICT, ending, trace_app
-from specsim.cli._options import RATIO, REAL, CHat, Dtype, Folder, Most, Rule, Seed, Steps, Threads, whole
-from specsim.cli._pair_options import draft_of, trace_of
-from specsim.cli._plan import print_trace_plan, sorted_runs
-from specsim.cli._simulate import simulate_and_print
+from specsim.cli._app import VERDICT, command, trace_app
+from specsim.cli._options import REAL, Dtype, Folder, Gamma, Models, Rule, Seed, refuse, whole
+from specsim.cli._pair_options import models_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, written
 
 
-@trace_app.command(name="import", help_epilogue=ending("trace import log.npz --out ours"))
+@command(trace_app, "trace import log.npz --out ours", name="import")
 def trace_import(
     source: Annotated[
         Path, Parameter(help="The log: .npz (or a folder of .npy), .safetensors, .parquet or .jsonl.")
@@ -42,11 +40,11 @@ def trace_import(
     print(written(trace))
 
 
-@trace_app.command(
+@command(
+    trace_app,
+    "trace info ours",
     name="info",
-    help_epilogue=ending(
-        "trace info ours", codes="0 every row is as it was written, 2 one is not, or bad input"
-    ),
+    codes="0 every row is as it was written, 2 one is not, or bad input",
 )
 def trace_info(path: Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
@@ -84,7 +82,7 @@ def _description(trace: Any) -> Iterator[str]:
         yield f"  {name}: {value}"
 
 
-@trace_app.command(name="alpha", help_epilogue=ending("trace alpha ours", "trace alpha ours -o alpha.png"))
+@command(trace_app, "trace alpha ours", "trace alpha ours -o alpha.png", name="alpha")
 def trace_alpha(
     path: Folder = None,
     *,
@@ -113,14 +111,12 @@ def trace_alpha(
         print_result(reading)
 
 
-@trace_app.command(
-    name="audit", help_epilogue=ending("trace audit ours", "trace audit served.jsonl", codes=VERDICT)
-)
+@command(trace_app, "trace audit ours", "trace audit served.jsonl", name="audit", codes=VERDICT)
 def trace_audit(
     path: Annotated[
         Path | None,
         Parameter(
-            help="Folder of a trace, or 'transformers' (default: the bundled one of n-grams), or served "
+            help="Folder of a trace, or a bundled one, 'ngram-trace' (default) or 'transformers'; or served "
             "responses: a file of JSON Lines, or a folder of them."
         ),
     ] = None,
@@ -185,61 +181,77 @@ def _is_served(path: Path) -> bool:
     return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
 
 
-@trace_app.command(name="simulate", help_epilogue=ending("trace simulate ours --rule block --gamma 3"))
-def trace_simulate(
-    path: Folder = None,
+@command(
+    trace_app,
+    "trace record ours --models ngram --steps 10k",
+    "trace record ours --target gpt2-xl --draft gpt2 --prompts texts.txt",
+    name="record",
+)
+def trace_record(
+    path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
     *,
-    rule: Rule = "standard",
-    gamma: Annotated[
-        int | None, Parameter(converter=whole, help="Drafted tokens per step; default: as logged.")
+    models: Models = "ngram",
+    steps: Annotated[int, Parameter(converter=whole, help="With --models: speculative steps to log.")] = 1000,
+    target: Annotated[
+        str | None,
+        Parameter(
+            help="In place of --models: the target, a folder or name that from_pretrained of transformers "
+            "loads."
+        ),
     ] = None,
-    steps: Steps = None,
+    draft: Annotated[str | None, Parameter(help="With --target: the draft, with the same tokenizer.")] = None,
+    prompts: Annotated[
+        Path | None,
+        Parameter(
+            help='With --target: a text file, a prompt on each line; or .jsonl, an object with "prompt" on '
+            "each."
+        ),
+    ] = None,
+    max_new_tokens: Annotated[
+        int, Parameter(converter=whole, help="With --target: tokens for each prompt.")
+    ] = 128,
+    temperature: Annotated[
+        float, REAL, Parameter(help="With --target: sampling temperature of both models; 0 is greedy.")
+    ] = 1.0,
+    top_k: Annotated[
+        int,
+        Parameter(converter=whole, help="With --target: keep this many most probable tokens; 0: all."),
+    ] = 0,
+    top_p: Annotated[
+        float, REAL, Parameter(help="With --target: keep the most probable tokens up to this mass.")
+    ] = 1.0,
+    device: Annotated[str, Parameter(help="With --target: the torch device of the models.")] = "cpu",
+    gamma: Gamma = 5,
+    rule: Rule = "standard",
+    dtype: Dtype = "float32",
+    top: Annotated[
+        int | None,
+        Parameter(
+            converter=whole,
+            help="Store only this many most probable tokens of each row, and the mass of the rest.",
+        ),
+    ] = None,
     seed: Seed = None,
-    threads: Threads = None,
-    form: PictureForm = TEXT_OR_PICTURE,
-) -> int:
-    """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
-
-    For truncated rows: bounds of the expected tokens per step along the logged drafts."""
-    from specsim.models import Pair
-
-    trace = trace_of(path)
-    pair = Pair(trace, None, str(trace.path))
-    shape = draft_of(pair, rule, gamma, None, None)
-    options: dict[str, Any] = {"rule": rule, "gamma": shape, "steps": steps, "rng": seed, "threads": threads}
-    return simulate_and_print(pair, form, **options)
-
-
-@trace_app.command(name="plan", help_epilogue=ending("trace plan ours --c 0.05"))
-def trace_plan(
-    path: Folder = None,
-    *,
-    c: Annotated[float, RATIO],
-    c_hat: CHat = None,
-    most: Most = 64,
-    form: Form = TEXT,
 ) -> None:
-    """Find the best γ from a trace's rates by position, as 'specsim plan --trace'."""
-    print_trace_plan(trace_of(path), c, c_hat, most, form)
+    """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
+    from specsim.decoding import record, record_hf
 
+    values = locals()
+    layout: dict[str, Any] = {"gamma": gamma, "rule": rule, "dtype": dtype, "top": top, "rng": seed}
+    if target is None:
+        own = ("draft", "prompts", "max_new_tokens", "temperature", "top_k", "top_p", "device")
+        refuse(trace_record, values, "has no effect without --target", *own)
+        trace = record(path, *models_of(models), steps=steps, **layout)
+        done = written(trace)
+    else:
+        from specsim.decoding._recording.prompts import read_prompts
 
-@trace_app.command(name="policies", help_epilogue=ending("trace policies ours --c 0.05 --csv"))
-def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], form: Form = TEXT) -> None:
-    """Compare policies that choose γ step by step along a trace: drafted tokens and speedup.
-
-    Learned policies are not included: a log has no rows of the draft after a rejected token."""
-    from specsim.planning import policies as lookahead
-
-    trace = trace_of(path)
-    log, most = lookahead.log_from_trace(trace), trace.gamma
-    policies = (
-        lookahead.Constant(most),
-        lookahead.Heuristic(),
-        lookahead.ConfidenceThreshold(most=most),
-        lookahead.SVIP(most=most),
-        lookahead.Goodput(),
-        lookahead.Cascade(),
-        lookahead.Oracle(),
-    )
-    runs = lookahead.simulate_policies(log, policies, draft_cost=c)
-    print_result(sorted_runs(runs) if form.is_text else runs, form)
+        refuse(trace_record, values, "has no effect with --target", "models", "steps")
+        if draft is None or prompts is None:
+            raise ValueError("--target: give --draft and --prompts too")
+        texts = read_prompts(prompts)
+        sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "device": device}
+        trace = record_hf(path, target, draft, texts, **sampling, **layout, **limits)
+        done = written(trace, len(texts))
+    print(f"{done} (seed {trace.provenance['root']})")

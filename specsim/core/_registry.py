@@ -14,28 +14,32 @@ def modules_beside(file: str) -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules([str(Path(file).parent)]))
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str], title: str | None = None) -> str:
     """The end of a sentence: which one of `known` may have been meant by `name`, if any resembles it.
 
-    >>> "unknown rule 'standart'" + suggestion("standart", ["block", "standard"])
+    If none does, the sentence goes on with all of them, after a `title`.
+
+    >>> "unknown rule 'standart'" + suggestion("standart", ["block", "standard"], "Rules")
     "unknown rule 'standart'; did you mean 'standard'?"
     >>> "unknown rule 'nosuch'" + suggestion("nosuch", ["block", "standard"])
     "unknown rule 'nosuch'."
+    >>> "unknown rule 'nosuch'" + suggestion("nosuch", ["block", "standard"], "Rules")
+    "unknown rule 'nosuch'. Rules: block, standard"
     """
-    if not isinstance(name, str):
-        return "."
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=SIMILAR)
-    return f"; did you mean {near[0]!r}?" if near else "."
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR) if isinstance(name, str) else []
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f". {title}: {', '.join(known)}" if title else "."
 
 
 def check_known(kind: str, name: str, known: Sequence[str]) -> None:
-    """Raise ValueError, with the nearest name, unless `name` is one of the `known`.
+    """Raise ValueError, with the nearest name or else all, unless `name` is one of the `known`.
 
     >>> check_known("figure", "chen_figure", ["chen_figure_1", "leviathan_figure_2"])
     Traceback (most recent call last):
     ...
-    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1,
-    leviathan_figure_2
+    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'?
     """
     if name not in known:
-        raise ValueError(f"unknown {kind} {name!r}{suggestion(name, known)} There are: {', '.join(known)}")
+        raise ValueError(f"unknown {kind} {name!r}{suggestion(name, known, 'There are')}")

@@ -147,5 +147,5 @@ def get(name: str) -> Mistake:
     known = {mistake.name: mistake for mistake in (*catalogue(), *_serving.MISTAKES, *exact_controls())}
     name, given = split_name(name, known)
     if name not in known:
-        raise ValueError(f"unknown mistake {name!r}{suggestion(name, known)} Mistakes: {', '.join(known)}")
+        raise ValueError(f"unknown mistake {name!r}{suggestion(name, known, 'Mistakes')}")
     return known[name].given(given)

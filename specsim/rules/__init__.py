@@ -134,7 +134,7 @@ def get(name: str | Rule) -> Rule:
     if not name:
         raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
     if name not in names():
-        raise ValueError(f"unknown rule {name!r}{suggestion(name, names())} Rules: {', '.join(names())}")
+        raise ValueError(f"unknown rule {name!r}{suggestion(name, names(), 'Rules')}")
     group = group_of(name)
     rule: Rule = (
         _wrong()[name] if group == "controls" else importlib.import_module(f"{__name__}._{group}.{name}").RULE

@@ -212,8 +212,7 @@ def check_metrics(
     """
     numbers = locals()
     if engine not in DEFINITIONS:
-        meant = suggestion(engine, DEFINITIONS)
-        raise ValueError(f"unknown engine {engine!r}{meant} Engines: {', '.join(DEFINITIONS)}")
+        raise ValueError(f"unknown engine {engine!r}{suggestion(engine, DEFINITIONS, 'Engines')}")
     if not 0 < rounding <= 1:
         raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
     texts = _texts(numbers)

@@ -66,7 +66,7 @@ def test_an_engine_of_another_package_is_listed_and_not_imported(install):
     install("their-package", "their-engine = their_audits:verifier")
     assert adapters.is_engine("their-engine:wrong=1")
     assert adapters.names() == sorted([*adapters.ENGINES, "their-engine"])
-    out = run("engines").out
+    out = run("list", "engines").out
     assert "their-engine" in out
     assert "their_audits:verifier, of their-package 1.0" in out
     with pytest.raises(ValueError, match="did you mean 'their-engine'"):
@@ -103,7 +103,7 @@ def test_two_packages_with_one_name(install):
     ):
         adapters.get("hf")
     assert "one-package 1.0" in adapters.catalogue()["their-engine"]
-    assert "other-package 1.0" in run("engines").out
+    assert "other-package 1.0" in run("list", "engines").out
     assert run("audit", "their-engine").code == 2
     assert "their_audits" not in sys.modules
 

@@ -15,9 +15,7 @@ def test_measured_passes_and_logged_requests_are_read(tmp_path):
     (tmp_path / "log.csv").write_text(
         "arrival,prompt,output\n" + "".join(f"{i / 2},1,3\n" for i in range(30))
     )
-    words = (
-        "--measured passes.csv --draft-ms 1 --log log.csv --max-batch 1 --policy none --no-prefill --seed 1"
-    )
+    words = "--measured passes.csv,1 --log log.csv --max-batch 1 --policy none --no-prefill --seed 1"
     found = run("simulate-batch", *words.split(), "--json", cwd=tmp_path)
     assert found.code == 0, found.err
     document = json.loads(found.out)
@@ -53,7 +51,8 @@ def test_a_sweep_is_a_table_and_a_picture(tmp_path):
         ("--rate nan", "--rate: nan is outside"),
         ("--alpha 120%", "--alpha: 1.2 is outside [0, 1]"),
         ("--alpha 0.5,x", "--alpha: 'x' is not a number"),
-        ("--alpha 0.5,0.6 --deviation 0.1", "--deviation is that of one rate"),
+        ("--alpha beta:0.5", "--alpha: 'beta:0.5' is not of the form beta:MEAN,DEVIATION"),
+        ("--alpha beta:1.5,0.1", "--alpha: 1.5 is outside [0, 1]"),
         ("--lengths 1,2 --alpha 0.5", "--lengths has the acceptance of a log"),
         ("--lengths 1,2", "alpha: logged steps drafted 1, and the policy drafts up to 4"),
         ("--lengths no.jsonl", "--lengths: 'no.jsonl' is not a whole number"),
@@ -62,10 +61,9 @@ def test_a_sweep_is_a_table_and_a_picture(tmp_path):
         ("--policy constant:gamma=-1", "--policy: 'constant:gamma=-1': gamma: -1 is not at least 0"),
         ("--policy gooput", "unknown policy 'gooput'; did you mean 'goodput'?"),
         ("--preset x", "unknown preset 'x'"),
-        ("--draft-ms 1", "--draft-ms has no effect without --measured"),
-        ("--measured no.csv", "--draft-ms is missing"),
-        ("--measured no.csv --draft-ms 1", "no.csv: there is no such file"),
-        ("--measured no.csv --draft-ms nan", "--draft-ms: nan is not a number of milliseconds"),
+        ("--measured no.csv", "--measured: the draft's milliseconds are missing, as in no.csv,2"),
+        ("--measured no.csv,1", "no.csv: there is no such file"),
+        ("--measured no.csv,nan", "--measured: nan is not a number of milliseconds"),
         ("--log no.csv", "no.csv: there is no such file"),
         ("--over rate", "--over: 'rate' is not of the form"),
         ("--over gamma=1,2", "unknown setting 'gamma'"),

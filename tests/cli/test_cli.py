@@ -92,9 +92,9 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["audit", "verifiers:right", "--against", "standrad"], "did you mean 'standard'"),
         (["audit", "verifiers:right", "--against", "k_seq"], "only rules for chains"),
         (["audit", "no_such:thing", "--against", "standard"], "cannot import no_such"),
-        (["audit", "export", "."], "is not empty; give a new folder"),
-        (["audit", "export", "no_such_folder", "--dtype", "bfloat16"], "bfloat16 cannot be written"),
-        (["audit", "score", "nowhere", "."], "give the folder that export wrote"),
+        (["audit", "offline", "."], "is not empty; give a new folder"),
+        (["audit", "offline", "no_such_folder", "--dtype", "bfloat16"], "bfloat16 cannot be written"),
+        (["audit", "offline", "nowhere", "."], "give the folder that export wrote"),
         (["audit", "no_such:thing"], "cannot import no_such"),
         (["audit", "--seed", "x"], "seed"),
         (["audit", "--seed", "-1"], "--seed: a seed must be at least 0"),
@@ -105,8 +105,6 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["simulate", "zipf", "--vocab-size", "1000000000000"], "--vocab-size: 1000000000000 is not at most"),
         (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
         (["audit", "--out", "verifiers.py"], "verifiers.py"),
-        (["models", "build", ".", "--pattern", "/abs*", "--out", "x.npz"], "pattern"),
-        (["models", "build", ".", "--out", "nowhere/x.npz"], "there is no such folder"),
         (["audit", "--colour"], "colour"),
         (["nonsense"], "nonsense"),
         (["simulate", "nowhere"], "unknown pair 'nowhere'. A pair is 'ngram', a synthetic kind"),
@@ -120,7 +118,6 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["trace", "info", "nowhere"], "there is no such file or folder"),
         (["trace", "alpha", "nowhere"], "there is no such file or folder"),
         (["trace", "record", ".", "--steps", "5"], "not empty"),
-        (["models", "build", "nowhere", "--out", "x.npz"], "nowhere"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(run, arguments, said, monkeypatch):
@@ -155,7 +152,7 @@ def test_replay_prints_a_step(run):
 
 
 def test_rules_are_listed(run):
-    code, out, _ = run("rules")
+    code, out, _ = run("list", "rules")
     assert code == 0
     assert all(name in out for name in rules.names())
     for claim in (
@@ -245,19 +242,6 @@ def test_an_altered_shard_is_named_with_its_row(run, trace):
     assert "shard-00000.safetensors, row 2" in err
 
 
-def test_a_pair_is_built_from_a_folder_and_simulated(run, tmp_path):
-    for i in range(4):
-        (tmp_path / f"{i}.txt").write_text(
-            f"the cat {i} sat on the mat and the dog {i} sat on the log\n" * 20
-        )
-    code, out, _ = run("models", "build", tmp_path, "--out", tmp_path / "pair.npz", "--pattern", "*.txt")
-    assert code == 0
-    assert "wrote" in out
-    code, out, _ = run("simulate", tmp_path / "pair.npz", "--steps", "2000", "--seed", "1")
-    assert code == 0
-    assert "models, rule standard" in out
-
-
 def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
     """A real interrupt, to a real process, in the middle of a recording."""
     command = [
@@ -330,14 +314,15 @@ def test_a_trace_of_one_step_has_no_standard_errors(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [["info"], ["alpha"], ["alpha", "--skip-damaged"], ["audit"], ["plan", "--c", "0.1"]]
+    "command", ["trace info", "trace alpha", "trace alpha --skip-damaged", "trace audit", "plan --c 0.1"]
 )
 def test_a_damaged_manifest_is_refused(run, trace, command):
     """Also where damaged shards are left out: it says which shards there are."""
-    assert run("trace", command[0], trace, *command[1:])[0] == 0
+    words = (*command.split(), trace)
+    assert run(*words)[0] == 0
     manifest = trace / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"vocab_size": 256', '"vocab_size": 257'))
-    code, out, err = run("trace", command[0], trace, *command[1:])
+    code, out, err = run(*words)
     assert (code, out) == (2, "")
     assert err.startswith(f"specsim: {manifest}: damaged or edited")
     assert "restore the file" in err
@@ -463,9 +448,9 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
         battery = _offline.battery
         few = lambda declared: [case for case in battery(declared) if case.name in FEW_CASES]  # noqa: E731
         monkeypatch.setattr(_offline, "battery", few)
-    code, out, _ = run("audit", "export", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
+    code, out, _ = run("audit", "offline", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
     assert code == 0
-    assert "specsim audit score" in out
+    assert "ANSWERS" in out
     tokens = tmp_path / "tokens"
     tokens.mkdir()
     for file in (tmp_path / "cases").glob("*.safetensors"):  # every draft is taken, whatever p says
@@ -473,16 +458,16 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
         save_file(
             {"tokens": np.column_stack([drafted, np.zeros(len(drafted), np.int64)])}, tokens / file.name
         )
-    score = ("audit", "score", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
+    score = ("audit", "offline", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
     code, out, _ = run(*score)
     assert code == 1
     assert "engine: biased" in out
     assert "have probability 0 under the target" in out
     assert json.loads((tmp_path / "report" / "audit.json").read_text())["verdict"] == "biased"
-    code, _, err = run("audit", "score", tmp_path / "cases", tmp_path / "nowhere")
+    code, _, err = run("audit", "offline", tmp_path / "cases", tmp_path / "nowhere")
     assert (code, "there is no such folder" in err) == (2, True)
     (tmp_path / "empty").mkdir()
-    code, out, _ = run("audit", "score", tmp_path / "cases", tmp_path / "empty")
+    code, out, _ = run("audit", "offline", tmp_path / "cases", tmp_path / "empty")
     assert code == 1
     assert "tokens: broken" in out
     assert "cannot be read" in out
@@ -491,7 +476,7 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
 def test_engines_are_listed(run):
     from specsim import adapters
 
-    code, out, _ = run("engines")
+    code, out, _ = run("list", "engines")
     assert code == 0
     assert all(name in out for name in adapters.names())
 
@@ -530,7 +515,7 @@ def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monke
     monkeypatch.setattr(specsim, "simulate", partial(specsim.simulate, progress=interrupt))
     assert simulate_command("zipf", steps=10_000_000, checkpoint=path) == 3
     printed = capsys.readouterr()
-    assert f"{path} has what was counted; the same command goes on from it" in printed.err
+    assert f"{path} has what was counted; the same command continues from it" in printed.err
     assert "of 10,000,000 steps" in printed.out
 
 

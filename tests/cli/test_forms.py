@@ -5,6 +5,7 @@ import importlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -25,7 +26,7 @@ FEW_CASES = {"two-point"}
 TABLES = [
     "simulate zipf --steps 1k --seed 1",
     "compare zipf --rule standard --steps 1k --seed 1",
-    "sweep zipf --over gamma=1,2 --steps 1k --seed 1",
+    "simulate zipf --over gamma=1,2 --steps 1k --seed 1",
     "plan --alpha 80% --c 0.05",
     "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
     "simulate-batch --rate 5 --requests 400 --seed 1",
@@ -33,14 +34,16 @@ TABLES = [
     "check-metrics --gamma 4 --accepted 20 --emitted 27 --steps 7",
     "generate --prompt abcd --max-new-tokens 5 --seed 1",
     "plan ngram --c 0.05 --policies --length 2000 --seed 1",
-    "rules",
-    "engines",
+    "list rules",
+    "list methods",
+    "list engines",
+    "list mistakes",
     "replay zipf --step 3 --seed 1",
     "trace info",
     "trace alpha",
     "trace audit",
-    "trace simulate",
-    "trace plan --c 0.05",
+    "simulate ngram-trace",
+    "plan ngram-trace --c 0.05",
     "audit standard --level smoke --seed 1",
 ]
 
@@ -108,7 +111,7 @@ def test_a_table_is_printed_as_json_and_as_csv(command, few_cases_in_module, tmp
 
 
 def test_csv_has_the_numbers_in_full(tmp_path):
-    command = "sweep zipf --rule lenience --over lenience=0.5,1 --steps 1k --seed 1"
+    command = "simulate zipf --rule lenience --over lenience=0.5,1 --steps 1k --seed 1"
     rows = list(csv.DictReader(io.StringIO(run(*command.split(), "--csv").out)))
     pair = specsim.read_pair("zipf")
     found = specsim.sweep(pair, rule="lenience", over={"lenience": [0.5, 1.0]}, steps=1000, rng=1).records()
@@ -129,8 +132,10 @@ def test_a_result_is_written_to_a_file_besides(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(begins)
     saved = specsim.load(tmp_path / "a.json")
     assert saved == specsim.simulate(specsim.read_pair("zipf"), steps=2000, rng=1)
-    again = run("rerun", "a.json", "--json", cwd=tmp_path)
+    again = run("simulate", "a.json", "--json", cwd=tmp_path)
     assert json.loads(again.out)["lengths"] == saved.lengths.tolist()
+    (tmp_path / "b.json").write_text("{}")
+    specsim.plan(0.8, 0.05).save(tmp_path / "plan.json")
     for command, message in (
         ("simulate zipf -o a.txt", "a.txt: expected a file that ends in .json, .csv"),
         ("simulate zipf -o no/a.csv", "there is no such folder"),
@@ -138,10 +143,44 @@ def test_a_result_is_written_to_a_file_besides(tmp_path):
             "check-metrics --accepted 20 --emitted 27 --steps 7 -o a.png",
             "a.png: there is no picture of this result",
         ),
-        ("rerun a.csv", "a.csv: not a saved result"),
+        ("simulate b.json", "b.json: not a result in the format"),
+        ("simulate plan.json", "plan.json: a Plan; only a Simulation is simulated again"),
+        ("simulate a.json --seed 3", "--seed has no effect on a.json, which has all settings"),
     ):
         found = run(*command.split(), cwd=tmp_path)
         assert (found.code, message in found.err) == (2, True), found.err
+
+
+#: What `specsim` may offer at most.
+MAX_COMMANDS, MAX_OPTIONS = 22, 20
+
+
+def test_there_are_few_commands_with_few_options():
+    """A group without a function of its own is not a command."""
+    counted = {path: len(OPTION.findall(help_of(path))) for path in every_command()}
+    assert len([path for path, options in counted.items() if path and options]) <= MAX_COMMANDS
+    assert max(counted.values()) <= MAX_OPTIONS, counted
+    assert counted["audit", "engine"] > 10, "options are found"
+
+
+#: A parameter in a help, with its value's name if it can be given without that of the option.
+OPTION = re.compile(r"^│ (?:\*? +)?(?:[A-Z-]+ )?(?:--\w|[A-Z]+ +\S)(?!elp|nstall|ersion)", re.M)
+
+
+def test_help_is_of_plain_lines():
+    """Examples are not padded, and fit on a terminal."""
+    for path in every_command():
+        shown = help_of(path)
+        assert "\n\n\n" not in shown, path
+        examples = shown.partition("Examples:\n")[2].partition("\n\nExit codes:")[0].splitlines()
+        assert all(line.startswith("    specsim ") and len(line) <= 80 for line in examples), path
+
+
+def test_out_and_save_are_told_apart():
+    for path in every_command():
+        shown = " ".join(help_of(path).replace("│", " ").split())
+        if "--out " in shown and "--save" in shown:
+            assert "-o FILE saves the result alone" in shown, path
 
 
 def test_every_help_has_examples_and_exit_codes():
@@ -180,7 +219,7 @@ def test_the_other_programs_have_examples_and_exit_codes_too(program):
             assert all(word in module.known() for word in line.split()[3:4] if not word.startswith("-"))
 
 
-@pytest.mark.parametrize("group", ["trace", "models", "record", "audit"])
+@pytest.mark.parametrize("group", ["trace", "audit"])
 def test_groups_have_examples_of_their_own_commands(group):
     examples = help_of((group,)).partition("Examples:")[2].partition("Exit codes:")[0].splitlines()
     assert all(line.split()[1] == group for line in examples if line.strip())
@@ -189,9 +228,10 @@ def test_groups_have_examples_of_their_own_commands(group):
 @pytest.mark.parametrize(
     "command",
     [
-        "prove zipf", "plan --alpha .8 --c .05", "generate --prompt abcd", "engines", "rules", "trace audit", "trace info",
-        "audit standard --against standard", "replay zipf --step 1 --seed 1", "trace plan --c .1", "trace policies --c .1",
-        "check-metrics --accepted 20 --emitted 27 --steps 7", "simulate transformers", "trace simulate", "trace alpha",
+        "prove zipf", "plan --alpha .8 --c .05", "generate --prompt abcd", "list engines", "list rules", "trace audit",
+        "trace info",
+        "audit standard --against standard", "replay zipf --step 1 --seed 1", "plan ngram-trace --c .1", "plan ngram --policies --c .1",
+        "check-metrics --accepted 20 --emitted 27 --steps 7", "simulate transformers", "simulate ngram-trace", "trace alpha",
         "simulate-batch",
     ],
 )  # fmt: skip
@@ -209,8 +249,7 @@ def test_help_offers_pictures_where_there_are_some():
         if ".png, .svg or .pdf" in " ".join(help_of(path).replace("│", " ").split())
     }
     assert offering == {
-        ("simulate",), ("rerun",), ("compare",), ("sweep",), ("audit",), ("audit", "score"), ("merge",), ("trace", "alpha"),
-        ("trace", "simulate"), ("simulate-batch",),
+        ("simulate",), ("compare",), ("audit",), ("audit", "offline"), ("merge",), ("trace", "alpha"), ("simulate-batch",),
     }  # fmt: skip
 
 
@@ -218,8 +257,8 @@ def test_help_offers_pictures_where_there_are_some():
     ("command", "message"),
     [
         ("merge missing", "missing: there is no such file"),
-        ("rerun missing", "missing: there is no such file"),
-        ("record hf new --target one --draft two --prompts missing", "missing: there is no such file"),
+        ("simulate missing.json", "missing.json: there is no such file"),
+        ("trace record new --target one --draft two --prompts missing", "missing: there is no such file"),
         ("simulate missing.npz", "missing.npz: there is no such file"),
         ("plan --alpha 1.2 --c .1", "--alpha: 1.2 is outside [0, 1]"),
         ("compare zipf --drafts 0", "--drafts: 0 is not at least 1"),
@@ -280,21 +319,17 @@ def test_completion_can_be_installed():
         ("compare ngram --overlap 0.5", "--overlap has no effect on 'ngram'"),
         ("simulate zipf --tree 2,1 --gamma 3", "--gamma has no effect on a tree"),
         ("simulate zipf --checkpoint-seconds 3", "--checkpoint-seconds has no effect without --checkpoint"),
-        ("plan --draft a=0.5,0.1 --c 0.1", "--c has no effect on --draft"),
-        ("plan --draft a=0.5,0.1 --policies --length 5 --seed 3", "--policies has no effect with --draft"),
+        ("plan --draft a=0.5,0.1 --c 0.1", "--c has no effect with --draft"),
+        ("plan --draft a=0.5,0.1 --policies --length 5 --seed 3", "--draft has no effect with --policies"),
         ("plan --draft =0.5,0.1", "expected name=alpha,c such as small=0.75,0.02 (it has no name)"),
         ("plan --draft a=3/4/5,0.1", "such as small=0.75,0.02 ('4/5' is not a whole number)"),
-        ("plan zipf --alpha 0.8 --c 0.1", "give one of PAIR, --alpha, --trace and --draft"),
+        ("plan zipf --alpha 0.8 --c 0.1", "give one of PAIR, --alpha and --draft"),
+        ("simulate zipf --over gamma", "'gamma' is not of the form setting=value,value"),
+        ("simulate zipf --over gamma=1 --over gamma=2", "give each setting once"),
+        ("simulate zipf --over gamma=1,,2", "--over: gamma: '' is not a number"),
+        ("simulate zipf --over top_k=0", "top_k: 0 is not at least 1"),
         (
-            "models build . --out x.npz --suffix txt --pattern *.md",
-            "--suffix and --pattern: give one of the two",
-        ),
-        ("sweep zipf --over gamma", "'gamma' is not of the form setting=value,value"),
-        ("sweep zipf --over gamma=1 --over gamma=2", "give each setting once"),
-        ("sweep zipf --over gamma=1,,2", "--over: gamma: '' is not a number"),
-        ("sweep zipf --over top_k=0", "top_k: 0 is not at least 1"),
-        (
-            "sweep zipf:top_p=0.9 --over temperature=2",
+            "simulate zipf:top_p=0.9 --over temperature=2",
             "over: temperature cannot act on the rows of zipf:top_p=0.9, which are sampled at a top_p already",
         ),
         (
@@ -312,23 +347,26 @@ def test_completion_can_be_installed():
         ("audit standard --out r -o r/audit.json", "r/audit.json: --out writes a file of this name; give"),
         ("audit m:f --against m:g --out r -o r/against.json", "r/against.json: --out writes a file of this"),
         ("compare zipf --out r -o r/pareto.svg", "r/pareto.svg: --out writes a file of this name; give"),
-        ("audit engine specsim --out r --save r/engine.json", "r/engine.json: --out writes a file of this"),
-        ("sweep zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
+        (
+            "audit engine specsim --planted p --out r --save r/engine.json",
+            "r/engine.json: --out writes a file of this",
+        ),
+        ("simulate zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),
         ("simulate zipf:overlap=8x", "pair 'zipf:overlap=8x': overlap: '8x' is not a number such as 12, 1e6"),
         ("simulate zipf:vocab_size=1.5", "vocab_size: '1.5' is not a whole number"),
         ("simulate zipf:overlap=1e400", "overlap: '1e400' is out of range"),
         ("audit ours.right", "a function is written with a colon, as ours:right"),
-        ("sweep zipf --over foo=1", "unknown setting of standard 'foo'. There are: gamma, rule,"),
-        ("sweep zipf --over lenience=.5", "over: lenience is a setting of the rules "),
+        ("simulate zipf --over foo=1", "unknown setting of standard 'foo'. There are: gamma, rule,"),
+        ("simulate zipf --over lenience=.5", "over: lenience is a setting of the rules "),
         ("simulate zipf --rule nosuch", "unknown rule 'nosuch'. Rules: "),
-        ("audit mine", "unknown rule or engine 'mine'. 'specsim rules'"),
+        ("audit mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),
         ("audit ./mine.py:check", "names a file; give its module and the function, as mine:check"),
         (
             "audit standard --against mine.py",
             "names a file; give its module and the function, as mine:verify",
         ),
-        ("audit standard --against mine", "unknown rule or engine 'mine'. 'specsim rules'"),
+        ("audit standard --against mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),
         ("audit mine.py", "names a file; give its module and the function, as mine:verify"),
         ("audit vlm-cpu", "did you mean 'vllm-cpu'"),
         ("audit standrd", "did you mean 'standard'"),
@@ -346,7 +384,7 @@ def test_a_pair_of_ones_own_is_taken_by_all(tmp_path):
     np.savez(tmp_path / "mine.npz", p=p, q=q)
     for command in (
         "simulate mine.npz --steps 1k", "compare mine.npz --rule standard --steps 1k", "plan mine.npz --c 0.1",
-        "sweep mine.npz --over temperature=0.5,1 --steps 1k", "replay mine.npz --step 1 --seed 1",
+        "simulate mine.npz --over temperature=0.5,1 --steps 1k", "replay mine.npz --step 1 --seed 1",
     ):  # fmt: skip
         assert run(*command.split(), cwd=tmp_path).code == 0, command
     planned = json.loads(run("plan", "mine.npz", "--c", "0.1", "--json", cwd=tmp_path).out)
@@ -360,14 +398,6 @@ def test_the_plan_of_a_pair_of_models_has_its_rates_by_position():
     assert found["alphas"][0] < found["alphas"][2], "tokens after accepted ones are accepted more often"
 
 
-def test_any_suffix_of_text_can_be_learnt_from(tmp_path):
-    for name in "ab":
-        Path(tmp_path, f"{name}.md").write_text("some text, some other text\n" * 20)
-    for suffix in (".md", "md"):
-        assert run("models", "build", ".", "--suffix", suffix, "--out", "m.npz", cwd=tmp_path).code == 0
-    assert run("simulate", "m.npz", "--steps", "100", cwd=tmp_path).code == 0
-
-
 def shell(line, **environment):
     """What a line of a shell gives, with the exit codes of all commands in its pipe."""
     full = os.environ | {"S": f"{sys.executable} -m specsim"} | environment
@@ -378,10 +408,10 @@ def shell(line, **environment):
 
 def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
     """More than a pipe holds is printed, and its reader ends at once."""
-    for command, code in (("rules", 0), ("check-metrics --accepted 20 --emitted 30 --steps 7", 1)):
+    for command, code in (("list rules", 0), ("check-metrics --accepted 20 --emitted 30 --steps 7", 1)):
         found = shell(f"$S {command} | true", PYTHONUNBUFFERED="1")
         assert found.stderr.decode().split() == [str(code), "0"]
-    assert shell("$S rules --json | head -c 10").stderr.decode().split() == ["0", "0"]
+    assert shell("$S list rules --json | head -c 10").stderr.decode().split() == ["0", "0"]
 
 
 @pytest.mark.parametrize(
@@ -389,7 +419,7 @@ def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
     [
         ("plan --alpha .8 --c .05 -o p.json 2>&1 | true", 0),
         ("simulate zipf --steps 100 --seed 1 -o s.json 2>&1 | true", 0),
-        ("rules -o r.json 2>&1 | true", 0),
+        ("list rules -o r.json 2>&1 | true", 0),
         ("check-metrics --accepted 20 --emitted 30 --steps 7 -o c.json 2>&1 | true", 1),
         ("nosuch 2>&1 | true", 2),
         ("plan --alpha .8 --c .05 >&-", 0),

@@ -1,4 +1,4 @@
-"""`specsim methods`, and the options that take drafting systems."""
+"""`specsim list`, and the options that take drafting systems."""
 
 import json
 
@@ -9,9 +9,9 @@ from specsim.simulation import methods
 
 
 def test_the_list_has_every_system_and_what_is_left_out():
-    found = run("methods")
+    found = run("list", "methods")
     assert found.code == 0
-    rows = json.loads(run("methods", "--json").out)
+    rows = json.loads(run("list", "methods", "--json").out)
     assert [row["method"] for row in rows] == methods.names()
     for row in rows:
         assert f"{row['method']}: " in found.out
@@ -94,8 +94,8 @@ def test_policies_on_a_pair_of_models():
     assert lines[1].startswith("oracle")
     assert any(line.startswith("DISCO") for line in lines)
     for words, said in (
-        ("zipf --policies", "drawn from two models"),
-        ("--trace transformers --policies", "--trace has no effect with --policies"),
+        ("zipf --policies", "give two models, such as ngram, of which a text is drawn, or a trace"),
+        ("ngram-trace --policies --length 5", "--length has no effect on ngram-trace"),
         ("ngram --length 5", "--length has no effect without --policies"),
     ):
         refused = run("plan", *words.split(), "--c", "0.05")
@@ -108,10 +108,10 @@ def test_tokenizers_are_compared(tmp_path):
         (tmp_path / name).mkdir()
         model = {"vocab": {letter: number for number, letter in enumerate(letters)}}
         (tmp_path / name / "tokenizer.json").write_text(json.dumps({"model": model}))
-    same, other = (run("tokenizers", str(tmp_path / "a"), str(tmp_path / name)) for name in "bc")
+    same, other = (run("list", "tokens", str(tmp_path / "a"), str(tmp_path / name)) for name in "bc")
     assert (same.code, other.code) == (0, 1)
     assert "the same: p and q can be compared by number" in same.out
     assert "do not hold" in other.out
-    missing = run("tokenizers", str(tmp_path / "a"), str(tmp_path / "nothing"))
+    missing = run("list", "tokens", str(tmp_path / "a"), str(tmp_path / "nothing"))
     assert missing.code == 2
     assert "nothing" in missing.err

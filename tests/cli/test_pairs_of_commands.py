@@ -50,12 +50,12 @@ def test_prove_says_its_own_numbers():
 
 
 @pytest.mark.parametrize(
-    "command", ["simulate whole", "trace simulate whole", "simulate cut", "simulate transformers"]
+    "command", ["simulate whole", "simulate cut", "simulate transformers", "simulate ngram-trace"]
 )
 def test_as_many_tokens_are_drafted_as_a_trace_logged(command, here):
     found = run(*command.split(), "--json", cwd=here)
     assert found.code == 0, found.err
-    logged = {"whole": 3, "cut": 2, "transformers": 4}[command.split()[-1]]
+    logged = {"whole": 3, "cut": 2, "transformers": 4, "ngram-trace": 4}[command.split()[-1]]
     assert json.loads(found.out)["gamma"] == logged
 
 
@@ -68,8 +68,6 @@ def test_what_needs_drawn_steps_is_refused_where_none_is_drawn(option, here):
     found = run("simulate", "transformers", *option.split(), cwd=here)
     assert (found.code, found.err.startswith(f"specsim: {option.split()[0]} has no effect on ")) == (2, True)
     assert not (here / "x").exists()
-    if option.split()[0] in ("--steps", "--threads"):
-        assert run("trace", "simulate", "cut", *option.split(), cwd=here).code == 2
 
 
 def test_a_seed_is_taken_where_documents_are_resampled(here):
@@ -83,15 +81,17 @@ def test_a_seed_is_taken_where_documents_are_resampled(here):
 
 @pytest.mark.parametrize(
     "command",
-    ["compare whole --steps 100", "sweep whole --over gamma=1,2 --steps 100", "replay whole --step 3 --seed 1",
-     "sweep whole --over rule=standard,block --steps 100", "plan whole --c 0.1", "plan cut --c 0.1"],
+    ["compare whole --steps 100", "simulate whole --over gamma=1,2 --steps 100", "replay whole --step 3 --seed 1",
+     "simulate whole --over rule=standard,block --steps 100", "plan whole --c 0.1", "plan cut --c 0.1"],
 )  # fmt: skip
 def test_a_trace_is_a_pair(command, here):
     found = run(*command.split(), cwd=here)
     assert found.code == 0, found.err
 
 
-@pytest.mark.parametrize("command", ["compare {}", "sweep {} --over gamma=1", "replay {} --step 1 --seed 1"])
+@pytest.mark.parametrize(
+    "command", ["compare {}", "simulate {} --over gamma=1", "replay {} --step 1 --seed 1"]
+)
 def test_truncated_rows_are_refused_with_what_to_give(command, here):
     for name in ("cut", "transformers"):
         found = run(*command.format(name).split(), cwd=here)
@@ -117,7 +117,7 @@ def test_functions_say_the_same():
 
 @pytest.mark.parametrize(
     ("command", "traces", "bundled"),
-    [("simulate", True, True), ("compare", True, False), ("sweep", True, False), ("replay", True, False),
+    [("simulate", True, True), ("compare", True, False), ("plan", True, True), ("replay", True, False),
      ("prove", False, False), ("audit", False, False)],
 )  # fmt: skip
 def test_help_offers_the_pairs_that_a_command_takes(command, traces, bundled):

@@ -176,10 +176,11 @@ def test_a_seal_is_of_the_content_and_not_of_its_order():
 def test_path_of_a_command_may_be_a_fifo(tmp_path):
     """It says so, and does not wait for a writer."""
     os.mkfifo(tmp_path / "fifo")
+    os.mkfifo(tmp_path / "fifo.json")
     for words in (
         ("merge", "fifo"),
         ("simulate", "zipf", "--steps", "10", "--checkpoint", "fifo"),
-        ("models", "build", ".", "--out", "fifo"),
+        ("simulate", "fifo.json"),
         ("trace", "import", "fifo", "--format", "jsonl", "--draft", "fifo", "--out", "new"),
         ("check-metrics", "fifo"),
     ):

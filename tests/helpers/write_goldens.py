@@ -99,7 +99,7 @@ COMMANDS = {
     "engine": """
         plant pair --seed 1
         audit engine specsim --planted pair --tokens 4000 --seed 1 --out engine > engine/engine.json
-        audit engine specsim --planted pair --tokens 4000 --gamma 2 --rule block --seed 2
+        audit engine specsim:rule=block --planted pair --tokens 4000 --gamma 2 --seed 2
     """,
     "trace": """
         trace info
@@ -107,14 +107,14 @@ COMMANDS = {
         trace alpha
         trace audit --json
         trace audit
-        trace simulate --rule block --gamma 3 --seed 1 --json
-        trace simulate --rule lenience:lenience=0.8 --seed 1
-        trace plan --c 0.05 --json
+        simulate ngram-trace --rule block --gamma 3 --seed 1 --json
+        simulate ngram-trace --rule lenience:lenience=0.8 --seed 1
+        plan ngram-trace --c 0.05 --json
         trace record whole --steps 200 --gamma 3 --seed 1
         trace alpha whole --json
         trace audit whole --json
-        trace simulate whole --rule hierarchical --steps 5000 --seed 1 --threads 1 --json
-        trace policies whole --c 0.05 --json
+        simulate whole --rule hierarchical --steps 5000 --seed 1 --threads 1 --json
+        plan whole --c 0.05 --policies --json
     """,
     "plan": """
         plan --alpha 0.8 --c 0.05 --json
@@ -137,8 +137,8 @@ COMMANDS = {
         check-metrics --engine vllm --gamma 3 --acceptance-rate 55% --speedup 3.1
     """,
     "lists": """
-        rules
-        engines
+        list rules
+        list engines
     """,
 }  # fmt: skip
 

@@ -33,34 +33,33 @@ audit block --level smoke --seed 1 --out {}
 audit mine:verify --level smoke --seed 1 --timeout 5
 audit standard --against block --level smoke --seed 1
 audit standard --level smoke --seed 1 --shard 0/2 --out {}
-audit export {} --seed 1
-audit score cases answers --out {}
-audit replay standard --case two-point --step 3 --seed 1
-audit engine specsim --planted pair --tokens 300 --seed 1 --out {}
+audit offline {} --seed 1
+audit offline cases answers --out {}
+replay standard --case two-point --step 3 --seed 1
+audit engine specsim:mistake=bonus_argmax --planted pair --tokens 300 --seed 1 --out {}
+audit matrix specsim --planted pair --tokens 100 --seed 1
+audit servers http://127.0.0.1:9 http://127.0.0.1:9 --prompts prompts.txt --tokens 100
 trace record {} --steps 4 --gamma 2 --seed 1
 trace import log.npz --out {}
 trace import served.jsonl --draft served.jsonl --out {}
 trace info trace
-trace upgrade trace
 trace alpha trace --bins 4 --json
 trace audit served.jsonl --json
 trace audit trace --json
-trace simulate trace --steps 100 --seed 1 --threads 1 --json
-trace plan trace --c 0.05 --json
-trace policies trace --c 0.05 --json
-record hf {} --target pair --draft pair --prompts prompts.txt
-models build texts --out {} --pattern *.txt
+plan trace --c 0.05 --policies --json
+trace record {} --target pair --draft pair --prompts prompts.txt
 merge run.part --json
-engines
+list engines
 check-metrics responses.jsonl --json
 check-metrics --gamma 5 --accepted 20 --emitted 27 --steps 7 --json
 check-metrics --engine vllm --gamma 4 --acceptance-rate 0.8 --tokens-per-step 3.8 --speedup 2.0
 plan --alpha 0.8 --c 0.05 --json
 plan --draft a=0.8,0.05 --draft b=10/20,0.1
-plan --trace trace --c 0.05
+plan trace --c 0.05
 plant {} --order 1 --vocab-size 4 --context 64 --seed 1
 plant pair --check
-rules
+list mistakes --json
+list rules
 compare zipf --rule standard --vocab-size 20 --steps 64 --gamma 2 --seed 1 --threads 1
 serve pair --port 0
 simulate zipf --vocab-size 20 --steps 1000 --seed 1 --threads 1 --json
@@ -69,10 +68,10 @@ simulate models.npz --steps 100 --gamma 2 --seed 1 --threads 1 --json
 simulate trace --steps 100 --gamma 2 --seed 1 --threads 1 --json
 simulate zipf --tree 2,1 --rule traversal --vocab-size 20 --steps 100 --seed 1 --threads 1 --json
 simulate zipf:vocab_size=20,overlap=0.5 --steps 100 --seed 1 --threads 1 -o {}
-sweep zipf --over gamma=1,2 --vocab-size 20 --steps 64 --seed 1 --threads 1 --csv
+simulate zipf --over gamma=1,2 --vocab-size 20 --steps 64 --seed 1 --threads 1 --csv
 prove zipf --vocab-size 3 --gamma 2 --json
 plan zipf --c 0.05
-rerun run.json --threads 1 --json
+simulate run.json --threads 1 --json
 replay zipf --step 3 --seed 1 --vocab-size 20 --gamma 2
 generate models.npz --prompt so --max-new-tokens 8 --gamma 2 --seed 1 --json
 """.strip().splitlines()  # fmt: skip
@@ -259,9 +258,7 @@ def _changed(line, rng, options):
             at = line.index(name)
             del line[at : at + (1 if "bool" in kind else 2)]
         value = _value(kind, rng)
-        if name in ("--steps", "--tokens", "--max-new-tokens", "--texts", "--connections") and LONG.match(
-            value
-        ):
+        if name in ("--steps", "--tokens", "--max-new-tokens", "--connections") and LONG.match(value):
             value = "-1"
         line += [name] if "bool" in kind else [f"{name}={value}"] if rng.random() < 0.7 else [name, value]
     return line

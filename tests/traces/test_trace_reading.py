@@ -369,16 +369,16 @@ def test_commands_without_a_folder_read_the_shipped_trace(run):
     assert "does not show whether the target's law was sampled" in out
     code, out, _ = run("trace", "audit", "--lenience", "0.7", "--json")
     assert (code, json.loads(out)["findings"]) == (1, ["flags"])
-    code, out, _ = run("trace", "plan", "--c", "0.05")
+    code, out, _ = run("plan", "ngram-trace", "--c", "0.05")
     assert (code, "times as fast as the target alone" in out) == (0, True)
-    code, out, _ = run("trace", "simulate")
+    code, out, _ = run("simulate", "ngram-trace")
     assert (code, "tokens per step" in out) == (0, True)
     for options, what in (
         (("--rule", "gumbel"), "gumbel needs whole rows of p and q"),
         (("--rule", "k_seq"), "k_seq chooses between several drafts"),
         (("--gamma", "5"), "the log allows 4 drafted tokens"),
     ):
-        code, _, err = run("trace", "simulate", *options)
+        code, _, err = run("simulate", "ngram-trace", *options)
         assert (code, what in err) == (2, True)
 
 
@@ -393,44 +393,44 @@ def test_documents_of_truncated_rows_are_between_bounds(run):
 
 def test_truncated_rows_bound_what_a_rule_emits(run, tmp_path):
     shipped = default_trace()
-    code, out, _ = run("trace", "simulate", "--rule", "block", "--gamma", "3", "--seed", "1")
+    code, out, _ = run("simulate", "ngram-trace", "--rule", "block", "--gamma", "3", "--seed", "1")
     assert code == 0
     for gamma, (low, high) in enumerate(expect_tokens(shipped, "block").expected_tokens[:3], 1):
         assert f"\n{gamma}  {low:.5f} – {high:.5f}  " in out
     assert "rule block: 768 steps" in out
     assert "\n4  " not in out
     assert "24 documents resampled (seed 1)" in out
-    options = ("trace", "simulate", "--rule", "judge", "--gamma", "2", "--seed", "1", "--json")
+    options = ("simulate", "ngram-trace", "--rule", "judge", "--gamma", "2", "--seed", "1", "--json")
     found = json.loads(run(*options)[1])
     assert found["tokens_per_step"] == expect_tokens(shipped, "judge").expected_tokens[1].tolist()
     assert (found["rule"], found["gamma"]) == ("judge:overrule=0.2", 2)
     assert found["intervals"] == expect_tokens(shipped, "judge", rng=1).intervals.tolist()
     one = log(tmp_path / "t", steps=5, top=4, documents=1)
-    code, out, _ = run("trace", "simulate", one.path)
+    code, out, _ = run("simulate", one.path)
     assert (code, "one document: no interval" in out) == (0, True)
 
 
-def test_simulating_a_trace_is_one_thing(run, tmp_path):
+def test_a_trace_is_simulated_and_planned_for(run, tmp_path):
     path = log(tmp_path / "t", steps=40).path
     options = ("--gamma", "2", "--rule", "block", "--steps", "500", "--seed", "1")
-    assert run("trace", "simulate", path, *options) == run("simulate", path, *options)
-    assert "frozen rows" in run("trace", "simulate", path, *options)[1]
-    code, _, err = run("trace", "simulate", path, "--gamma", "4")
+    assert "frozen rows" in run("simulate", path, *options)[1]
+    code, _, err = run("simulate", path, "--gamma", "4")
     assert (code, "the trace logged 3 drafted tokens" in err) == (2, True)
-    assert run("trace", "plan", path, "--c", "0.1") == run("plan", "--trace", path, "--c", "0.1")
+    found = json.loads(run("plan", path, "--c", "0.1", "--json")[1])
+    assert found["alphas"] == summarise(open_trace(path)).alpha_by_position.tolist()
 
 
 def test_policies_are_walked_along_a_log(run, tmp_path):
     path = log(tmp_path / "t", steps=400).path
-    code, out, _ = run("trace", "policies", path, "--c", "0.1")
+    code, out, _ = run("plan", path, "--c", "0.1", "--policies")
     assert code == 0
     assert out.splitlines()[1].startswith("oracle"), "nothing is faster"
     assert "best constant: γ = " in out
     assert re.search(r"constant 3 .* –  █+ *$", out, re.MULTILINE), "what was logged is never cut"
-    found = json.loads(run("trace", "policies", path, "--c", "0.1", "--json")[1])
+    found = json.loads(run("plan", path, "--c", "0.1", "--policies", "--json")[1])
     assert len(found) == len(out.splitlines()) - 4
     assert all(one["speedup"] > 0 for one in found)
-    code, _, err = run("trace", "policies", "--c", "0.1")
+    code, _, err = run("plan", "ngram-trace", "--c", "0.1", "--policies")
     assert (code, "record the trace with whole rows" in err) == (2, True)
 
 
@@ -441,9 +441,9 @@ def test_commands_on_a_log_without_flags(run, tmp_path):
     assert "no accept flags were logged" in out
     assert "γ = 3" in out
     assert "one document: no interval" in out
-    code, out, _ = run("trace", "plan", path, "--c", "0.1")
+    code, out, _ = run("plan", path, "--c", "0.1")
     assert (code, out.count("no accept flags")) == (0, 2)
-    assert len(json.loads(run("trace", "plan", path, "--c", "0.1", "--json")[1])) == 2
+    assert len(json.loads(run("plan", path, "--c", "0.1", "--json")[1])) == 2
     code, out, _ = run("trace", "audit", path)
     assert (code, "accept flags    not logged" in out) == (0, True)
     code, _, err = run("plan", "--draft", f"a={path},0.1")
@@ -465,13 +465,13 @@ def test_commands_on_a_text_in_which_nothing_was_drafted(run, tmp_path):
     assert re.search(rf"α context +{low:.4f} – {high:.4f} *\n", out)
     assert "the text is given" in out
     assert "4 documents resampled" in out
-    assert json.loads(run("trace", "simulate", tmp_path / "t", "--json")[1])["tokens_per_step"] == [
+    assert json.loads(run("simulate", tmp_path / "t", "--json")[1])["tokens_per_step"] == [
         1 + low,
         1 + high,
     ]
-    code, _, err = run("trace", "simulate", tmp_path / "t", "--rule", "block")
+    code, _, err = run("simulate", tmp_path / "t", "--rule", "block")
     assert (code, "only the standard rule can be bounded" in err) == (2, True)
-    assert run("trace", "plan", tmp_path / "t", "--c", "0.1")[0] == 0
+    assert run("plan", tmp_path / "t", "--c", "0.1")[0] == 0
     code, _, err = run("trace", "audit", tmp_path / "t")
     assert (code, "nothing was drafted" in err) == (2, True)
 

@@ -104,9 +104,8 @@ def test_it_is_read_by_its_name(trace):
         "trace info transformers",
         "trace alpha transformers",
         "trace audit transformers",
-        "trace simulate transformers --rule block --seed 1",
-        "trace plan transformers --c 0.05",
-        "plan --trace transformers --c 0.05",
+        "simulate transformers --rule block --seed 1",
+        "plan transformers --c 0.05",
         "simulate transformers --gamma 4 --seed 1",
     ],
 )

@@ -399,7 +399,7 @@ def _evidence(
     if step is None:
         return text, ""
     name = shlex.quote(subject.name)
-    replay = f"specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
+    replay = f"specsim replay {name} --case {case.name!r} --step {step} --seed {root}"
     if subject.device != "cpu":
         replay += f" --device {subject.device}"
     return text, f"One such step: {replay}"

@@ -58,9 +58,9 @@ class Setting:
             if getattr(own, name) != getattr(plain, name)
         ]
         words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
-        words += ["--penalties"] * own.penalties + [f"--texts {self.n}"] * (self.n > 1)
-        words += ["--no-request-seeds"] * (not self.request_seeds)
-        return " ".join(words + ["--unequal-prompts"] * self.unequal_prompts)
+        form = [f"texts={self.n}"] * (self.n > 1) + ["penalties"] * own.penalties
+        form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts
+        return " ".join(words + [f"--requests {','.join(form)}"] * bool(form))
 
 
 def settings(planted: Planted) -> list[Setting]:
@@ -323,6 +323,8 @@ def audit_matrix(
             both.append(opened(without, **options))
         elif "://" not in engine:
             both.append(opened(engine, speculative=False, **plain_options(options)))
+        words = [f"{name}={options[name]}" for name in ("rule", "mistake") if name in options]
+        asked_of = f"{engine}:{','.join(words)}" if words else engine
         rows = settings(planted)
         asked = [plan_requests(planted, root, row.sampling, tokens, row.n, **row.form()) for row in rows]
         # all of them before the first request, which changes what a server says of itself
@@ -338,7 +340,7 @@ def audit_matrix(
             for one, store in zip(both, stores, strict=True):
                 runs.append(serve(one, planted, requests, store, root, None, received))
                 done += planned_tokens(requests)
-            command = f"specsim audit engine {engine} --planted {planted.folder} {row.options()}".strip()
+            command = f"specsim audit engine {asked_of} --planted {planted.folder} {row.options()}".strip()
             cells.append(_judged(row.name, runs, f"{command} --tokens {tokens} --seed {root}", tolerance))
             interrupted = any(run.interrupted for run in runs)
             if interrupted:

@@ -351,9 +351,7 @@ def find_mistake(name: str | None) -> Served | None:
     if name in ACTS:
         return Served(name, mistakes.get(name).mechanism, *ACTS[name])
     if name.partition(":")[0] not in mistakes.names("verifier"):
-        raise ValueError(
-            f"unknown mistake {name!r}{suggestion(name, mistake_names())} There are: {', '.join(ACTS)}, "
-            "or a verifier of specsim.mistakes"
-        )
+        meant = suggestion(name, mistake_names())
+        raise ValueError(f"unknown mistake {name!r}{meant} 'specsim list mistakes' lists them all")
     verifier = mistakes.get(name)
     return Served(str(verifier), verifier.mechanism, "verification", verifier.function)

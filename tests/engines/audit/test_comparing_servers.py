@@ -295,7 +295,7 @@ def test_the_command(tmp_path):
     file.write_text("ab\n\ncde\n", encoding="utf-8")
     with serving(plain=True) as one, serving(plain=True) as other:
         options = ["--prompts", str(file), "--temperature", "0", "--out", str(tmp_path / "out")]
-        ran = run("audit", "engine", one, "--against", other, *options)
+        ran = run("audit", "servers", one, other, *options)
     assert ran.code == 0
     assert "At temperature 0 the texts of 2 of 2 prompts are equal." in ran.out
     assert json.loads((tmp_path / "out" / "engine.json").read_text())["verdict"] == "same"
@@ -306,14 +306,14 @@ def test_the_command(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (["--against", "http://localhost:1"], "--against needs --prompts FILE"),
+        (["http://localhost:1"], "--prompts"),
+        (["http://localhost:1", "--prompts", "FILE", "--gamma", "3"], "--gamma"),
+        (["localhost", "--prompts", "FILE"], "'localhost' is not an address"),
+        (["http://localhost:1", "--prompts", "EMPTY"], "no prompt; write one in each line"),
         (
-            ["--against", "http://localhost:1", "--prompts", "FILE", "--gamma", "3"],
-            "--gamma is not an option",
+            ["http://localhost:1", "--prompts", "FILE", "--requests", "texts=2,unequal"],
+            "--requests: unequal has no effect on a comparison",
         ),
-        (["--against", "localhost", "--prompts", "FILE"], "'localhost' is not an address"),
-        (["--prompts", "FILE"], "--prompts belongs to --against"),
-        (["--against", "http://localhost:1", "--prompts", "EMPTY"], "no prompt; write one in each line"),
     ],
 )
 def test_bad_options(options, error, tmp_path):
@@ -321,7 +321,7 @@ def test_bad_options(options, error, tmp_path):
     file.write_text("ab\n", encoding="utf-8")
     (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
     files = {"FILE": str(file), "EMPTY": str(tmp_path / "empty.txt")}
-    ran = run("audit", "engine", "http://localhost:1", *(files.get(option, option) for option in options))
+    ran = run("audit", "servers", "http://localhost:1", *(files.get(option, option) for option in options))
     assert ran.code == 2
     assert error in ran.err
     assert len(ran.err.splitlines()) == 1

@@ -397,7 +397,6 @@ def test_a_text_that_was_not_asked_for_is_refused(pair, tmp_path):
     ("options", "said"),
     [
         (["--tokens", "5"], "--tokens cannot be chosen"),
-        (["--matrix"], "--matrix cannot be chosen"),
         (["--temperature", "0.5"], "--temperature cannot be chosen"),
         (["--model", "a"], "--model cannot be chosen"),
     ],
@@ -584,40 +583,36 @@ def test_an_interrupted_matrix_ends(pair, two_settings, monkeypatch, stopped):
     assert found.exit_code == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        (["--temperature", "0.7"], "--temperature"),
-        (["--top-k", "3"], "--top-k"),
-        (["--stop", "a"], "--stop"),
-        (["--texts", "2"], "--texts"),
-        (["--no-request-seeds"], "--no-request-seeds"),
-        (["--logprobs", "-1"], "--logprobs"),
-        (["--no-speculative"], "--no-speculative"),
-        (["--time", "5"], "--time"),
-    ],
-)
-def test_a_matrix_refuses_settings(pair, options, name):
-    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--matrix", *options)
-    assert ran.code == 2
-    assert f"{name} is not an option of --matrix" in ran.err
+@pytest.mark.parametrize("option", ["--temperature", "--top-k", "--requests", "--time"])
+def test_a_matrix_has_settings_of_its_own(pair, option):
+    ran = run("audit", "matrix", "specsim", "--planted", pair.folder, option, "1")
+    assert (ran.code, option in ran.err) == (2, True)
+
+
+def test_the_command_of_a_cell_repeats_it(pair, two_settings):
+    found = audit_matrix("specsim", pair, tokens=300, rule="block", rng=1)
+    for cell in found.cells:
+        words = cell.command.split()
+        assert words[:4] == ["specsim", "audit", "engine", "specsim:rule=block"]
+        assert json.loads(run(*words[1:], "--json").out)["tokens"] == cell.speculative.tokens
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("engine", "options", "message"),
     [
-        (["--no-speculative", "--rule", "block"], "--rule has no effect with --no-speculative"),
-        (["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
-        (
-            ["--no-speculative", "--mistake", "swapped_residual"],
-            "--mistake: swapped_residual is a verifier in",
-        ),
-        (["--rule", "block", "--mistake", "swapped_residual"], "standard rule's; leave block out"),
-        (["--stop", ""], "--stop: ('',) is not strings, none empty"),
+        ("specsim:rule=block", ["--no-speculative"], "rule has no effect with --no-speculative"),
+        ("specsim", ["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
+        ("specsim:mistake=swapped_residual", ["--no-speculative"], "mistake: swapped_residual is a verifier"),
+        ("specsim:rule=block,mistake=swapped_residual", [], "standard rule's; leave block out"),
+        ("specsim:rule", [], "'specsim:rule' is not of the form specsim:rule=block,mistake="),
+        ("specsim", ["--stop", ""], "--stop: ('',) is not strings, none empty"),
+        ("specsim", ["--requests", "txts=3"], "unknown form of requests 'txts'; did you mean 'texts'?"),
+        ("specsim", ["--requests", "texts"], "--requests: 'texts' is not of the form texts=2"),
+        ("specsim", ["--requests", "unequal=1"], "--requests: 'unequal=1' is not of the form unequal"),
     ],
 )
-def test_options_without_effect_are_refused(pair, options, message):
-    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--tokens", "300", *options)
+def test_options_without_effect_are_refused(pair, engine, options, message):
+    ran = run("audit", "engine", engine, "--planted", pair.folder, "--tokens", "300", *options)
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
 
@@ -625,13 +620,7 @@ def test_options_without_effect_are_refused(pair, options, message):
 def test_the_file_of_a_result_is_no_engine(pair):
     ran = run("audit", "engine", "run/engine.json", "--planted", pair.folder)
     assert ran.code == 2
-    assert "engine.json: no engine; an earlier audit is judged again from its texts.jsonl" in ran.err
-
-
-def test_without_belongs_to_the_matrix(pair):
-    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--without", "http://localhost:1")
-    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
-    assert "--without belongs to --matrix" in ran.err
+    assert "engine.json: not an engine; an earlier audit is judged again from its texts.jsonl" in ran.err
 
 
 @pytest.mark.slow

@@ -297,13 +297,13 @@ def test_at_the_command_line(pair, tmp_path, capsys, monkeypatch):
     prompts.write_text('{"prompt": "import os"}\n\n{"prompt": "def f("}\n', encoding="utf-8")
     arguments = ["--target", str(pair[0]), "--draft", str(pair[1]), "--prompts", str(prompts)]
     arguments += ["--max-new-tokens", "10", "--seed", "4"]
-    monkeypatch.setattr("sys.argv", ["specsim", "record", "hf", str(tmp_path / "trace"), *arguments])
+    monkeypatch.setattr("sys.argv", ["specsim", "trace", "record", str(tmp_path / "trace"), *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
     assert "steps of 2 texts" in capsys.readouterr().out
     prompts.write_text('{"text": "import os"}\n', encoding="utf-8")
-    monkeypatch.setattr("sys.argv", ["specsim", "record", "hf", str(tmp_path / "again"), *arguments])
+    monkeypatch.setattr("sys.argv", ["specsim", "trace", "record", str(tmp_path / "again"), *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2

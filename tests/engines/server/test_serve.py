@@ -1,5 +1,6 @@
 """`specsim serve`."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,13 +10,17 @@ import pytest
 from commands import run
 from interrupting import interruptible
 
+from specsim import mistakes
 from specsim.engines._server.mistakes import mistake_names
 
 
 def test_mistakes_are_listed():
-    ran = run("serve", "--mistake", "list")
-    assert ran.code == 0
-    assert [line.split()[0] for line in ran.out.splitlines()] == mistake_names()
+    rows = json.loads(run("list", "mistakes", "--json").out)
+    assert {*mistake_names()} == {row["mistake"] for row in rows if row["server"]}
+    assert {*mistakes.names()} <= {row["mistake"] for row in rows}
+    shown = run("list", "mistakes")
+    assert shown.code == 0
+    assert all(row["mistake"] in shown.out for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""`specsim compare`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from specsim.cli._app import app, command
+from specsim.cli._options import (
+    NOT_SAVE,
+    GammaOfPair,
+    Overlap,
+    Seed,
+    Threads,
+    VocabSize,
+    WholePairName,
+    given,
+    refuse,
+    whole,
+)
+from specsim.cli._pair_options import gamma_for, pair_of
+from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
+from specsim.core._files import write_text
+
+#: The files that --out writes.
+WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg")
+
+
+@command(
+    app,
+    "compare --rule standard --rule block --seed 1",
+    "compare zipf --overlap 0.9 --csv",
+    "compare ngram --methods all -o methods.png",
+)
+def compare(
+    pair: WholePairName = "ngram",
+    *,
+    rule: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="A rule, with parameters if any; may be repeated. Default: all, or for rows along a text "
+            "(of a trace) those for chains.",
+        ),
+    ] = None,
+    vocab_size: VocabSize = None,
+    overlap: Overlap = None,
+    gamma: GammaOfPair = None,
+    drafts: Annotated[
+        int | None, Parameter(converter=whole, help="Chains for rules that take several drafts. Default: 2.")
+    ] = None,
+    steps: Annotated[
+        int | None, Parameter(converter=whole, help="Steps of each rule (65536) or method (4096).")
+    ] = None,
+    sweep: Annotated[
+        bool, Parameter(negative="", help="Simulate lossy rules at several parameter values.")
+    ] = False,
+    method: Annotated[
+        list[str] | None,
+        Parameter(
+            name=("--method", "--methods"),
+            negative="",
+            help="Compare drafting systems instead of rules: one of 'specsim list methods', with parameters "
+            "if any; may be repeated; or all.",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, Parameter(converter=whole, help="With --method: sequences decoded together. Default: 1.")
+    ] = None,
+    context: Annotated[
+        int | None, Parameter(converter=whole, help="With --method: tokens before the step. Default: 1024.")
+    ] = None,
+    seed: Seed = None,
+    threads: Threads = None,
+    out: Annotated[
+        Path | None,
+        Parameter(
+            help="Folder for comparison.json and the figures pareto and drafts, as .png and .svg" + NOT_SAVE
+        ),
+    ] = None,
+    form: PictureForm = TEXT_OR_PICTURE,
+) -> int:
+    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed."""
+    values = locals()
+    if method is None:
+        refuse(compare, values, "has no effect without --method", "batch", "context")
+    else:
+        refuse(compare, values, "has no effect with --method", "rule", "gamma", "drafts", "sweep", "out")
+    if out is not None:
+        form.make_folder(out, *WRITTEN)
+    both = pair_of(pair, vocab_size, overlap)
+    work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}
+    found: Any
+    if method is None:
+        from specsim.simulation import compare as compare_rules
+
+        shape = {"gamma": gamma_for(both, gamma), "drafts": drafts}
+        found = compare_rules(both, rules=rule, sweep=sweep, **given(shape | work))
+    else:
+        from specsim.planning import compare_methods
+
+        work |= {"batch": batch, "context": context}
+        found = compare_methods(both, methods=None if method == ["all"] else method, **given(work))
+    print_result(found, form)
+    if out is not None:
+        _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
+        if form.is_text:
+            print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")
+    return 3 if found.interrupted else 0
+
+
+def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
+    """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
+    from specsim.core._plotting import save_figure
+    from specsim.core.distributions import synthetic_pair
+    from specsim.simulation import acceptance_by_drafts
+    from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+
+    write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
+    acceptance = acceptance_by_drafts(*synthetic_pair("zipf", vocab_size, overlap), rng=found.provenance.root)
+    figures = {
+        "pareto": pareto_figure(found),
+        "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),
+    }
+    for name, figure in figures.items():
+        for suffix in (".png", ".svg"):
+            save_figure(figure, out / f"{name}{suffix}")

@@ -1,0 +1,148 @@
+"""`specsim list`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from specsim.cli._app import app, command
+from specsim.cli._terminal import TEXT, Form, listing, print_result
+from specsim.core._registry import check_known
+
+if TYPE_CHECKING:
+    from specsim.core._tables import Shown
+
+
+@command(
+    app,
+    "list rules",
+    "list mistakes --csv",
+    "list tokens models/large models/small",
+    name="list",
+    codes="0 done, or with tokens: they are the same; 1 they are not; 2 usage or bad input",
+)
+def list_command(
+    what: Annotated[
+        str,
+        Parameter(
+            help="rules (of verification: paper, claim, results on the n-gram pair); methods (drafting "
+            "systems: paper, rule, parameters, what is modelled and what is not); engines (that 'specsim "
+            "audit' knows by name); mistakes (of verifiers, decoders and servers); or tokens (of two "
+            "models: whether numbers mean the same, and where rows are padded)."
+        ),
+    ],
+    target: Annotated[
+        Path | None, Parameter(help="With tokens: folder of the target, or its tokenizer.json.")
+    ] = None,
+    draft: Annotated[
+        Path | None, Parameter(help="With tokens: folder of the draft, or its tokenizer.json.")
+    ] = None,
+    /,
+    *,
+    form: Form = TEXT,
+) -> int:
+    """List the rules, methods, engines or mistakes, or compare the tokens of two models."""
+    check_known("list", what, [*LISTS, "tokens"])
+    if what == "tokens":
+        from specsim.models import compare_vocabularies
+
+        if target is None or draft is None:
+            raise ValueError("tokens: give two models, as in 'specsim list tokens TARGET DRAFT'")
+        found = compare_vocabularies(target, draft)
+        print_result(found, form)
+        return found.exit_code
+    if target is not None:
+        raise ValueError(f"{target}: 'specsim list {what}' takes no model")
+    print_result(LISTS[what](), form)
+    return 0
+
+
+def _rules() -> Shown:
+    from specsim.core._tables import NONE, Table
+    from specsim.rules import GROUPS, get, names
+    from specsim.simulation import load_bundled
+    from specsim.simulation._grid import show_tv
+
+    comparison = load_bundled()
+    found = {entry.name: entry for entry in comparison}
+    parts: list[Any] = []
+    records: list[dict[str, Any]] = []
+    for group, claim in GROUPS.items():
+        rows = []
+        for name in names(group):
+            rule, entry = get(name), found.get(name)  # a rule just added has no entry before make docs
+            numbers = (NONE, NONE) if entry is None else (f"{entry.tokens_per_step:.3f}", show_tv(entry.tv))
+            rows.append((name, rule.claim, *numbers, rule.citation))
+            measured = {"tokens_per_step": entry and entry.tokens_per_step, "tv": entry and entry.tv}
+            parameters = [{"name": one.name, "default": one.default} for one in rule.parameters]
+            about = {"rule": name, "group": group, "claim": rule.claim, "paper": rule.citation}
+            records.append(about | measured | {"parameters": parameters})
+        columns = ("rule", "lossless for, or law", "tokens/step", "TV", "paper")
+        parts += [claim, Table(columns, rows)]
+    parts.append(
+        f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for "
+        f"trees; {comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, "
+        "then name=value, as in lenience:lenience=0.5."
+    )
+    for name in names():
+        for one in get(name).parameters:
+            parts.append(f"  {name}: {one.described}")
+    return listing(parts, records)
+
+
+def _methods() -> Shown:
+    from specsim.core._tables import Table
+    from specsim.simulation.methods import get, names
+
+    rows, records = [], []
+    parts: list[Any] = []
+    for name in names():
+        one = get(name)
+        rows.append((name, one.title, one.rule, one.citation))
+        parameters = [
+            {"name": each.name, "default": each.default, "range": each.range, "meaning": each.meaning}
+            for each in one.parameters
+        ]
+        about: dict[str, Any] = {"method": name, "title": one.title, "rule": one.rule, "paper": one.citation}
+        records.append(
+            about | {"modelled": one.modelled, "not_modelled": one.left_out, "parameters": parameters}
+        )
+        parts += [f"{name}: {one.modelled}", f"  not modelled: {one.left_out}"]
+        parts += [f"  {each.described}" for each in one.parameters]
+    return listing([Table(("method", "system", "rule", "paper"), rows), *parts], records)
+
+
+def _engines() -> Shown:
+    from specsim.adapters import catalogue
+    from specsim.core._tables import Table
+
+    rows = [*catalogue().items()]
+    records = [dict(zip(("engine", "audited"), row, strict=True)) for row in rows]
+    return listing([Table(("engine", "what is audited"), rows)], records)
+
+
+def _mistakes() -> Shown:
+    from specsim.core._tables import Table
+    from specsim.engines._server.mistakes import mistake_names
+    from specsim.mistakes import get, names
+
+    served = {*mistake_names()}
+    records = [
+        {"mistake": one.name, "family": one.family, "server": one.name in served, "wrong": one.mechanism}
+        | {"reported": ", ".join(one.threads)}
+        for one in map(get, [*names(), *names("engine")])
+    ]
+    parts: list[Any] = []
+    for family in dict.fromkeys(row["family"] for row in records):
+        rows = [
+            (row["mistake"], "yes" if row["server"] else "no", row["wrong"], row["reported"])
+            for row in records
+            if row["family"] == family
+        ]
+        parts += [family, Table(("mistake", "server", "what goes wrong", "reported"), rows)]
+    return listing([*parts, "server: whether 'specsim serve --mistake' takes it."], records)
+
+
+LISTS = {"rules": _rules, "methods": _methods, "engines": _engines, "mistakes": _mistakes}
