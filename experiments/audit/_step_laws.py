@@ -144,8 +144,9 @@ def known_law(mistake: Mistake, case: Any) -> Known | None:
 
 def subject_of(mistake: Mistake) -> Subject:
     """A mistake as the audit takes it."""
-    return function_subject(Local(mistake.function, Declared(decoder=mistake.decode is not None)),
-    mistake.name)
+    return function_subject(
+        Local(mistake.function, Declared(decoder=mistake.decode is not None)), mistake.name
+    )
 
 
 def tables_of(case: Case | DecoderCase, claim: Claim | None, steps: int) -> list[Table]:

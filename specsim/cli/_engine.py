@@ -45,7 +45,8 @@ Tolerance = Annotated[
 Out = Annotated[
     Path | None,
     Parameter(
-        help="Folder for engine.html, .json, .xml (JUnit) and all texts, from which an interrupted run continues" + NOT_SAVE
+        help="Folder for engine.html, .json, .xml (JUnit) and all texts, from which an interrupted run continues"
+        + NOT_SAVE
     ),
 ]
 REQUESTS = "texts=3 (texts of each request), logprobs=5 (entries of the lists of log-probabilities; -1: none)"
