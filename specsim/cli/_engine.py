@@ -45,7 +45,7 @@ Tolerance = Annotated[
 Out = Annotated[
     Path | None,
     Parameter(
-        help="Folder for engine.html, .json, .xml (JUnit) and all texts, from which an interrupted run continues"
+        help="Folder for engine.html, .json, .xml (JUnit) and all texts; an interrupted run continues there"
         + NOT_SAVE
     ),
 ]
