@@ -287,6 +287,22 @@ def test_the_example_rule_has_the_law_of_the_target():
         assert np.abs(counts["outcomes"] / steps - law).sum() / 2 < 0.01
 
 
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if any(b.file for b in blocks(page))])
+def test_files_of_a_page_pass_the_linter(name):
+    for block in blocks(PAGES[name]):
+        if block.file:
+            for words in (["check"], ["format", "--check"]):
+                ended = linted(words, block.file, block.code)
+                assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert linted(["check"], "specsim/bad.py", "import os\n").returncode == 1
+    assert linted(["format", "--check"], "specsim/bad.py", "x=1\n").returncode == 1
+
+
+def linted(words, file, code):
+    command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", file, "-"]
+    return subprocess.run(command, cwd=ROOT, input=code, capture_output=True, text=True)
+
+
 @pytest.mark.slow
 def test_the_example_rule_is_a_rule(tmp_path):
     """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of

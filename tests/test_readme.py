@@ -42,8 +42,8 @@ def test_the_kill_matrix_is_quoted_rightly():
 
 
 def test_the_rules_are_counted_rightly():
-    claimed = rules.names("chain", "tree", "lossy")
-    assert f"the {len(claimed)} rules of the literature" in " ".join(README.split())
+    assert "more than forty rules of the literature and twelve negative controls" in " ".join(README.split())
+    assert len(rules.names("chain", "tree", "lossy")) > 40
     assert len(rules.names("controls")) == 12
 
 

@@ -22,16 +22,17 @@ from collections import Counter
 from enum import Enum
 from itertools import chain
 from pathlib import Path
+from unittest.mock import patch
 
 from commands import every_command, help_of, run
 
 import specsim
-from specsim import mistakes
+from specsim import mistakes, rules
 from specsim.adapters import declares
 from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree
 from specsim.planning.policies import Cascade, ConfidenceThreshold, Constant, Goodput, Oracle
-from specsim.simulation import compare
+from specsim.simulation import compare, load_bundled
 
 __all__ = [
     "FILES",
@@ -247,13 +248,20 @@ def made(name):
     else:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "wrong.py").write_text(WRONG)
-            pieces = [_ran(line.strip(), folder) for line in RUNS[name].strip().splitlines()]
+            with patch("specsim.rules.names", _tabled_names):
+                pieces = [_ran(line.strip(), folder) for line in RUNS[name].strip().splitlines()]
     documents, texts = [], []
     for title, code, document, printed in pieces:
         sentences = {}
         documents.append({"run": title, "exit code": code, "says": _numbers(document, sentences)})
         texts += [f"# {title}", printed, *sentences, ""]
     return documents, re.sub(r"\n{3,}", "\n\n", "\n".join(texts))
+
+
+def _tabled_names(*groups, names=rules.names):
+    """`specsim.rules.names` of the table that comes with specsim: a rule just added changes no golden."""
+    tabled = {entry.name for entry in load_bundled()}
+    return [name for name in names(*groups) if name in tabled]
 
 
 def _plain(document):
