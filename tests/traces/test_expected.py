@@ -371,7 +371,7 @@ def test_rules_that_need_rows_are_refused_by_name(tmp_path):
 def test_the_page_names_the_rules_that_have_a_reach():
     page = (Path(__file__).parents[2] / "docs/importing-logs.md").read_text(encoding="utf-8")
     words = " ".join(page.split())
-    named = words.split("whose acceptance those probabilities tell:")[1].split("The others look")[0]
+    named = words.split("on those probabilities alone:")[1].split("The command refuses the others")[0]
     assert sorted(re.findall(r"`(\w+)`", named)) == sorted(REACHING)
 
 
