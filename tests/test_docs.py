@@ -305,12 +305,9 @@ def linted(words, file, code):
 
 @pytest.mark.slow
 def test_the_example_rule_is_a_rule(tmp_path):
-    """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of
-    bounds too.
-    """
+    """With the one file that the page writes, the tests of rules and of bounds ask all of it."""
     page = PAGES["docs/adding-a-rule.md"]
     block = example_rule(page)
-    (chance,) = re.findall(r"`(lambda p, q, share: [^`]+)`", page)
     for folder, _, files in os.walk(ROOT / "specsim"):
         below = tmp_path / Path(folder).relative_to(ROOT)
         below.mkdir()
@@ -322,11 +319,7 @@ def test_the_example_rule_is_a_rule(tmp_path):
     added = tmp_path / block.file
     assert not added.exists()
     assert added.parent.is_dir()
-    added.write_text(
-        f"{block.code}\n\nfrom dataclasses import replace\n\nfrom specsim.core.distributions import capped_ratio\n\n"
-        f"RULE = replace(RULE, survival=tokenwise.survival({chance}))\n",
-        encoding="utf-8",
-    )
+    added.write_text(block.code, encoding="utf-8")
     tests = [
         "tests/rules/test_rules.py",
         "tests/traces/test_expected.py",
