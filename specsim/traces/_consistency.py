@@ -168,8 +168,8 @@ def audit_log(
     Examples
     --------
     >>> from specsim.traces import default_trace
-    >>> audit_log(default_trace()).verdict
-    'consistent'
+    >>> print(audit_log(default_trace()).verdict)
+    consistent
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience: {lenience} is outside (0, 1]")

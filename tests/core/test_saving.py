@@ -126,7 +126,6 @@ def test_values_that_differ_are_not_equal(other):
 
 def test_a_file_names_classes_by_their_public_address_and_reads_private_ones(results):
     assert encoded(results[0])["class"] == "specsim.simulation.Simulation"
-    assert encoded(specsim.auditing.Verdict.LOSSY)["class"] == "specsim.auditing.Verdict"
     provenance = encoded(results[0].provenance)
     assert provenance["class"] == "specsim.core._provenance.Provenance", "no package lists it"
     moved = encoded(results[0]) | {"class": "specsim.simulation._result.Simulation"}

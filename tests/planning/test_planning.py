@@ -115,7 +115,7 @@ def test_the_command_prints_the_plan():
 
 
 def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
-    assert "beyond the log" in command("--trace", trace, "--c", "0.01").out
+    assert "beyond the log" in command(trace, "--c", "0.01").out
     run = command(
         "--draft",
         "small=7500/10000,0.02",
@@ -132,14 +132,14 @@ def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give one of PAIR, --alpha, --trace and --draft"),
-        (("--alpha", "0.8", "--trace", "x"), "give one of"),
+        ((), "give one of PAIR, --alpha and --draft"),
+        (("x", "--alpha", "0.8"), "give one of"),
         (("--alpha", "0.8"), "--c is missing"),
         (("--alpha", "1.8", "--c", "0.1"), "1.8 is outside"),
         (("--alpha", "0.8", "--c", "-1"), "c: -1"),
         (("--draft", "small"), "expected name=alpha,c"),
         (("--draft", "small=9/8,0.1"), "9 accepted of 8"),
-        (("--trace", "nowhere", "--c", "0.1"), "nowhere"),
+        (("nowhere", "--c", "0.1"), "nowhere"),
     ],
 )
 def test_the_command_says_what_is_wrong(arguments, message):

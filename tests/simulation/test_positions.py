@@ -93,8 +93,8 @@ def test_files_of_logits_are_taken_by_commands(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.log(rows).astype(np.float32))
     pair = "logits:target.npy,draft.npy"
     for command in (
-        "simulate {} --steps 1k", "compare {} --steps 100 --rule standard", "sweep {} --over gamma=1,2 --steps 1k",
-        "sweep {} --over temperature=.5,1 --steps 1k", "plan {} --c .1", "replay {} --step 1 --seed 1",
+        "simulate {} --steps 1k", "compare {} --steps 100 --rule standard", "simulate {} --over gamma=1,2 --steps 1k",
+        "simulate {} --over temperature=.5,1 --steps 1k", "plan {} --c .1", "replay {} --step 1 --seed 1",
     ):  # fmt: skip
         found = run(*command.format(pair).split(), cwd=tmp_path)
         assert found.code == 0, found.err

@@ -84,7 +84,7 @@ def audit_served(
     >>> with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
     ...     print(line, file=file, flush=True)
     ...     found = audit_served(file.name)
-    >>> found.places, found.verdict
+    >>> found.places, str(found.verdict)
     (1, 'inconclusive')
     """
     if logprobs not in ("raw", "processed"):
