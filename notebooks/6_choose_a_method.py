@@ -11,8 +11,8 @@ import numpy as np
 
 import specsim
 from specsim.planning import compare_methods
-from specsim.planning.batch import Constant, Goodput, LoggedLengths, preset, sweep_batch
-from specsim.planning.policies import draft_log, every_policy, simulate_policies
+from specsim.planning.batch import LoggedLengths, preset, sweep_batch
+from specsim.planning.policies import Constant, Goodput, draft_log, every_policy, simulate_policies
 from specsim.simulation import methods
 from specsim.traces import default_trace, summarise
 

@@ -25,12 +25,8 @@ from specsim.planning.batch import (
     Blocks,
     Budget,
     Classifier,
-    Constant,
     Geometric,
-    Goodput,
-    Heuristic,
     LoggedLengths,
-    Oracle,
     PassTime,
     RequestLog,
     preset,
@@ -50,6 +46,7 @@ from specsim.planning.costs import (
     critical_context,
     improvement,
 )
+from specsim.planning.policies import Constant, Goodput, Heuristic, Oracle
 from specsim.theory import expected_tokens, expected_tokens_by_position
 
 GPU = Hardware(bandwidth=2e12, flops=300e12)

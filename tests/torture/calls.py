@@ -186,7 +186,7 @@ def _calls():
     )
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
-    yield _served, {"cost": SERVER, "policy": batch.Constant(2)} | server
+    yield _served, {"cost": SERVER, "policy": policies.Constant(2)} | server
     yield (
         batch.sweep_batch,
         {"cost": SERVER, "policy": batch.Bands(), "over": {"max_batch": [1, 2]}, "executor": None}

@@ -12,7 +12,8 @@ measured passes (`PassTime.fit`), or one of `presets`. The policies choose draft
 
 Examples
 --------
->>> from specsim.planning.batch import Constant, preset, simulate_batch
+>>> from specsim.planning.batch import preset, simulate_batch
+>>> from specsim.planning.policies import Constant
 >>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=2.0, alpha=0.7, requests=500, rng=1)
 >>> run.load
 'steady'

@@ -6,10 +6,6 @@ from ._policies import Bands as Bands
 from ._policies import Blocks as Blocks
 from ._policies import Budget as Budget
 from ._policies import Classifier as Classifier
-from ._policies import Constant as Constant
-from ._policies import Goodput as Goodput
-from ._policies import Heuristic as Heuristic
-from ._policies import Oracle as Oracle
 from ._requests import Beta as Beta
 from ._requests import Geometric as Geometric
 from ._requests import LoggedLengths as LoggedLengths

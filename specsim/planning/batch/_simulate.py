@@ -257,7 +257,8 @@ def simulate_batch(
 
     Examples
     --------
-    >>> from specsim.planning.batch import Constant, preset, simulate_batch
+    >>> from specsim.planning.batch import preset, simulate_batch
+    >>> from specsim.planning.policies import Constant
     >>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=100.0, requests=400, rng=1)
     >>> run.load
     'overloaded'

@@ -161,7 +161,8 @@ def sweep_batch(
 
     Examples
     --------
-    >>> from specsim.planning.batch import Constant, preset, sweep_batch
+    >>> from specsim.planning.batch import preset, sweep_batch
+    >>> from specsim.planning.policies import Constant
     >>> settings = {"alpha": 0.5, "prefill": False, "requests": 2560, "rng": 1}
     >>> found = sweep_batch(preset("llama-8b"), Constant(4), over={"max_batch": [1, 256]}, **settings)
     >>> found.capacity_gain(0).mean > 1 > found.capacity_gain(1).mean
