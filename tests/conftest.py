@@ -24,6 +24,8 @@ from specsim.traces import open_trace, writer
 
 # Device code runs in numba's simulator, unless this is 0; it is read when numba.cuda is first imported.
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+# Kernels of engines run in Triton's interpreter, where Triton is installed.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 #: Programs that are run by themselves.
 collect_ignore = ["independent", "torture"]
