@@ -58,15 +58,15 @@ def names() -> list[str]:
 
 
 def path_of(name: str) -> str:
-    """The dotted name of the module of the experiment called `name`. Raises ValueError, with the nearest
-    name, if there is none.
+    """Return the dotted name of an experiment's module. Raises ValueError, with the nearest name, for an
+    unknown `name`.
     """
     check_known("experiment", name, names())
     return f"{__name__}.{_homes()[name]}.{name}"
 
 
 def get(name: str) -> ModuleType:
-    """The module of the experiment called `name`. Raises ValueError if there is none."""
+    """Return the module of an experiment. Raises ValueError for an unknown `name`."""
     return importlib.import_module(path_of(name))
 
 

@@ -202,9 +202,7 @@ def audit_servers(
 
     if out is not None:
         form.make_folder(out, "engine.json")
-    lines = [line for line in read_text(prompts).splitlines() if line.strip()]
-    if not lines:
-        raise ValueError(f"{prompts}: it has no prompt; write one in each line")
+    lines = prompts_of(prompts)
     asked, form_of = _sampling(temperature, top_k, top_p, min_p, stop, requests)
     for name in ("unseeded", "unequal"):
         if name in form_of:
@@ -222,6 +220,14 @@ def audit_servers(
         **given({"model": model, "connections": connections}),
     )
     return _ended(found, out, form)
+
+
+def prompts_of(path: Path) -> list[str]:
+    """Return the lines of a file that are not empty. Raises ValueError if there is none."""
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{path}: it has no prompt; write one in each line")
+    return lines
 
 
 def _engine_of(text: str) -> tuple[str, dict[str, Any]]:
