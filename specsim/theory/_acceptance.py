@@ -1,8 +1,8 @@
-"""Closed forms for one draft: acceptance, tokens per step and its law.
+"""Closed forms for one draft: acceptance, tokens per step and their distribution.
 
-α is the probability that a drafted token is accepted. Theorem and equation numbers are those of Leviathan,
-Kalman & Matias, arXiv 2211.17192. The formulas in α alone assume independent acceptances with one common
-probability; on real text that assumption fails, and `specsim.simulate` measures by how much.
+α is the probability that a drafted token is accepted. The formulas in α alone assume independent acceptances
+with one common probability. On real text that assumption fails; `specsim.simulate` measures by how much.
+Arguments outside the ranges given here, and rows that are no pmfs over one vocabulary, raise ValueError.
 """
 
 import numpy as np
@@ -13,13 +13,15 @@ from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 
-#: The longest draft whose law is computed.
+#: The longest draft whose distribution is computed.
 MOST_GAMMA = 2**16
 
 
 @checked
 def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats | float:
     """β = Σ_x min(p(x), q(x)), the probability that standard sampling accepts a token drafted from q.
+
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.5; Appendix A.5 for lenience.
 
     Parameters
     ----------
@@ -38,10 +40,6 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
     ValueError
         If p and q are not rows over one vocabulary, or `lenience` is out of range.
 
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.5; Appendix A.5 for lenience.
-
     Examples
     --------
     >>> round(acceptance_rate([0.5, 0.5], [0.8, 0.2]), 12)
@@ -52,13 +50,14 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience: {lenience} is outside (0, 1]; 1 is the standard rule")
     p_rows, q_rows = _pair(p, q)
-    rate = np.minimum(p_rows / lenience, q_rows).sum(axis=-1).clip(max=1.0)
-    return float(rate) if rate.ndim == 0 else rate
+    return plain(np.minimum(p_rows / lenience, q_rows).sum(axis=-1).clip(max=1.0))
 
 
 @checked
 def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """D_LK(p, q) = Σ_x `|p(x) - M(x)|` with M = (p + q)/2, which equals 1 - β and the total variation.
+
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Definition 3.2 and Lemma 3.3.
 
     Parameters
     ----------
@@ -69,15 +68,6 @@ def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
     -------
     float or ndarray of the leading shape
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If p and q are not rows over one vocabulary.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Definition 3.2 and Lemma 3.3.
 
     Examples
     --------
@@ -85,15 +75,15 @@ def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
     0.3
     """
     p_rows, q_rows = _pair(p, q)
-    distance = 0.5 * np.abs(p_rows - q_rows).sum(axis=-1)
-    return float(distance) if distance.ndim == 0 else distance
+    return plain(0.5 * np.abs(p_rows - q_rows).sum(axis=-1))
 
 
 @checked
 def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """1/max_x(p(x)/q(x)), the probability that rejection sampling with a single attempt accepts the draft.
 
-    Never above `acceptance_rate`, and 0 where q lacks a token of p.
+    Never above `acceptance_rate`, and 0 where q lacks a token of p. Leviathan, Kalman & Matias, arXiv
+    2211.17192, Appendix A.2.
 
     Parameters
     ----------
@@ -105,33 +95,22 @@ def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
     float or ndarray of the leading shape
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        If p and q are not rows over one vocabulary.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2.
-
     Examples
     --------
     >>> non_iterative_acceptance([0.5, 0.5], [0.8, 0.2])
     0.4
     """
     p_rows, q_rows = _pair(p, q)
-    ratio = np.divide(
-        q_rows, p_rows, out=np.full(np.broadcast_shapes(p_rows.shape, q_rows.shape), np.inf), where=p_rows > 0
-    )
-    rate = ratio.min(axis=-1).clip(max=1.0)
-    return float(rate) if rate.ndim == 0 else rate
+    infinite = np.full(np.broadcast_shapes(p_rows.shape, q_rows.shape), np.inf)
+    ratio = np.divide(q_rows, p_rows, out=infinite, where=p_rows > 0)
+    return plain(ratio.min(axis=-1).clip(max=1.0))
 
 
 @checked
 def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Floats | float:
     """Whether a step of beam search is accepted: are the best tokens of p among the drafted ones of q?
 
-    The mean over rows is α for beams.
+    The mean over rows is α for beams. Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.4.
 
     Parameters
     ----------
@@ -152,10 +131,6 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
     ValueError
         For other shapes or sizes.
 
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.4.
-
     Examples
     --------
     >>> beam_acceptance([0.5, 0.3, 0.2], [0.4, 0.1, 0.5], width=1, drafted=2)
@@ -164,18 +139,21 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
     p_rows, q_rows = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
     if p_rows.shape != q_rows.shape or p_rows.ndim == 0 or not np.isfinite([p_rows, q_rows]).all():
         raise ValueError(
-            f"p {p_rows.shape} and q {q_rows.shape}: expected finite scores of one shape [..., N]"
+            f"p, q: shapes {p_rows.shape} and {q_rows.shape}; give finite scores of one shape [..., N]"
         )
     if not 1 <= width <= drafted <= p_rows.shape[-1]:
-        raise ValueError(f"expected 1 ≤ width ≤ drafted ≤ {p_rows.shape[-1]}, got {width} and {drafted}")
+        most = p_rows.shape[-1]
+        raise ValueError(f"width, drafted: {width}, {drafted}; give 1 ≤ width ≤ drafted ≤ {most}")
     best, kept = ((-rows).argsort(axis=-1, kind="stable") for rows in (p_rows, q_rows))
     inside = (best[..., :width, None] == kept[..., None, :drafted]).any(axis=-1).all(axis=-1)
-    return float(inside) if inside.ndim == 0 else inside.astype(np.float64)
+    return plain(inside.astype(np.float64))
 
 
 @checked
 def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     """(1 - α^{γ+1})/(1 - α), the expected number of tokens that a step of γ drafted tokens emits.
+
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Equation 1.
 
     Parameters
     ----------
@@ -189,15 +167,6 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     float or ndarray of the broadcast shape
         In [1, γ + 1].
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Equation 1.
-
     Examples
     --------
     >>> round(expected_tokens(0.8, 5), 4)
@@ -210,13 +179,14 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     # log1p and expm1 keep the quotient accurate where α is close to 1; at 1 itself it is 0/0
     with np.errstate(divide="ignore", invalid="ignore"):
         value = -np.expm1((g + 1.0) * np.log1p(-distance)) / distance
-    value = np.where(distance == 0.0, g + 1.0, value)
-    return float(value) if value.ndim == 0 else value
+    return plain(np.where(distance == 0.0, g + 1.0, value))
 
 
 @checked
 def accepted_law(alpha: float, gamma: int) -> Floats:
     """P(τ = 0 … γ) of the number τ of accepted tokens: a step emits τ + 1 tokens.
+
+    Equation 1 of Leviathan, Kalman & Matias, arXiv 2211.17192, is its mean.
 
     Parameters
     ----------
@@ -235,10 +205,6 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
     ValueError
         Outside these ranges, and for arrays.
 
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192: the law behind Equation 1.
-
     Examples
     --------
     >>> accepted_law(0.5, 2)
@@ -246,7 +212,7 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
     """
     a, g = check_alpha_gamma(alpha, gamma)
     if a.ndim or g.ndim:
-        raise ValueError("accepted_law: expected one alpha and one gamma, not arrays")
+        raise ValueError("alpha, gamma: arrays; give one number of each")
     check_count("gamma", int(g), 0, MOST_GAMMA)
     powers = a ** np.arange(int(g) + 2)
     law = powers[:-1] - powers[1:]
@@ -257,16 +223,20 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
 def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
     p_rows, q_rows = check_rows(p, "p"), check_rows(q, "q")
     if p_rows.shape[-1] != q_rows.shape[-1]:
-        raise ValueError(
-            f"p has {p_rows.shape[-1]} tokens and q {q_rows.shape[-1]}: they must share one vocabulary"
-        )
+        sizes = f"{p_rows.shape[-1]} and {q_rows.shape[-1]}"
+        raise ValueError(f"p, q: {sizes} tokens; give rows over one vocabulary")
     return p_rows, q_rows
 
 
 def check_alpha_gamma(alpha: ArrayLike, gamma: ArrayLike) -> tuple[Floats, Floats]:
     a, g = np.asarray(alpha, dtype=np.float64), np.asarray(gamma, dtype=np.float64)
     if not ((a >= 0) & (a <= 1)).all():
-        raise ValueError(f"alpha: {a[~((a >= 0) & (a <= 1))].flat[0]} is outside [0, 1]")
+        raise ValueError(f"alpha: {a[~((a >= 0) & (a <= 1))].flat[0]} is outside [0, 1]; give a probability")
     if not ((g >= 0) & (g == np.floor(g)) & np.isfinite(g)).all():
-        raise ValueError(f"gamma: {gamma!r} is not an integer ≥ 0")
+        raise ValueError(f"gamma: {gamma!r} is not an integer ≥ 0; give a number of drafted tokens")
     return a, g
+
+
+def plain(value: Floats | float) -> Floats | float:
+    """A float for an array of no dimension."""
+    return float(value) if np.ndim(value) == 0 else value

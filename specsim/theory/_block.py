@@ -1,14 +1,15 @@
 """Accepted lengths of token-by-token and of block verification, by enumeration.
 
-For a drafted chain x = x_1 … x_γ let τ be the number of accepted tokens, and x^ℓ its first ℓ tokens. Then
+Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444. For a drafted chain x =
+x_1 … x_γ let τ be the number of accepted tokens, and x^ℓ its first ℓ tokens. Then
 
     E[τ] = Σ_ℓ Σ_{x^ℓ} a(x^ℓ)
 
 with a(x^ℓ) the probability of drafting x^ℓ and accepting at least ℓ tokens:
 
 - token by token a = Π_i min(p_i, q_i);
-- block verification (Sun et al., arXiv 2403.10444) a = q(x^ℓ)·b_ℓ, where b_0 = 1 and
-  b_i = min(1, b_{i-1}·p_i/q_i). Without a division: a(x^ℓ) = min(q(x^ℓ), a(x^{ℓ-1})·p_ℓ);
+- block verification a = q(x^ℓ)·b_ℓ, where b_0 = 1 and b_i = min(1, b_{i-1}·p_i/q_i). Without a division:
+  a(x^ℓ) = min(q(x^ℓ), a(x^{ℓ-1})·p_ℓ);
 - a ≤ min(p(x^ℓ), q(x^ℓ)) for any lossless verification, the *min-joint* bound, which block verification need
   not reach.
 
@@ -52,7 +53,7 @@ class BlockRange(NamedTuple):
 def accepted_tokens(
     p: Sequence[Any], q: Sequence[Any], gamma: int, start: tuple[Any, Any] | None = None
 ) -> AcceptedTokens:
-    """E[τ] token by token and by block verification, with the min-joint bound, by enumeration.
+    """Enumerate E[τ] token by token and by block verification, and the min-joint bound.
 
     Parameters
     ----------
@@ -73,10 +74,6 @@ def accepted_tokens(
     ValueError
         For other shapes, rows that are not pmfs, or a γ out of range.
 
-    References
-    ----------
-    Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444.
-
     Examples
     --------
     >>> from fractions import Fraction as F
@@ -85,20 +82,17 @@ def accepted_tokens(
     ['10/9', '11/9', '4/3']
     """
     p_rows, q_rows = _table(p, "p"), _table(q, "q")
-    size = len(p_rows[0])
     if start is None:
         if len(p_rows) > 1 or len(q_rows) > 1:
-            raise ValueError("start: a table of rows needs the rows of the first position")
+            raise ValueError("start: a table needs the rows of the first position; give them")
         first = p_rows[0], q_rows[0]
     else:
         first = _row(start[0], "start, p"), _row(start[1], "start, q")
-    for row in (*p_rows, *q_rows, *first):
-        if len(row) != size:
-            raise ValueError(
-                f"accepted_tokens: rows of {size} and {len(row)} tokens; expected one vocabulary"
-            )
+    size, *others = dict.fromkeys(len(row) for row in (*p_rows, *q_rows, *first))
+    if others:
+        raise ValueError(f"p, q: rows of {size} and {others[0]} tokens; give rows over one vocabulary")
     if gamma < 1 or gamma * math.log(size) > math.log(MAX_PATHS) + 1e-9:
-        raise ValueError(f"gamma: {gamma} gives {size}^{gamma} drafts; from 1 to {MAX_PATHS} are enumerated")
+        raise ValueError(f"gamma: {gamma} gives {size}^{gamma} drafts; give 1 to {MAX_PATHS} of them")
 
     totals = [first[0][0] * 0] * 3
 
@@ -123,7 +117,7 @@ def accepted_tokens(
 
 @checked
 def block_range(alpha: float, gamma: int) -> BlockRange:
-    """The range of E[τ] of block verification over all pairs p, q with Σ min(p, q) = `alpha`.
+    """Find the range of E[τ] of block verification over all pairs p, q with Σ min(p, q) = `alpha`.
 
     Proved: (1) No pair is below the token-by-token value, which q = (1, 0) and p = (α, 1 - α) have. (2) Two
     tokens suffice for the upper end. E[b_ℓ] is concave and non-decreasing in each ratio p_i/q_i, and these
@@ -145,15 +139,6 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
     -------
     BlockRange
         `low` and `high`, and rows `p` and `q` that reach `high`.
-
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
-    References
-    ----------
-    Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444.
 
     Examples
     --------
@@ -183,13 +168,13 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
 def _table(rows: Any, name: str) -> list[Sequence[Any]]:
     """The rows after each token; a single one if they are all the same."""
     if not isinstance(rows, Sequence | np.ndarray) or isinstance(rows, str | bytes):
-        raise TypeError(f"{name}: expected rows, got {type(rows).__name__}")
+        raise TypeError(f"{name}: a {type(rows).__name__}; give a pmf, or one after each token")
     if not 0 < len(rows) <= MAX_PATHS:
-        raise ValueError(f"{name}: {len(rows)} entries; expected a pmf, or one after each token")
+        raise ValueError(f"{name}: {len(rows)} entries; give a pmf, or one after each token")
     if np.ndim(rows[0]) == 0:
         return [_row(rows, name)]
     if len(rows) != len(rows[0]):
-        raise ValueError(f"{name}: {len(rows)} rows of {len(rows[0])} tokens; expected one after each token")
+        raise ValueError(f"{name}: {len(rows)} rows of {len(rows[0])} tokens; give one after each token")
     return [_row(row, f"{name}, row {token}") for token, row in enumerate(rows)]
 
 
@@ -198,5 +183,7 @@ def _row(row: Any, name: str) -> Sequence[Any]:
         floats: list[float] = check_rows(np.asarray(row), name).tolist()
         return floats
     if any(weight < 0 for weight in row) or sum(row) != 1:
-        raise ValueError(f"{name}: {[str(weight) for weight in row]} is not a pmf")
+        raise ValueError(
+            f"{name}: {[str(weight) for weight in row]} is not a pmf; give weights ≥ 0 that sum to 1"
+        )
     return list(row)

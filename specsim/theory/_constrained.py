@@ -1,17 +1,17 @@
-"""Decoding under token masks: the law that masks give, and the law that a grammar asks for.
+"""Decoding under token masks: the distribution that masks give, and the one that a grammar asks for.
 
 A grammar says which tokens may follow a text. Engines set all others to zero at each position, and
-renormalise: the *projected* law. The target's law given that the whole text is in the language is another,
+renormalise: the *projected* distribution. The target's, given that the whole text is in the language, is
 
     P(x | language) = Π_i p(x_i | x_<i)·Φ(x_≤i)/Φ(x_<i),
 
-with Φ(x) the probability that the target, left to itself, ends x in the language: masks take Φ to be one
-number for all allowed tokens. The two laws may be as far apart as laws can be (Nie et al., "Future validity
-is the missing statistic", arXiv 2605.07698).
+with Φ(x) the probability that the target, left to itself, ends x in the language. Masks take Φ to be one
+number for all allowed tokens. The two may be as far apart as distributions can be (Nie et al., "Future
+validity is the missing statistic", arXiv 2605.07698).
 
-Speculative decoding does not change that: with both rows masked and renormalised the standard rule is
-lossless for the projected law. With only the target's row masked it is so too, and wastes the drafts that the
-mask forbids. With rows that are masked and not renormalised it is biased for either law.
+Speculative decoding does not change that. With both rows masked and renormalised, the standard rule is
+lossless for the projected distribution. With only the target's row masked it is too, and wastes the drafts
+that the mask forbids. With rows masked and not renormalised it is biased for either.
 """
 
 from collections import defaultdict
@@ -35,7 +35,10 @@ MAX_TEXTS = 65_536
 def projected_law(
     target: Model, allowed: Callable[[Tokens], Iterable[int]], length: int, context: Tokens = ()
 ) -> Law:
-    """The law of the next tokens where each row is masked and renormalised.
+    """Enumerate the distribution of the next tokens where each row is masked and renormalised.
+
+    `conditioned_law` is the distribution given that all tokens are allowed. Raises ValueError as that, and
+    where the target has no allowed token after a text.
 
     Parameters
     ----------
@@ -52,16 +55,6 @@ def projected_law(
     -------
     dict
         {tokens: probability}, without impossible ones.
-
-    Raises
-    ------
-    ValueError
-        If a text is reached after which the target has no allowed token, if an allowed token is none of the
-        target's, if there are more than 65536 texts, or if a row does not sum to exactly 1.
-
-    See Also
-    --------
-    conditioned_law : The law given that all tokens are allowed.
 
     Examples
     --------
@@ -87,18 +80,12 @@ def projected_law(
 def conditioned_law(
     target: Model, allowed: Callable[[Tokens], Iterable[int]], length: int, context: Tokens = ()
 ) -> Law:
-    """The target's law of the next tokens, given that all of them are allowed.
+    """Enumerate the target's distribution of the next tokens, given that all of them are allowed.
 
     Parameters
     ----------
-    target : Model
-        A model with exact rows.
-    allowed : callable
-        `allowed(text)` gives the tokens that may follow `text`, the tokens after `context`.
-    length : int
-        The number of tokens, at least 0.
-    context : tuple of int
-        The tokens before.
+    target, allowed, length, context
+        As for `projected_law`.
 
     Returns
     -------
@@ -108,12 +95,8 @@ def conditioned_law(
     Raises
     ------
     ValueError
-        If no allowed text is possible, if an allowed token is none of the target's, if there are more than
-        65536 texts, or if a row does not sum to exactly 1.
-
-    See Also
-    --------
-    projected_law : The law that masks give.
+        If no allowed text is possible, an allowed token is outside the vocabulary, there are more than 65536
+        texts, or a row does not sum to exactly 1.
 
     Examples
     --------
@@ -130,7 +113,7 @@ def conditioned_law(
     law = _law(target, allowed, length, tuple(context), renormalised=False)
     total = sum(law.values())
     if not total:
-        raise ValueError(f"allowed: the target has no text of {length} allowed tokens; allow others")
+        raise ValueError(f"allowed: the target has no text of {length} allowed tokens; allow other ones")
     return _as_fractions({text: mass / total for text, mass in law.items()})
 
 
@@ -153,23 +136,23 @@ def _law(
             total: Any = sum(kept.values()) if renormalised else 1
             if renormalised and not kept:
                 raise ValueError(
-                    f"allowed: after {text} the target has no allowed token, so its row cannot be "
-                    "renormalised; allow only tokens that can be continued"
+                    f"allowed: the target has no allowed token after {text}; allow tokens that it can give"
                 )
             for x, weight in kept.items():
                 longer[*text, x] = mass * weight / total
         if len(longer) > MAX_TEXTS:
-            raise ValueError(f"length: more than {MAX_TEXTS} allowed texts; take a shorter one")
+            raise ValueError(f"length: more than {MAX_TEXTS} allowed texts; give a smaller length")
         law = longer
     return law
 
 
 def _tokens(given: Iterable[int], size: int, text: Tokens) -> set[int]:
-    """The tokens `given`, checked."""
     if not isinstance(given, Iterable):
-        raise TypeError(f"allowed: gave {type(given).__name__} after {text}; expected the allowed tokens")
+        raise TypeError(f"allowed: gives a {type(given).__name__} after {text}; return the allowed tokens")
     tokens = set(given)
     for x in tokens:
         if not isinstance(x, int | np.integer) or not 0 <= x < size:
-            raise ValueError(f"allowed: token {x!r} after {text} is not in [0, {size}), the target's")
+            raise ValueError(
+                f"allowed: token {x!r} after {text} is outside the vocabulary [0, {size}); return others"
+            )
     return tokens

@@ -1,10 +1,11 @@
-"""Proofs by enumeration: the output law of a step, in fractions.
+"""Proofs by enumeration: the distribution of a step's output, in fractions.
 
 A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens have the target's joint
-law, where a step that emits fewer tokens is continued by the target. Equivalently, at every position, given
-the emitted prefix and given that the step got that far, the next token has the target's law. Both are checked
-with zero tolerance, over every draft of positive probability. A lossy rule is checked in the same way against
-the law that it declares, given prefix and position.
+distribution, where the target continues a step that emits fewer. Equivalently, at every position, given the
+emitted prefix and given that the step got that far, the next token has the target's distribution. Both are
+checked with zero tolerance, over every draft of positive probability. A lossy rule is checked in the same way
+against the distribution that it declares, given prefix and position. A row that does not sum to exactly 1
+raises ValueError.
 """
 
 from collections import defaultdict
@@ -54,12 +55,12 @@ Rows = Callable[..., tuple[Any, ...]]
 
 @checked
 def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
-    """The law of the tokens that one step emits.
+    """Enumerate the distribution of the tokens that one step emits.
 
     Parameters
     ----------
     rule : Rule
-        Its law is enumerated.
+        The rule of the step.
     target, draft : Model
         Models with exact rows, over one vocabulary.
     tree : Tree
@@ -71,11 +72,6 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     -------
     dict
         {emitted tokens: probability}, without impossible ones.
-
-    Raises
-    ------
-    ValueError
-        If a row does not sum to exactly 1.
 
     Examples
     --------
@@ -99,7 +95,7 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
 def _step_masses(
     rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress | None = None
 ) -> tuple[Masses, int]:
-    """`step_law`, and the number of drafts of positive probability."""
+    """`step_law`, by prefix and next token, and the number of drafts of positive probability."""
     values = _values(rule)
     above = [[node - 1 for node in tree.path(node)] for node in range(tree.size + 1)]
     num_rows = rule.num_rows(tree)
@@ -141,14 +137,14 @@ def _step_masses(
 
 @checked
 def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
-    """The target's joint law of the next `length` tokens.
+    """Enumerate the target's joint distribution of the next `length` tokens.
 
     Parameters
     ----------
     target : Model
         A model with exact rows.
     length : int
-        At least 0.
+        From 0 to 1024.
     context : tuple of int
         The tokens before.
 
@@ -156,11 +152,6 @@ def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
     -------
     dict
         {tokens: probability}, without impossible ones.
-
-    Raises
-    ------
-    ValueError
-        If `length` is out of range, or a row does not sum to exactly 1.
 
     Examples
     --------
@@ -182,10 +173,7 @@ def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
 
 def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) -> Law:
     """`law`, each of its sequences continued by the target to `length` tokens."""
-    return _as_fractions(_continued_law(law, _rows_of(target), length, context))
-
-
-def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Exact:
+    p_rows = _rows_of(target)
     by_length: list[Exact] = [defaultdict(rational) for _ in range(length + 1)]
     for emitted, mass in law.items():
         by_length[len(emitted)][emitted] = mass
@@ -194,7 +182,7 @@ def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Ex
             for token, weight in enumerate(p_rows(context + emitted)):
                 if weight:
                     longer[*emitted, token] += mass * weight
-    return dict(by_length[length])
+    return _as_fractions(by_length[length])
 
 
 def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) -> Any:
@@ -215,7 +203,7 @@ def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) ->
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """The laws of the next token, after every prefix at which a step may continue.
+    """Yield the distribution of the next token after every prefix at which a step may continue.
 
     Parameters
     ----------
@@ -274,10 +262,10 @@ class Proof(Shown):
     mean_tokens : Fraction
         Expected number of tokens that the step emits.
     tv : Fraction
-        Total variation between the continued law and the target's.
+        Total variation between the continued distribution and the target's.
     worst_prefix : tuple of int or None
-        The emitted prefix after which the next token deviates most from the claim of the rule (the target's
-        law, or the declared one); None if it never deviates.
+        The emitted prefix after which the next token deviates most from what the rule claims, the target's
+        distribution or the declared one; None if it never deviates.
     worst_tv : Fraction
         That deviation, as total variation.
     """
@@ -293,12 +281,12 @@ class Proof(Shown):
 
     @property
     def as_claimed(self) -> bool:
-        """True iff every next token follows the law that the rule claims, with zero tolerance."""
+        """True iff every next token follows the distribution that the rule claims, with zero tolerance."""
         return self.worst_prefix is None
 
     @property
     def exact(self) -> bool:
-        """True iff the rule is lossless on this pair: as claimed, and the joint law is the target's."""
+        """True iff the rule is lossless on this pair: as claimed, and the joint distribution the target's."""
         return self.tv == 0 and self.as_claimed
 
     def parts(self) -> list[Piece]:
@@ -339,14 +327,14 @@ def prove(
     context: Tokens | None = None,
     progress: ShowProgress = None,
 ) -> Proof:
-    """Enumerate one step of a rule on a pair of small models, and compare its law with the claimed one.
+    """Enumerate one step of a rule on two small models, and compare its distribution with the claim.
 
     Parameters
     ----------
     target, draft : Model or Pair
-        Over one vocabulary. Fractions are used exactly. Floats are taken as the rationals that they are, so
-        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`. Of a `Pair`, floats
-        are taken as multiples of 2^-24.
+        Over one vocabulary. Fractions are used exactly. Floats are taken as rationals, so that their rows
+        must sum to exactly 1, see `specsim.core.distributions.dyadic`. Of a `Pair`, floats are taken as
+        multiples of 2^-24.
     rule : str or Rule
         Its claim is tested, also for trees sampled by a method that it does not name.
     gamma : int or Tree
@@ -354,13 +342,12 @@ def prove(
     context : tuple of int, optional
         The tokens before the step, by default the target's first context.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the drafts enumerated and their
-        number.
+        As in `specsim.simulate`; a function is called with the drafts enumerated and their number.
 
     Returns
     -------
     Proof
-        `exact`, `tv`, and the prefix after which the law deviates most from the claim.
+        `exact`, `tv`, and the prefix after which the distribution deviates most from the claim.
 
     Raises
     ------
@@ -387,14 +374,12 @@ def prove(
     assert isinstance(target, Model)
     assert isinstance(draft, Model)
     if isinstance(gamma, DynamicTree):
-        raise TypeError(
-            "gamma: a dynamic tree is not enumerated; give a Tree, as branching(2, 1) (--tree 2,1)"
-        )
+        raise TypeError("gamma: a dynamic tree is not enumerated; give a Tree, such as branching(2, 1)")
     tree = as_tree(gamma)
     size = target.vocab_size
     if size**tree.size > MAX_DRAFTS:
         raise ValueError(
-            f"{size}^{tree.size} drafts are too many to enumerate (at most {MAX_DRAFTS}): lower V or γ"
+            f"gamma: {size}^{tree.size} drafts are too many to enumerate (at most {MAX_DRAFTS}); lower V or γ"
         )
     context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
     p_rows, q_rows = _rows_of(target, rounded), _rows_of(draft, rounded)
@@ -421,13 +406,11 @@ def prove(
 
 
 def _as_model(one: Any) -> Any:
-    """A pmf as a model whose row sums to exactly 1; models as they are."""
+    """A pmf as a model whose row sums to exactly 1; a model itself."""
     if not isinstance(one, np.ndarray | list | tuple):
         return one
     if np.ndim(one) != 1:
-        raise ValueError(
-            f"target: rows of shape {np.shape(one)}; one step is enumerated, of two pmfs [V] or two models"
-        )
+        raise ValueError(f"target: rows of shape {np.shape(one)}; give two pmfs [V] or two models")
     return TableModel(dyadic(one))
 
 
@@ -473,8 +456,8 @@ def _rows_of(model: Model, rounded: bool = False) -> Rows:
         row = tuple([rational(weight) for weight in given])
         if sum(row) != 1:
             raise ValueError(
-                f"the row after {recent} sums to {float(sum(row))!r}, not exactly 1: give fractions, or "
-                "dyadic() rows"
+                f"model: the row after {recent} sums to {float(sum(row))!r}, not exactly 1; give fractions, "
+                "or dyadic() rows"
             )
         return row
 

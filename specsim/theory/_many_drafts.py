@@ -1,7 +1,7 @@
 """K drafts of one token: the probability that one of them is accepted, by known verifiers and at best.
 
-"Accepted" means that the emitted token, whose law is p, is one of the K drafted. Sampling methods are those
-of `specsim.models.SAMPLING_METHODS`.
+"Accepted" means that the emitted token, whose distribution is p, is one of the K drafted. Rows that are not
+pmfs over one vocabulary, and arguments outside the ranges given here, raise ValueError or TypeError.
 """
 
 import math
@@ -13,6 +13,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
+from specsim.models._drafts.sampling import SAMPLING_METHODS
 
 #: The most orders of K tokens of q that `without_replacement_acceptance` enumerates, 8!.
 MAX_ORDERS = 40_320
@@ -22,11 +23,13 @@ MAX_ORDERS = 40_320
 def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = "sampled") -> float:
     """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
 
-    This is the value of an optimal transport problem, P(output ∈ drafts) maximised over couplings of the
-    drafts with an output of law p, written as its dual. A minimiser is a prefix of the tokens sorted by p/q,
-    so that V + 1 sets are enough: O(V log V) for "sampled", where P(all drafts in H) = q(H)^K; O(V·K) steps
-    on arrays of a few hundred numbers for "without replacement", accurate to 1e-12 (see `draws_inside`).
-    "top" gives p(Top), "top and sample" `greedy_multi_draft_acceptance`.
+    This is the dual of an optimal transport problem: P(output ∈ drafts), maximised over couplings of the
+    drafts with an output of distribution p. A minimiser is a prefix of the tokens sorted by p/q, so that V +
+    1 sets are enough: O(V log V) for "sampled", where P(all drafts in H) = q(H)^K; O(V·K) steps on arrays of
+    a few hundred numbers for "without replacement", accurate to 1e-12 (see `draws_inside`).
+    "top" gives p(Top), "top and sample" `greedy_multi_draft_acceptance`. Sun et al., "SpecTr", arXiv
+    2310.15141; Khisti et al., arXiv 2410.18234 (K = 2); Hu et al., "Towards optimal multi-draft speculative
+    decoding", arXiv 2502.18779 (the dual).
 
     Parameters
     ----------
@@ -35,7 +38,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     drafts : int
         K ≥ 1 drafted tokens, and K ≤ V unless `sampling` is "sampled".
     sampling : str
-        How the drafts are sampled, one of `specsim.models.SAMPLING_METHODS`.
+        One of `specsim.models.SAMPLING_METHODS`.
 
     Returns
     -------
@@ -46,11 +49,6 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     ------
     ValueError, TypeError
         For rows that are not pmfs over one vocabulary, a K out of range, or another `sampling`.
-
-    References
-    ----------
-    Sun et al., "SpecTr", arXiv 2310.15141; Khisti et al., arXiv 2410.18234 (K = 2); Hu et al., "Towards
-    optimal multi-draft speculative decoding", arXiv 2502.18779 (the dual).
 
     Examples
     --------
@@ -63,8 +61,8 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     0.6500
     """
     p_row, q_row = _pair(p, q)
-    if sampling not in ("sampled", "without replacement", "top", "top and sample"):
-        raise ValueError(f"optimal_acceptance: unknown sampling {sampling!r}")
+    if sampling not in SAMPLING_METHODS:
+        raise ValueError(f"sampling: {sampling!r} is unknown; give one of SAMPLING_METHODS")
     count = _count(drafts, q_row, distinct=sampling != "sampled")
     if sampling == "top":
         return _probability(p_row[_ranked(q_row)[:count]].sum())
@@ -121,6 +119,8 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
 def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """Σ p(x)·(1 - (1 - q(x))^K): the probability that a sample of p is among K samples of q.
 
+    Miao et al., "SpecInfer", arXiv 2305.09781, whose baseline it is.
+
     Parameters
     ----------
     p, q : array_like, shape [V]
@@ -132,15 +132,6 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, or a K out of range.
-
-    References
-    ----------
-    Miao et al., "SpecInfer", arXiv 2305.09781, whose baseline it is.
 
     Examples
     --------
@@ -155,7 +146,8 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """1 - Π_k TV(R_k, q) with R_1 = p and R_{k+1} ∝ (R_k - q)₊: SpecInfer's verifier of sampled drafts.
 
-    Each round is the standard test against the residual of the rounds before.
+    Each round is the standard test against the residual of the rounds before. Miao et al., "SpecInfer", arXiv
+    2305.09781, Algorithm 2.
 
     Parameters
     ----------
@@ -168,15 +160,6 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, or a K out of range.
-
-    References
-    ----------
-    Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2.
 
     Examples
     --------
@@ -203,9 +186,9 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """ρ* in [1, K]: the least ρ with ρ·b ≥ 1 - (1 - b)^K, where b(ρ) = Σ min(q, p/ρ).
 
     K-SEQ accepts the first of K sampled drafts with u ≤ p(x)/(ρ q(x)); a draft passes with probability b. Its
-    output can have the law p iff ρ ≥ ρ*, and it accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does not
-    decrease with ρ, so that bisection finds ρ*, ending on the valid side. Disjoint rows have b = 0: there the
-    limit of the condition is ρ ≥ K.
+    output can have the distribution p iff ρ ≥ ρ*, and it accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does
+    not decrease with ρ, so that bisection finds ρ*, ending on the valid side. Disjoint rows have b = 0: there
+    the limit of the condition is ρ ≥ K. Sun et al., "SpecTr", arXiv 2310.15141.
 
     Parameters
     ----------
@@ -218,15 +201,6 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     -------
     float
         In [1, K].
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, or a K out of range.
-
-    References
-    ----------
-    Sun et al., "SpecTr", arXiv 2310.15141.
 
     Examples
     --------
@@ -252,7 +226,8 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None = None) -> float:
     """1 - (1 - b(ρ))^K, the acceptance of K-SEQ.
 
-    At ρ* it is at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance`.
+    At ρ* it is at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance`. Sun et al., "SpecTr", arXiv
+    2310.15141.
 
     Parameters
     ----------
@@ -261,7 +236,8 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     drafts : int
         K ≥ 1 drafted tokens.
     rho : float, optional
-        In [1, K], by default ρ*. Below ρ* this is still what the rule accepts, but its output law is not p.
+        In [1, K], by default ρ*. Below ρ* this is still what the rule accepts, but its output does not follow
+        p.
 
     Returns
     -------
@@ -273,10 +249,6 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     ValueError, TypeError
         For rows that are not pmfs over one vocabulary, or a K or `rho` out of range.
 
-    References
-    ----------
-    Sun et al., "SpecTr", arXiv 2310.15141.
-
     Examples
     --------
     >>> round(k_seq_acceptance([1, 0], [0.5, 0.5], 2), 12)
@@ -286,18 +258,18 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     count = _count(drafts, q_row)
     chosen = k_seq_rho(p_row, q_row, count) if rho is None else float(rho)
     if not 1 <= chosen <= count:
-        raise ValueError(f"k_seq_acceptance: rho = {chosen} is outside [1, {count}]")
+        raise ValueError(f"rho: {chosen} is outside [1, {count}]; give a number from ρ* to K")
     return _probability(_any_of(_passing(p_row, q_row, chosen), count))
 
 
 @checked
 def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
-    """Recursive rejection of drafts without replacement (Sequoia, RSD), by enumeration of orders.
+    """Enumerate the acceptance of recursive rejection of drafts without replacement (Sequoia, RSD).
 
     R = p and D = q at first; s drawn from D is accepted with probability min(1, R(s)/D(s)), else R becomes (R
-    - D)₊ and D loses s, both renormalised. Once D is empty nothing more is tried; Sequoia's code goes on with
-    a uniform D. If all tokens of p are tokens of q, and q has at most K tokens, one is accepted for certain
-    (Sequoia's cover property).
+    - D)₊ and D loses s, both renormalised. Once D is empty nothing more is tried; Sequoia's code then takes a
+    uniform D. If all tokens of p are tokens of q, and q has at most K tokens, one is accepted for certain
+    (Sequoia's cover property). Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv 2402.14160.
 
     Parameters
     ----------
@@ -317,10 +289,6 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
         For rows that are not pmfs over one vocabulary, a K out of range, or more than `MAX_ORDERS` orders of
         K tokens of q.
 
-    References
-    ----------
-    Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv 2402.14160.
-
     Examples
     --------
     >>> without_replacement_acceptance([1, 0], [0.5, 0.5], 2)
@@ -331,7 +299,7 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     support = int((q_row > 0).sum())
     orders = math.perm(support, min(count, support))
     if orders > MAX_ORDERS:
-        raise ValueError(f"without_replacement_acceptance: {orders} orders of sampling, above {MAX_ORDERS}")
+        raise ValueError(f"drafts: {orders} orders of sampling are more than {MAX_ORDERS}; give fewer drafts")
 
     def rejected(residual: Floats, weights: Floats, left: int) -> float:
         mass = weights.sum()
@@ -343,13 +311,11 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
         if after == 0.0:
             return 0.0
         turned_down = np.maximum(draft - residual, 0.0)
-        return float(
-            sum(
-                turned_down[s]
-                * rejected(lacking / after, np.where(np.arange(draft.size) == s, 0.0, weights), left - 1)
-                for s in np.flatnonzero(turned_down)
-            )
-        )
+        total = 0
+        for s in np.flatnonzero(turned_down):
+            others = np.where(np.arange(draft.size) == s, 0.0, weights)
+            total += turned_down[s] * rejected(lacking / after, others, left - 1)
+        return float(total)
 
     return _probability(1.0 - rejected(p_row, q_row, count))
 
@@ -359,7 +325,7 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 best tokens of q, and a sample of q' on the others.
 
     A standard test of the sampled token against the target without the mass of Top reaches
-    `optimal_acceptance`.
+    `optimal_acceptance`. Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779.
 
     Parameters
     ----------
@@ -372,15 +338,6 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, or a K out of range.
-
-    References
-    ----------
-    Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779.
 
     Examples
     --------
@@ -401,7 +358,8 @@ def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
 
     E are exponential variables, one a token, shared by draft and target: both choose x iff E_x is below E_y ·
     min(p(x)/p(y), q(x)/q(y)) for every other y. The result is between (1 - TV)/(1 + TV) and 1 - TV. With
-    tokens sorted by p/q the inner sum is a tail of p and a head of q, hence O(V log V).
+    tokens sorted by p/q the inner sum is a tail of p and a head of q, hence O(V log V). Daliri, Musco &
+    Suresh, arXiv 2408.07978.
 
     Parameters
     ----------
@@ -412,15 +370,6 @@ def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        For rows that are not pmfs over one vocabulary.
-
-    References
-    ----------
-    Daliri, Musco & Suresh, arXiv 2408.07978.
 
     Examples
     --------
@@ -440,15 +389,13 @@ def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
 def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
     p_row, q_row = check_rows(p, "p"), check_rows(q, "q")
     if p_row.ndim != 1 or p_row.shape != q_row.shape:
-        raise ValueError(
-            f"p and q: shapes {p_row.shape} and {q_row.shape}; expected two rows over one vocabulary"
-        )
+        raise ValueError(f"p, q: shapes {p_row.shape} and {q_row.shape}; give two rows over one vocabulary")
     return p_row, q_row
 
 
 def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
     if check_count("drafts", drafts) > q.size and distinct:
-        raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q.size}")
+        raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q.size}; give fewer")
     return int(drafts)
 
 

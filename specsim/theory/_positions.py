@@ -2,8 +2,8 @@
 
 For a Markov pair the answer is linear algebra on its contexts. With A[s, t] = Σ min(p, q) over the tokens
 that lead from context s to t, R the same sum of (p - q)₊ and P of p, a step from s accepts at least k tokens
-with probability (A^k 1)(s). The next step begins from the law K = Σ_{k<γ} A^k R + A^γ P, since a rejection
-and the token recovered after it have the joint law (p - q)₊.
+with probability (A^k 1)(s). The next step begins from the distribution K = Σ_{k<γ} A^k R + A^γ P, since a
+rejection and the token recovered after it have the joint mass (p - q)₊.
 """
 
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 from specsim.models import MAX_NODES
+from specsim.theory._acceptance import plain
 
 #: The most contexts for which the chain is solved.
 MAX_CONTEXTS = 2048
@@ -49,12 +50,11 @@ def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
     """
     rates = np.asarray(alphas, dtype=np.float64)
     if rates.ndim == 0 or rates.shape[-1] == 0:
-        raise ValueError("alphas: expected one for each drafted token, at least one")
+        raise ValueError("alphas: none; give one for each drafted token")
     wrong = ~((rates >= 0) & (rates <= 1))
     if wrong.any():
-        raise ValueError(f"alphas: {rates[wrong].flat[0]} is outside [0, 1]")
-    value = 1.0 + np.cumprod(rates, axis=-1).sum(axis=-1)
-    return float(value) if value.ndim == 0 else value
+        raise ValueError(f"alphas: {rates[wrong].flat[0]} is outside [0, 1]; give probabilities")
+    return plain(1.0 + np.cumprod(rates, axis=-1).sum(axis=-1))
 
 
 class MarkovSteps(NamedTuple):
@@ -82,7 +82,7 @@ class MarkovSteps(NamedTuple):
 
 @checked
 def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
-    """Standard verification of tokens drafted from one Markov model for another, step after step.
+    """Solve for standard verification of tokens drafted from one Markov model for another, step by step.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
     Raises
     ------
     ValueError
-        For other shapes, more than `MAX_CONTEXTS` contexts, rows that are not pmfs, or a chain of steps with
-        more than one stationary law.
+        For other shapes, more than `MAX_CONTEXTS` contexts, rows that are not pmfs, or steps with more than
+        one stationary distribution.
 
     Examples
     --------
@@ -111,11 +111,12 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
     p_rows, q_rows = check_rows(p, "p"), check_rows(q, "q")
     size = p_rows.shape[-1]
     if p_rows.shape != q_rows.shape or set(p_rows.shape) != {size}:
-        raise ValueError(f"p {p_rows.shape} and q {q_rows.shape}: expected one shape, [V] or [V, …, V]")
+        shapes = f"{p_rows.shape} and {q_rows.shape}"
+        raise ValueError(f"p, q: shapes {shapes}; give tables of one shape, [V] or [V, …, V]")
     p_rows, q_rows = p_rows.reshape(-1, size), q_rows.reshape(-1, size)
     contexts = len(p_rows)
     if contexts > MAX_CONTEXTS:
-        raise ValueError(f"{contexts} contexts: at most {MAX_CONTEXTS} are solved")
+        raise ValueError(f"p, q: {contexts} contexts are more than {MAX_CONTEXTS}; give smaller tables")
     check_count("gamma", gamma, 1, MAX_NODES)
     both = np.minimum(p_rows, q_rows)
     accept, recover, follow = (_transitions(rows) for rows in (both, p_rows - both, p_rows))
@@ -145,10 +146,13 @@ def _transitions(rows: Floats) -> Floats:
 
 
 def _stationary(matrix: Floats) -> Floats:
-    """The stationary law [S] of a transition matrix."""
+    """The stationary distribution [S] of a transition matrix."""
     size = len(matrix)
     equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
     law, _, rank, _ = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)
     if rank < size:
-        raise ValueError("p and q: steps have more than one stationary law, since some contexts never meet")
+        raise ValueError(
+            "p, q: steps have more than one stationary distribution, since some contexts never meet; give "
+            "rows that connect them"
+        )
     return np.clip(law, 0.0, None) / np.clip(law, 0.0, None).sum()

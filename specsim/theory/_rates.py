@@ -22,10 +22,10 @@ def rates(
     errors: Mapping[str, float] | None = None,
     closed_form: float | None = None,
 ) -> Table:
-    """`found` has each rate as a number or as bounds; `errors` its standard error, by name.
+    """The table of `found`, which has each rate as a number or as bounds, with standard `errors` by name.
 
-    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α, else with the closed
-    form of the tokens per step, if there is one."""
+    A third column has what the i.i.d. formula makes of each α for a chain of `gamma` tokens, else the closed
+    form of the tokens per step."""
     rows = []
     for name, label in LABELS.items():
         value = getattr(found, name)
@@ -43,7 +43,7 @@ def rates(
 
 
 def with_error(value: float, error: float | None) -> str:
-    """A mean with its standard error, where there is one: of a single step it is NaN, shown as a dash."""
-    return f"{value:.5f}" + (
-        "" if error is None else f" ± {NONE if math.isnan(error) else format(error, '.5f')}"
-    )
+    """A mean with its standard error, if it has one: of a single step it is NaN, shown as a dash."""
+    if error is None:
+        return f"{value:.5f}"
+    return f"{value:.5f} ± {NONE if math.isnan(error) else format(error, '.5f')}"

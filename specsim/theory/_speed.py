@@ -1,7 +1,8 @@
 """Speed-ups: wall time, operations, memory accesses, and the best γ.
 
 All formulas assume independent acceptances of one probability α, and that γ+1 parallel positions of the
-target take as long as one; `specsim.planning.costs` has better models.
+target take as long as one; `specsim.planning.costs` has better models. Theorem numbers are those of
+Leviathan, Kalman & Matias, arXiv 2211.17192. Arguments outside the ranges given here raise ValueError.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._types import Floats
-from specsim.theory._acceptance import check_alpha_gamma, expected_tokens
+from specsim.theory._acceptance import check_alpha_gamma, expected_tokens, plain
 
 #: γ beyond which `optimal_gamma` does not look.
 MAX_GAMMA = 1000
@@ -19,7 +20,7 @@ MAX_GAMMA = 1000
 
 @checked
 def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Floats | float:
-    """(1 - α^{γ+1})/((1 - α)(γc + 1)), the speed-up over the target alone.
+    """(1 - α^{γ+1})/((1 - α)(γc + 1)), the speed-up over the target alone (Theorem 3.8).
 
     Parameters
     ----------
@@ -34,27 +35,17 @@ def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Fl
     -------
     float or ndarray of the broadcast shape
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.8.
-
     Examples
     --------
     >>> round(walltime_improvement(0.8, 5, 0.05), 4)
     2.9514
     """
-    value = expected_tokens(alpha, gamma) / (np.asarray(gamma) * _check_ratio(c, "c") + 1.0)
-    return _plain(value)
+    return plain(expected_tokens(alpha, gamma) / (np.asarray(gamma) * _check_ratio(c, "c") + 1.0))
 
 
 @checked
 def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> Floats | float:
-    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations per token relative to the target alone.
+    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), operations per token relative to the target alone (Theorem 3.11).
 
     Parameters
     ----------
@@ -70,27 +61,18 @@ def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> F
     float or ndarray of the broadcast shape
         At least 1.
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.11.
-
     Examples
     --------
     >>> round(operations_factor(0.8, 5, 0.0), 4)
     1.6263
     """
     g = np.asarray(gamma, dtype=np.float64)
-    return _plain((g * _check_ratio(c_hat, "c_hat") + g + 1.0) / expected_tokens(alpha, gamma))
+    return plain((g * _check_ratio(c_hat, "c_hat") + g + 1.0) / expected_tokens(alpha, gamma))
 
 
 @checked
 def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
-    """(1 - α)/(1 - α^{γ+1}), reads of weights and cache per token relative to the target alone.
+    """(1 - α)/(1 - α^{γ+1}), reads of weights and cache per token over the target's (section 3.5).
 
     Parameters
     ----------
@@ -104,21 +86,12 @@ def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     float or ndarray of the broadcast shape
         In [1/(γ + 1), 1].
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, section 3.5.
-
     Examples
     --------
     >>> round(memory_access_factor(0.8, 5), 4)
     0.2711
     """
-    return _plain(1.0 / np.asarray(expected_tokens(alpha, gamma)))
+    return plain(1.0 / np.asarray(expected_tokens(alpha, gamma)))
 
 
 class BreakEven(NamedTuple):
@@ -130,7 +103,7 @@ class BreakEven(NamedTuple):
 
 @checked
 def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
-    """Speculation gains for some γ iff α > c, and then by at least (1 + α)/(1 + c).
+    """Speculation gains for some γ iff α > c, and then by at least (1 + α)/(1 + c) (Corollary 3.9).
 
     Parameters
     ----------
@@ -144,15 +117,6 @@ def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
     BreakEven
         `helps` and `improvement`, each of the broadcast shape.
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Corollary 3.9.
-
     Examples
     --------
     >>> break_even(0.6, 0.05)
@@ -163,7 +127,7 @@ def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
     a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
     helps = a > ratio
     improvement = np.where(helps, (1.0 + a) / (1.0 + ratio), 1.0)
-    return BreakEven(bool(helps) if helps.ndim == 0 else helps, _plain(improvement))
+    return BreakEven(bool(helps) if helps.ndim == 0 else helps, plain(improvement))
 
 
 @checked
@@ -192,10 +156,6 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
     ValueError
         Outside these ranges.
 
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.8, whose formula is maximised.
-
     Examples
     --------
     >>> optimal_gamma(0.8, 0.05)
@@ -218,7 +178,8 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
 def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
     """[1/(1 - α)]/(1 + cα/(1 - α)), the speed-up if only tokens that will be accepted are drafted.
 
-    Steps then emit 1/(1 - α) tokens and draft one less. At α = 1 the limit is 1/c.
+    Steps then emit 1/(1 - α) tokens and draft one less. At α = 1 the limit is 1/c. The paper asks for this in
+    section 3.3 and gives no formula.
 
     Parameters
     ----------
@@ -236,10 +197,6 @@ def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
     ValueError
         Outside these ranges, and for α = 1 with c = 0.
 
-    References
-    ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, ask for it in section 3.3 and give no formula.
-
     Examples
     --------
     >>> round(oracle_improvement(0.9, 0.05), 4)
@@ -248,17 +205,13 @@ def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
     a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
     time = (1.0 - a) + ratio * a
     if (time == 0).any():
-        raise ValueError("alpha = 1 with c = 0: drafts that cost nothing and all pass gain without bound")
-    return _plain(1.0 / time)
+        raise ValueError("alpha, c: 1 and 0 gain without bound; give alpha below 1 or c above 0")
+    return plain(1.0 / time)
 
 
 def _check_ratio(value: ArrayLike, name: str) -> Floats:
     ratio = np.asarray(value, dtype=np.float64)
     wrong = ~((ratio >= 0) & np.isfinite(ratio))
     if wrong.any():
-        raise ValueError(f"{name}: {ratio[wrong].flat[0]} is not a ratio ≥ 0")
+        raise ValueError(f"{name}: {ratio[wrong].flat[0]} is not a ratio ≥ 0; give a finite one")
     return ratio
-
-
-def _plain(value: Floats | float) -> Floats | float:
-    return float(value) if np.ndim(value) == 0 else value

@@ -83,7 +83,7 @@ def test_what_positions_cannot_answer_is_refused():
         specsim.simulate(P, Q, gamma=11, steps=10)
     with pytest.raises(ValueError, match="must be two pmfs of one shape"):
         specsim.simulate(P, Q[:5], gamma=2, steps=10)
-    with pytest.raises(ValueError, match="one step is enumerated"):
+    with pytest.raises(ValueError, match="give two pmfs"):
         specsim.prove(specsim.models.Pair(P[:5], Q[:5]))
 
 

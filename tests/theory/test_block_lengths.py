@@ -163,5 +163,5 @@ def test_what_is_out_of_range_is_named(call, message):
 
 @pytest.mark.parametrize("rows", [{1}, "ab", None])
 def test_what_is_no_row_is_refused(rows):
-    with pytest.raises(TypeError, match=f"p: expected rows, got {type(rows).__name__}"):
+    with pytest.raises(TypeError, match=f"p: a {type(rows).__name__}; give a pmf"):
         accepted_tokens(rows, [0.5, 0.5], 2)

@@ -292,12 +292,12 @@ def test_gumbel_agreement_by_simulation():
             ValueError,
             "3 distinct tokens cannot be drawn from 2",
         ),
-        (lambda p, q: optimal_acceptance(p, q, 2, "greedy"), ValueError, "unknown sampling 'greedy'"),
+        (lambda p, q: optimal_acceptance(p, q, 2, "greedy"), ValueError, "sampling: 'greedy' is unknown"),
         (lambda p, q: optimal_acceptance(p, [1.0], 1), ValueError, r"shapes \(2,\) and \(1,\)"),
         (lambda p, q: optimal_acceptance([p, p], [q, q], 1), ValueError, "two rows over one vocabulary"),
         (lambda p, q: naive_matching_acceptance(p, [0.5, 0.6], 1), ValueError, "q: sums to 1.1"),
-        (lambda p, q: k_seq_acceptance(p, q, 2, 2.5), ValueError, r"rho = 2.5 is outside \[1, 2\]"),
-        (lambda p, q: k_seq_acceptance(p, q, 2, float("nan")), ValueError, "rho = nan"),
+        (lambda p, q: k_seq_acceptance(p, q, 2, 2.5), ValueError, r"rho: 2.5 is outside \[1, 2\]"),
+        (lambda p, q: k_seq_acceptance(p, q, 2, float("nan")), ValueError, "rho: nan"),
         (lambda p, q: without_replacement_acceptance(p, q, 3), ValueError, "3 distinct tokens"),
     ],
 )
@@ -309,5 +309,5 @@ def test_what_is_out_of_range_is_named(call, error, message):
 def test_too_many_orders_are_refused():
     row = np.full(9, 1 / 9)
     assert len(list(permutations(range(8)))) == MAX_ORDERS
-    with pytest.raises(ValueError, match="362880 orders of sampling, above 40320"):
+    with pytest.raises(ValueError, match="362880 orders of sampling are more than 40320"):
         without_replacement_acceptance(row, row, 9)

@@ -89,7 +89,7 @@ def test_the_acceptance_rate_broadcasts_over_rows():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: acceptance_rate([0.5, 0.5], [1.0]), "p has 2 tokens and q 1"),
+        (lambda: acceptance_rate([0.5, 0.5], [1.0]), "p, q: 2 and 1 tokens"),
         (lambda: acceptance_rate([0.5, 0.6], [0.5, 0.5]), "p: sums to 1.1"),
         (lambda: acceptance_rate([0.5, 0.5], [-0.5, 1.5]), r"q, token 0: -0\.5"),
         (lambda: expected_tokens(1.5, 2), r"alpha: 1\.5 is outside \[0, 1\]"),
