@@ -16,7 +16,7 @@ from specsim.core._parameters import read_options
 from specsim.core._registry import suggestion
 from specsim.core._tensors import UNREADABLE, read_arrays, read_tensors
 from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
-from specsim.decoding._recording.kept import kept_rows
+from specsim.decoding._recording.huggingface import kept_rows
 from specsim.models import Pair, default_pair, load_pair
 from specsim.models._processed import SAMPLING, sampled
 from specsim.traces import Trace, default_trace, open_trace

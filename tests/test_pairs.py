@@ -205,7 +205,7 @@ def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_
         models = TableModel(P), TableModel(Q)
         return specsim.decoding.record(folder, *models, gamma=gamma, steps=10, rng=rng)
 
-    monkeypatch.setattr(_recording.kept, "record_hf", record)
+    monkeypatch.setattr(_recording.huggingface, "record_hf", record)
     monkeypatch.setenv("SPECSIM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "weights").write_text("1")
@@ -229,7 +229,7 @@ def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_
         (Path(folder) / "shard").touch()
         raise ValueError("no torch")
 
-    monkeypatch.setattr(_recording.kept, "record_hf", fail)
+    monkeypatch.setattr(_recording.huggingface, "record_hf", fail)
     prompts.write_text("four\n")
     with pytest.raises(ValueError, match="no torch"):
         specsim.read_pair(name)

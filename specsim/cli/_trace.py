@@ -244,7 +244,7 @@ def trace_record(
         trace = record(path, *models_of(models), steps=steps, **layout)
         done = written(trace)
     else:
-        from specsim.decoding._recording.prompts import read_prompts
+        from specsim.decoding._recording.huggingface import read_prompts
 
         refuse(trace_record, values, "has no effect with --target", "models", "steps")
         if draft is None or prompts is None:

@@ -6,7 +6,7 @@ from ._checking import Implied as Implied
 from ._checking import MetricsCheck as MetricsCheck
 from ._checking import check_metrics as check_metrics
 from ._feasible import Range as Range
-from ._logs.audit import audit_served as audit_served
+from ._logs.counting import audit_served as audit_served
 from ._logs.result import Contradiction as Contradiction
 from ._logs.result import RareTokens as RareTokens
 from ._logs.result import ServedAudit as ServedAudit

@@ -19,7 +19,7 @@ from specsim import engines, models, served, traces
 from specsim.auditing import audit_shard
 from specsim.auditing._offline import score
 from specsim.cli._engine import prompts_of
-from specsim.decoding._recording.prompts import read_prompts
+from specsim.decoding._recording.huggingface import read_prompts
 from specsim.engines import audit_engine, open_planted
 from specsim.engines._audit.run import TEXTS
 

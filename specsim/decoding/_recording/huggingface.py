@@ -1,11 +1,15 @@
 """Record two causal language models of Hugging Face transformers along a speculative trajectory.
 
-Both models keep their KV cache: a step feeds each model only the tokens that it has not read, and crops the
-cache to what was accepted. Rows are float64 softmaxes of the logits, after the same temperature, top-k and
-top-p for both models. torch and transformers are imported when something is recorded.
+Both models keep their KV cache. A step feeds each model the tokens that it has not read, and crops the cache
+to the accepted ones. Rows are float64 softmaxes of the logits, after the same temperature, top-k and top-p.
+torch and transformers are imported when something is recorded.
 """
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,12 +18,14 @@ import numpy as np
 
 from specsim import rules
 from specsim.core._checks import check_count
+from specsim.core._files import read_text
+from specsim.core._json import parse_json
 from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._provenance import specsim_version
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Floats
 from specsim.core.distributions import temperature, top_k, top_p
-from specsim.decoding._recording.log import new_log
-from specsim.decoding._recording.tokenizers import check_tokenizers
+from specsim.decoding._recording.models import new_log
 from specsim.models import chain, draw_siblings
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
@@ -60,16 +66,13 @@ class CachedModel:
     cache: Any = field(default=None, repr=False)
 
     def rows(self, tokens: Sequence[int], count: int) -> Floats:
-        """Rows [count, V] after each of the last `count` of all `tokens` so far; those not yet read are fed.
-
-        Raises ValueError, naming the model and the position, for logits that are no numbers."""
+        """Rows [count, V] after each of the last `count` of all `tokens` so far; unread tokens are fed."""
         logits = self._feed(tokens)[0, -count:, : self.vocab_size].double().cpu().numpy()
-        bad = np.isnan(logits) | (logits == np.inf)
-        if bad.any() or (logits.max(axis=1) == -np.inf).any():
-            place = int((bad.any(axis=1) | (logits.max(axis=1) == -np.inf)).argmax())
+        bad = (np.isnan(logits) | (logits == np.inf)).any(axis=1) | (logits.max(axis=1) == -np.inf)
+        if bad.any():
+            place = len(tokens) - count + int(bad.argmax()) + 1
             raise ValueError(
-                f"{self.name}: logits after token {len(tokens) - count + place + 1} of the text are NaN or "
-                "infinite; try another dtype"
+                f"{self.name}: its logits after token {place} are NaN or infinite; try another dtype"
             )
         return self.sampling.rows(logits)
 
@@ -83,7 +86,7 @@ class CachedModel:
         self.cache, self.read = None, 0
 
     def check_cache(self) -> None:
-        """Raises ValueError, naming the model, unless its cache can be cropped; two tokens are tried."""
+        """Raise ValueError unless the model's cache can be cropped; two tokens are tried."""
         try:
             self._feed([0, 0])
             # cropping does not undo recurrent states; transformers reports which models have them
@@ -93,7 +96,10 @@ class CachedModel:
         except (AttributeError, LookupError, TypeError, ValueError):
             cut = False
         if not cut:
-            raise ValueError(f"{self.name}: {type(self.model).__name__} keeps no cache that can be cut back")
+            raise ValueError(
+                f"{self.name}: {type(self.model).__name__} keeps no cache that can be cropped; "
+                "take another model"
+            )
         self.restart()
 
     def _feed(self, tokens: Sequence[int]) -> Any:
@@ -110,7 +116,7 @@ class CachedModel:
 
 
 class Step(NamedTuple):
-    """One step: the tokens before it, its drafts and rows, how many were accepted and what was emitted."""
+    """One step of a text: the tokens before it, its drafts, their rows, and what was accepted and emitted."""
 
     text: int
     before: list[int]
@@ -142,28 +148,26 @@ def record_hf(
 ) -> Trace:
     """Decode speculatively after each prompt with two Hugging Face models, and log every step as a trace.
 
-    A text ends after `max_new_tokens`, at the target's end-of-sequence token, or where a model's context is
-    full.
+    A text ends after `max_new_tokens`, at the target's end-of-sequence token, or at a full context.
 
     Parameters
     ----------
     path : path
         A new or empty folder.
     target, draft : str or path
-        What `AutoModelForCausalLM.from_pretrained` loads, a folder or a name; both with the same tokenizer.
+        Folders or names that `AutoModelForCausalLM.from_pretrained` loads, with the same tokenizer.
     prompts : sequence of str
         Each non-empty and shorter than the models' contexts.
     gamma, max_new_tokens : int
-        Drafted tokens per step, and the most new tokens per text, ≥ 1.
+        Drafted tokens per step, and new tokens per text at most, ≥ 1.
     temperature, top_k, top_p : float, int, float
         Sampling of both models: ≥ 0; ≥ 0, where 0 keeps all tokens; in (0, 1].
     rule, dtype, top, rng
-        As for `record`.
+        As in `record`.
     device : str
         Where torch computes.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the texts done and
-        their total.
+        As in `specsim.simulate`, in texts.
 
     Returns
     -------
@@ -172,8 +176,8 @@ def record_hf(
     Raises
     ------
     ValueError
-        Without torch and transformers; for tokenizers that differ, a model without a cache that can be
-        cropped, logits that are NaN, or arguments out of range. What was written before stays readable.
+        Without torch and transformers; for tokenizers that differ, a cache that cannot be cropped, logits
+        that are NaN, or arguments out of range. The steps before stay readable.
     FileExistsError
         If `path` is not empty.
 
@@ -191,7 +195,7 @@ def record_hf(
     check_tokenizers(tokenizer, other, prompts)
     room = min(_context(big), _context(small))
     if gamma >= room:
-        raise ValueError(f"gamma: a draft of {gamma} tokens is too long for the models' context of {room}")
+        raise ValueError(f"gamma: {gamma} exceeds the models' context of {room} tokens; draft fewer")
     texts = _encode(prompts, tokenizer, room - gamma)
     vocab_size = min(_width(big), _width(small))
     first = CachedModel(big, "target", sampling, vocab_size)
@@ -268,25 +272,26 @@ def _step(
 
 
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
-    """Load the model and the tokenizer that `from_pretrained` finds under `name`.
-
-    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded."""
+    """Load a model and its tokenizer. Raises ValueError where torch, `device` or either is missing."""
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
-        raise ValueError(f"{name}: needs torch and transformers ({error}): {INSTALL}") from None
+        raise ValueError(f"{name}: torch or transformers is missing ({error}); {INSTALL}") from None
     try:
         torch.zeros(1, device=device).cpu()
     except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in
         reason = str(error).strip().splitlines()[0].split(". ")[0]
-        raise ValueError(f"device: {device!r} is not there ({reason})") from None
+        raise ValueError(f"device: torch cannot use {device!r} ({reason}); give another one") from None
     try:
         model = AutoModelForCausalLM.from_pretrained(str(name), dtype="auto").to(torch.device(device)).eval()
         return model, AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{name}: no causal language model with its tokenizer ({reason})") from None
+        raise ValueError(
+            f"{name}: holds no causal language model with its tokenizer ({reason}); give another "
+            "folder or name"
+        ) from None
 
 
 def _new_cache(model: Any) -> Any:
@@ -304,21 +309,20 @@ def _new_cache(model: Any) -> Any:
 def _encode(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]]:
     """The tokens of each prompt; ValueError for one that is empty, or longer than `room`."""
     if not prompts:
-        raise ValueError("prompts: none were given")
+        raise ValueError("prompts: none given; give at least one")
     texts = [list(tokenizer(prompt)["input_ids"]) for prompt in prompts]
     for number, tokens in enumerate(texts, 1):
         if not tokens:
-            raise ValueError(f"prompt {number}: is empty")
+            raise ValueError(f"prompt {number}: is empty; leave it out")
         if len(tokens) > room:
             raise ValueError(
-                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room} "
-                "and a draft"
+                f"prompt {number}: {len(tokens)} tokens do not fit beside a draft; give at most {room}"
             )
     return texts
 
 
 def _context(model: Any) -> int:
-    """The most tokens that a model reads."""
+    """The tokens that a model reads at most."""
     return int(getattr(model.config, "max_position_embeddings", None) or 2**31)
 
 
@@ -331,3 +335,109 @@ def _ends(model: Any) -> frozenset[int]:
     """The tokens that end a text."""
     found = model.generation_config.eos_token_id
     return frozenset(found if isinstance(found, list | tuple) else [] if found is None else [int(found)])
+
+
+# Two tokenizers must agree: a token id must mean the same piece of text to both models.
+
+#: Texts on which tokenizers are known to differ: spaces, digits, accents, scripts, emoji, code, control
+#: characters.
+TEXTS = (
+    "Hello, world!",
+    "  two spaces,\ttab,\n\nand a blank line  ",
+    "1234567890 3.14159 1e-9 0x7f",
+    "naïve façade Ærø Straße Ελληνικά русский 中文 日本語 한국어 العربية",
+    "e\u0301 and \u00e9, \u2126 and \u03a9",
+    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "def f(x):\n    return {'a': [x ** 2, ...]}  # comment\n",
+    "\x00\x07\ufeff\u200b",
+)
+SPECIAL = ("bos", "eos", "unk", "sep", "cls", "mask")  # padding takes no part in generation
+
+
+def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None:
+    """Raise ValueError, naming the check that failed, unless two tokenizers agree, on `texts` as well.
+
+    Two vocabularies of one size may number different pieces, so the size alone is not enough."""
+    if len(target) != len(draft):
+        raise _differ("size", f"{len(target)} tokens and {len(draft)}")
+    ids, other_ids = target.get_vocab(), draft.get_vocab()
+    for token, number in ids.items():
+        if other_ids.get(token) != number:
+            other = other_ids.get(token)
+            raise _differ("ids", f"{token!r} is {number} to the target, and {other} to the draft")
+    for name in SPECIAL:
+        one, other = (getattr(tokenizer, f"{name}_token_id", None) for tokenizer in (target, draft))
+        if one != other:
+            raise _differ("special tokens", f"{name} is {one} to the target, and {other} to the draft")
+    for text in (*TEXTS, *texts):
+        one, other = (tokenizer(text)["input_ids"] for tokenizer in (target, draft))
+        if one != other:
+            raise _differ("round trip", f"{text[:60]!r} becomes {one[:12]} and {other[:12]}")
+        back, other_back = (tokenizer.decode(one) for tokenizer in (target, draft))
+        if back != other_back:
+            raise _differ("round trip", f"{one[:12]} are decoded as {back[:60]!r} and as {other_back[:60]!r}")
+
+
+def _differ(check: str, what: str) -> ValueError:
+    return ValueError(
+        f"tokenizers: their {check} differ ({what}); give target and draft of one family, with one tokenizer"
+    )
+
+
+# Prompts in a file, and the rows over them, computed once and kept on disk.
+
+#: The variable that names the folder of kept traces; by default it lies among the user's caches.
+FOLDER = "SPECSIM_CACHE"
+
+
+def read_prompts(path: Path) -> list[str]:
+    """The prompts of a file: the lines that are not blank, or of JSON Lines each record's "prompt"."""
+    lines = read_text(path).splitlines()
+    if path.suffix != ".jsonl":
+        return [line for line in lines if line.strip()]
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: is not JSON ({error}); write a record a line") from None
+        prompt = record.get("prompt") if isinstance(record, dict) else None
+        if not isinstance(prompt, str):
+            raise ValueError(f'{path}, line {number}: has no "prompt"; write {{"prompt": "a text"}}')
+        found.append(prompt)
+    return found
+
+
+def kept_rows(target: str, draft: str, prompts: Path, **options: Any) -> Trace:
+    """The trace that `record_hf` makes with these options and the seed 0, kept on disk once made."""
+    texts = read_prompts(prompts)
+    what = [specsim_version(), _version(target), _version(draft), texts, sorted(options.items())]
+    folder = _folder() / hashlib.sha256(repr(what).encode()).hexdigest()[:32]
+    if not (folder / "manifest.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # whole or not at all, though another process may be doing the same
+        made = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder.parent))
+        try:
+            record_hf(made, target, draft, texts, rng=0, **options)
+            if not folder.exists():
+                made.rename(folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return open_trace(folder)
+
+
+def _folder() -> Path:
+    if chosen := os.environ.get(FOLDER):
+        return Path(chosen)
+    try:
+        return Path.home() / ".cache" / "specsim" / "rows"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / "specsim-rows"
+
+
+def _version(model: str) -> list[Any]:
+    """A model's name; of a folder its files as well, with their sizes and times."""
+    files = sorted(Path(model).rglob("*")) if Path(model).is_dir() else []
+    return [model, [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]]

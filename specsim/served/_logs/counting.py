@@ -1,18 +1,36 @@
-"""What is counted of served responses, and the tables that it gives."""
+"""Tests whether the tokens of served responses follow the log-probabilities that were logged with them.
+
+At every place, given the text before it, the emitted token must follow the logged row, whatever speculation
+did. `places.py` maps it to a uniform, which is counted in equal bins: for the whole text, by place in the
+text, and, where the log has the accepted tokens of each step, by position in the step. (Not by whether a
+token was accepted: accepted tokens alone follow another distribution than p.) Exact binomial tests count the
+rare tokens. The errors of all tests add up to at most `BUDGET`.
+
+**Tolerance.** Logged log-probabilities are rounded, by up to τ. The probability of a bin is then within
+exp(±17 τ) of uniform: a listed cell is within exp(±τ), and the cell of all other tokens has the rest, which
+is off by at most τ, or 16 τ of a bin. `specsim.core.stats.log_e_value` allows for that tolerance.
+
+**Unseen tokens.** Many servers do not log the token that ends a text. The logged tokens are then those that
+did not end it, which follow another distribution. The missing token goes into the bin with the fewest: that
+makes the evidence at most what it would be with the true bin.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy
 
-from specsim.core._streams import Purpose, key_of, uniforms
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between
+from specsim.core._lines import log_files, read_lines
+from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Ints
 from specsim.core.stats import chi_square, detectable_tv, log_e_value
-from specsim.served._logs.conditions import Conditions, unseen_tokens
-from specsim.served._logs.formats import Text, read_texts
 from specsim.served._logs.places import (
     Lists,
     Row,
@@ -22,15 +40,114 @@ from specsim.served._logs.places import (
     is_argmax,
     is_impossible,
 )
-from specsim.served._logs.result import BINS, LEVEL, PLACES, POSITIONS, RARE, RareTokens, ServedTable
+from specsim.served._logs.result import (
+    BINS,
+    LEVEL,
+    PLACES,
+    POSITIONS,
+    RARE,
+    Contradiction,
+    RareTokens,
+    ServedAudit,
+    ServedTable,
+)
+from specsim.served._logs.texts import Conditions, Text, read_texts, unseen_tokens
 
 #: Unreadable lines that are named.
 NAMED = 5
 WRONG_INPUT = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
+@checked
+@shows_progress("audit", "B")
+def audit_served(
+    path: str | Path,
+    *,
+    logprobs: str = "raw",
+    temperature: float | None = None,
+    tolerance: float = 1e-5,
+    rng: RandomSource = 0,
+    progress: ShowProgress = None,
+) -> ServedAudit:
+    """Test the tokens of logged responses of a server against their own logged log-probabilities.
+
+    One pass reads JSON Lines of responses of the OpenAI interface, vLLM, SGLang or llama.cpp, with lists of
+    the most probable tokens. The false-alarm probability is at most 1e-6, if texts are drawn independently.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder with files that end in .jsonl or .ndjson.
+    logprobs : {"raw", "processed"}
+        Log-probabilities before or after temperature, truncation and penalties. Raw ones are tested where the
+        request changes nothing: at temperature 1, or 0.
+    temperature : float, optional
+        The temperature of requests that do not have one in the log.
+    tolerance : float
+        The largest error of logged log-probabilities, in nats, from 0 to 0.1.
+    rng : int, Generator or None
+        The seed of the places of tokens within their cells.
+    progress : bool or callable, optional
+        As in `specsim.simulate`, in bytes.
+
+    Returns
+    -------
+    ServedAudit
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range, or a log without any response.
+    OSError
+        If the file is missing or cannot be read.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> top = {"a": -0.6931472, "b": -0.6931472}
+    >>> logprobs = {"tokens": ["a"], "token_logprobs": [-0.6931472], "top_logprobs": [top]}
+    >>> choice = {"logprobs": logprobs, "finish_reason": "length"}
+    >>> line = json.dumps({"request": {"temperature": 1, "logprobs": 2}, "choices": [choice]})
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+    ...     print(line, file=file, flush=True)
+    ...     found = audit_served(file.name)
+    >>> found.places, str(found.verdict)
+    (1, 'inconclusive')
+    """
+    if logprobs not in ("raw", "processed"):
+        raise ValueError(f"logprobs: {logprobs!r} is unknown; give 'raw' or 'processed'")
+    check_between("tolerance", tolerance, 0.0, 0.1, "number of nats")
+    if temperature is not None:
+        check_between("temperature", temperature, 0.0, math.inf, "number")
+    root = root_of(rng)
+    counts = Counts(Conditions(logprobs == "processed", temperature), tolerance, root)
+    for line in read_lines(log_files(Path(path)), told(progress)):
+        counts.read(line.place, line.record, line.problem)
+    if not counts.responses:
+        first = f"; the first: {counts.named[0]}" if counts.named else ""
+        raise ValueError(
+            f"{path}: none of its {counts.unreadable:,} lines is a response; log whole responses{first}"
+        )
+    return ServedAudit(
+        texts=counts.texts,
+        places=int(counts.bins.sum()),
+        logprobs=logprobs,
+        tolerance=tolerance,
+        tables=tuple(counts.tables()),
+        rare=tuple(counts.rare_tokens()),
+        impossible=counts.impossible,
+        greedy=counts.greedy,
+        not_greedy=counts.not_greedy,
+        wrong=tuple(Contradiction(what, *found) for what, found in counts.wrong.items()),
+        untested={why: (counts.left_out[why], counts.left_places[why]) for why in counts.left_places},
+        unreadable=counts.unreadable,
+        named=tuple(counts.named),
+        root=root,
+    )
+
+
 class Counts:
-    """What is counted of the lines read so far."""
+    """Counts of the lines read so far."""
 
     def __init__(self, conditions: Conditions, tolerance: float, root: int) -> None:
         self.conditions, self.tolerance, self.key = conditions, tolerance, key_of(root)
@@ -46,7 +163,7 @@ class Counts:
         self.named: list[str] = []
 
     def read(self, place: str, record: Any, problem: str) -> None:
-        """Add a line; one that is no response counts as unreadable, whatever of it could be read."""
+        """Add a line. One without a response counts as unreadable, whatever of it could be read."""
         if not problem:
             try:
                 texts = list(read_texts(record))
@@ -104,35 +221,29 @@ class Counts:
                 self.rare[i] += int((image[testable] >= 1 - probability).sum())
             if not testable.all():
                 self.left_places["lists too short, or with tokens that read alike"] += int((~testable).sum())
-        self._add_unseen(unseen_tokens(text), len(number), bool((positions >= 0).any()))
-
-    def _add_unseen(self, unseen: int, length: int, steps: bool) -> None:
-        if unseen:
-            ends = _bit_lengths(np.array([length, length + unseen - 1]))
+        if unseen := unseen_tokens(text):
+            ends = _bit_lengths(np.array([len(number), len(number) + unseen - 1]))
             self.unseen[np.unique(np.minimum(ends, PLACES - 1))] += unseen
             self.all_unseen += unseen
-            self.unseen_steps += unseen * steps
+            self.unseen_steps += unseen * bool((positions >= 0).any())
 
     def tables(self) -> Iterator[ServedTable]:
         """The tables that have counts."""
-        whole = self.bins.sum(axis=0)
-        if whole.any():
-            yield self._table("all", whole, self.all_unseen)
+        yield from self._table("all", self.bins.sum(axis=0), self.all_unseen)
         for i, counts in enumerate(self.bins):
-            if counts.any():
-                yield self._table(_name("place", *_ends(i)), counts, int(self.unseen[i]))
+            yield from self._table(_name("place", *_ends(i)), counts, int(self.unseen[i]))
         for i, counts in enumerate(self.steps):
-            if counts.any():
-                last = None if i == POSITIONS - 1 else i + 1
-                yield self._table(_name("position in the step", i + 1, last), counts, self.unseen_steps)
+            last = None if i == POSITIONS - 1 else i + 1
+            yield from self._table(_name("position in the step", i + 1, last), counts, self.unseen_steps)
 
-    def _table(self, name: str, counts: Ints, unseen: int) -> ServedTable:
-        law, tolerance = np.full(BINS, 1 / BINS), (BINS + 1) * self.tolerance
-        n, filled = int(counts.sum()), _level(counts, unseen)
+    def _table(self, name: str, counts: Ints, unseen: int) -> Iterator[ServedTable]:
+        if not (n := int(counts.sum())):
+            return
+        law, tolerance, filled = np.full(BINS, 1 / BINS), (BINS + 1) * self.tolerance, _level(counts, unseen)
         log_e = log_e_value(filled, law, tolerance) / math.log(10)
         detectable = detectable_tv(BINS, n, LEVEL) + math.tanh(tolerance / 2) + unseen / n
         p_value = chi_square(filled, law).p_value
-        return ServedTable(name, tuple(counts.tolist()), unseen, log_e, p_value, min(1.0, detectable))
+        yield ServedTable(name, tuple(counts.tolist()), unseen, log_e, p_value, min(1.0, detectable))
 
     def rare_tokens(self) -> Iterator[RareTokens]:
         """The exact binomial tests; an unseen token may or may not have been rare."""
@@ -151,14 +262,14 @@ class Counts:
 
 
 def _reason(error: Exception) -> str:
-    """Why a line is no response, without what the line says at length."""
+    """Why a line is not a response, without the line's own words at length."""
     if isinstance(error, KeyError):
-        return f"no field {ascii(error.args[0])[:80]}"
+        return f"lacks the field {ascii(error.args[0])[:80]}"
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, ValueError):
         return ascii(str(error))[1:-1][:200]
-    return "a field is not of the kind that servers write"
+    return "has a field of another kind than servers write"
 
 
 def _level(counts: Ints, unseen: int) -> Ints:

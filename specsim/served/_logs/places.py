@@ -1,10 +1,10 @@
 """From a text to the places that can be tested, and from these to uniforms.
 
 A row is known by its most probable tokens. Those that are surely listed, whatever token was emitted, are
-cells, but for the least probable of them; all other tokens are one cell. The cells are thus fixed by the row
-alone. Ordered by probability they divide [0, 1), and the emitted token's cell is mapped to a point of its
-share, at random: if the token was drawn from the row, that is uniform on [0, 1). Tokens of equal probability
-share a cell, since their order could depend on what was emitted.
+cells, but for the least probable of them; all other tokens are one cell. So the row alone fixes the cells.
+Ordered by probability they divide [0, 1), and the emitted token's cell is mapped to a random point of its
+share: if the token was drawn from the row, that is uniform on [0, 1). Tokens of equal probability share a
+cell, since their order could depend on what was emitted.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._types import Floats, Ints
-from specsim.served._logs.formats import Place, Text, Token
+from specsim.served._logs.texts import Place, Text, Token
 
 #: Log-probability below which a probability is 0: servers write -9999 for -inf.
 NEVER = -745.0
@@ -28,18 +28,17 @@ AT_ONCE = 2**20
 
 
 class Row(NamedTuple):
-    """The list of a place: log-probabilities, which of them is the emitted token's (-1 for none), how many of
-    the most probable tokens are surely listed, and which entries may stand for several tokens."""
+    """The list of a place."""
 
     logprobs: list[float]
-    own: int
-    known: int
-    shared: list[bool]
+    own: int  #: which of them is the emitted token's, -1 for none
+    known: int  #: how many of the most probable tokens are surely listed
+    shared: list[bool]  #: which entries may be those of several tokens
 
 
 class Lists:
-    """Reads the lists of texts. Those of completions have k tokens, or k + 1 if the emitted one is not among
-    the top k, and fewer where tokens that read alike have taken each other's place."""
+    """Reads lists of texts. Completions list k tokens, k + 1 if the emitted one is not among the top k, and
+    fewer where tokens that read alike have taken each other's place."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance
@@ -47,9 +46,8 @@ class Lists:
         self._ambiguous = False
 
     def rows(self, text: Text) -> list[Row] | None:
-        """The rows of a text; None from the first text on in which tokens have taken each other's place.
-
-        From there on, because leaving out just those texts would favour some tokens."""
+        """The rows of a text; None from the first text on in which tokens have taken each other's place:
+        leaving out just those texts would favour some tokens."""
         rows = [self._row(place, text.spare) for place in text.places or []]
         if not text.extra or not rows:
             return rows
@@ -118,7 +116,7 @@ class Batch(NamedTuple):
 
 
 def batches(rows: list[Row]) -> Iterator[tuple[slice, Batch]]:
-    """Which of the rows, and these as arrays, a bounded number at a time."""
+    """A bounded number of rows at a time: their slice, and them as arrays."""
     first = 0
     while first < len(rows):
         size = max(1, AT_ONCE // max(1, len(rows[first].logprobs)))

@@ -20,10 +20,10 @@ LEVEL = BUDGET / (1 + PLACES + POSITIONS + len(RARE))
 
 
 class ServedTable(NamedTuple):
-    """Counts of a table in `BINS` equal bins, from probable tokens to rare ones.
+    """Counts in `BINS` equal bins, from probable tokens to rare ones.
 
-    `unseen` tokens of the places were not logged; tests put them where the counts are lowest. `log10_e`
-    decides, `chi_square_p` is for information."""
+    `unseen` tokens were not logged; tests put them where the counts are lowest. `log10_e` decides,
+    `chi_square_p` is for information."""
 
     name: str
     counts: tuple[int, ...]
@@ -44,6 +44,10 @@ class RareTokens(NamedTuple):
     emitted: int
     places: int
     p_value: float
+
+    @property
+    def expected(self) -> float:
+        return self.places * self.probability
 
     @property
     def rejected(self) -> bool:
@@ -74,14 +78,13 @@ class ServedAudit(Judged):
     impossible : int
         Emitted tokens of probability 0.
     greedy, not_greedy : int
-        Places of texts at temperature 0, and those whose token is not the most probable one.
+        Places of texts at temperature 0, and those without the most probable token.
     wrong : tuple of Contradiction
         Contradictions between log-probabilities.
     untested : dict
-        By reason (texts, places); a single place counts as no text.
-    unreadable : int
-    named : tuple of str
-        The first unreadable lines, each with the reason.
+        {reason: (texts, places)}; a single place counts as no text.
+    unreadable, named : int, tuple of str
+        Unreadable lines, and the first few, each with the reason.
     root : int
         The seed.
     """
@@ -105,7 +108,7 @@ class ServedAudit(Judged):
 
     @property
     def detectable_tv(self) -> float:
-        """The total variation on the bins, over the whole text, that is found with probability .999."""
+        """The total variation on the bins, over the whole text, that is detected with probability .999."""
         return self.tables[0].detectable_tv if self.tables else 1.0
 
     @property
@@ -116,7 +119,7 @@ class ServedAudit(Judged):
     @property
     def verdict(self) -> Verdict:
         """ "broken": the log-probabilities contradict themselves. "biased": the tokens do not follow them.
-        "inconclusive": a deviation of .05 could not have been found. Else "consistent"."""
+        "inconclusive": a total variation of .05 could have been missed. Else "consistent"."""
         kinds = {finding.kind for finding in self.findings}
         if "log-probabilities" in kinds:
             return Verdict.BROKEN
@@ -128,21 +131,14 @@ class ServedAudit(Judged):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        tables = [one._asdict() | {"rejected": one.rejected} for one in self.tables]
-        rare = [one._asdict() | {"rejected": one.rejected} for one in self.rare]
         findings = [[finding.kind, finding.text] for finding in self.findings]
-        more: dict[str, Any] = {
-            "findings": findings,
-            "tables": tables,
-            "rare": rare,
-            "false_alarm": BUDGET,
-            "level": LEVEL,
-        }
+        tests: dict[str, Any] = {"tables": self.records(), "rare": _tested(self.rare)}
+        more: dict[str, Any] = {"findings": findings, **tests, "false_alarm": BUDGET, "level": LEVEL}
         return as_dict(self, "verdict", "findings", "detectable_tv", **more)
 
     def records(self) -> list[dict[str, Any]]:
         """The tables."""
-        return [one._asdict() | {"rejected": one.rejected} for one in self.tables]
+        return _tested(self.tables)
 
     @property
     def subject(self) -> str:
@@ -152,15 +148,14 @@ class ServedAudit(Judged):
         if self.tables:
             columns = ("places", "tested", "unseen", "e", "chi-square p", "detectable TV")
             yield Table(columns, [_cells(one) for one in self.tables], bold=_rejected(self.tables))
-            rows = []
-            for one in self.rare:
-                numbers = f"{one.emitted:,}", f"{one.places * one.probability:,.1f}", f"{one.p_value:.2g}"
-                rows.append((f"{one.probability:.2g}", *numbers))
+            rows = [
+                (f"{one.probability:.2g}", f"{one.emitted:,}", f"{one.expected:,.1f}", f"{one.p_value:.2g}")
+                for one in self.rare
+            ]
             yield Table(("rarest tokens", "emitted", "expected", "p"), rows, bold=_rejected(self.rare))
             yield f"rejected from e = 10^{-math.log10(LEVEL):.1f}, or p = {LEVEL:.1e}"
         if self.greedy:
-            wrong = f"{self.not_greedy:,} without the most probable token"
-            yield f"temperature 0: {self.greedy:,} places, {wrong}"
+            yield f"temperature 0: {self.not_greedy:,} of {self.greedy:,} places lack the most probable token"
         if self.untested:
             left = [(why, f"{texts:,}", f"{places:,}") for why, (texts, places) in self.untested.items()]
             yield Table(("not tested", "texts", "places"), left)
@@ -180,20 +175,21 @@ class ServedAudit(Judged):
                 yield "deviation", f"{table.name}: e = 10^{table.log10_e:.1f}; {_describe(table.counts)}"
         for rare in self.rare:
             if rare.rejected:
-                expected = f"{rare.places * rare.probability:.1f} expected"
                 text = f"{rare.emitted:,} of the rarest tokens, with probability {rare.probability:.2g}"
-                yield "deviation", f"{text}, {expected}; p = {rare.p_value:.1e}"
+                yield "deviation", f"{text}, {rare.expected:.1f} expected; p = {rare.p_value:.1e}"
 
 
 def _cells(table: ServedTable) -> tuple[str, ...]:
-    numbers = f"{sum(table.counts):,}", f"{table.unseen:,}" if table.unseen else NONE
-    return (
-        table.name,
-        *numbers,
+    numbers = (
+        f"{sum(table.counts):,}",
+        f"{table.unseen:,}" if table.unseen else NONE,
         f"10^{table.log10_e:.1f}",
-        f"{table.chi_square_p:.2g}",
-        f"{table.detectable_tv:.4f}",
     )
+    return table.name, *numbers, f"{table.chi_square_p:.2g}", f"{table.detectable_tv:.4f}"
+
+
+def _tested(tests: Any) -> list[dict[str, Any]]:
+    return [one._asdict() | {"rejected": one.rejected} for one in tests]
 
 
 def _rejected(tests: Any) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 
 from specsim import default_pair, replay, simulate
 from specsim.decoding import STEPS_PER_TEXT, record, record_hf
-from specsim.decoding._recording.prompts import read_prompts
+from specsim.decoding._recording.huggingface import read_prompts
 from specsim.models import TableModel, branching
 from specsim.traces import open_trace, summarise, writer
 

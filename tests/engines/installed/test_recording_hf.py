@@ -12,8 +12,7 @@ import pytest
 import specsim
 from specsim import rules
 from specsim.decoding import record_hf
-from specsim.decoding._recording.huggingface import CachedModel, Sampling, load, trajectory
-from specsim.decoding._recording.tokenizers import check_tokenizers
+from specsim.decoding._recording.huggingface import CachedModel, Sampling, check_tokenizers, load, trajectory
 from specsim.traces import summarise
 
 torch = pytest.importorskip("torch")
@@ -215,7 +214,7 @@ def test_tokenizers_that_differ_are_refused_and_the_check_is_named(pair, tmp_pat
         lambda text: text.replace('"!":', '"?!":').replace('"#":', '"!":').replace('"?!":', '"#":'),
     )
     with pytest.raises(
-        ValueError, match=r"tokenizers differ, ids: '[!#]' is \d+ to the target, and \d+ to the draft"
+        ValueError, match=r"tokenizers: their ids differ \('[!#]' is \d+ to the target, and \d+ to the draft"
     ):
         record_hf(tmp_path / "trace", target, swapped, PROMPTS)
     assert not (tmp_path / "trace").exists()
@@ -243,17 +242,17 @@ class Letters:
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("other", "check", "message"),
     [
-        (Letters(letters="abcdefg "), "size: 9 tokens and 8"),
-        (Letters(letters="bacdefgh "), "ids: 'a' is 0 to the target, and 1 to the draft"),
-        (Letters(eos_token_id=3), "special tokens: eos is 8 to the target, and 3 to the draft"),
-        (Letters(lower=True), "round trip: 'Hello, world!' becomes"),
+        (Letters(letters="abcdefg "), "size", "9 tokens and 8"),
+        (Letters(letters="bacdefgh "), "ids", "'a' is 0 to the target, and 1 to the draft"),
+        (Letters(eos_token_id=3), "special tokens", "eos is 8 to the target, and 3 to the draft"),
+        (Letters(lower=True), "round trip", "'Hello, world!' becomes"),
     ],
 )
-def test_each_difference_between_tokenizers_is_named(other, message):
+def test_each_difference_between_tokenizers_is_named(other, check, message):
     check_tokenizers(Letters(), Letters())
-    with pytest.raises(ValueError, match=f"tokenizers differ, {message}"):
+    with pytest.raises(ValueError, match=rf"tokenizers: their {check} differ \({message}"):
         check_tokenizers(Letters(), other)
 
 
@@ -261,7 +260,7 @@ def test_a_prompt_that_is_too_long_or_empty_is_refused_by_number(pair, tmp_path)
     for prompts, message in (
         (
             ["x = 1", "x = 1\n" * 200],
-            rf"prompt 2: \d+ tokens; the models' contexts leave room for {CONTEXT - 5}",
+            rf"prompt 2: \d+ tokens do not fit beside a draft; give at most {CONTEXT - 5}",
         ),
         (["x = 1", ""], "prompt 2: is empty"),
         ([], "prompts: none"),
@@ -277,7 +276,7 @@ def test_logits_that_are_nan_end_the_recording_and_what_was_written_stays(pair, 
     with torch.no_grad():
         model.transformer.wpe.weight[20:] = float("nan")
     model.save_pretrained(spoilt)
-    with pytest.raises(ValueError, match=r"target: logits after token \d+ of the text are NaN"):
+    with pytest.raises(ValueError, match=r"target: its logits after token \d+ are NaN"):
         record_hf(tmp_path / "trace", spoilt, pair[1], ["x = 1"], gamma=2, rng=1)
     trace = specsim.open_trace(tmp_path / "trace")
     assert not trace.complete
@@ -286,7 +285,7 @@ def test_logits_that_are_nan_end_the_recording_and_what_was_written_stays(pair, 
 
 
 def test_what_cannot_be_loaded_is_named(pair, tmp_path):
-    with pytest.raises(ValueError, match="nowhere: no causal language model"):
+    with pytest.raises(ValueError, match="nowhere: holds no causal language model"):
         record_hf(tmp_path / "trace", tmp_path / "nowhere", pair[1], PROMPTS)
 
 
@@ -307,4 +306,4 @@ def test_at_the_command_line(pair, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert 'line 1: no object with a text named "prompt"' in capsys.readouterr().err
+    assert 'line 1: has no "prompt"; write' in capsys.readouterr().err
