@@ -14,8 +14,8 @@ from experiments import names as known
 from experiments._kept import KEPT, PAGES, keep, page_of, renewed, write_page
 from experiments._tables import table
 from specsim.cli import run_app
-from specsim.cli._app import ending
-from specsim.cli._options import Executor, whole
+from specsim.cli._app import default, ending
+from specsim.cli._options import WHOLE, Executor, Flag
 
 PROGRAM = "python -m experiments"
 app = App(
@@ -26,44 +26,29 @@ app = App(
 )
 
 
-@app.default
+@default(app)
 def experiments(
     *names: Annotated[str, Parameter(help="Experiments to run; without any they are listed.")],
-    fast: Annotated[bool, Parameter(negative="", help="Do less work: fewer steps, cells or seeds.")] = False,
-    out: Annotated[
-        Path | None,
-        Parameter(help="Folder of the tables; default: results/tables, with --fast results/tables-fast."),
-    ] = None,
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of what is simulated.")] = 0,
+    fast: Flag = False,
+    out: Path | None = None,
+    seed: Annotated[int, WHOLE] = 0,
     executor: Executor = None,
-    keep_rows: Annotated[
-        bool,
-        Parameter(
-            name="--keep",
-            negative="",
-            help="Also write what the repository keeps: experiments/kept/NAME.json and the page in "
-            "docs/results.",
-        ),
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="",
-            consume_multiple=True,
-            help="With --keep: run only the cells that begin with these names again, and take the others "
-            "from the kept rows.",
-        ),
-    ] = None,
-    pages: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            help="Write the pages in docs/results from the kept rows and from the tables of quick "
-            "experiments.",
-        ),
-    ] = False,
+    keep_rows: Annotated[bool, Parameter(name="--keep", negative="")] = False,
+    only: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
+    pages: Flag = False,
 ) -> None:
-    """Run experiments; a table that is there already, made by the same code and seed, is left as it is."""
+    """Run experiments; a table that is there already, made by the same code and seed, is left as it is.
+
+    Args:
+        fast: Do less work: fewer steps, cells or seeds.
+        out: Folder of the tables; default: results/tables, with --fast results/tables-fast.
+        seed: Seed of what is simulated.
+        keep_rows: Also write what the repository keeps: experiments/kept/NAME.json and the page in
+            docs/results.
+        only: With --keep: run only the cells that begin with these names again, and take the others from the
+            kept rows.
+        pages: Write the pages in docs/results from the kept rows and from the tables of quick experiments.
+    """
     for name in names:
         get(name)  # an unknown name is refused before anything is run
     if (keep_rows and fast) or (only and not (keep_rows and len(names) == 1)):

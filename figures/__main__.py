@@ -11,8 +11,8 @@ from figures import get
 from figures import names as known
 from figures._making import make_figures
 from specsim.cli import run_app
-from specsim.cli._app import ending
-from specsim.cli._options import Executor, whole
+from specsim.cli._app import default, ending
+from specsim.cli._options import WHOLE, Executor, Flag
 
 PROGRAM = "python -m figures"
 app = App(
@@ -23,21 +23,23 @@ app = App(
 )
 
 
-@app.default
+@default(app)
 def figures(
     *names: Annotated[str, Parameter(help="Figures to make; default: all.")],
-    fast: Annotated[bool, Parameter(negative="", help="Simulate less.")] = False,
-    out: Annotated[
-        Path | None,
-        Parameter(help="Folder; default: results/figures, with --fast results/figures-fast."),
-    ] = None,
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of what is simulated.")] = 0,
+    fast: Flag = False,
+    out: Path | None = None,
+    seed: Annotated[int, WHOLE] = 0,
     executor: Executor = None,
-    listed: Annotated[
-        bool, Parameter(name="--list", negative="", help="Print the figures there are, and make none.")
-    ] = False,
+    listed: Annotated[bool, Parameter(name="--list", negative="")] = False,
 ) -> None:
-    """Make the figures: tables first, then pictures as .svg, .png and .pdf."""
+    """Make the figures: tables first, then pictures as .svg, .png and .pdf.
+
+    Args:
+        fast: Simulate less.
+        out: Folder; default: results/figures, with --fast results/figures-fast.
+        seed: Seed of what is simulated.
+        listed: Print the figures there are, and make none.
+    """
     if listed:
         width = max(map(len, known()))
         for name in names or known():

@@ -84,9 +84,26 @@ def command(
     """Register a function as a command of `group`, with its docstring, examples and exit codes as help."""
 
     def register(function: Function) -> Function:
-        paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-        about = "\n\n".join(re.sub(r"\s+", " ", one) for one in paragraphs)
-        group.command(function, name=name, help=about, help_epilogue=ending(*examples, **codes))
+        group.command(function, name=name, help=about(function), help_epilogue=ending(*examples, **codes))
         return function
 
     return register
+
+
+def default(group: App) -> Callable[[Function], Function]:
+    """Register a function as what `group` does without a command, with its docstring as help."""
+
+    def register(function: Function) -> Function:
+        about(function)
+        group.default(function)
+        return function
+
+    return register
+
+
+def about(function: Callable[..., Any]) -> str:
+    """Return what a docstring says above its Args, and join their lines, which help would break."""
+    above, args, options = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+    above = "\n\n".join(" ".join(one.split()) for one in above.split("\n\n"))
+    function.__doc__ = above + args + re.sub(r"\n {8}", " ", options)
+    return above

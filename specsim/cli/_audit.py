@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import VERDICT, app, audit_app, command
-from specsim.cli._options import (
-    NOT_SAVE,
-    REAL,
-    AuditDevice,
-    Executor,
-    Level,
-    Seed,
-    Shard,
-    Threads,
-    pair_help,
-    refuse,
-    shard_of,
-)
+from specsim.cli import _options as option
+from specsim.cli._app import VERDICT, app, audit_app, command, default
+from specsim.cli._options import NOT_SAVE, pair_help, refuse, shard_of
 from specsim.cli._pair_options import small_pair_of
 from specsim.cli._terminal import TEXT_OR_PICTURE, Form, PictureForm, print_result, write_report
 
@@ -34,51 +23,27 @@ if TYPE_CHECKING:
 REPORT, AGAINST = ("audit.json", "audit.png", "audit.svg"), "against.json"
 
 
-@audit_app.default
+@default(audit_app)
 def audit(
-    verifier: Annotated[
-        str,
-        Parameter(help="A built-in rule, package.module:function, or an engine of 'specsim list engines'."),
-    ] = "standard",
+    verifier: str = "standard",
     *,
-    against: Annotated[
-        str | None, Parameter(help="Another verifier: test only whether the two have the same law.")
-    ] = None,
+    against: str | None = None,
     pair: Annotated[
         str | None,
         Parameter(help="Add a case with your own p and q (not a trace): " + pair_help()),
     ] = None,
-    level: Level = "quick",
-    time: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Time limit in seconds; a slow verifier gets fewer steps, or fewer cases."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        Parameter(help="Folder with a clone of the engine that is named, where there is no wheel of it."),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        Parameter(negative="", help="Run only the case of this name, for a slow verifier; may be repeated."),
-    ] = None,
-    wanted_tv: Annotated[
-        float | None,
-        REAL,
-        Parameter(
-            help="Total variation of the first token that must be detectable at half of the cases, else the "
-            "verdict is inconclusive; 0.05, with --against 0.1.",
-        ),
-    ] = None,
-    fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
-    timeout: Annotated[
-        float, REAL, Parameter(help="Seconds after which a call is reported as hanging.")
-    ] = 60.0,
-    seed: Seed = None,
-    threads: Threads = None,
-    executor: Executor = None,
-    device: AuditDevice = None,
-    shard: Shard = None,
+    level: option.Level = "quick",
+    time: Annotated[float | None, option.REAL] = None,
+    source: Path | None = None,
+    case: option.Several = None,
+    wanted_tv: Annotated[float | None, option.REAL] = None,
+    fail_fast: option.Flag = False,
+    timeout: Annotated[float, option.REAL] = 60.0,
+    seed: option.Seed = None,
+    threads: option.Threads = None,
+    executor: option.Executor = None,
+    device: option.AuditDevice = None,
+    shard: option.Shard = None,
     out: Annotated[
         Path | None,
         Parameter(
@@ -88,7 +53,19 @@ def audit(
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Audit a verifier: verdict, evidence and power."""
+    """Audit a verifier: verdict, evidence and power.
+
+    Args:
+        verifier: A built-in rule, package.module:function, or an engine of 'specsim list engines'.
+        against: Another verifier: test only whether the two have the same law.
+        time: Time limit in seconds; a slow verifier gets fewer steps, or fewer cases.
+        source: Folder with a clone of the engine that is named, where there is no wheel of it.
+        case: Run only the case of this name, for a slow verifier; may be repeated.
+        wanted_tv: Total variation of the first token that must be detectable at half of the cases, else the
+            verdict is inconclusive; 0.05, with --against 0.1.
+        fail_fast: Stop after the first case that fails.
+        timeout: Seconds after which a call is reported as hanging.
+    """
     from specsim import auditing
     from specsim.adapters import is_engine
 
@@ -137,26 +114,29 @@ def audit(
     codes=VERDICT,
 )
 def audit_offline(
-    folder: Annotated[Path, Parameter(help="Folder of the cases; without ANSWERS it is written.")],
-    answers: Annotated[
-        Path | None,
-        Parameter(help="Folder of the engine's tokens, a file of the same name for each case."),
-    ] = None,
+    folder: Path,
+    answers: Path | None = None,
     /,
     *,
-    level: Level = "smoke",
-    dtype: Annotated[str, Parameter(help="float64, float32 or float16.")] = "float32",
-    lengths: Annotated[
-        bool, Parameter(negative="", help="Include a case with drafts of different lengths.")
-    ] = False,
-    seed: Seed = None,
-    name: Annotated[str, Parameter(help="With ANSWERS: name of the engine in the report.")] = "tokens",
+    level: option.Level = "smoke",
+    dtype: str = "float32",
+    lengths: option.Flag = False,
+    seed: option.Seed = None,
+    name: str = "tokens",
     out: Annotated[
         Path | None, Parameter(help="With ANSWERS: folder for the report's files" + NOT_SAVE)
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Write the cases as safetensors files, for an engine in any language, or judge its answers."""
+    """Write the cases as safetensors files, for an engine in any language, or judge its answers.
+
+    Args:
+        folder: Folder of the cases; without ANSWERS it is written.
+        answers: Folder of the engine's tokens, a file of the same name for each case.
+        dtype: float64, float32 or float16.
+        lengths: Include a case with drafts of different lengths.
+        name: With ANSWERS: name of the engine in the report.
+    """
     from specsim.auditing import _offline
 
     values = locals()
@@ -177,19 +157,19 @@ def audit_offline(
 
 @command(app, "merge one.part two.part", codes=VERDICT)
 def merge(
-    files: Annotated[list[Path], Parameter(negative="", help="Files that --shard wrote, in any order.")],
+    files: Annotated[list[Path], Parameter(negative="")],
     /,
     *,
-    diagnose: Annotated[
-        str | None,
-        Parameter(
-            help="The verifier that was audited, package.module:function; it is imported for the diagnosis."
-        ),
-    ] = None,
+    diagnose: str | None = None,
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit" + NOT_SAVE)] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Merge the parts of a run, and print the result of simulate or audit."""
+    """Merge the parts of a run, and print the result of simulate or audit.
+
+    Args:
+        files: Files that --shard wrote, in any order.
+        diagnose: The verifier that was audited, package.module:function; it is imported for the diagnosis.
+    """
     from specsim.simulation._checkpoints import Part
 
     if out is not None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from specsim.cli._app import app, command
-from specsim.cli._options import REAL, Executor, Seed, Threads, given, refuse, settings_of, whole
+from specsim.cli._options import (
+    REAL,
+    WHOLE,
+    Executor,
+    Seed,
+    Several,
+    Threads,
+    given,
+    refuse,
+    settings_of,
+)
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
@@ -26,88 +34,48 @@ PRESET = "llama-8b"
 )
 def simulate_batch(
     *,
-    preset: Annotated[
-        str | None,
-        Parameter(
-            help="Networks and hardware: llama-8b (default), llama-8b-sparse, llama-70b or mixtral-8x7b."
-        ),
-    ] = None,
-    measured: Annotated[
-        str | None,
-        Parameter(
-            help="In place of a preset: FILE,MS. FILE is a CSV file of measured passes of the target, with "
-            "the columns batch, tokens (of all sequences) and ms; a pass of the draft takes MS milliseconds."
-        ),
-    ] = None,
-    policy: Annotated[
-        str,
-        Parameter(
-            help="How draft lengths are chosen: none, constant, goodput, budget, blocks, bands, heuristic, "
-            "classifier or oracle, with parameters if any: budget:tokens=256,most=8."
-        ),
-    ] = "constant:gamma=4",
-    alpha: Annotated[
-        str | None,
-        Parameter(
-            help="Acceptance rate of the draft's tokens; or one for each position: 0.8,0.7; or Beta-"
-            "distributed between requests, with mean and standard deviation: beta:0.7,0.2. Default: 0.8.",
-            show_default=False,
-        ),
-    ] = None,
-    lengths: Annotated[
-        str | None,
-        Parameter(
-            help="Steps that accepted 0, 1, …, γ tokens, such as 620,210,90,80, or the file of a log that "
-            "'specsim check-metrics' reads, in place of --alpha."
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Arrival rate in requests per second. Default: all requests arrive at time 0."),
-    ] = None,
-    log: Annotated[
-        Path | None,
-        Parameter(help="CSV file of requests, with the columns arrival (in seconds), prompt and output."),
-    ] = None,
-    prompt: Annotated[
-        str | None, Parameter(help="Tokens of a prompt: 512 (default), or geometric:512 with that mean.")
-    ] = None,
-    output: Annotated[
-        str | None, Parameter(help="Tokens of an output: 128 (default), or geometric:128 with that mean.")
-    ] = None,
-    max_batch: Annotated[
-        int | None,
-        Parameter(
-            converter=whole,
-            help="Maximum number of requests decoded at once. Default: 32.",
-            show_default=False,
-        ),
-    ] = None,
-    prefill: Annotated[
-        bool, Parameter(help="Compute prompts in the iteration in which a request joins.")
-    ] = True,
-    requests: Annotated[
-        int | None,
-        Parameter(converter=whole, help="Requests of each replication. Default: 2,000.", show_default=False),
-    ] = None,
-    replications: Annotated[
-        int, Parameter(converter=whole, help="Independent replications, for the intervals.")
-    ] = 8,
-    over: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="",
-            help="A setting and its values: rate, max_batch, prompt, output or alpha, as in rate=1,10; may "
-            "be repeated. Each is compared with a server that does not speculate.",
-        ),
-    ] = None,
+    preset: str | None = None,
+    measured: str | None = None,
+    policy: str = "constant:gamma=4",
+    alpha: str | None = None,
+    lengths: str | None = None,
+    rate: Annotated[float | None, REAL] = None,
+    log: Path | None = None,
+    prompt: str | None = None,
+    output: str | None = None,
+    max_batch: Annotated[int | None, WHOLE] = None,
+    prefill: bool = True,
+    requests: Annotated[int | None, WHOLE] = None,
+    replications: Annotated[int, WHOLE] = 8,
+    over: Several = None,
     seed: Seed = None,
     threads: Threads = None,
     executor: Executor = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
+    """Simulate a server that decodes many requests at once: latency, goodput and capacity.
+
+    Args:
+        preset: Networks and hardware: llama-8b (default), llama-8b-sparse, llama-70b or mixtral-8x7b.
+        measured: In place of a preset: FILE,MS. FILE is a CSV file of measured passes of the target, with the
+            columns batch, tokens (of all sequences) and ms; a pass of the draft takes MS milliseconds.
+        policy: How draft lengths are chosen: none, constant, goodput, budget, blocks, bands, heuristic,
+            classifier or oracle, with parameters if any: budget:tokens=256,most=8.
+        alpha: Acceptance rate of the draft's tokens; or one for each position: 0.8,0.7; or Beta-distributed
+            between requests, with mean and standard deviation: beta:0.7,0.2. Default: 0.8.
+        lengths: Steps that accepted 0, 1, …, γ tokens, such as 620,210,90,80, or the file of a log that
+            'specsim check-metrics' reads, in place of --alpha.
+        rate: Arrival rate in requests per second. Default: all requests arrive at time 0.
+        log: CSV file of requests, with the columns arrival (in seconds), prompt and output.
+        prompt: Tokens of a prompt: 512 (default), or geometric:512 with that mean.
+        output: Tokens of an output: 128 (default), or geometric:128 with that mean.
+        max_batch: Maximum number of requests decoded at once. Default: 32.
+        prefill: Compute prompts in the iteration in which a request joins.
+        requests: Requests of each replication. Default: 2,000.
+        replications: Independent replications, for the intervals.
+        over: A setting and its values: rate, max_batch, prompt, output or alpha, as in rate=1,10; may be
+            repeated. Each is compared with a server that does not speculate.
+    """
     from specsim.planning import batch
     from specsim.planning.batch._policies import policy_named
 

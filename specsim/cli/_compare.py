@@ -6,19 +6,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from specsim.cli import _options as option
 from specsim.cli._app import app, command
-from specsim.cli._options import (
-    NOT_SAVE,
-    GammaOfPair,
-    Overlap,
-    Seed,
-    Threads,
-    VocabSize,
-    WholePairName,
-    given,
-    refuse,
-    whole,
-)
+from specsim.cli._options import NOT_SAVE, given, refuse
 from specsim.cli._pair_options import gamma_for, pair_of
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
 from specsim.core._files import write_text
@@ -34,45 +24,20 @@ WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.
     "compare ngram --methods all -o methods.png",
 )
 def compare(
-    pair: WholePairName = "ngram",
+    pair: option.WholePairName = "ngram",
     *,
-    rule: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="",
-            help="A rule, with parameters if any; may be repeated. Default: all, or for rows along a text "
-            "(of a trace) those for chains.",
-        ),
-    ] = None,
-    vocab_size: VocabSize = None,
-    overlap: Overlap = None,
-    gamma: GammaOfPair = None,
-    drafts: Annotated[
-        int | None, Parameter(converter=whole, help="Chains for rules that take several drafts. Default: 2.")
-    ] = None,
-    steps: Annotated[
-        int | None, Parameter(converter=whole, help="Steps of each rule (65536) or method (4096).")
-    ] = None,
-    sweep: Annotated[
-        bool, Parameter(negative="", help="Simulate lossy rules at several parameter values.")
-    ] = False,
-    method: Annotated[
-        list[str] | None,
-        Parameter(
-            name=("--method", "--methods"),
-            negative="",
-            help="Compare drafting systems instead of rules: one of 'specsim list methods', with parameters "
-            "if any; may be repeated; or all.",
-        ),
-    ] = None,
-    batch: Annotated[
-        int | None, Parameter(converter=whole, help="With --method: sequences decoded together. Default: 1.")
-    ] = None,
-    context: Annotated[
-        int | None, Parameter(converter=whole, help="With --method: tokens before the step. Default: 1024.")
-    ] = None,
-    seed: Seed = None,
-    threads: Threads = None,
+    rule: option.Several = None,
+    vocab_size: option.VocabSize = None,
+    overlap: option.Overlap = None,
+    gamma: option.GammaOfPair = None,
+    drafts: Annotated[int | None, option.WHOLE] = None,
+    steps: Annotated[int | None, option.WHOLE] = None,
+    sweep: option.Flag = False,
+    method: Annotated[list[str] | None, Parameter(name=("--method", "--methods"), negative="")] = None,
+    batch: Annotated[int | None, option.WHOLE] = None,
+    context: Annotated[int | None, option.WHOLE] = None,
+    seed: option.Seed = None,
+    threads: option.Threads = None,
     out: Annotated[
         Path | None,
         Parameter(
@@ -81,7 +46,19 @@ def compare(
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed."""
+    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed.
+
+    Args:
+        rule: A rule, with parameters if any; may be repeated. Default: all, or for rows along a text (of a
+            trace) those for chains.
+        drafts: Chains for rules that take several drafts. Default: 2.
+        steps: Steps of each rule (65536) or method (4096).
+        sweep: Simulate lossy rules at several parameter values.
+        method: Compare drafting systems instead of rules: one of 'specsim list methods', with parameters if
+            any; may be repeated; or all.
+        batch: With --method: sequences decoded together. Default: 1.
+        context: With --method: tokens before the step. Default: 1024.
+    """
     values = locals()
     if method is None:
         refuse(compare, values, "has no effect without --method", "batch", "context")

@@ -1,19 +1,20 @@
 """`specsim audit engine`, `audit matrix` and `audit servers`: audits of serving engines."""
 
-import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, audit_app, command
-from specsim.cli._options import NOT_SAVE, REAL, Seed, Time, given, refuse, whole
+from specsim.cli._options import REAL, WHOLE, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_result, write_report
 from specsim.core._files import read_text
-from specsim.core._numbers import whole as whole_of
+from specsim.core._numbers import whole
+from specsim.core._parameters import read_options, split_name
 from specsim.core._registry import check_known
 
-Count = Parameter(converter=whole)
 #: What --requests takes: numbers, and words.
 NUMBERS, WORDS = ("texts", "logprobs"), ("penalties", "unseeded", "unequal")
 
@@ -25,32 +26,92 @@ NAMES = (
 Checkpoint = Annotated[
     Path, Parameter(help="Folder of the checkpoint that the engine serves; 'specsim plant' makes one.")
 ]
-Temperature = Annotated[float, REAL, Parameter(help="Sampling temperature.")]
-TopK = Annotated[int | None, Count, Parameter(help="Top-k of the requests. Default: all tokens.")]
-TopP = Annotated[float, REAL, Parameter(help="Top-p of the requests.")]
-MinP = Annotated[float, REAL, Parameter(help="Min-p of the requests.")]
-Stop = Annotated[str | None, Parameter(help="A stop string: the text of one token.")]
-Model = Annotated[str | None, Parameter(help="The model's name, where a server has several.")]
-Connections = Annotated[int | None, Count, Parameter(help="Connections to a server at once. Default: 8.")]
-Gamma = Annotated[
-    int | None,
-    Count,
-    Parameter(help="Drafted tokens per step; of a server, those that it was started with."),
-]
-Tolerance = Annotated[
-    float | None,
-    REAL,
-    Parameter(help="Maximum error of log p in the engine's arithmetic. Default: that of float32."),
-]
 Out = Annotated[
     Path | None,
     Parameter(
         help="Folder for engine.html, .json, .xml (JUnit) and all texts; an interrupted run continues there"
-        + NOT_SAVE
+        + option.NOT_SAVE
     ),
 ]
-REQUESTS = "texts=3 (texts of each request), logprobs=5 (entries of the lists of log-probabilities; -1: none)"
-NEUTRAL = "penalties (send neutral ones: 1, 0, 0, which must have no effect)"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for.
+
+    Args:
+        temperature: Sampling temperature.
+        top_k: Top-k of the requests. Default: all tokens.
+        top_p: Top-p of the requests.
+        min_p: Min-p of the requests.
+        stop: A stop string: the text of one token.
+    """
+
+    temperature: Annotated[float, REAL] = 1.0
+    top_k: Annotated[int | None, WHOLE] = None
+    top_p: Annotated[float, REAL] = 1.0
+    min_p: Annotated[float, REAL] = 0.0
+    stop: str | None = None
+    requests: Annotated[
+        str | None,
+        Parameter(
+            help="Form of the requests, separated by commas: texts=3 (texts of each request), logprobs=5 "
+            "(entries of the lists of log-probabilities; -1: none), penalties (send neutral ones: 1, 0, 0, "
+            "which must have no effect); of planted checkpoints also unseeded (no seed), unequal (every "
+            "second prompt is much longer)."
+        ),
+    ] = None
+
+    def read(self) -> tuple[Any, dict[str, int]]:
+        """Return how an engine samples, and the other entries of --requests."""
+        from specsim.engines import Sampling
+
+        found: dict[str, int] = {}
+        for part in self.requests.split(",") if self.requests is not None else ():
+            name, equals, value = part.partition("=")
+            check_known("form of requests", name, [*NUMBERS, *WORDS])
+            if bool(equals) is not (name in NUMBERS):
+                example = f"{name}=2" if name in NUMBERS else name
+                raise ValueError(f"--requests: {part!r} is not of the form {example}")
+            found[name] = whole(value) if equals else 1
+        logprobs, penalties = found.pop("logprobs", 0), bool(found.pop("penalties", 0))
+        rows = (
+            self.temperature,
+            self.top_k,
+            self.top_p,
+            self.min_p,
+            () if self.stop is None else (self.stop,),
+        )
+        return Sampling(*rows, None if logprobs < 0 else logprobs, penalties), found
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Server:
+    """How a server is reached."""
+
+    model: Annotated[str | None, Parameter(help="The model's name, where a server has several.")] = None
+    connections: Annotated[
+        int | None, WHOLE, Parameter(help="Connections to a server at once. Default: 8.")
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Engine(Server):
+    """How an engine is opened.
+
+    Args:
+        gamma: Drafted tokens per step; of a server, those that it was started with.
+        tolerance: Maximum error of log p in the engine's arithmetic. Default: that of float32.
+    """
+
+    gamma: Annotated[int | None, WHOLE] = None
+    tolerance: Annotated[float | None, REAL] = None
+
+
+ASKED, ANY_SERVER, ANY_ENGINE = Asked(), Server(), Engine()
 
 
 @command(
@@ -67,32 +128,21 @@ def audit_engine(
     ],
     *,
     planted: Checkpoint,
-    tokens: Annotated[int, Count, Parameter(help="Emitted tokens to test.")] = 100_000,
-    temperature: Temperature = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    stop: Stop = None,
-    requests: Annotated[
-        str | None,
-        Parameter(
-            help=f"Form of the requests, separated by commas: {REQUESTS}, {NEUTRAL}, unseeded (no seed), "
-            "unequal (every second prompt is much longer)."
-        ),
-    ] = None,
-    speculative: Annotated[
-        bool, Parameter(help="Use speculation (ignored for a server, which is already configured).")
-    ] = True,
-    model: Model = None,
-    connections: Connections = None,
-    gamma: Gamma = None,
-    tolerance: Tolerance = None,
-    time: Time = None,
-    seed: Seed = None,
+    tokens: Annotated[int, WHOLE] = 100_000,
+    asked: Asked = ASKED,
+    speculative: bool = True,
+    opened: Engine = ANY_ENGINE,
+    time: option.Time = None,
+    seed: option.Seed = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Audit a serving engine: texts, log-probabilities and counters against a planted checkpoint's law."""
+    """Audit a serving engine: texts, log-probabilities and counters against a planted distribution.
+
+    Args:
+        tokens: Emitted tokens to test.
+        speculative: Use speculation (ignored for a server, which is already configured).
+    """
     from specsim import engines
 
     values = locals()
@@ -100,9 +150,9 @@ def audit_engine(
         form.make_folder(out, "engine.json")  # before the work, in case it cannot be
     pair = engines.open_planted(planted)
     if engine.endswith(".jsonl"):
-        why = "cannot be chosen for texts that are there; they are judged as they were asked for"
+        why = "cannot be chosen for kept texts; they are judged as they were requested"
         refuse(audit_engine, values, why, but=("engine", "planted", "tolerance", "out", "form"))
-        return _ended(engines.judge_texts(engine, pair, tolerance=tolerance), out, form)
+        return _ended(engines.judge_texts(engine, pair, tolerance=opened.tolerance), out, form)
     if engine.endswith(".json"):
         raise ValueError(f"{engine}: not an engine; an earlier audit is judged again from its texts.jsonl")
     name, options = _engine_of(engine)
@@ -110,13 +160,12 @@ def audit_engine(
         refuse(audit_engine, values, "has no effect with --no-speculative, which has no draft", "gamma")
         if "rule" in options:
             raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
-    asked, form_of = _sampling(temperature, top_k, top_p, min_p, stop, requests)
-    options |= given({"model": model, "connections": connections, "gamma": gamma, "tolerance": tolerance})
+    sampling, form_of = asked.read()
     found = engines.audit_engine(
         name,
         pair,
         tokens=tokens,
-        sampling=asked,
+        sampling=sampling,
         texts=form_of.get("texts", 1),
         request_seeds="unseeded" not in form_of,
         unequal_prompts="unequal" in form_of,
@@ -125,6 +174,7 @@ def audit_engine(
         out=out,
         rng=seed,
         **options,
+        **given(asdict(opened)),
     )
     return _ended(found, out, form)
 
@@ -140,28 +190,28 @@ def audit_matrix(
     engine: Annotated[str, Parameter(help=f"{NAMES}.")],
     *,
     planted: Checkpoint,
-    without: Annotated[
-        str | None, Parameter(help="The address of the same server without speculation.")
-    ] = None,
-    tokens: Annotated[int, Count, Parameter(help="Emitted tokens to test of each setting.")] = 20_000,
-    model: Model = None,
-    connections: Connections = None,
-    gamma: Gamma = None,
-    tolerance: Tolerance = None,
-    seed: Seed = None,
+    without: str | None = None,
+    tokens: Annotated[int, WHOLE] = 20_000,
+    opened: Engine = ANY_ENGINE,
+    seed: option.Seed = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
     """Audit a serving engine under many settings, with speculation and without.
 
     The settings are those of 'specsim audit engine': temperatures, truncation, penalties, stop strings,
-    several texts, no seeds, unequal prompts."""
+    several texts, no seeds, unequal prompts.
+
+    Args:
+        without: The address of the same server without speculation.
+        tokens: Emitted tokens to test of each setting.
+    """
     from specsim import engines
 
     if out is not None:
         form.make_folder(out, "engine.json")
     name, options = _engine_of(engine)
-    options |= given({"model": model, "connections": connections, "gamma": gamma, "tolerance": tolerance})
+    options |= given(asdict(opened))
     found = engines.audit_matrix(
         name, engines.open_planted(planted), without=without, tokens=tokens, out=out, rng=seed, **options
     )
@@ -172,100 +222,59 @@ def audit_matrix(
     audit_app,
     "audit servers http://one:8000 http://two:8000 --prompts prompts.txt",
     name="servers",
-    codes="0 the texts have one law, 1 it is changed or a server is broken, 2 usage or bad input, 3 no "
-    "verdict, interrupted, or texts at temperature 0 differ",
+    codes="0 the texts have the same distribution, 1 it differs or a server is broken, 2 usage or bad "
+    "input, 3 no verdict, interrupted, or texts at temperature 0 differ",
 )
 def audit_servers(
     one: Annotated[str, Parameter(help=f"{SERVER[0].upper()}{SERVER[1:]}.")],
-    other: Annotated[str, Parameter(help="The address of the other server.")],
+    other: str,
     *,
-    prompts: Annotated[Path, Parameter(help="File with a prompt in each line.")],
-    tokens: Annotated[int, Count, Parameter(help="Emitted tokens to compare.")] = 200_000,
-    temperature: Temperature = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    stop: Stop = None,
-    requests: Annotated[
-        str | None,
-        Parameter(help=f"Form of the requests, separated by commas: {REQUESTS}, {NEUTRAL}."),
-    ] = None,
-    model: Model = None,
-    connections: Connections = None,
-    time: Time = None,
-    seed: Seed = None,
+    prompts: Path,
+    tokens: Annotated[int, WHOLE] = 200_000,
+    asked: Asked = ASKED,
+    server: Server = ANY_SERVER,
+    time: option.Time = None,
+    seed: option.Seed = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Compare the texts of two servers of one model, without a planted checkpoint."""
+    """Compare the texts of two servers of one model, without a planted checkpoint.
+
+    Args:
+        other: The address of the other server.
+        prompts: File with a prompt on each line.
+        tokens: Emitted tokens to compare.
+    """
     from specsim import engines
 
     if out is not None:
         form.make_folder(out, "engine.json")
     lines = prompts_of(prompts)
-    asked, form_of = _sampling(temperature, top_k, top_p, min_p, stop, requests)
+    sampling, form_of = asked.read()
     for name in ("unseeded", "unequal"):
         if name in form_of:
             raise ValueError(f"--requests: {name} has no effect on a comparison of servers")
+    work = {"texts": form_of.get("texts", 1), "seconds": time, "out": out, "rng": seed}
     found = engines.compare_servers(
-        one,
-        other,
-        lines,
-        tokens=tokens,
-        sampling=asked,
-        texts=form_of.get("texts", 1),
-        seconds=time,
-        out=out,
-        rng=seed,
-        **given({"model": model, "connections": connections}),
+        one, other, lines, tokens=tokens, sampling=sampling, **work, **given(asdict(server))
     )
     return _ended(found, out, form)
 
 
 def prompts_of(path: Path) -> list[str]:
-    """Return the lines of a file that are not empty. Raises ValueError if there is none."""
+    """Return the lines of a file that are not empty. Raises ValueError for an empty file."""
     lines = [line for line in read_text(path).splitlines() if line.strip()]
     if not lines:
-        raise ValueError(f"{path}: it has no prompt; write one in each line")
+        raise ValueError(f"{path}: the file has no prompt; write one on each line")
     return lines
 
 
 def _engine_of(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the options of an engine: those of "specsim:rule=block,mistake=bonus_argmax"."""
-    name, colon, rest = text.partition(":")
-    if name != "specsim" or not colon:
+    """The name and the options of an engine, as in "specsim:rule=block,mistake=bonus_argmax"."""
+    name, options = split_name(text, ["specsim"])
+    if name != "specsim" or options is None:
         return text, {}
-    parts = [part.partition("=") for part in re.split(",(?=rule=|mistake=)", rest)]
-    if any(key not in ("rule", "mistake") or not value for key, _, value in parts):
-        raise ValueError(f"engine: {text!r} is not of the form specsim:rule=block,mistake=bonus_argmax")
-    return name, {key: value for key, _, value in parts}
-
-
-def _sampling(
-    temperature: float, top_k: int | None, top_p: float, min_p: float, stop: str | None, requests: str | None
-) -> tuple[Any, dict[str, int]]:
-    """How an engine is asked to sample, and the other entries of --requests."""
-    from specsim.engines import Sampling
-
-    found: dict[str, int] = {}
-    for part in requests.split(",") if requests is not None else ():
-        name, equals, value = part.partition("=")
-        check_known("form of requests", name, [*NUMBERS, *WORDS])
-        if bool(equals) is not (name in NUMBERS):
-            example = f"{name}=2" if name in NUMBERS else name
-            raise ValueError(f"--requests: {part!r} is not of the form {example}")
-        found[name] = whole_of(value) if equals else 1
-    logprobs = found.pop("logprobs", 0)
-    asked = Sampling(
-        temperature,
-        top_k,
-        top_p,
-        min_p,
-        () if stop is None else (stop,),
-        None if logprobs < 0 else logprobs,
-        bool(found.pop("penalties", 0)),
-    )
-    return asked, found
+    return name, read_options(name, options, {"rule": str, "mistake": str})
 
 
 def _ended(found: Any, out: Path | None, form: Form) -> int:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from specsim.cli._app import app, command
 from specsim.cli._terminal import TEXT, Form, listing, print_result
@@ -24,26 +22,23 @@ if TYPE_CHECKING:
     codes="0 done, or with tokens: they are the same; 1 they are not; 2 usage or bad input",
 )
 def list_command(
-    what: Annotated[
-        str,
-        Parameter(
-            help="rules (of verification: paper, claim, results on the n-gram pair); methods (drafting "
-            "systems: paper, rule, parameters, what is modelled and what is not); engines (that 'specsim "
-            "audit' knows by name); mistakes (of verifiers, decoders and servers); or tokens (of two "
-            "models: whether numbers mean the same, and where rows are padded)."
-        ),
-    ],
-    target: Annotated[
-        Path | None, Parameter(help="With tokens: folder of the target, or its tokenizer.json.")
-    ] = None,
-    draft: Annotated[
-        Path | None, Parameter(help="With tokens: folder of the draft, or its tokenizer.json.")
-    ] = None,
+    what: str,
+    target: Path | None = None,
+    draft: Path | None = None,
     /,
     *,
     form: Form = TEXT,
 ) -> int:
-    """List the rules, methods, engines or mistakes, or compare the tokens of two models."""
+    """List the rules, methods, engines or mistakes, or compare the tokens of two models.
+
+    Args:
+        what: rules (of verification: paper, claim, results on the n-gram pair); methods (drafting systems:
+            paper, rule, parameters, what is modelled and what is not); engines (that 'specsim audit' knows by
+            name); mistakes (of verifiers, decoders and servers); or tokens (of two models: whether numbers
+            mean the same, and where rows are padded).
+        target: With tokens: folder of the target, or its tokenizer.json.
+        draft: With tokens: folder of the draft, or its tokenizer.json.
+    """
     check_known("list", what, [*LISTS, "tokens"])
     if what == "tokens":
         from specsim.models import compare_vocabularies

@@ -1,9 +1,6 @@
 """`specsim check-metrics`."""
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import app, command
@@ -18,45 +15,48 @@ from specsim.cli._terminal import TEXT, Form, print_result
     codes="0 the numbers can all be true, 1 they cannot, 2 usage or bad input",
 )
 def check_metrics(
-    file: Annotated[
-        Path | None,
-        Parameter(
-            help="What an engine logged: JSON Lines of responses or of AIPerf with histograms of accepted "
-            "lengths, or the text of a server's /metrics. Options override numbers in the file."
-        ),
-    ] = None,
+    file: Path | None = None,
     *,
-    engine: Annotated[
-        str | None,
-        Parameter(
-            help="Definitions of the numbers: plain (default), vllm, hf, sglang, llama.cpp or flashinfer."
-        ),
-    ] = None,
-    gamma: Annotated[str | None, Parameter(help="Maximum number of drafted tokens per step.")] = None,
-    acceptance_rate: Annotated[str | None, Parameter(help="As printed: 0.80 or 80.0%.")] = None,
-    tokens_per_step: Annotated[
-        str | None, Parameter(help="As printed; engines call it mean acceptance length.")
-    ] = None,
-    accepted: Annotated[str | None, Parameter(help="Drafted tokens accepted.")] = None,
-    drafted: Annotated[str | None, Parameter(help="Drafted tokens.")] = None,
-    emitted: Annotated[str | None, Parameter(help="Tokens generated.")] = None,
-    steps: Annotated[str | None, Parameter(help="Rounds of draft and verify.")] = None,
-    bonus: Annotated[str | None, Parameter(help="Steps that accepted their whole draft.")] = None,
-    by_position: Annotated[
-        str | None, Parameter(help="Share of the steps that accepted each position: 0.81,0.63,0.48.")
-    ] = None,
-    draft_time: Annotated[str | None, Parameter(help="Time of one drafted token, in any unit.")] = None,
-    target_time: Annotated[str | None, Parameter(help="Time of one pass of the target, same unit.")] = None,
-    step_time: Annotated[str | None, Parameter(help="Time of one step, same unit.")] = None,
-    speedup: Annotated[str | None, Parameter(help="Over one pass of the target per token.")] = None,
-    requests: Annotated[
-        str | None, Parameter(help="Number of texts that may have ended within their last step. Default: 0.")
-    ] = None,
+    engine: str | None = None,
+    gamma: str | None = None,
+    acceptance_rate: str | None = None,
+    tokens_per_step: str | None = None,
+    accepted: str | None = None,
+    drafted: str | None = None,
+    emitted: str | None = None,
+    steps: str | None = None,
+    bonus: str | None = None,
+    by_position: str | None = None,
+    draft_time: str | None = None,
+    target_time: str | None = None,
+    step_time: str | None = None,
+    speedup: str | None = None,
+    requests: str | None = None,
     form: Form = TEXT,
 ) -> int:
     """Check whether reported numbers can all be true.
 
-    Give numbers as printed: their digits determine the precision. For a log, α by position is printed too."""
+    Give numbers as printed: their digits determine the precision. For a log, α by position is printed too.
+
+    Args:
+        file: What an engine logged: JSON Lines of responses or of AIPerf with histograms of accepted lengths,
+            or the text of a server's /metrics. Options override numbers in the file.
+        engine: Definitions of the numbers: plain (default), vllm, hf, sglang, llama.cpp or flashinfer.
+        gamma: Maximum number of drafted tokens per step.
+        acceptance_rate: As printed: 0.80 or 80.0%.
+        tokens_per_step: As printed; engines call it mean acceptance length.
+        accepted: Drafted tokens accepted.
+        drafted: Drafted tokens.
+        emitted: Tokens generated.
+        steps: Rounds of draft and verify.
+        bonus: Steps that accepted their whole draft.
+        by_position: Share of the steps that accepted each position: 0.81,0.63,0.48.
+        draft_time: Time of one drafted token, in any unit.
+        target_time: Time of one pass of the target, same unit.
+        step_time: Time of one step, same unit.
+        speedup: Over one pass of the target per token.
+        requests: Number of texts that may have ended within their last step. Default: 0.
+    """
     options = {name: value for name, value in locals().items() if value is not None}
     path, _ = options.pop("file", None), options.pop("form")
     if path is None:

@@ -1,7 +1,8 @@
 """Options that several commands share."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +22,11 @@ def real(kind: Any, tokens: Sequence[cyclopts.Token]) -> float:
     return _numbers.real(tokens[0].value)
 
 
-#: Of options that are real numbers.
-REAL = Parameter(converter=real)
+#: Of options that are numbers, as `specsim.core._numbers` reads them.
+WHOLE, REAL = Parameter(converter=whole), Parameter(converter=real)
+#: An option without a value or a "no-" form, and one that may be repeated.
+Flag = Annotated[bool, Parameter(negative="")]
+Several = Annotated[list[str] | None, Parameter(negative="")]
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -34,15 +38,13 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 Seed = Annotated[
-    int | None, Parameter(converter=whole, help="Seed; the same seed gives the same counts. Default: random.")
+    int | None, WHOLE, Parameter(help="Seed; the same seed gives the same counts. Default: random.")
 ]
 #: Steps that are drawn, where no other number is given.
 STEPS = 100_000
-Steps = Annotated[
-    int | None, Parameter(converter=whole, help=f"Steps to draw. Default: {STEPS:,}.", show_default=False)
-]
+Steps = Annotated[int | None, WHOLE, Parameter(help=f"Steps to draw. Default: {STEPS:,}.")]
 Threads = Annotated[
-    int | None, Parameter(converter=whole, help="Threads; default: all cores. Results do not depend on it.")
+    int | None, WHOLE, Parameter(help="Threads; default: all cores. Results do not depend on it.")
 ]
 Executor = Annotated[
     str | None,
@@ -113,21 +115,18 @@ WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
 SmallPairName = Annotated[str, Parameter(help="The pair of p and q, and no trace: " + pair_help())]
 Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
 VocabSize = Annotated[
-    int | None, Parameter(converter=whole, help="Vocabulary size of a synthetic pair. Default: 1000.")
+    int | None, WHOLE, Parameter(help="Vocabulary size of a synthetic pair. Default: 1000.")
 ]
 Overlap = Annotated[
     float | None, REAL, Parameter(help="Σ min(p, q) of a synthetic pair, 0 to 1. Default: 0.8.")
 ]
 Level = Annotated[str, Parameter(help="Number of steps: smoke, quick, standard or deep.")]
-Gamma = Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")]
-GammaOrTree = Annotated[
-    int | None, Parameter(converter=whole, help="Drafted tokens per step of a chain. Default: 5.")
-]
+Gamma = Annotated[int, WHOLE, Parameter(help="Drafted tokens per step.")]
+GammaOrTree = Annotated[int | None, WHOLE, Parameter(help="Drafted tokens per step of a chain. Default: 5.")]
 GammaOfPair = Annotated[
     int | None,
-    Parameter(
-        converter=whole, help="Drafted tokens per step of a chain. Default: 5, or as many as a trace logged."
-    ),
+    WHOLE,
+    Parameter(help="Drafted tokens per step of a chain. Default: 5, or as many as a trace logged."),
 ]
 Rule = Annotated[
     str,
@@ -193,9 +192,17 @@ def refuse(
         The parameters that have no effect; by default all of them `but` some.
     """
     for name, parameter in inspect.signature(command).parameters.items():
-        value = values[name]
-        if value != parameter.default and (name in names if names else name not in but):
-            raise ValueError(f"{_typed(name, value)} {why}")
+        for one, value, default in _fields(name, values[name], parameter.default):
+            if value != default and (one in names if names else one not in but):
+                raise ValueError(f"{_typed(one, value)} {why}")
+
+
+def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any]]:
+    """A parameter with its value and its default; of a group of options, each of them."""
+    if name == "form" or not is_dataclass(value):
+        yield name, value, default
+    else:
+        yield from ((one.name, getattr(value, one.name), getattr(default, one.name)) for one in fields(value))
 
 
 def _typed(name: str, value: Any) -> str:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import DONE, app, command
-from specsim.cli._options import ANY_PAIR, REAL, Seed, refuse, whole
+from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Flag, Seed, Several, refuse
 from specsim.cli._pair_options import pair_of
 from specsim.cli._terminal import TEXT, Form, listing, print_result
 from specsim.core._numbers import real
@@ -42,43 +42,28 @@ def plan(
         Parameter(help=f"{ANY_PAIR} Its rates by position are used."),
     ] = None,
     *,
-    alpha: Annotated[
-        float | None, REAL, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
-    ] = None,
-    draft: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="",
-            help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a "
-            "trace; may be repeated.",
-        ),
-    ] = None,
-    c: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Ratio of the times of a draft's and a target's forward pass."),
-    ] = None,
-    c_hat: Annotated[
-        float | None, REAL, Parameter(help="The same ratio for arithmetic operations; default: c.")
-    ] = None,
-    most: Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")] = MOST,
-    policies: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            help="Compare policies that choose γ in every step, on a text of two models, or along a trace.",
-        ),
-    ] = False,
-    length: Annotated[
-        int | None,
-        Parameter(
-            converter=whole, help="With --policies, of two models: tokens of the text. Default: 20,000."
-        ),
-    ] = None,
+    alpha: Annotated[float | None, REAL] = None,
+    draft: Several = None,
+    c: Annotated[float | None, REAL] = None,
+    c_hat: Annotated[float | None, REAL] = None,
+    most: Annotated[int, WHOLE] = MOST,
+    policies: Flag = False,
+    length: Annotated[int | None, WHOLE] = None,
     seed: Seed = None,
     form: Form = TEXT,
 ) -> None:
-    """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
+    """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies.
+
+    Args:
+        alpha: Acceptance rate of the draft's tokens, from 0 to 1.
+        draft: One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a
+            trace; may be repeated.
+        c: Ratio of the times of a draft's and a target's forward pass.
+        c_hat: The same ratio for arithmetic operations; default: c.
+        most: Largest γ to consider.
+        policies: Compare policies that choose γ in every step, on a text of two models, or along a trace.
+        length: With --policies, of two models: tokens of the text. Default: 20,000.
+    """
     values = locals()
     if sum(given is not None for given in (pair, alpha, draft)) != 1:
         raise ValueError("give one of PAIR, --alpha and --draft")

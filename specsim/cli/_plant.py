@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from specsim.cli._app import app, command
-from specsim.cli._options import REAL, given, refuse, whole
+from specsim.cli._options import REAL, WHOLE, Flag, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_result
 
 if TYPE_CHECKING:
@@ -24,61 +22,38 @@ if TYPE_CHECKING:
     "bad input",
 )
 def plant(
-    folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty. With --check: to read.")],
+    folder: Path,
     *,
-    check: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            help="Compare the log-probabilities of the checkpoints in the folder with their laws.",
-        ),
-    ] = False,
-    order: Annotated[
-        int | None, Parameter(converter=whole, help="The laws read the last ORDER tokens. Default: 2.")
-    ] = None,
-    offsets: Annotated[
-        str | None,
-        Parameter(help="Instead of --order: distances of the tokens that are read, such as 1,17,64."),
-    ] = None,
-    openers: Annotated[
-        int | None,
-        Parameter(
-            converter=whole,
-            help="Number of tokens of which one begins each prompt and is read to its end. Default: 0.",
-        ),
-    ] = None,
-    vocab_size: Annotated[
-        int | None,
-        Parameter(converter=whole, help="Vocabulary size, from 2 to 131072. Default: 8."),
-    ] = None,
-    kind: Annotated[
-        str | None, Parameter(help="Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.")
-    ] = None,
-    overlap: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6."),
-    ] = None,
-    context: Annotated[
-        int | None, Parameter(converter=whole, help="Maximum sequence length. Default: 2048.")
-    ] = None,
-    format: Annotated[
-        str | None,
-        Parameter(help="Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf."),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        Parameter(help="With --check: what transformers computes in, such as float32,float16,bfloat16."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        Parameter(converter=whole, help="Seed; the same seed gives the same checkpoints. Default: random."),
-    ] = None,
+    check: Flag = False,
+    order: Annotated[int | None, WHOLE] = None,
+    offsets: str | None = None,
+    openers: Annotated[int | None, WHOLE] = None,
+    vocab_size: Annotated[int | None, WHOLE] = None,
+    kind: str | None = None,
+    overlap: Annotated[float | None, REAL] = None,
+    context: Annotated[int | None, WHOLE] = None,
+    format: str | None = None,
+    dtype: str | None = None,
+    seed: Annotated[int | None, WHOLE] = None,
     form: Form = TEXT,
 ) -> int:
     """Make a target and a draft, real transformers, whose next-token laws are known, or check them.
 
     `specsim audit engine` tests what an engine makes of them. SERVE.md in the folder says how to serve them.
+
+    Args:
+        folder: Folder to write; must be new or empty. With --check: to read.
+        check: Compare the log-probabilities of the checkpoints in the folder with their laws.
+        order: The laws read the last ORDER tokens. Default: 2.
+        offsets: Instead of --order: distances of the tokens that are read, such as 1,17,64.
+        openers: Number of tokens of which one begins each prompt and is read to its end. Default: 0.
+        vocab_size: Vocabulary size, from 2 to 131072. Default: 8.
+        kind: Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.
+        overlap: Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.
+        context: Maximum sequence length. Default: 2048.
+        format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf.
+        dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
+        seed: Seed; the same seed gives the same checkpoints. Default: random.
     """
     values = locals()
     if check:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from specsim.cli import _options as option
 from specsim.cli._app import app, command
-from specsim.cli._options import Drawing, Overlap, Rule, SmallPairName, whole
 from specsim.cli._pair_options import draft_of, small_pair_of
 from specsim.cli._terminal import TEXT, Form, print_result
 
@@ -21,31 +21,34 @@ VOCAB_SIZE, GAMMA = 8, 2
     codes="0 the rule is as it claims on this pair, 1 it is not, 2 usage or bad input, 3 interrupted",
 )
 def prove(
-    pair: SmallPairName = "zipf",
+    pair: option.SmallPairName = "zipf",
     *,
     vocab_size: Annotated[
         int | None,
-        Parameter(converter=whole, help=f"Vocabulary size of a synthetic pair. Default: {VOCAB_SIZE}."),
+        Parameter(
+            converter=option.whole, help=f"Vocabulary size of a synthetic pair. Default: {VOCAB_SIZE}."
+        ),
     ] = None,
-    overlap: Overlap = None,
-    rule: Rule = "standard",
+    overlap: option.Overlap = None,
+    rule: option.Rule = "standard",
     gamma: Annotated[
         int | None,
         Parameter(
-            converter=whole,
+            converter=option.whole,
             help=f"Drafted tokens of a chain. Default: {GAMMA}, or 1 if there are more than 64 tokens.",
         ),
     ] = None,
-    tree: Annotated[
-        str | None,
-        Parameter(help="Draft a tree: number of children at each depth, such as 2,1. Default: a chain."),
-    ] = None,
-    drawing: Drawing = None,
+    tree: str | None = None,
+    drawing: option.Drawing = None,
     form: Form = TEXT,
 ) -> int:
     """Prove a rule exact on a small pair, or refute it: every draft is enumerated, in fractions.
 
-    Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated."""
+    Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated.
+
+    Args:
+        tree: Draft a tree: number of children at each depth, such as 2,1. Default: a chain.
+    """
     import specsim
     from specsim.theory._enumeration import MAX_DRAFTS
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from specsim.cli._app import app, command
-from specsim.cli._options import Gamma, Rule, Seed, refuse, whole
+from specsim.cli._options import WHOLE, Flag, Gamma, Rule, Seed, refuse
 
 if TYPE_CHECKING:
     from specsim.engines._planted.served_pair import Pair
@@ -15,26 +13,27 @@ if TYPE_CHECKING:
 
 @command(app, "serve pair --port 8000", "serve pair --mistake bonus_argmax --seed 1")
 def serve(
-    source: Annotated[
-        str, Parameter(help="Folder of planted checkpoints, or 'ngram' (the bundled pair).")
-    ] = "ngram",
+    source: str = "ngram",
     *,
     rule: Rule = "standard",
     gamma: Gamma = 4,
-    mistake: Annotated[
-        str | None,
-        Parameter(help="Decode with a known mistake, see 'specsim list mistakes'. Default: none."),
-    ] = None,
-    plain: Annotated[bool, Parameter(negative="", help="Sample from the target, without a draft.")] = False,
-    host: Annotated[
-        str, Parameter(help="Address to listen on; 0.0.0.0 accepts connections from the network.")
-    ] = "127.0.0.1",
-    port: Annotated[int, Parameter(converter=whole, help="Port to listen on; 0 is a free one.")] = 8000,
+    mistake: str | None = None,
+    plain: Flag = False,
+    host: str = "127.0.0.1",
+    port: Annotated[int, WHOLE] = 8000,
     seed: Seed = None,
 ) -> None:
     """Serve a target with a draft over an OpenAI-compatible API, until interrupted.
 
-    A correct server, or one with a known bug (--mistake), to try audits on."""
+    A correct server, or one with a known bug (--mistake), to try audits on.
+
+    Args:
+        source: Folder of planted checkpoints, or 'ngram' (the bundled pair).
+        mistake: Decode with a known mistake, see 'specsim list mistakes'. Default: none.
+        plain: Sample from the target, without a draft.
+        host: Address to listen on; 0.0.0.0 accepts connections from the network.
+        port: Port to listen on; 0 is a free one.
+    """
     from specsim.engines._server.decoding import Decoder
     from specsim.engines._server.http import Server
 

@@ -40,14 +40,7 @@ def simulate(
     tree: option.Widths = None,
     drawing: option.Drawing = None,
     method: option.Method = None,
-    over: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="",
-            help="Simulate each value of a setting, such as lenience=0.5,0.8,1: a parameter of the rule, "
-            "gamma, rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations.",
-        ),
-    ] = None,
+    over: option.Several = None,
     steps: option.Steps = None,
     seed: option.Seed = None,
     threads: option.Threads = None,
@@ -61,7 +54,12 @@ def simulate(
     """Draw speculative steps, and print α, tokens per step and the closed form.
 
     Rows of a trace are frozen: drafts are drawn again, rows stay. If they are truncated, bounds of the
-    expected tokens per step along the logged drafts are computed instead."""
+    expected tokens per step along the logged drafts are computed instead.
+
+    Args:
+        over: Simulate each value of a setting, such as lenience=0.5,0.8,1: a parameter of the rule, gamma,
+            rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations.
+    """
     values = locals()
     if pair.endswith(".json"):
         again = ("pair", "threads", "device", "form")
@@ -202,22 +200,26 @@ def replay(
         Parameter(help=f"{option.WHOLE_PAIR} With --case: the verifier, as 'specsim audit' took it."),
     ] = "ngram",
     *,
-    step: Annotated[int, Parameter(converter=option.whole, help="Number of the step, from 0.")],
-    seed: Annotated[int, Parameter(converter=option.whole, help="Seed of the run, as in its output.")],
+    step: Annotated[int, option.WHOLE],
+    seed: Annotated[int, option.WHOLE],
     vocab_size: option.VocabSize = None,
     overlap: option.Overlap = None,
     rule: option.Rule = "standard",
     gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
-    case: Annotated[
-        str | None, Parameter(help="Replay a step of an audit: the case, as the report names it.")
-    ] = None,
+    case: str | None = None,
     level: option.Level = "quick",
     device: option.AuditDevice = None,
     form: Form = TEXT,
 ) -> None:
-    """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
+    """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers.
+
+    Args:
+        step: Number of the step, from 0.
+        seed: Seed of the run, as in its output.
+        case: Replay a step of an audit: the case, as the report names it.
+    """
     values = locals()
     if case is not None:
         own = ("pair", "step", "seed", "case", "level", "device")
@@ -240,22 +242,26 @@ def replay(
 def generate(
     pair: option.Models = "ngram",
     *,
-    prompt: Annotated[str, Parameter(help="Text to continue; tokens are its bytes.")] = "import ",
-    max_new_tokens: Annotated[int, Parameter(converter=option.whole, help="Tokens to generate.")] = 200,
+    prompt: str = "import ",
+    max_new_tokens: Annotated[int, option.WHOLE] = 200,
     rule: option.Rule = "standard",
     gamma: option.GammaOrTree = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
-    drafting: Annotated[str, Parameter(help="How a chain is drafted: sample or greedy.")] = "sample",
+    drafting: str = "sample",
     method: option.Method = None,
-    eos: Annotated[
-        int | None,
-        Parameter(converter=option.whole, help="Token that ends the text, such as 10, a new line."),
-    ] = None,
+    eos: Annotated[int | None, option.WHOLE] = None,
     seed: option.Seed = None,
     form: Form = TEXT,
 ) -> int:
-    """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
+    """Decode speculatively, and print the text and its statistics beside those of plain decoding.
+
+    Args:
+        prompt: Text to continue; tokens are its bytes.
+        max_new_tokens: Tokens to generate.
+        drafting: How a chain is drafted: sample or greedy.
+        eos: Token that ends the text, such as 10, a new line.
+    """
     values = locals()
     target, draft = models_of(pair)
     models = specsim.models.Pair(target, draft)

@@ -4,36 +4,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
+from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, command, trace_app
-from specsim.cli._options import REAL, Dtype, Folder, Gamma, Models, Rule, Seed, refuse, whole
+from specsim.cli._options import refuse
 from specsim.cli._pair_options import models_of, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, written
 
 
 @command(trace_app, "trace import log.npz --out ours", name="import")
 def trace_import(
-    source: Annotated[
-        Path, Parameter(help="The log: .npz (or a folder of .npy), .safetensors, .parquet or .jsonl.")
-    ],
+    source: Path,
     *,
-    out: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
-    draft: Annotated[
-        Path | None, Parameter(help="The draft's .jsonl, with the same texts as the target's, line by line.")
-    ] = None,
-    format: Annotated[
-        str | None, Parameter(help="jsonl, npz, parquet or safetensors; default: by the file's ending.")
-    ] = None,
-    vocab_size: Annotated[
-        int | None,
-        Parameter(
-            converter=whole, help="V, if a log of truncated rows does not have it; default: largest id + 1."
-        ),
-    ] = None,
-    dtype: Dtype = "float32",
+    out: Path,
+    draft: Path | None = None,
+    format: str | None = None,
+    vocab_size: Annotated[int | None, option.WHOLE] = None,
+    dtype: option.Dtype = "float32",
 ) -> None:
-    """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats."""
+    """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats.
+
+    Args:
+        source: The log: .npz (or a folder of .npy), .safetensors, .parquet or .jsonl.
+        out: Folder to write; must be new or empty.
+        draft: The draft's .jsonl, with the same texts as the target's, line by line.
+        format: jsonl, npz, parquet or safetensors; default: by the file's ending.
+        vocab_size: V, if a log of truncated rows does not have it; default: largest id + 1.
+    """
     from specsim.traces._importing import import_trace
 
     trace = import_trace(source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype)
@@ -46,7 +42,7 @@ def trace_import(
     name="info",
     codes="0 every row is as it was written, 2 one is not, or bad input",
 )
-def trace_info(path: Folder = None, *, form: Form = TEXT) -> int:
+def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
     trace = trace_of(path)
     shards = trace.verify()
@@ -84,17 +80,22 @@ def _description(trace: Any) -> Iterator[str]:
 
 @command(trace_app, "trace alpha ours", "trace alpha ours -o alpha.png", name="alpha")
 def trace_alpha(
-    path: Folder = None,
+    path: option.Folder = None,
     *,
-    skip_damaged: Annotated[
-        bool, Parameter(negative="", help="Skip damaged shards, with a warning.")
-    ] = False,
-    entropy_of: Annotated[str, Parameter(help="Group contexts by the entropy of q, or of p.")] = "q",
-    bins: Annotated[int, Parameter(converter=whole, help="Number of groups of equal size.")] = 8,
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of the bootstrap over documents.")] = 0,
+    skip_damaged: option.Flag = False,
+    entropy_of: str = "q",
+    bins: Annotated[int, option.WHOLE] = 8,
+    seed: Annotated[int, option.WHOLE] = 0,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> None:
-    """The three α of a trace by position, entropy and document, with confidence intervals."""
+    """The three α of a trace by position, entropy and document, with confidence intervals.
+
+    Args:
+        skip_damaged: Skip damaged shards, with a warning.
+        entropy_of: Group contexts by the entropy of q, or of p.
+        bins: Number of groups of equal size.
+        seed: Seed of the bootstrap over documents.
+    """
     from specsim.traces._analysis import summarise_and_read
     from specsim.traces._summary import is_whole
 
@@ -113,47 +114,30 @@ def trace_alpha(
 
 @command(trace_app, "trace audit ours", "trace audit served.jsonl", name="audit", codes=VERDICT)
 def trace_audit(
-    path: Annotated[
-        Path | None,
-        Parameter(
-            help="Folder of a trace, or a bundled one, 'ngram-trace' (default) or 'transformers'; or served "
-            "responses: a file of JSON Lines, or a folder of them."
-        ),
-    ] = None,
+    path: Path | None = None,
     *,
-    lenience: Annotated[
-        float | None,
-        REAL,
-        Parameter(help="Of a trace: lenience of the decoding, in (0, 1]. Default: 1."),
-    ] = None,
-    logprobs: Annotated[
-        str | None,
-        Parameter(
-            help="Of served responses: raw log-probabilities (default), before temperature and truncation, "
-            "or processed ones."
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        REAL,
-        Parameter(
-            help="Of served responses: temperature of requests that do not have one in the log.",
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        REAL,
-        Parameter(
-            help="Of served responses: error of the log-probabilities, in nats. Default: 1e-5.",
-        ),
-    ] = None,
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of the map of tokens to uniforms.")] = 0,
+    lenience: Annotated[float | None, option.REAL] = None,
+    logprobs: str | None = None,
+    temperature: Annotated[float | None, option.REAL] = None,
+    tolerance: Annotated[float | None, option.REAL] = None,
+    seed: Annotated[int, option.WHOLE] = 0,
     form: Form = TEXT,
 ) -> int:
     """Check a log against its own rows.
 
     Of a trace: the accept flags and drafted tokens, for the standard rule, or lenience. Of served responses:
-    whether each emitted token follows the logged log-probabilities."""
+    whether each emitted token follows the logged log-probabilities.
+
+    Args:
+        path: Folder of a trace, or a bundled one, 'ngram-trace' (default) or 'transformers'; or served
+            responses: a file of JSON Lines, or a folder of them.
+        lenience: Of a trace: lenience of the decoding, in (0, 1]. Default: 1.
+        logprobs: Of served responses: raw log-probabilities (default), before temperature and truncation, or
+            processed ones.
+        temperature: Of served responses: temperature of requests that do not have one in the log.
+        tolerance: Of served responses: error of the log-probabilities, in nats. Default: 1e-5.
+        seed: Seed of the map of tokens to uniforms.
+    """
     of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
     of_served = {name: value for name, value in of_served.items() if value is not None}
     found: Any
@@ -188,52 +172,40 @@ def _is_served(path: Path) -> bool:
     name="record",
 )
 def trace_record(
-    path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+    path: Path,
     *,
-    models: Models = "ngram",
-    steps: Annotated[int, Parameter(converter=whole, help="With --models: speculative steps to log.")] = 1000,
-    target: Annotated[
-        str | None,
-        Parameter(
-            help="In place of --models: the target, a folder or name that from_pretrained of transformers "
-            "loads."
-        ),
-    ] = None,
-    draft: Annotated[str | None, Parameter(help="With --target: the draft, with the same tokenizer.")] = None,
-    prompts: Annotated[
-        Path | None,
-        Parameter(
-            help='With --target: a text file, a prompt on each line; or .jsonl, an object with "prompt" on '
-            "each."
-        ),
-    ] = None,
-    max_new_tokens: Annotated[
-        int, Parameter(converter=whole, help="With --target: tokens for each prompt.")
-    ] = 128,
-    temperature: Annotated[
-        float, REAL, Parameter(help="With --target: sampling temperature of both models; 0 is greedy.")
-    ] = 1.0,
-    top_k: Annotated[
-        int,
-        Parameter(converter=whole, help="With --target: keep this many most probable tokens; 0: all."),
-    ] = 0,
-    top_p: Annotated[
-        float, REAL, Parameter(help="With --target: keep the most probable tokens up to this mass.")
-    ] = 1.0,
-    device: Annotated[str, Parameter(help="With --target: the torch device of the models.")] = "cpu",
-    gamma: Gamma = 5,
-    rule: Rule = "standard",
-    dtype: Dtype = "float32",
-    top: Annotated[
-        int | None,
-        Parameter(
-            converter=whole,
-            help="Store only this many most probable tokens of each row, and the mass of the rest.",
-        ),
-    ] = None,
-    seed: Seed = None,
+    models: option.Models = "ngram",
+    steps: Annotated[int, option.WHOLE] = 1000,
+    target: str | None = None,
+    draft: str | None = None,
+    prompts: Path | None = None,
+    max_new_tokens: Annotated[int, option.WHOLE] = 128,
+    temperature: Annotated[float, option.REAL] = 1.0,
+    top_k: Annotated[int, option.WHOLE] = 0,
+    top_p: Annotated[float, option.REAL] = 1.0,
+    device: str = "cpu",
+    gamma: option.Gamma = 5,
+    rule: option.Rule = "standard",
+    dtype: option.Dtype = "float32",
+    top: Annotated[int | None, option.WHOLE] = None,
+    seed: option.Seed = None,
 ) -> None:
-    """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
+    """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q.
+
+    Args:
+        path: Folder to write; must be new or empty.
+        steps: With --models: speculative steps to log.
+        target: In place of --models: the target, a folder or name that from_pretrained of transformers loads.
+        draft: With --target: the draft, with the same tokenizer.
+        prompts: With --target: a text file, a prompt on each line; or .jsonl, an object with "prompt" on
+            each.
+        max_new_tokens: With --target: tokens for each prompt.
+        temperature: With --target: sampling temperature of both models; 0 is greedy.
+        top_k: With --target: keep this many most probable tokens; 0: all.
+        top_p: With --target: keep the most probable tokens up to this mass.
+        device: With --target: the torch device of the models.
+        top: Store only this many most probable tokens of each row, and the mass of the rest.
+    """
     from specsim.decoding import record, record_hf
 
     values = locals()

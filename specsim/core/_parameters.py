@@ -126,9 +126,15 @@ def split_name(text: str, known: Container[str]) -> tuple[str, str | None]:
 def read_options(owner: str, text: str, readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
     """The values in a text such as "lenience=0.5,…", each read by the reader of its name.
 
-    Raises ValueError naming `owner`, for an option that is unknown, given twice or unreadable."""
+    The value of an option that is a text may have commas, up to the name of the next option.
+
+    Raises ValueError naming `owner`, for an option that is unknown, given twice or unreadable.
+
+    >>> read_options("specsim", "rule=typical:epsilon=0.1,delta=0.3,mistake=x", {"rule": str, "mistake": str})
+    {'rule': 'typical:epsilon=0.1,delta=0.3', 'mistake': 'x'}
+    """
     values: dict[str, Any] = {}
-    for part in text.split(","):
+    for part in _parts(text, readers):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise ValueError(
@@ -143,6 +149,18 @@ def read_options(owner: str, text: str, readers: Mapping[str, Callable[[str], An
         except ValueError as error:
             raise ValueError(f"{owner}: {name}: {error}") from None
     return values
+
+
+def _parts(text: str, readers: Mapping[str, Callable[[str], Any]]) -> list[str]:
+    """The options in a text, each with its value."""
+    parts: list[str] = []
+    for part in text.split(","):
+        name = part.partition("=")[0].strip()
+        if parts and name not in readers and readers.get(parts[-1].partition("=")[0].strip()) is str:
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def written(name: str, values: Mapping[str, float]) -> str:
