@@ -1,6 +1,4 @@
-"""The command line in this process: the tests that run it share these few lines, and know no other module of
-it.
-"""
+"""The command line in this process."""
 
 import contextlib
 import io

@@ -604,7 +604,6 @@ def test_the_command_of_a_cell_repeats_it(pair, two_settings):
         ("specsim", ["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
         ("specsim:mistake=swapped_residual", ["--no-speculative"], "mistake: swapped_residual is a verifier"),
         ("specsim:rule=block,mistake=swapped_residual", [], "standard rule's; leave block out"),
-        ("specsim:rule", [], "'rule' is not a parameter; write specsim:PARAMETER=VALUE"),
         (
             "specsim:rules=block",
             [],
