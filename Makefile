@@ -25,7 +25,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-slow test-shipped test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
+.PHONY: audit check-gpu test test-all test-slow test-shipped test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
     latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make test-engines   install real engines on PyTorch and MLX, and run theirs"
 	@echo "make torture   kill runs, call commands and functions wrongly, flip bits in files: what then goes wrong (25 min)"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
+	@echo "make check-gpu   on a machine with an NVIDIA GPU: compare its counts with those of the CPU, and time it (8 min)"
 	@echo "make docs    build the site, in results/site"
 	@echo "make results-pages   the pages and pictures of docs/results, from the tables that are kept and quick ones"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
@@ -139,6 +140,10 @@ types: $(STAMP)
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks
+
+check-gpu: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable '.[dev,cuda]'
+	$(BIN)/python -m benchmarks.check_gpu
 
 $(BASE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or later; try make PYTHON=python3.12")'

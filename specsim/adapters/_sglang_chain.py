@@ -33,8 +33,8 @@ import numpy as np
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
-from specsim.adapters._triton import interpreted
-from specsim.adapters._vllm import gpu
+from specsim.adapters._triton import device as kernels_device
+from specsim.adapters._triton import language
 
 INSTALL = "pip install --no-deps sglang, and torch, triton, on Linux"
 OPS = "sglang.kernels.ops.speculative"
@@ -155,19 +155,17 @@ def dspark() -> Verifier:
 def dspark_triton() -> Verifier:
     """Adapt SGLang's own DSpark in Triton, on a GPU or interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("sglang", INSTALL)
-    given = None if gpu() else interpreted()
+    names = language()
     module = stubs.part(folder, DSPARK, absent=["msgspec"])
-    if given:
-        module.libdevice = given["tldevice"]  # type: ignore[attr-defined]
-    return adapt_dspark(module.blockwise_rejection_triton, device="cuda" if gpu() else "cpu")
+    module.libdevice = names["tldevice"]  # type: ignore[attr-defined]
+    return adapt_dspark(module.blockwise_rejection_triton, kernels_device())
 
 
 def _own_chain(block: bool) -> Verifier:
     folder = stubs.installed_folder("sglang", INSTALL)
-    if not gpu():
-        interpreted()
+    language()  # before the kernels are defined
     function = stubs.part(folder, f"{OPS}.reject_sampling").chain_speculative_sampling_triton
-    return adapt_chain(function, device="cuda" if gpu() else "cpu", block=block)
+    return adapt_chain(function, kernels_device(), block)
 
 
 def _not_compiled(*_: Any, **__: Any) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""Triton's kernels on a CPU: its interpreter, which runs them in Python, milliseconds for each row."""
+"""Triton's kernels: compiled for a GPU, or interpreted on a CPU, in Python, milliseconds for each row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,26 @@ from typing import Any
 import numpy as np
 
 from specsim.adapters._engines import EngineMissing
+
+
+def device() -> str:
+    """ "cuda" where PyTorch finds a GPU, else "cpu"."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def language() -> dict[str, Any]:
+    """Return the names `triton`, `tl` and `tldevice`, for kernels of `device()`. Raises EngineMissing."""
+    if device() == "cpu":
+        return interpreted()
+    try:
+        import triton
+        import triton.language as tl
+        from triton.language.extra import libdevice
+    except ImportError as error:
+        raise EngineMissing(f"triton is not there ({error}); pip install triton, on Linux") from error
+    return {"triton": triton, "tl": tl, "tldevice": libdevice}
 
 
 def interpreted() -> dict[str, Any]:

@@ -12,10 +12,10 @@ are sampled outside, before, from p's last row and with the request's own genera
 the sampling metadata it fills what the function reads: no request is greedy, seeded requests have a
 generator.
 
-The kernels are Triton's. Without a GPU they are interpreted, from the one file that they are in, at 5 to 20
-ms a row. `cpu_verifier` runs the C++ kernels that replace them in vLLM on a CPU. Known issues: accepts where
-p/q ≥ u, u in float64 on purpose, but cast to float32 for the C++ kernels; one exponential vector per request
-serves all its positions; an all-zero residual gives token 0."""
+The kernels are Triton's. They are read from the one file that they are in: compiled on a GPU, interpreted
+without one, at 5 to 20 ms a row. `cpu_verifier` runs the C++ kernels that replace them in vLLM on a CPU.
+Known issues: accepts where p/q ≥ u, u in float64 on purpose, but cast to float32 for the C++ kernels; one
+vector of exponentials per request serves all its positions; an all-zero residual gives token 0."""
 
 import inspect
 import warnings
@@ -29,7 +29,8 @@ import numpy as np
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
-from specsim.adapters._triton import interpreted
+from specsim.adapters._triton import device as kernels_device
+from specsim.adapters._triton import language
 
 
 def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
@@ -86,10 +87,8 @@ WARMUP = "vllm.model_executor.warmup.jit_warmup_triton_helper", "vllm.model_exec
 def verifier() -> Verifier:
     """Adapt vLLM's own function, on a GPU or interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("vllm", INSTALL)
-    if gpu():
-        return adapt(engines.engine_function(f"{SAMPLER}:rejection_sample", INSTALL), device="cuda")
-    given = {"vllm.triton_utils": {**interpreted(), "HAS_TRITON": True}}
-    return adapt(stubs.part(folder, SAMPLER, *WARMUP, given=given).rejection_sample)
+    given = {"vllm.triton_utils": {**language(), "HAS_TRITON": True}}
+    return adapt(stubs.part(folder, SAMPLER, *WARMUP, given=given).rejection_sample, kernels_device())
 
 
 UTILITIES = "vllm.triton_utils", "vllm.triton_utils.importing"
@@ -134,13 +133,6 @@ def _load_kernels(package: Path) -> None:
     if not found:
         raise engines.EngineMissing(f"{libraries[-1]} is not there (this vLLM is for a GPU); {INSTALL}")
     torch.ops.load_library(str(found[0]))
-
-
-def gpu() -> bool:
-    """Whether PyTorch finds a GPU."""
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def flatten(rows: Any, counts: Sequence[int]) -> Any:

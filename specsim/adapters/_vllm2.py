@@ -22,8 +22,9 @@ import numpy as np
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters._contract import Verifier, declares
-from specsim.adapters._triton import interpreted
-from specsim.adapters._vllm import INSTALL, flatten, gpu
+from specsim.adapters._triton import device as kernels_device
+from specsim.adapters._triton import language
+from specsim.adapters._vllm import INSTALL, flatten
 
 WORKER = "vllm.v1.worker.gpu"
 MODULE = f"{WORKER}.spec_decode.rejection_sampler_utils"
@@ -84,15 +85,12 @@ def block_verifier() -> Verifier:
 
 
 def _own(block: bool) -> Verifier:
-    if not gpu():
-        return adapt(sampler().rejection_sample, block=block)
-    function = engines.engine_function(f"{MODULE}:rejection_sample", INSTALL)
-    return adapt(function, device="cuda", block=block)
+    return adapt(sampler().rejection_sample, kernels_device(), block)
 
 
 def sampler() -> Any:
-    """The module of vLLM's function, its kernels interpreted. Raises EngineMissing."""
+    """The module of vLLM's function, its kernels compiled or interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("vllm", INSTALL)
     names = (MODULE, f"{WORKER}.sample.gumbel", f"{WORKER}.sample.watermark", PHILOX)
-    given = {"vllm.triton_utils": {**interpreted(), "HAS_TRITON": True}}
+    given = {"vllm.triton_utils": {**language(), "HAS_TRITON": True}}
     return stubs.part(folder, *names, given=given)
