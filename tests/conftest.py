@@ -28,7 +28,7 @@ os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 #: Programs that are run by themselves.
-collect_ignore = ["independent", "torture"]
+collect_ignore = ["torture"]
 #: A test that asks for one of these is slow: all figures, a Dask cluster.
 SLOW_FIXTURES = {"made", "cluster"}
 #: Examples of the documentation that audit or compare at full scale; `test_testing`, `test_against` and

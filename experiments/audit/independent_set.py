@@ -1,12 +1,12 @@
 """Mistakes of authors who have not seen the battery: what audits find of them, what engines' tests find, and
 what a diagnosis names.
 
-The authors of the subjects in `tests/independent` had seen neither the battery nor the catalogue of known
-mistakes, only the contract in docs/auditing-your-engine.md. They wrote wrong verifiers and decoders, and
-right ones, and measured the total variation of each mistake in the shape that it shows in. The verdicts of
-audits are those of the first run on each set, at level quick, before anybody who works on the battery had
-read it (`first.json` and so on): only they measure power on unseen mistakes. Each verifier is run through the
-criteria of engines (see `kill_matrix`).
+The authors of the subjects in `tests/independent/subjects.zip` had seen neither the battery nor the
+catalogue of known mistakes, only the contract in docs/auditing-your-engine.md. They wrote wrong verifiers
+and decoders, and right ones, and measured the total variation of each mistake in the shape that it shows in.
+The verdicts of audits are those of the first run on each set, at level quick, before anybody who works on the
+battery had read it (`first.json` and so on): only they measure power on unseen mistakes. Each verifier is run
+through the criteria of engines (see `kill_matrix`).
 
 `first_names.json`, and one such file for each other set, has the names of the catalogue that are right for
 each wrong subject, by readers who had seen no diagnosis. `diagnosed` audits a subject as the code is now, and
@@ -20,6 +20,7 @@ must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import sys
@@ -57,6 +58,9 @@ FAST_SUBJECTS = ("first:lenience_090", "first:right_onehot_target_shortcut")
 # --- the sets --------------------------------------------------------------------------------------------
 
 FOLDER = ROOT / "tests" / "independent"
+#: The sources of all sets, which nobody edits, and the SHA-256 of them.
+ARCHIVE = FOLDER / "subjects.zip"
+SHA256 = "b9d2c6d86cfc7e15d8da13a0fde0bc700eee7d0d72a6620f01a62d2543df0db8"
 SETS = ("first", "second", "third", "fourth", "fifth", "sixth")
 
 
@@ -74,9 +78,13 @@ def first_verdicts(each: str) -> list[Row]:
 
 
 def module_of(each: str, kind: str) -> str:
-    """The module of a set's subjects of a kind, which can be imported from now on."""
-    if str(FOLDER) not in sys.path:
-        sys.path.insert(0, str(FOLDER))
+    """The module of a set's subjects of a kind, which can be imported from now on.
+
+    Raises ValueError where the archive is another one."""
+    if str(ARCHIVE) not in sys.path:
+        if (digest := hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()) != SHA256:
+            raise ValueError(f"{ARCHIVE}: not the authors' sources (SHA-256 {digest}); check it out again")
+        sys.path.insert(0, str(ARCHIVE))
     right, what = kind.startswith("right"), kind.rpartition(" ")[2] + "s"
     if each == "first":
         return "right_verifiers" if right and what == "verifiers" else f"wrong_{what}"

@@ -1,12 +1,15 @@
 """The sets of independent authors: every subject is there, what is found, and what a diagnosis is worth."""
 
 import importlib
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from experiments.audit import independent_set
 from specsim import mistakes
 from specsim.auditing._results.audit import Candidate, Diagnosis
+from specsim.auditing._verifier.child import Child
 
 
 def named(*names):
@@ -22,6 +25,24 @@ def test_every_subject_is_in_its_module(each):
         module = importlib.import_module(independent_set.module_of(each, row["kind"]))
         assert callable(getattr(module, row["name"]))
         assert (row["tv"] is None) == row["kind"].startswith("right")
+
+
+def test_the_sources_are_those_that_the_authors_left(tmp_path, monkeypatch):
+    changed = bytearray(independent_set.ARCHIVE.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    (tmp_path / "subjects.zip").write_bytes(changed)
+    monkeypatch.setattr(independent_set, "ARCHIVE", tmp_path / "subjects.zip")
+    with pytest.raises(ValueError, match="not the authors' sources"):
+        independent_set.module_of("first", "wrong verifier")
+
+
+def test_a_process_of_its_own_imports_subjects_from_the_archive():
+    module = independent_set.module_of("second", "right verifier")
+    name = independent_set.first_verdicts("second")[-1]["name"]
+    with closing(Child(f"{module}:{name}", None)) as child:
+        origin = child.origin
+    assert Path(origin.file) == independent_set.ARCHIVE / f"{module}.py"
+    assert (origin.line > 1, origin.digest) == (True, independent_set.SHA256)
 
 
 def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):

@@ -275,13 +275,14 @@ def _traceback(error: BaseException, said: str) -> str:
         i
         for i, (frame, _) in enumerate(frames)
         # compiled modules name files that are not there
-        if not (file := frame.f_code.co_filename).startswith(installed) and linecache.getlines(file)
+        if not (file := frame.f_code.co_filename).startswith(installed)
+        and linecache.getlines(file, frame.f_globals)
     ]
     shown, lines = own[-1] if own else len(frames) - 1, []
     for i, (frame, line) in enumerate(frames):
         file = frame.f_code.co_filename
         lines.append(f"{file}:{line}: in {frame.f_code.co_name}")
-        if source := linecache.getline(file, line).strip():
+        if source := linecache.getline(file, line, frame.f_globals).strip():
             lines.append(f"    {source}")
         if i == shown:
             lines += [

@@ -63,10 +63,11 @@ def origin_of(function: Callable[..., Any]) -> Origin:
 
 
 def digest_of(file: str | None) -> str | None:
-    """The SHA-256 of a file, None if there is no such file."""
-    if not file or not Path(file).is_file():
+    """The SHA-256 of a file, or of the archive that it is in; None if there is no such file."""
+    found = file and next(filter(Path.is_file, [Path(file), *Path(file).parents]), None)
+    if not found:
         return None
-    with open(file, "rb") as content:
+    with found.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
