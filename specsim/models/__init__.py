@@ -4,10 +4,9 @@ A `Model` gives, for a history of tokens, the row (pmf over the vocabulary) of t
 last `order` tokens, so that a whole run can be replayed from a few numbers.
 
 *Contexts* are the places where a step of speculative decoding may begin. For n-grams they are positions in
-text that was held out of training: each row of `contexts` is the `order` bytes before one such position, and
-all positions are equally likely. A mean over `contexts` is thus a mean over real text, such as the
-`alpha_context` of a pair (target, draft), the mean of Σ_x min(p(x), q(x)). For a `TableModel` they are by
-default all V^order contexts, once each.
+text that was held out of training: each row of `contexts` has the `order` bytes before one of them, and all
+are equally likely. So a mean over `contexts`, such as `alpha_context`, is a mean over real text. For a
+`TableModel` they are by default all V^order contexts, once each.
 
 `default_pair()` is a 5-gram target and its 2-gram draft, trained on the source files of Python's standard
 library; `build_pair` trains such a pair on any folder of text.

@@ -14,7 +14,7 @@ from specsim.core.distributions import check_tokens
 
 @runtime_checkable
 class Model(Protocol):
-    """A law of the next token given the last `order` tokens.
+    """A distribution of the next token given the last `order` tokens.
 
     Attributes
     ----------
@@ -45,13 +45,9 @@ class Model(Protocol):
         histories : array_like of int, shape [B, T]
             T ≥ order.
         out : ndarray of float64, shape [B, V], optional
-            Where to write the rows; it need not be contiguous.
+                Where to write the rows; it need not be contiguous.
 
-        Raises
-        ------
-        ValueError, TypeError
-            If histories are too short or not tokens.
-        """
+        Raises ValueError or TypeError for histories that are too short or not tokens."""
 
     def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
         """The row after one `context` of at least `order` tokens, in plain Python and NumPy.
@@ -81,14 +77,15 @@ def check_pair(target: Any, draft: Any) -> None:
     >>> check_pair(TableModel([0.5, 0.5]), TableModel([0.5, 0.3, 0.2]))
     Traceback (most recent call last):
     ...
-    ValueError: target has 2 tokens, draft 3: they must share one vocabulary
+    ValueError: target, draft: 2 and 3 tokens; give models over one vocabulary
     """
     if not (isinstance(target, Model) and isinstance(draft, Model)):
-        raise TypeError("target and draft must be of one kind: two models, such as TableModel([1/2, 1/2])")
-    if target.vocab_size != draft.vocab_size:
-        raise ValueError(
-            f"target has {target.vocab_size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
+        raise TypeError(
+            "target and draft must be of one kind; give two models, such as TableModel([1/2, 1/2])"
         )
+    if target.vocab_size != draft.vocab_size:
+        sizes = f"{target.vocab_size} and {draft.vocab_size}"
+        raise ValueError(f"target, draft: {sizes} tokens; give models over one vocabulary")
 
 
 @checked
@@ -125,9 +122,7 @@ def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> TokenArr
     check_unmasked("histories", histories)
     array = np.asarray(histories)
     if array.ndim != 2 or array.shape[1] < order:
-        raise ValueError(
-            f"histories: shape {array.shape}; expected [B, T] with T ≥ {order}, what the model reads"
-        )
+        raise ValueError(f"histories: shape {array.shape}; give [B, T], T ≥ {order} as the model reads")
     recent = array[:, array.shape[1] - order :]
     if recent.size and (array.dtype.kind not in "iu" or recent.min() < 0 or recent.max() >= vocab_size):
         check_tokens(recent, vocab_size, "histories")  # raises, naming the place
@@ -140,7 +135,7 @@ def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int
     if not all(type(token) is int and 0 <= token < vocab_size for token in tokens):
         tokens = check_tokens(tokens, vocab_size, "context").tolist()  # raises, naming the place
     if len(tokens) < order:
-        raise ValueError(f"context: {len(tokens)} tokens; expected at least {order}, which the model reads")
+        raise ValueError(f"context: {len(tokens)} tokens; give at least {order}, which the model reads")
     return tokens[len(tokens) - order :]
 
 
@@ -149,7 +144,7 @@ def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> TokenArr
     check_unmasked("contexts", contexts)
     array = np.asarray(contexts)
     if array.ndim != 2 or array.shape[1] != order or len(array) == 0:
-        raise ValueError(f"contexts: shape {array.shape}; expected [N, {order}] with N ≥ 1")
+        raise ValueError(f"contexts: shape {array.shape}; give [N, {order}] with N ≥ 1")
     checked = check_tokens(array, vocab_size, "contexts").astype(np.int32)
     checked.flags.writeable = False
     return checked
@@ -160,7 +155,5 @@ def check_out(out: Floats | None, size: int, vocab_size: int) -> Floats:
     if out is None:
         return np.empty((size, vocab_size))
     if out.shape != (size, vocab_size) or out.dtype != np.float64:
-        raise ValueError(
-            f"out: {out.dtype} of shape {out.shape}; expected float64 of shape ({size}, {vocab_size})"
-        )
+        raise ValueError(f"out: {out.dtype} of shape {out.shape}; give float64 [{size}, {vocab_size}]")
     return out

@@ -27,8 +27,7 @@ from specsim.models._processed import Processable
 class Mixture(Processable):
     """`draft` moved towards `target` by `weight`.
 
-    If both models are exact then so is `row`, the weight being taken as the rational that it is; `rows`
-    agrees with it up to rounding.
+    If both models are exact then so is `row`; `rows` agrees with it up to rounding.
 
     Parameters
     ----------
@@ -36,11 +35,6 @@ class Mixture(Processable):
         Over one vocabulary.
     weight : float or Fraction
         w in [0, 1]: 0 is the draft itself, 1 the target.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the models do not fit together, or the weight is out of range.
 
     Examples
     --------
@@ -56,7 +50,7 @@ class Mixture(Processable):
     def __post_init__(self) -> None:
         check_pair(self.target, self.draft)
         if not 0 <= self.weight <= 1:
-            raise ValueError(f"weight: {self.weight} is outside [0, 1]")
+            raise ValueError(f"weight: {self.weight} is outside [0, 1]; give the target's share")
 
     @property
     def vocab_size(self) -> int:

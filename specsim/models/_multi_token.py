@@ -1,4 +1,4 @@
-"""The law of a later token given the context alone, whatever tokens come in between.
+"""The distribution of a later token given the context alone, whatever tokens come in between.
 
 The heads of Medusa (Cai et al., arXiv 2401.10774) are trained to predict it: head i predicts the token i
 places further on without seeing those before it.
@@ -68,7 +68,7 @@ def table_of(model: Model) -> Floats | None:
 
     Raises ValueError for an order above 1."""
     if model.order > 1:
-        raise ValueError(f"independent heads need a draft of order 0 or 1, not {model.order}")
+        raise ValueError(f"draft: independent heads need a draft of order 0 or 1, not {model.order}")
     return model.rows(np.arange(model.vocab_size)[:, None]) if model.order == 1 else None
 
 

@@ -7,7 +7,7 @@ For a context h of k-1 bytes, with h' the context without its first byte,
 and p_k(x | h) = p_{k−1}(x | h') where h was never seen. N1+(h •) is the number of distinct bytes seen after
 h. At the highest level c counts occurrences; below it, c(h x) is the number of distinct bytes seen in front
 of h x. The discount of each level is D = n1 / (n1 + 2 n2), n_r the number of its k-grams with count r. The
-uniform law at the bottom leaves every byte with a positive probability.
+uniform distribution at the bottom leaves every byte with a positive probability.
 
 Sources: Ney, Essen & Kneser, *On structuring probabilistic dependences in stochastic language modelling*
 (Computer Speech and Language 8, 1994), for D; Kneser & Ney, *Improved backing-off for m-gram language
@@ -66,11 +66,6 @@ class NGramModel(Processable):
     provenance : mapping, optional
         What the model was trained on, in short strings and numbers.
 
-    Raises
-    ------
-    ValueError, TypeError
-        For other arrays.
-
     Examples
     --------
     >>> model = NGramModel.train([b"abracadabra"], n=3)
@@ -110,7 +105,7 @@ class NGramModel(Processable):
 
         Raises ValueError if n is out of range, or if no text is as long as n bytes."""
         if not 1 <= n <= LONGEST:
-            raise ValueError(f"n: {n} is outside [1, {LONGEST}]")
+            raise ValueError(f"n: {n} is outside [1, {LONGEST}]; give a number of bytes")
         windows = [_windows(check_bytes(text), n) for text in texts]
         keys, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *windows]), return_counts=True)
         if keys.size == 0:
@@ -155,8 +150,7 @@ class NGramModel(Processable):
     @cached_property
     def _hashed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A hash table [2^k, 4] of the records, at most half full, with key 0 where empty; and of each
-        successor count · 256 + byte. So a context is found with one read from memory, and its successors with
-        one."""
+        successor count · 256 + byte. So one read from memory finds a context, and one its successors."""
         table = np.zeros((1 << (2 * len(self._records)).bit_length(), 4), dtype=np.int64)
         _fill_table(self._records, table)
         return table, self._successor_counts.astype(np.int64) << 8 | self._successors
@@ -235,7 +229,7 @@ def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
 
 
 def check_bytes(text: Any) -> Any:
-    """`text`, one of several. Raises TypeError if it is no bytes-like object."""
+    """`text`, one of several. Raises TypeError unless it is bytes-like."""
     try:
         memoryview(text)
     except TypeError:
@@ -266,15 +260,15 @@ def _check_counts(ngrams: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[n
     if ngrams.dtype != np.uint8 or counts.dtype.kind not in "iu":
         raise TypeError(f"ngrams, counts: expected uint8 and integers, got {ngrams.dtype} and {counts.dtype}")
     if ngrams.ndim != 2 or not 1 <= ngrams.shape[1] <= LONGEST or len(ngrams) == 0:
-        raise ValueError(f"ngrams: shape {ngrams.shape}; expected [N, n], N ≥ 1 and n from 1 to {LONGEST}")
+        raise ValueError(f"ngrams: shape {ngrams.shape}; give [N, n], N ≥ 1 and n from 1 to {LONGEST}")
     if counts.shape != (len(ngrams),):
-        raise ValueError(f"counts: shape {counts.shape}; expected [{len(ngrams)}], one for each n-gram")
+        raise ValueError(f"counts: shape {counts.shape}; give [{len(ngrams)}], one for each n-gram")
     if counts.min() < 1 or counts.max() >= 2**31:
-        raise ValueError("counts: every count must be from 1 to 2**31 - 1")
+        raise ValueError("counts: some are outside [1, 2**31 - 1]; give the n-grams that were seen")
     keys = _pack(ngrams)
     if (keys[1:] <= keys[:-1]).any():
         place = int(np.argmax(keys[1:] <= keys[:-1])) + 1
-        raise ValueError(f"ngrams, row {place}: out of order or repeated; expected distinct, sorted rows")
+        raise ValueError(f"ngrams, row {place}: out of order or repeated; give distinct, sorted rows")
     return ngrams, counts.astype(np.int32)
 
 
@@ -346,7 +340,7 @@ def _fill_table(records, table):
 
 @kernel
 def _find(key, table):
-    """Where in `table` the record of `key` is, -1 if there is none."""
+    """The place of the record of `key` in `table`, -1 if it has none."""
     slot = slot_of(key, len(table))
     while table[slot, 0] > 0 and table[slot, 0] != key:
         slot = (slot + 1) & (len(table) - 1)

@@ -1,6 +1,6 @@
 """A model at another temperature, or cut to its most probable tokens, as samplers process rows.
 
-In the order of transformers: temperature, top-k, top-p, min-p, each on what the one before left,
+The order is that of transformers: temperature, top-k, top-p, min-p, each on what the one before left,
 renormalised.
 """
 
@@ -38,21 +38,18 @@ def process(
     """
     if top_k is not None:
         check_count("top_k", top_k)
+    # each function, its value, and the value that changes nothing
+    steps = (
+        (distributions.temperature, temperature, 1.0),
+        (distributions.top_k, top_k, None),
+        (distributions.top_p, top_p, 1.0),
+        (distributions.min_p, min_p, 0.0),
+    )
     found: Any = rows
-    for step, value, nothing in _steps(temperature, top_k, top_p, min_p):
+    for step, value, nothing in steps:
         if value != nothing:
             found = step(found, value)
     return np.asarray(found, dtype=np.float64)
-
-
-def _steps(heat: float, k: int | None, mass: float, least: float) -> Sequence[tuple[Any, Any, Any]]:
-    """(function, its value, the value that changes nothing) for each step, in their order."""
-    return (
-        (distributions.temperature, heat, 1.0),
-        (distributions.top_k, k, None),
-        (distributions.top_p, mass, 1.0),
-        (distributions.min_p, least, 0.0),
-    )
 
 
 def sampled(one: Any, **sampling: Any) -> Any:
@@ -66,11 +63,9 @@ class Processable:
     def processed(
         self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0, min_p: float = 0.0
     ) -> Processed:
-        """The same model with other sampling parameters, see `Processed`.
+        """Make the same model with other sampling parameters, see `Processed`.
 
-        Examples
-        --------
-        >>> from specsim import TableModel
+        >>> from specsim.models import TableModel
         >>> TableModel([0.5, 0.3, 0.2]).processed(top_k=2).row([])
         array([0.625, 0.375, 0.   ])
         """
@@ -93,11 +88,6 @@ class Processed(Processable):
         In (0, 1]: keep the smallest set of most probable tokens with that mass.
     min_p : float
         In [0, 1]: keep tokens with that share of the largest probability.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a value is out of range, or `model` is no model.
 
     Examples
     --------

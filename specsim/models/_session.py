@@ -16,16 +16,8 @@ from specsim.models._multi_token import rows_ahead
 
 
 class Session:
-    """A model that has consumed some tokens.
+    """`model` after it has consumed `tokens`, the prompt, for which no rows are computed.
 
-    Parameters
-    ----------
-    model : Model
-    tokens : sequence of int
-        The prompt; no rows are computed for it.
-
-    Examples
-    --------
     >>> from specsim.models import TableModel
     >>> session = Session(TableModel([[0.0, 1.0], [0.5, 0.5]]), [1, 1])
     >>> session.advance([0, 1])
@@ -57,9 +49,8 @@ class Session:
         self._consumed.extend(tokens)
         ends = range(start + 1, len(self._consumed) + 1)
         if getattr(self.model, "reads_all", False):  # texts of different lengths
-            return np.array([self.model.row(self._consumed[:end]) for end in ends]).reshape(
-                -1, self.model.vocab_size
-            )
+            rows = np.array([self.model.row(self._consumed[:end]) for end in ends])
+            return rows.reshape(-1, self.model.vocab_size)
         return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
 
     def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
@@ -78,7 +69,7 @@ class Session:
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens. Raises ValueError unless 0 ≤ length ≤ consumed tokens."""
         if not 0 <= length <= len(self._consumed):
-            raise ValueError(f"length: {length} is outside [0, {len(self._consumed)}], the tokens consumed")
+            raise ValueError(f"length: {length} is outside [0, {len(self._consumed)}]; keep tokens consumed")
         del self._consumed[length:]
 
 

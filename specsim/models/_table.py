@@ -31,14 +31,6 @@ class TableModel(Processable):
     contexts : array_like of int, shape [N, order], optional
         Where a step may begin; by default all V^order contexts, if they are at most 4096.
 
-    Raises
-    ------
-    ValueError
-        If an axis differs from V, a row is not a pmf (the message names row, token and value), or contexts
-        are needed.
-    TypeError
-        For entries that are not numbers, and floats among Fractions.
-
     Examples
     --------
     >>> coin = TableModel([[Fraction(2, 3), Fraction(1, 3)], [0, 1]])
@@ -90,9 +82,9 @@ def _as_array(table: ArrayLike | Sequence[Any]) -> NDArray[Any]:
     try:
         array = np.asarray(table)
     except ValueError as error:
-        raise ValueError("table: rows differ in length; expected shape [V]*order + [V]") from error
+        raise ValueError("table: rows differ in length; give shape [V]*order + [V]") from error
     if array.ndim == 0 or array.shape[-1] == 0 or len(set(array.shape)) != 1:
-        raise ValueError(f"table: shape {array.shape}; expected [V]*order + [V], the same V ≥ 1 throughout")
+        raise ValueError(f"table: shape {array.shape}; give [V]*order + [V], the same V ≥ 1 throughout")
     return array
 
 
@@ -103,11 +95,11 @@ def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
         *row, token = place
         if not isinstance(value, Rational):
             raise TypeError(
-                f"table{_place(row)}, token {token}: {value!r} is not a Fraction; a table is either all "
-                "floats or all Fractions and integers"
+                f"table{_place(row)}, token {token}: {value!r} is not a Fraction; give floats alone, or "
+                "Fractions and integers"
             )
         if value < 0:
-            raise ValueError(f"table{_place(row)}, token {token}: {value} is not a probability")
+            raise ValueError(f"table{_place(row)}, token {token}: {value} is not a probability; give ≥ 0")
         exact[place] = Fraction(value)
     for place in np.ndindex(table.shape[:-1]):
         total = sum(exact[place])
@@ -123,7 +115,7 @@ def _place(row: Sequence[int]) -> str:
 def _all_contexts(vocab_size: int, order: int) -> NDArray[Any]:
     if vocab_size**order > MOST_CONTEXTS:
         raise ValueError(
-            f"contexts: a table of {vocab_size}**{order} contexts has too many to begin at each; pass "
-            f"contexts=, integers of shape [N, {order}]"
+            f"contexts: {vocab_size}**{order} are too many to begin at each; give some, integers of shape "
+            f"[N, {order}]"
         )
     return np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T

@@ -51,7 +51,7 @@ class Corpus(NamedTuple):
 
 @cache
 def default_pair() -> ModelPair:
-    """The bundled pair: a 5-gram and a 2-gram of the source text of Python's standard library.
+    """Read the bundled pair: a 5-gram and a 2-gram of the source text of Python's standard library.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def build_pair(
 ) -> ModelPair:
     """Train a pair on text files and write it to one file.
 
-    Of the files in sorted order, the first and every tenth after it are held out of training: up to 16 384
+    Of the files in sorted order, the first and every tenth after it are held out of training. Up to 16 384
     positions drawn from them, with a fixed seed, become the contexts of the pair.
 
     Parameters
@@ -202,20 +202,18 @@ def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[
     if not folder.is_dir():
         raise ValueError(f"folder: {folder} is not a folder; give one that holds text files")
     if Path(pattern).is_absolute() or not pattern:
-        raise ValueError(f"pattern: {pattern!r} is not a pattern of names below the folder, such as '*.txt'")
+        raise ValueError(f"pattern: {pattern!r} names nothing below the folder; give one such as '*.txt'")
 
     def wanted(path: Path) -> bool:
         parts = path.relative_to(folder).parts
         return path.is_file() and not any(fnmatch(part, name) for part in parts for name in exclude)
 
-    # sorted by their text, so that the order is the same on every system
-    files = sorted(
-        filter(wanted, folder.rglob(pattern)), key=lambda path: path.relative_to(folder).as_posix()
-    )
+    found = filter(wanted, folder.rglob(pattern))
+    files = sorted(found, key=lambda path: path.relative_to(folder).as_posix())  # the same on every system
     if len(files) < 2:
         raise ValueError(
-            f"folder: {folder} has {len(files)} files matching {pattern!r}; at least 2 are needed, since "
-            "every tenth is held out: give another folder or pattern"
+            f"folder: {folder} has {len(files)} files matching {pattern!r}, one of which would be held out; "
+            "give another folder or pattern"
         )
     return files
 

@@ -28,18 +28,10 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a tokenizer, by number.
+    """The tokens of a tokenizer by number, as the file writes them.
 
-    Parameters
-    ----------
-    path : str
-    tokens : mapping of int to str
-        As the file writes them.
-    rows : int or None
-        The length of the model's rows, if a `config.json` lies beside it.
-    ends : mapping of str to list of int
-        The numbers of the tokens `bos`, `eos` and `pad` there.
-    """
+    From a `config.json` beside it come `rows`, the length of the model's rows, and `ends`, the numbers of the
+    tokens `bos`, `eos` and `pad`."""
 
     path: str
     tokens: Mapping[int, str] = field(repr=False)
@@ -53,7 +45,7 @@ class Vocabulary:
 
     @property
     def padding(self) -> int | None:
-        """Numbers of the rows that no token has; None if their length is not known."""
+        """How many places of a row no token has; None if its length is not known."""
         return None if self.rows is None else self.rows - sum(number < self.rows for number in self.tokens)
 
     @property
@@ -66,18 +58,9 @@ class Vocabulary:
 class VocabularyComparison(Shown):
     """Whether the tokens of a target and of a draft have the same numbers.
 
-    Parameters
-    ----------
-    target, draft : Vocabulary
-    alike : int
-        Numbers with the same token in both.
-    moved : int
-        Tokens of both that have another number in each.
-    only_target, only_draft : int
-        Tokens of one alone.
-    differences : tuple of (int, str or None, str or None)
-        The first numbers with another token: number, the target's token, the draft's.
-    """
+    `alike` counts the numbers with the same token in both, `moved` the tokens of both with another number in
+    each, `only_target` and `only_draft` those of one alone. `differences` are the first numbers with another
+    token: number, the target's token, the draft's."""
 
     target: Vocabulary
     draft: Vocabulary
@@ -159,11 +142,8 @@ class VocabularyComparison(Shown):
             for side, one in (("target", self.target), ("draft", self.draft))
             if one.without_row
         ]
-        others = [
-            name
-            for name in ("bos", "eos")
-            if name in self.target.ends and self.target.ends[name] != self.draft.ends.get(name)
-        ]
+        ends = self.target.ends
+        others = [name for name in ("bos", "eos") if name in ends and ends[name] != self.draft.ends.get(name)]
         if others:
             found.append(f"{' and '.join(others)} differ: decode with those of the target")
         return [*found, Line("the same: p and q can be compared by number", "bold green")]
@@ -239,9 +219,9 @@ def read_vocabulary(path: str | os.PathLike[str]) -> Vocabulary:
         tokens = _tokens_of(place)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = str(error).removeprefix(f"{place}: ")
-        raise ValueError(f"{place}: not a tokenizer ({why})") from None
+        raise ValueError(f"{place}: not a tokenizer ({why}); save it again") from None
     if not tokens:
-        raise ValueError(f"{place}: a tokenizer without tokens")
+        raise ValueError(f"{place}: a tokenizer without tokens; save it again")
     return Vocabulary(str(path), tokens, *_configured(place.parent))
 
 
@@ -282,7 +262,7 @@ def _configured(folder: Path) -> tuple[int | None, dict[str, list[int]]]:
         content = parse_json(read_text(file))
         content = {**content, **(content.get("text_config") or {})}
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file}: not the configuration of a model ({error})") from None
+        raise ValueError(f"{file}: not the configuration of a model ({error}); save it again") from None
     ends = {}
     for name in ("bos", "eos", "pad"):
         value = content.get(f"{name}_token_id")

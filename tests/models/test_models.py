@@ -385,7 +385,7 @@ def test_bad_counts():
     grams = np.array([[1, 2], [1, 3]], dtype=np.uint8)
     with pytest.raises(TypeError, match="uint8"):
         NGramModel(grams.astype(np.int64), [1, 1])
-    with pytest.raises(ValueError, match="expected \\[N, n\\]"):
+    with pytest.raises(ValueError, match="give \\[N, n\\]"):
         NGramModel(grams[:0], np.array([], dtype=int))
     with pytest.raises(ValueError, match="one for each"):
         NGramModel(grams, [1])
@@ -402,7 +402,7 @@ def test_bad_histories(model):
     v = model.vocab_size
     with pytest.raises(ValueError, match=r"T ≥ 2"):
         model.rows([[1]])
-    with pytest.raises(ValueError, match="expected \\[B, T\\]"):
+    with pytest.raises(ValueError, match="give \\[B, T\\]"):
         model.rows([1, 1])
     with pytest.raises(ValueError, match=rf"position \(1, 0\): token {v} is outside"):
         model.rows([[0, 1], [v, 1]])
@@ -463,10 +463,10 @@ def test_integers_may_stand_among_fractions():
         ([[0.5, 0.5], [0.5, 0.4]], ValueError, "table, row 1: sums to 0.9"),
         ([[0.5, 0.5], [1.5, -0.5]], ValueError, "table, row 1, token 1: -0.5"),
         ([[0.5, 0.5], [np.nan, 0.5]], ValueError, "table, row 1, token 0: nan"),
-        ([[0.5, 0.5]], ValueError, r"shape \(1, 2\); expected \[V\]\*order"),
+        ([[0.5, 0.5]], ValueError, r"shape \(1, 2\); give \[V\]\*order"),
         ([[0.5, 0.5], [1.0]], ValueError, "rows differ in length"),
-        ([], ValueError, "expected"),
-        (1.0, ValueError, "expected"),
+        ([], ValueError, "give"),
+        (1.0, ValueError, "give"),
         ([Fraction(1, 2), Fraction(1, 3)], ValueError, "table: sums to 5/6"),
         ([[Fraction(1), 0], [Fraction(1, 2), Fraction(1, 3)]], ValueError, "table, row 1: sums to 5/6"),
         ([[Fraction(1), 0], [Fraction(3, 2), Fraction(-1, 2)]], ValueError, "table, row 1, token 1: -1/2"),
@@ -481,7 +481,7 @@ def test_bad_tables(table, error, message):
 
 def test_table_contexts():
     big = np.eye(65)[np.zeros((65, 65), dtype=int)]
-    with pytest.raises(ValueError, match=r"65\*\*2 contexts .* pass contexts="):
+    with pytest.raises(ValueError, match=r"65\*\*2 are too many"):
         TableModel(big)
     assert TableModel(big, contexts=[[64, 0]]).contexts.tolist() == [[64, 0]]
     with pytest.raises(ValueError, match=r"expected \[N, 2\]"):

@@ -708,7 +708,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: specsim.draft_log(*PAIR, length=0), "length: 0 is not at least 1"),
         (lambda: specsim.draft_log(*PAIR, length=5, ahead=-1), "ahead: -1"),
         (lambda: specsim.draft_log(*PAIR, length=5, temperature=-1), "temperature: -1"),
-        (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "they must share one vocabulary"),
+        (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "give models over one vocabulary"),
         (lambda: Disco.fit(hand_made([1, 0] * 40), most=50), "40 tokens after.*draw it with ahead=49"),
         (lambda: Disco.fit(hand_made([1, 0]), most=8), "8 drafted tokens need as many"),
     ],

@@ -515,7 +515,7 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         (
             (TableModel(P), TableModel([0.5, 0.5])),
             {},
-            "target has 3 tokens, draft 2: they must share one vocabulary",
+            "target, draft: 3 and 2 tokens; give models over one vocabulary",
         ),
     ],
 )

@@ -33,12 +33,12 @@ from specsim.models._drafts.tree import Tree
 @checked
 @dataclass(frozen=True)
 class DynamicTree:
-    """Drafts that `expand` chooses anew in every step.
+    """Drafts chosen anew in every step, by EAGLE-2's expansion and reranking.
 
     Parameters
     ----------
     width, depth, nodes : int
-        At least 1, see the module.
+        At least 1: children of a node that is expanded, levels, and drafted tokens.
 
     Examples
     --------

@@ -5,8 +5,8 @@ the other heads, so that a path is right with the product along it. The expected
 the sum of these products over all nodes, and the tree of the highest sum has the nodes of the highest
 products: they never rise along a path, so the nodes chosen are connected.
 
-Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3 (there as a greedy search, which adds the node of the
-highest accuracy; it is optimal under the independence that it assumes).
+Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3. There it is a greedy search, which adds the node of the
+highest accuracy, and is optimal under the independence that it assumes.
 
 Cost: O(n log n) for n nodes.
 """
@@ -23,7 +23,9 @@ from specsim.models._drafts.tree import MAX_NODES, Tree
 
 @checked
 def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
-    """The tree of `nodes` tokens that heads of these accuracies are expected to have most of right.
+    """Choose the tree of `nodes` tokens of which heads of these accuracies should have most right.
+
+    Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3.
 
     Parameters
     ----------
@@ -36,16 +38,12 @@ def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
     Returns
     -------
     Tree
-        With siblings in the order of their ranks, so `sampling` is "top", and one block for all heads.
+        With siblings in the order of their ranks, `sampling` "top", and one block for all heads.
 
     Raises
     ------
     ValueError, TypeError
-        For accuracies that are no such table, and for numbers out of range.
-
-    References
-    ----------
-    Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3.
+        For another table of accuracies, and for numbers out of range.
 
     Examples
     --------
@@ -54,11 +52,10 @@ def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
     """
     table = np.asarray(accuracies, dtype=float)
     if table.ndim != 2 or not table.size:
-        raise ValueError(f"accuracies: shape {table.shape}; expected a row of ranks for each head")
+        raise ValueError(f"accuracies: shape {table.shape}; give a row of ranks for each head")
     if not ((table >= 0) & (table <= 1)).all() or (np.diff(table, axis=1) > 1e-12).any():
         raise ValueError("accuracies: expected probabilities that do not rise from one rank to the next")
-    if check_count("nodes", nodes) > MAX_NODES:
-        raise ValueError(f"nodes: {nodes} drafted tokens a step are too many; at most {MAX_NODES}")
+    check_count("nodes", nodes, 1, MAX_NODES)
     chosen: list[tuple[int, ...]] = []  # the ranks on the path to each node
     waiting: list[tuple[float, tuple[int, ...]]] = [(-float(table[0, 0]), (0,))]
     while waiting and len(chosen) < nodes:
@@ -73,7 +70,7 @@ def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
         if len(path) < len(table):
             heapq.heappush(waiting, (worth * float(table[len(path), 0]), (*path, 0)))
     if not chosen:
-        raise ValueError("accuracies: the first head is never right, so there is nothing to draft")
+        raise ValueError("accuracies: the first head is never right; give it a chance above 0")
     chosen.sort(key=lambda path: (len(path), path))
     number = {(): 0} | {path: i for i, path in enumerate(chosen, 1)}
     return Tree(tuple(number[path[:-1]] for path in chosen), "top", len(table))

@@ -18,7 +18,7 @@ Fu, Bailis, Stoica & Zhang, "Break the sequential dependency of LLM inference us
 2402.02057. As in the authors' code the first level starts as random tokens of the text, the others are filled
 one a step, and the window moves by one token even where a step emits more.
 
-Cost: W rows of the target a step besides those of the drafts; in a real engine all are one pass.
+Cost: W rows of the target a step and those of the drafts; in a real engine all are one pass.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from specsim.models._drafts.tree import Tree, chains
 class LookaheadDecoding:
     """Drafts by lookahead decoding, which `generate` and `simulate` take in place of a draft model.
 
-    The number of drafted tokens γ is that of a tail, N - 1.
+    The number of drafted tokens γ is that of a tail, N - 1. Fu et al., arXiv 2402.02057, take W = G = 15 and
+    N = 5 for 7 billion parameters.
 
     Parameters
     ----------
@@ -53,16 +54,6 @@ class LookaheadDecoding:
         G ≥ 1 tails kept for a token.
     text : array_like of int, shape [T]
         The text, a sample of the target, along which `simulate` decodes; `generate` does not read it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For sizes below 1, and a text that is not a row of tokens.
-
-    References
-    ----------
-    Fu, Bailis, Stoica & Zhang, arXiv 2402.02057; W = G = 15 with N = 5 is their choice for 7 billion
-    parameters.
 
     Examples
     --------
@@ -84,13 +75,12 @@ class LookaheadDecoding:
             return chains(self.candidates, gamma, "top")
         if gamma.parents != chains(self.candidates, gamma.depth).parents:
             raise ValueError(
-                "gamma: lookahead decoding drafts tails of equal length side by side; give the number of "
-                "their tokens"
+                "gamma: lookahead decoding drafts tails of one length side by side; give the tokens of a tail"
             )
         return gamma
 
     def check_rule(self, rule: Any) -> None:
-        """Raise ValueError for a rule that reads rows of q, which these drafts have not."""
+        """Raise ValueError for a rule that reads rows of q, which these drafts do not have."""
         if rule.reads_draft:
             raise ValueError(
                 f"rule: {rule.name} reads q, and tokens from a pool have none; use naive_matching or "
@@ -138,19 +128,10 @@ class Lookahead:
     Parameters
     ----------
     target : Model
-    window : int
-        W ≥ 1 columns.
-    ngram : int
-        N ≥ 2 tokens.
-    candidates : int
-        G ≥ 1 tails kept for a token.
+    window, ngram, candidates : int
+        W ≥ 1 columns, N ≥ 2 tokens, and G ≥ 1 tails kept for a token.
     rng : Generator
         Draws the first level of the window.
-
-    Raises
-    ------
-    ValueError
-        For sizes out of range, and for texts shorter than the target reads.
 
     Examples
     --------

@@ -25,7 +25,7 @@ from specsim.core._checks import check_counts, check_unmasked
 from specsim.core._types import Ints
 from specsim.models._drafts.tree import Tree, as_tree
 
-ONE_CHAIN = "gamma: prompt lookup drafts one chain, and has no row q after it"
+ONE_CHAIN = "gamma: prompt lookup drafts one chain, without a row q after it; give a number of tokens"
 
 
 @checked
@@ -162,7 +162,8 @@ def lookup_drafts(
     tokens, places = as_text(text, "text"), as_text(positions, "positions")
     check_counts(gamma=gamma, max_ngram=max_ngram)
     if places.size and not 0 <= places.min() <= places.max() <= tokens.size:
-        raise ValueError(f"positions: from {places.min()} to {places.max()}, outside [0, {tokens.size}]")
+        ends = f"{places.min()} to {places.max()}"
+        raise ValueError(f"positions: {ends} are outside [0, {tokens.size}]; give places in the text")
     drafts = np.full((places.size, gamma), -1, dtype=np.int64)
     for n in range(1, min(max_ngram, tokens.size) + 1):
         windows = np.lib.stride_tricks.sliding_window_view(tokens, n)
@@ -191,7 +192,7 @@ def as_text(values: ArrayLike, name: str) -> Ints:
     check_unmasked(name, values)
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ValueError(f"{name}: shape {array.shape}; expected a single row of integers")
+        raise ValueError(f"{name}: shape {array.shape}; give a single row of integers")
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers, got {array.dtype}")
     return array.astype(np.int64)

@@ -62,7 +62,7 @@ def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[
 def laws_of_siblings(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
     """`sibling_laws`, without a check of the types: trees ask for many."""
     if sampling in DISTINCT and count > len(q):
-        raise ValueError(f"{count} distinct siblings cannot be drawn from {len(q)} tokens")
+        raise ValueError(f"count: {count} distinct siblings cannot be drawn from {len(q)} tokens; give fewer")
     sure = {"top": count, "top and sample": count - 1}.get(sampling, 0)
     first = tuple(rank_tokens(q)[:sure])
 

@@ -2,8 +2,8 @@
 
 Let P_k be the probability that the k-th of a node's children is the one accepted, the same at every node (the
 paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
-step emits F(T) = Σ_v Π P_rank tokens on average, a sum over all nodes in which the root stands for the last
-token of the step.
+step emits F(T) = Σ_v Π P_rank tokens on average, summed over all nodes; the root counts the step's last
+token.
 
 With T[n, b] the best tree of n nodes, root included, whose root has b children,
 
@@ -40,7 +40,9 @@ Best = tuple[Any, tuple[int, ...]] | None
 
 @checked
 def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = None) -> Tree:
-    """The tree that emits most tokens, with siblings sampled without replacement.
+    """Find the tree that emits most tokens, with siblings sampled without replacement.
+
+    Chen et al., "Sequoia", arXiv 2402.12374.
 
     Parameters
     ----------
@@ -61,10 +63,6 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
     ValueError
         For numbers out of range, and if no tree of that size is as shallow as `depth`.
 
-    References
-    ----------
-    Chen et al., "Sequoia", arXiv 2402.12374.
-
     Examples
     --------
     >>> best_tree([0.6, 0.2], 4).parents
@@ -80,9 +78,8 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
         for _ in range(min(depth, nodes)):
             tables.append(_best_subtrees(accept, nodes + 1, tables[-1]))
     if tables[-1][nodes + 1] is None:
-        raise ValueError(
-            f"depth: {nodes} nodes do not fit into {depth} levels with {len(accept)} children each"
-        )
+        shape = f"{depth} levels with {len(accept)} children each"
+        raise ValueError(f"depth: {nodes} nodes do not fit into {shape}; give a larger depth or fewer nodes")
     parents: list[int] = []
     waiting = [(nodes + 1, len(tables) - 1)]  # size and table of every node, in the order of their numbers
     for number in range(nodes + 1):
@@ -111,15 +108,13 @@ def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -
             best = max(options, key=lambda option: option[0], default=None)
             row.append(None if best is None else (best[0], (*best[2], best[1])))
         table.append(row)
-        found.append(
-            max((entry for entry in row if entry is not None), key=lambda entry: entry[0], default=None)
-        )
+        found.append(max(filter(None, row), key=lambda entry: entry[0], default=None))
     return found
 
 
 @checked
 def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
-    """F of a tree: the mean number of tokens that a step emits.
+    """Compute F of a tree, the mean number of tokens that a step emits.
 
     Parameters
     ----------
@@ -152,17 +147,18 @@ def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
     for j, parent in enumerate(tree.parents):
         rank = tree.children(parent).index(j + 1)
         if rank >= len(accept):
-            raise ValueError(f"rank_acceptance: {len(accept)} ranks, and node {parent} has more children")
+            raise ValueError(f"rank_acceptance: {len(accept)} ranks; node {parent} has more children")
         reached.append(reached[parent] * accept[rank])
     return sum(reached)
 
 
 @checked
 def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
-    """P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
+    """Enumerate P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
 
-    By enumeration of the siblings that were drawn and rejected before. After a rejection the residual is (R -
-    D)₊ and D loses the token; a token that fills up an exhausted q is never accepted.
+    The siblings that were drawn and rejected before are enumerated. After a rejection the residual is (R -
+    D)₊ and D loses the token; a token that fills up an exhausted q is never accepted. Chen et al., "Sequoia",
+    arXiv 2402.12374.
 
     Parameters
     ----------
@@ -181,10 +177,6 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
     ValueError, TypeError
         For rows that are not numbers over one vocabulary, or a count out of range.
 
-    References
-    ----------
-    Chen et al., "Sequoia", arXiv 2402.12374.
-
     Examples
     --------
     >>> from fractions import Fraction as F
@@ -192,21 +184,14 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
     [Fraction(3, 4), Fraction(1, 4)]
     """
     for name, row in (("p", p), ("q", q)):
-        if not isinstance(row, Sequence | np.ndarray):
-            raise ValueError(f"{name}: expected a probability for each token, [V]")
-        if len(row) > MAX_DRAWS:
-            raise ValueError(f"{name}: {len(row)} tokens; at most {MAX_DRAWS} are enumerated")
-        if any(np.ndim(one) for one in row):
+        if not isinstance(row, Sequence | np.ndarray) or any(np.ndim(one) for one in row):
             raise ValueError(f"{name}: expected a probability for each token, [V]")
     if len(p) != len(q) or not len(q):
-        raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; expected one for each token")
+        raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; give one for each token")
     if not all(isinstance(one, Real) for one in (*p, *q)):
         raise TypeError("p, q: expected probabilities, Fractions or floats")
     if check_count("count", count) * math.log(len(q)) > math.log(MAX_DRAWS) + 1e-9:
-        raise ValueError(
-            f"q, count: {len(q)}^{count} draws are too many to enumerate (at most {MAX_DRAWS}): "
-            "lower V or count"
-        )
+        raise ValueError(f"count: {len(q)}^{count} draws are too many, above {MAX_DRAWS}; lower V or count")
     accept = [p[0] * 0] * count
 
     def try_next(target: Sequence[Any], draft: Sequence[Any], probability: Any, rank: int) -> None:
@@ -232,13 +217,10 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
 def _check(rank_acceptance: Sequence[Any]) -> list[Any]:
     accept = list(rank_acceptance)
     if not accept:
-        raise ValueError("rank_acceptance: empty; expected P_1, P_2, …")
+        raise ValueError("rank_acceptance: empty; give P_1, P_2, …")
     for k, passed in enumerate(accept):
-        is_number = isinstance(passed, Real)
-        if not is_number or not passed >= 0:
-            raise ValueError(f"rank_acceptance[{k}] = {passed} is not a probability")
+        if not isinstance(passed, Real) or not passed >= 0:
+            raise ValueError(f"rank_acceptance[{k}] = {passed} is not a probability; give numbers ≥ 0")
     if sum(accept) > 1 + 1e-9:
-        raise ValueError(
-            f"rank_acceptance: sums to {sum(accept)}; at most one child is accepted, so at most 1"
-        )
+        raise ValueError(f"rank_acceptance: sums to {sum(accept)}, above 1; at most one child is accepted")
     return accept

@@ -4,6 +4,7 @@ Node 0 is the prefix; drafted token number j (from 0) is at node j + 1, below no
 before their children, and siblings are in the order in which they are sampled. A chain of γ tokens has
 parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree are p after every node, n + 1 of
 them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
+Arguments out of range raise ValueError or TypeError.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,13 +36,8 @@ class Tree:
         How siblings are sampled, one of `SAMPLING_METHODS`.
     block : int
         1 for autoregressive drafting, where a token depends on all tokens before it. With b > 1 tokens are
-        drafted b at a time, each from a law that depends only on the context and the earlier blocks, as by
-        semi-autoregressive drafters; `block` ≥ depth means independent heads, as in Medusa.
-
-    Raises
-    ------
-    ValueError
-        For a cycle, an orphan, an empty or too large tree, or an unknown sampling method.
+        drafted b at a time, each from a distribution that depends only on the context and the earlier blocks,
+        as by semi-autoregressive drafters; `block` ≥ depth means independent heads, as in Medusa.
 
     Examples
     --------
@@ -175,7 +171,7 @@ class Tree:
 
 @checked
 def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
-    """A chain of γ drafted tokens.
+    """Make a chain of γ drafted tokens.
 
     Parameters
     ----------
@@ -190,22 +186,19 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
     -------
     Tree
 
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments out of range.
-
     Examples
     --------
     >>> chain(3).parents
     (0, 1, 2)
     """
-    return Tree(tuple(range(_whole(gamma, "gamma"))), sampling, block)
+    return Tree(tuple(range(check_count("gamma", gamma, 1, MAX_NODES))), sampling, block)
 
 
 @checked
 def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
-    """K = `count` chains of γ = `gamma` tokens side by side.
+    """Make K = `count` chains of γ = `gamma` tokens side by side.
+
+    Sun et al., "SpecTr", arXiv 2310.15141.
 
     Parameters
     ----------
@@ -218,28 +211,21 @@ def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     -------
     Tree
 
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments out of range.
-
-    References
-    ----------
-    Sun et al., "SpecTr", arXiv 2310.15141.
-
     Examples
     --------
     >>> chains(2, 2).parents
     (0, 0, 1, 2)
     """
-    count, gamma = _whole(count, "count"), _whole(gamma, "gamma")
-    parents = [0] * count + list(range(1, count * (gamma - 1) + 1))
-    return Tree(tuple(parents), sampling)
+    check_count("count", count, 1, MAX_NODES)
+    check_count("gamma", gamma, 1, MAX_NODES)
+    return Tree((*[0] * count, *range(1, count * (gamma - 1) + 1)), sampling)
 
 
 @checked
 def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
-    """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
+    """Make a tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
+
+    Miao et al., "SpecInfer", arXiv 2305.09781.
 
     Parameters
     ----------
@@ -254,15 +240,6 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     -------
     Tree
 
-    Raises
-    ------
-    ValueError, TypeError
-        For no width, or arguments out of range.
-
-    References
-    ----------
-    Miao et al., "SpecInfer", arXiv 2305.09781.
-
     Examples
     --------
     >>> branching(2, 2).parents
@@ -270,7 +247,8 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """
     level, parents, size = [0], [], 0
     for width in widths:
-        parents += [node for node in level for _ in range(_whole(width, "width"))]
+        check_count("width", width, 1, MAX_NODES)
+        parents += [node for node in level for _ in range(width)]
         level = list(range(size + 1, len(parents) + 1))
         size = len(parents)
         if size > MAX_NODES:
@@ -280,7 +258,7 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
 
 @checked
 def as_tree(gamma: int | Tree) -> Tree:
-    """The tree that a number of drafted tokens, or a tree, stands for.
+    """Make a chain of a number of drafted tokens; return a tree itself.
 
     Parameters
     ----------
@@ -308,30 +286,22 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
     """`parents` as a tuple of ints. Raises ValueError naming a node with a cycle or without a parent."""
     if not isinstance(parents, Iterable) or (isinstance(parents, np.ndarray) and not parents.ndim):
         raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
-    checked = []
-    parents = list(parents)
+    checked, parents = [], list(parents)
     for j, parent in enumerate(parents):
         if isinstance(parent, bool | np.bool_) or not isinstance(parent, int | np.integer):
             raise TypeError(f"parents[{j}]: expected an int, got {type(parent).__name__}")
         if not 0 <= int(parent) <= len(parents):
-            raise ValueError(
-                f"parents[{j}] = {int(parent)}: an orphan; there are nodes 0 (the prefix) to {len(parents)}"
-            )
+            nodes = f"nodes 0 (the prefix) to {len(parents)}"
+            raise ValueError(f"parents[{j}] = {int(parent)}: an orphan; there are {nodes}")
         if int(parent) > j:
+            above = "itself" if int(parent) == j + 1 else f"the later node {int(parent)}"
             raise ValueError(
-                f"parents[{j}] = {int(parent)}: node {j + 1} would be below "
-                + ("itself" if int(parent) == j + 1 else f"the later node {int(parent)}")
-                + ", a cycle or a wrong order; a parent comes before its children"
+                f"parents[{j}] = {int(parent)}: node {j + 1} would be below {above}, a cycle or wrong order; "
+                "put a parent before its children"
             )
         checked.append(int(parent))
     if not checked:
-        raise ValueError("parents: no token was drafted, so there is nothing to verify")
+        raise ValueError("parents: no token was drafted; give one for each drafted token")
     if len(checked) > MAX_NODES:
-        raise ValueError(f"parents: {len(checked)} drafted tokens a step are too many; at most {MAX_NODES}")
+        raise ValueError(f"parents: {len(checked)} drafted tokens are more than {MAX_NODES}; draft fewer")
     return tuple(checked)
-
-
-def _whole(value: int, name: str) -> int:
-    if check_count(name, value) > MAX_NODES:
-        raise ValueError(f"{name}: {value} drafted tokens a step are too many; at most {MAX_NODES}")
-    return int(value)

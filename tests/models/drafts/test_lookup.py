@@ -116,7 +116,7 @@ def test_bad_lookups():
             call([1, 2], 0)
         with pytest.raises(ValueError, match="max_ngram: 0 is not at least 1"):
             call([1, 2], 1, 0)
-        with pytest.raises(ValueError, match=r"shape \(1, 2\); expected a single row"):
+        with pytest.raises(ValueError, match=r"shape \(1, 2\); give a single row"):
             call([[1, 2]], 1)
         with pytest.raises(TypeError, match="expected integers, got float64"):
             call([1.0, 2.0], 1)
