@@ -28,7 +28,7 @@ from specsim.simulation._counting import StepTally, run
 from specsim.simulation._executors import Workers
 from specsim.simulation._sources import make_source
 
-PAIR, GAMMA, STEPS = synthetic_pair("zipf", 1000, 0.8), 5, 10**9
+PAIR, GAMMA, STEPS = synthetic_pair("zipf", 1000, 0.8, rng=0), 5, 10**9
 CHUNKS = 4000
 #: The sleeping verifier, and the cases and the numbers of workers that it is measured with, each with so many
 #: seconds of work.

@@ -100,7 +100,7 @@ print("\n".join(audit.diagnosis.lines()))
 assert audit.diagnosis.named[0].name == "resamples_target"
 
 # %%
-print(replay_step(verify, "diagnosis, zeros", step=33, seed=1))
+print(replay_step(verify, "diagnosis, zeros", step=33, rng=1))
 
 # %% [markdown]
 # Token 4 was drafted and rejected, and token 1 came instead. It has q > p: the residual (p − q)₊ is 0 there,

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import textwrap
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
@@ -104,6 +105,24 @@ def faults(function, example=True):
 def test_public_functions_are_documented():
     found = {name: [*faults(FUNCTIONS[name], example=name not in NO_EXAMPLE)] for name in sorted(FUNCTIONS)}
     assert not {name: wrong for name, wrong in found.items() if wrong}
+
+
+def test_parameters_follow_one_convention():
+    modules = map(importlib.import_module, MODULES)
+    values = [getattr(module, name) for module in modules for name in module.__all__]
+    some = [value for value in values if inspect.isclass(value) and not issubclass(value, Enum | Exception)]
+    methods = [member for value in some for member in inspect.getmembers(value, inspect.isfunction)]
+    functions = [
+        *FUNCTIONS.values(),
+        *some,
+        *(method for name, method in methods if not name.startswith("_")),
+    ]
+    taken = [(one, name, it) for one in functions for name, it in inspect.signature(one).parameters.items()]
+    sources = {(it.kind.name, it.default) for _, name, it in taken if name == "rng"}
+    assert sources == {("KEYWORD_ONLY", None)}
+    words = {f"{one.__name__} {name}" for one, name, _ in taken}
+    # a request has the seed that an engine takes; a plant has that of its manifest
+    assert {word for word in words if word.endswith(" seed")} == {"Request seed", "Planted seed"}
 
 
 def test_functions_of_all_packages_are_found():

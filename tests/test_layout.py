@@ -210,12 +210,8 @@ def test_a_folder_stays_below_its_ceiling_of_lines(folder):
 
 
 def modules_loaded_by(code):
-    listing = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True)
     return set(listing.stdout.split())
 
 

@@ -13,7 +13,7 @@ from specsim.decoding import _recording
 from specsim.models import NGramModel, Pair, Processed, TableModel
 from specsim.models._trained_pairs import build_pair
 
-P, Q = synthetic_pair("zipf", 6, 0.7)
+P, Q = synthetic_pair("zipf", 6, 0.7, rng=0)
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     name, variant = cell
     mistake, seed = mistakes.get(variant), SEED + rng
     function = declares(decoder=mistake.decode is not None)(mistake.function)
-    result = audit(function, LEVEL, seed, diagnose=False)
+    result = audit(function, LEVEL, rng=seed, diagnose=False)
     results = [case for case in result.cases if not case.broken and case.case != PROMISES]
     row: Row = {
         "mistake": name,

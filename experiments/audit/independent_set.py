@@ -246,8 +246,8 @@ def diagnosed(name: str, *, rng: int = 0) -> Row:
 
 
 def _audited(reference: str, rng: int) -> Audit:
-    found: Audit = audit(reference, LEVEL, rng, seconds=SECONDS, diagnose=False)
-    return found if str(found.verdict) in FOUND else audit(reference, LEVEL, rng, diagnose=False)
+    found: Audit = audit(reference, LEVEL, rng=rng, seconds=SECONDS, diagnose=False)
+    return found if str(found.verdict) in FOUND else audit(reference, LEVEL, rng=rng, diagnose=False)
 
 
 def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:

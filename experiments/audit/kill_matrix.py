@@ -103,7 +103,7 @@ def audit_criterion(level: str = LEVEL) -> Criterion:
     """specsim's audit as a criterion: it passes unless the verdict is biased or broken."""
 
     def passes(verifier: Function, rng: np.random.Generator) -> bool:
-        return audit(verifier, level, rng, fail_fast=True, diagnose=False).verdict not in (
+        return audit(verifier, level, rng=rng, fail_fast=True, diagnose=False).verdict not in (
             Verdict.BIASED,
             Verdict.BROKEN,
         )

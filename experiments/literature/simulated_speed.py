@@ -70,7 +70,7 @@ def run_cell(cell: Cell, *, fast: bool, rng: int) -> Row:
     if not simulated:
         return row
     run = simulate(
-        *synthetic_pair("zipf", VOCAB_SIZE, alpha),
+        *synthetic_pair("zipf", VOCAB_SIZE, alpha, rng=0),
         gamma=gamma,
         steps=FAST_STEPS if fast else STEPS,
         rng=np.random.SeedSequence(rng, spawn_key=(cell.number,)),

@@ -73,7 +73,7 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     rows: list[Row] = []
     for weight in WEIGHTS:
         moved = Mixture(draft, target, weight)
-        log = draft_log(target, moved, FAST_LENGTH if fast else LENGTH, rng, ahead=0)
+        log = draft_log(target, moved, FAST_LENGTH if fast else LENGTH, rng=rng, ahead=0)
         rows += [{"weight": weight, **row} for row in _rows_of(log)]
     return rows
 

@@ -57,8 +57,8 @@ CASE_FIELDS = {"file": str, "name": str, "steps": int, "drafts": str}
 def export(
     folder: str | Path,
     level: str = "smoke",
-    rng: RandomSource = None,
     *,
+    rng: RandomSource = None,
     dtype: str = "float32",
     lengths: bool = False,
 ) -> Path:

@@ -16,8 +16,7 @@ from specsim.auditing._execution import open_execution
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
-from specsim.core._streams import Key
+from specsim.core._streams import Key, RandomSource, root_of
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch
 
@@ -27,9 +26,9 @@ def replay_step(
     verifier: str | Verifier,
     case: str,
     step: int,
-    seed: int,
     level: str = "quick",
     *,
+    rng: RandomSource = None,
     timeout: float = TIMEOUT,
     device: str | None = None,
 ) -> str:
@@ -45,10 +44,10 @@ def replay_step(
         The name of a case of the audit or of its diagnosis.
     step : int
         The number of the step, from 0.
-    seed : int
-        That of the audit, ≥ 0.
     level : str
         That of the audit, a key of `LEVELS`.
+    rng : int
+        The seed of the audit.
     timeout : float
         Seconds that a call of the verifier may take.
     device : str, optional
@@ -62,7 +61,7 @@ def replay_step(
     Raises
     ------
     ValueError, TypeError
-        For an unknown case or level, a step out of range, and a built-in rule, for which there is
+        For an unknown case or level, no `rng`, a step out of range, and a built-in rule, for which there is
         `specsim.replay`.
 
     Examples
@@ -72,12 +71,14 @@ def replay_step(
     ...     output = np.full((len(p), p.shape[1]), -1)
     ...     output[:, 0] = [rng.choice(p.shape[2], p=row) for row in p[:, 0]]
     ...     return output
-    >>> shown = replay_step(verify, "two-point", step=3, seed=1, level="smoke")
+    >>> shown = replay_step(verify, "two-point", step=3, level="smoke", rng=1)
     >>> print(shown.splitlines()[-2].strip())
     emitted [1]: 0 accepted, then token 1
     """
     check_limits(level, timeout=timeout)
-    check_count("seed", seed, 0)
+    if rng is None:
+        raise ValueError("rng (--seed): missing; give the seed of the audit")
+    root = root_of(rng)
     with open_execution(verifier, 1, timeout, device=device) as execution:
         if isinstance(execution.subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
@@ -87,11 +88,11 @@ def replay_step(
                 f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {case!r} at this level"
             )
         try:
-            batch: Batch = _batch_of(execution.subject, case, case_key(seed, case), ends, step)
+            batch: Batch = _batch_of(execution.subject, case, case_key(root, case), ends, step)
             text = "\n".join(_step(batch, found) if isinstance(found, Case) else [_emitted(batch)])
         except (BrokenVerifier, NotADraftPath) as error:
             text = f"  the batch with this step broke the contract: {error}"
-    return f"Step {step} of case {case!r}, level {level}, seed {seed}\n{text}"
+    return f"Step {step} of case {case!r}, level {level}, seed {root}\n{text}"
 
 
 def _case(subject: Subject, name: str, level: str) -> tuple[Any, list[int]]:

@@ -70,8 +70,8 @@ SLOWER = 4.0
 def audit(
     verifier: str | Rule | Verifier = "standard",
     level: str = "quick",
-    rng: RandomSource = None,
     *,
+    rng: RandomSource = None,
     pair: Any = None,
     seconds: float | None = None,
     cases: Sequence[str] | None = None,

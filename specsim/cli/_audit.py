@@ -84,7 +84,7 @@ def audit(
         refuse(audit, values, "has no effect with --shard, which counts a part of an audit", *parts)
         if out is None:
             raise ValueError("--shard counts a part of an audit: give the file for it with --out")
-        cases = auditing.audit_shard(verifier, out, shard_of(shard), level, seed, **limits)
+        cases = auditing.audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
@@ -101,7 +101,15 @@ def audit(
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
     result = auditing.audit(
-        verifier, level, seed, pair=own, cases=case, fail_fast=fail_fast, device=device, **limits, **wanted
+        verifier,
+        level,
+        rng=seed,
+        pair=own,
+        cases=case,
+        fail_fast=fail_fast,
+        device=device,
+        **limits,
+        **wanted,
     )
     return report(result, out, form)
 
@@ -142,7 +150,7 @@ def audit_offline(
     values = locals()
     if answers is None:
         refuse(audit_offline, values, "has no effect without ANSWERS", "name", "out", "form")
-        manifest = _offline.export(folder, level, seed, dtype=dtype, lengths=lengths)
+        manifest = _offline.export(folder, level, rng=seed, dtype=dtype, lengths=lengths)
         print(
             f"wrote {manifest}; put each case's tokens into a folder ANSWERS, then: "
             f"specsim audit offline {folder} ANSWERS"
@@ -214,7 +222,7 @@ def _audit_against(
 ) -> int:
     from specsim.auditing import audit_against
 
-    found = audit_against(new, old, level, seed, **limits)
+    found = audit_against(new, old, level, rng=seed, **limits)
     print_result(found, form)
     if out is not None:
         write_report(found, out, "against")

@@ -95,7 +95,9 @@ def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) ->
     from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
 
     write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
-    acceptance = acceptance_by_drafts(*synthetic_pair("zipf", vocab_size, overlap), rng=found.provenance.root)
+    acceptance = acceptance_by_drafts(
+        *synthetic_pair("zipf", vocab_size, overlap, rng=0), rng=found.provenance.root
+    )
     figures = {
         "pareto": pareto_figure(found),
         "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),

@@ -61,7 +61,7 @@ def plant(
         refuse(plant, values, why, but=("folder", "check", "dtype", "form"))
         from specsim.engines import check as check_checkpoints
 
-        found = check_checkpoints(folder, dtypes=() if dtype is None else dtype.split(","))
+        found = check_checkpoints(folder, dtypes=() if dtype is None else dtype.split(","), rng=0)
         print_result(found, form)
         return found.exit_code
     why = "has no effect without --check; the weights are exact in all of float32, float16, bfloat16"

@@ -226,7 +226,7 @@ def replay(
         option.refuse(replay, values, "has no effect with --case", but=own)
         from specsim.auditing._replay import replay_step
 
-        return print(replay_step(pair, case, step, seed, level, device=device))
+        return print(replay_step(pair, case, step, level, rng=seed, device=device))
     option.refuse(replay, values, "has no effect without --case", "level", "device")
     both = pair_of(pair, vocab_size, overlap)
     shape = draft_of(both, rule, gamma, tree, drawing)

@@ -722,7 +722,8 @@ def synthetic_pair(
     kind: str = "zipf",
     vocab_size: int = 1000,
     overlap: float = 0.8,
-    rng: int | np.random.Generator | None = 0,
+    *,
+    rng: int | np.random.Generator | None = None,
 ) -> tuple[Floats, Floats]:
     """A target p and a draft q with a given overlap Σ min(p, q).
 

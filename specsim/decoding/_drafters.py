@@ -99,7 +99,7 @@ class LookaheadDrafter(_TextDrafter):
     ):
         super().__init__(text)
         self.vocab_size = target.vocab_size
-        self.lookahead = lookahead.start(target, gamma, np.random.default_rng(root))
+        self.lookahead = lookahead.start(target, gamma, rng=root)
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         found = self.lookahead.draft(self.text)

@@ -122,8 +122,8 @@ def verify(
     p: ArrayLike,
     q: ArrayLike | None,
     rule: str | Rule = "standard",
-    rng: RandomSource = None,
     *,
+    rng: RandomSource = None,
     parents: Sequence[int] | None = None,
 ) -> Verification:
     """Verify drafted tokens: return the accepted ones and one more token, recovered or bonus.

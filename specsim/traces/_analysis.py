@@ -126,7 +126,7 @@ def read_alpha(
     *,
     entropy_of: str = "q",
     bins: int = 8,
-    rng: RandomSource = 0,
+    rng: RandomSource = None,
     progress: ShowProgress = None,
 ) -> Reading:
     """Read α of a trace by entropy, by document and along the text, in one pass over the rows.
@@ -170,7 +170,7 @@ def summarise_and_read(
     skip_damaged: bool = False,
     entropy_of: str = "q",
     bins: int = 8,
-    rng: RandomSource = 0,
+    rng: RandomSource = None,
     progress: ShowProgress = None,
 ) -> tuple[TraceSummary | TraceBounds, Reading]:
     """The results of `summarise` and of `read_alpha`, in one pass over the rows; both without the damaged

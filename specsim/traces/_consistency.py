@@ -137,7 +137,7 @@ class LogAudit(Judged):
 @checked
 @shows_progress("audit", " rows")
 def audit_log(
-    trace: Trace, *, lenience: float = 1.0, rng: RandomSource = 0, progress: ShowProgress = None
+    trace: Trace, *, lenience: float = 1.0, rng: RandomSource = None, progress: ShowProgress = None
 ) -> LogAudit:
     """Test the accept flags and the drafted tokens of a trace against its own rows, in one pass.
 

@@ -74,7 +74,7 @@ class ExpectedTokens(Shown):
 @checked
 @shows_progress("bounds", " rows")
 def expect_tokens(
-    trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = 0, progress: ShowProgress = None
+    trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = None, progress: ShowProgress = None
 ) -> ExpectedTokens:
     """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens.
 

@@ -34,7 +34,7 @@ right = plain(verifiers.right)
 
 
 def compare(new, old, level="smoke", rng=1, **more):
-    return audit_against(new, old, level, rng, **more)
+    return audit_against(new, old, level, rng=rng, **more)
 
 
 def by_case(found):

@@ -72,7 +72,7 @@ def slowly(monkeypatch):
             return verifier(draft_tokens, p, q, rng)
 
         options = {"wanted_tv": WANTED, "diagnose": False} | options
-        return audit(slow, "smoke", 1, seconds=seconds, **options)
+        return audit(slow, "smoke", rng=1, seconds=seconds, **options)
 
     return run
 

@@ -205,10 +205,10 @@ def test_the_command_takes_a_device(monkeypatch):
 
 
 def test_a_step_of_a_device_is_replayed_there(small):
-    shown = replay_step("on_devices:cupy", ON_DEVICE, 70, 1, "smoke")
+    shown = replay_step("on_devices:cupy", ON_DEVICE, 70, "smoke", rng=1)
     assert "emitted" in shown
     with pytest.raises(ValueError, match="is none of the audit's"):
-        replay_step("on_devices:numpy", ON_DEVICE, 70, 1, "smoke")
+        replay_step("on_devices:numpy", ON_DEVICE, 70, "smoke", rng=1)
 
 
 def test_cupy_is_on_a_gpu_by_default():

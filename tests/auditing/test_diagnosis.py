@@ -346,7 +346,7 @@ def test_the_step_that_is_named_shows_the_mistake():
     words = found.place.split("--case ")[1]
     case, rest = words.split(" --step ")
     step, seed = rest.split(" --seed ")
-    text = replay_step(verifiers.resamples_from_target, case.strip("'"), int(step), int(seed), "smoke")
+    text = replay_step(verifiers.resamples_from_target, case.strip("'"), int(step), "smoke", rng=int(seed))
     assert "0 accepted" in text
     assert text.startswith(f"Step {step} of case {case}, level smoke, seed {seed}")
 
@@ -355,7 +355,7 @@ def test_a_step_that_breaks_is_told():
     def breaks(draft_tokens, p, q, rng):
         raise ZeroDivisionError("so")
 
-    text = replay_step(breaks, "two-point", 1, SEED, "smoke")
+    text = replay_step(breaks, "two-point", 1, "smoke", rng=SEED)
     assert text.startswith("Step 1 of case 'two-point', level smoke, seed 3")
     assert "broke the contract: raised ZeroDivisionError: so" in text
 
@@ -366,7 +366,7 @@ def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
 
     monkeypatch.setattr("specsim.auditing._runner.diagnose_failed", fails)
     with pytest.warns(RuntimeWarning, match=r"diagnosis failed \(IndexError\('ours'\)\); the verdict stands"):
-        found = audit(verifiers.resamples_from_target, "smoke", SEED, fail_fast=True)
+        found = audit(verifiers.resamples_from_target, "smoke", rng=SEED, fail_fast=True)
     assert (found.verdict, found.diagnosis) == ("biased", None)
 
 
@@ -527,7 +527,7 @@ def test_what_small_vocabularies_do_not_show_is_not_put_down_to_rounding():
 
 
 def test_an_audit_carries_its_diagnosis():
-    result = audit(verifiers.resamples_from_target, "smoke", SEED, fail_fast=True)
+    result = audit(verifiers.resamples_from_target, "smoke", rng=SEED, fail_fast=True)
     assert first(result.diagnosis) == "resamples_target"
     assert result.to_dict()["diagnosis"]["named"][0]["name"] == "resamples_target"
     assert PROMISES in {case.case for case in result.cases}
@@ -549,10 +549,10 @@ def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule
     assert str(found.named[0]).startswith(f"lossy ({name}:")
     assert f'declares(rule="{found.named[0].name}")' in " ".join(found.lines())
     declared = declares(rule=rule)(lambda *given: function(*given))
-    result = audit(declared, "smoke", SEED, cases=["asymmetric", "irregular"])
+    result = audit(declared, "smoke", rng=SEED, cases=["asymmetric", "irregular"])
     assert str(result.cases[1].verdict) == "lossy"
     other = declares(rule="lenience:lenience=0.3")(lambda *given: function(*given))
-    assert str(audit(other, "smoke", SEED, cases=["asymmetric"]).verdict) == "biased"
+    assert str(audit(other, "smoke", rng=SEED, cases=["asymmetric"]).verdict) == "biased"
 
 
 def test_only_a_lossy_rule_can_be_declared():
@@ -565,9 +565,9 @@ def test_only_a_lossy_rule_can_be_declared():
 def test_an_edge_case_reads_as_one():
     known = [mistakes.get(name) for name in ("residual_epsilon", "resamples_target", "absolute_residual")]
     small, right = mistakes.get("residual_epsilon:epsilon=1e-9").function, verifiers.right
-    result = audit(small, "smoke", SEED, cases=["two-point"], diagnose=False)
+    result = audit(small, "smoke", rng=SEED, cases=["two-point"], diagnose=False)
     assert (str(result.verdict), result.edge_case) == ("biased", True)
-    assert not audit(verifiers.resamples_from_target, "smoke", SEED, cases=["two-point"]).edge_case
+    assert not audit(verifiers.resamples_from_target, "smoke", rng=SEED, cases=["two-point"]).edge_case
     key = np.array([1, 2], dtype=np.uint32)
     with open_execution(small, 1, 60) as place:
         found = diagnose_edge_case(place.subject, key, known)

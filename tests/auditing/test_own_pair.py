@@ -22,12 +22,12 @@ def wrong_for_eleven_tokens(draft_tokens, p, q, rng):
 
 
 def test_a_mistake_that_only_the_own_rows_show_is_found():
-    found = audit(wrong_for_eleven_tokens, "smoke", 1, pair=(P, Q), diagnose=False)
+    found = audit(wrong_for_eleven_tokens, "smoke", rng=1, pair=(P, Q), diagnose=False)
     assert [case.case for case in found.cases if case.findings] == ["pair"]
     own = found.cases[-1]
     assert own.vocab_size == 11
     assert own.alphas.context == pytest.approx(np.minimum(P, Q).sum(), abs=1e-5)
-    assert audit(wrong_for_eleven_tokens, "smoke", 1, diagnose=False).exit_code == 0
+    assert audit(wrong_for_eleven_tokens, "smoke", rng=1, diagnose=False).exit_code == 0
 
 
 @pytest.mark.parametrize("pair", [Pair(P, Q), specsim.read_pair("zipf:vocab_size=30"), "models"])
@@ -36,14 +36,14 @@ def test_a_right_rule_is_consistent_on_it(pair):
         rows = np.random.default_rng(2).dirichlet(np.ones(3), size=(2, 3))
         pair = Pair(TableModel(rows[0]), TableModel(rows[1]), "mine")
     name = f"pair {pair.name}" if pair.name else "pair"
-    found = audit("standard", "smoke", 1, pair=pair, cases=[name])
+    found = audit("standard", "smoke", rng=1, pair=pair, cases=[name])
     assert [(case.case, len(case.findings)) for case in found.cases] == [(name, 0)]
     assert ("--pair" in words.replay(found)) == bool(pair.name)
 
 
 @pytest.mark.parametrize("rule", ["without_replacement", "lenience"])
 def test_rules_of_other_shapes_and_laws_take_it(rule):
-    found = audit(rule, "smoke", 1, pair=(P, Q), cases=["pair"])
+    found = audit(rule, "smoke", rng=1, pair=(P, Q), cases=["pair"])
     assert not any(case.findings for case in found.cases)
 
 
@@ -74,9 +74,9 @@ def decoder(target, draft, prompt, max_new_tokens, eos, rng):
 )
 def test_what_is_no_pair_for_this_verifier(verifier, pair, says):
     with pytest.raises(ValueError, match=says):
-        audit(verifier, "smoke", 1, pair=pair)
+        audit(verifier, "smoke", rng=1, pair=pair)
 
 
 def test_workers_do_not_have_it():
     with pytest.raises(ValueError, match="audit it without an executor"):
-        audit("standard", "smoke", 1, pair=(P, Q), executor="processes")
+        audit("standard", "smoke", rng=1, pair=(P, Q), executor="processes")

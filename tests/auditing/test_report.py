@@ -68,7 +68,7 @@ def audits(few_cases_in_module, few_mistakes, full, bank):
         "broken": verifiers.raises,
         "unprintable": says_what_cannot_be_written,
     }
-    found = bank("reports", lambda: {kind: audit(one, "smoke", SEED) for kind, one in audited.items()})
+    found = bank("reports", lambda: {kind: audit(one, "smoke", rng=SEED) for kind, one in audited.items()})
     standard = found["consistent"]
     found["refuted"] = dataclasses.replace(standard, proof=ProofSummary(30, 0.01, True))
     found["limited"] = with_cases(standard, lambda case: dataclasses.replace(case, planned=2 * case.steps))
@@ -120,8 +120,8 @@ def judged(audits, pair):
         "settings": matrix,
         "servers": changed,
         "servers, greedy": greedy,
-        "verifiers": audit_against(verifiers.resamples_from_target, "standard", "smoke", SEED),
-        "verifiers, broken": audit_against(says_what_cannot_be_written, "standard", "smoke", SEED),
+        "verifiers": audit_against(verifiers.resamples_from_target, "standard", "smoke", rng=SEED),
+        "verifiers, broken": audit_against(says_what_cannot_be_written, "standard", "smoke", rng=SEED),
     }
 
 

@@ -33,7 +33,7 @@ def _few_cases(few_cases_in_module):
 
 
 def audited(name, threads, **options):
-    return audit(name, "smoke", 3, threads=threads, diagnose=False, **options)
+    return audit(name, "smoke", rng=3, threads=threads, diagnose=False, **options)
 
 
 @pytest.fixture

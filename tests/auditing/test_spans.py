@@ -35,7 +35,7 @@ def _few_cases(few_cases_in_module):
 
 
 def audited(name, **options):
-    return audit(name, "smoke", 3, diagnose=False, **options)
+    return audit(name, "smoke", rng=3, diagnose=False, **options)
 
 
 def elsewhere(name, workers=3, **options):

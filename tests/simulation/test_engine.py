@@ -47,7 +47,7 @@ def table_pair(seed=0, size=3):
 @pytest.fixture(scope="module")
 def all_sources(small_trace):
     return {
-        "fixed pair": make_source(*synthetic_pair("zipf", 50, 0.7), rule="standard", gamma=3),
+        "fixed pair": make_source(*synthetic_pair("zipf", 50, 0.7, rng=0), rule="standard", gamma=3),
         "models": make_source(*table_pair(), rule="standard", gamma=3),
         "n-grams": make_source(*default_pair(), rule="standard", gamma=3),
         "trace": make_source(small_trace, None, rule="standard", gamma=2),

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 #: The last two only for rules, so that a verifier that dies of wide rows dies at the end.
 FEW_CASES = {"two-point", "asymmetric", "disjoint", "Zipf 1 000", "n-gram pair"}
 
-P, Q = synthetic_pair("zipf", 300, 0.8)
+P, Q = synthetic_pair("zipf", 300, 0.8, rng=0)
 STEPS = 2_000_003
 RUN = {"gamma": 4, "steps": STEPS, "rng": 3, "threads": 1}
 
@@ -467,7 +467,7 @@ def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
     rule = "one_coin_real_q"  # wrong, so that there are findings
     whole = specsim.audit(rule, level="smoke", rng=0, wanted_tv=0.05)
     paths = [tmp_path / f"{i}.part" for i in range(3)]
-    names = [audit_shard(rule, paths[i], (i, 3), "smoke", 0) for i in (2, 0, 1)]
+    names = [audit_shard(rule, paths[i], (i, 3), "smoke", rng=0) for i in (2, 0, 1)]
     assert sorted(itertools.chain(*names)) == sorted(case.case for case in whole.cases)
     merged = specsim.merge([paths[1], paths[2], paths[0]])
     assert audited(merged) == audited(whole)
@@ -476,12 +476,12 @@ def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
     with pytest.raises(ValueError, match=f"are missing: {whole.cases[1].case}, "):
         specsim.merge([paths[0], paths[2]])
     before = paths[0].read_bytes()
-    audit_shard(rule, paths[0], (0, 3), "smoke", 0)  # nothing is left to do
+    audit_shard(rule, paths[0], (0, 3), "smoke", rng=0)  # nothing is left to do
     assert paths[0].read_bytes() == before
     with pytest.raises(ValueError, match="has cases that are not of this shard"):
-        audit_shard(rule, paths[0], (1, 3), "smoke", 0)
+        audit_shard(rule, paths[0], (1, 3), "smoke", rng=0)
     with pytest.raises(ValueError, match="of another run: seed is 0 there, and 1 here"):
-        audit_shard(rule, paths[0], (0, 3), "smoke", 1)
+        audit_shard(rule, paths[0], (0, 3), "smoke", rng=1)
 
 
 def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
@@ -494,10 +494,10 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        audit_shard("standard", path, (0, 1), "smoke", 0, threads=1, progress=interrupt)
+        audit_shard("standard", path, (0, 1), "smoke", rng=0, threads=1, progress=interrupt)
     assert len(Part.read(path).found) == 1
     told.clear()
-    audit_shard("standard", path, (0, 1), "smoke", 0, progress=lambda done, _: told.append(done))
+    audit_shard("standard", path, (0, 1), "smoke", rng=0, progress=lambda done, _: told.append(done))
     assert min(told) > LEVELS["smoke"].rule
     assert audited(specsim.merge([path])) == audited(
         specsim.audit("standard", level="smoke", rng=0, wanted_tv=0.05)
@@ -510,7 +510,7 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
     whole = specsim.audit(name, level="smoke", rng=0, diagnose=False, wanted_tv=0.05)
     paths = [tmp_path / f"{i}.part" for i in range(2)]
     for i in (1, 0):
-        audit_shard(name, paths[i], (i, 2), "smoke", 0)
+        audit_shard(name, paths[i], (i, 2), "smoke", rng=0)
     found = [one for path in paths for one in Part.read(path).found.values()]
     assert any(one.failures and not one.steps for one in found)
     with pytest.raises(ValueError, match=r"0\.part: .* counted twice, there and in a file before it"):
@@ -543,7 +543,7 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     assert whole.diagnosis.named[0].name == "resamples_target"
     paths = [tmp_path / f"{i}.part" for i in range(2)]
     for i in (0, 1):
-        audit_shard(name, paths[i], (i, 2), "smoke", 0)
+        audit_shard(name, paths[i], (i, 2), "smoke", rng=0)
     merged = specsim.merge(paths, diagnose=name)
     assert merged.diagnosis == whole.diagnosis
     assert audited(merged) == audited(whole)
@@ -571,7 +571,7 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
 def test_merge_runs_no_code_that_a_file_names(tmp_path, monkeypatch):
     """Not even where the file has the digest of the code, and not from a folder in an engine's name."""
     part, module = tmp_path / "a.part", tmp_path / "theirs_here.py"
-    audit_shard("verifiers:resamples_from_target", part, (0, 1), "smoke", 0)
+    audit_shard("verifiers:resamples_from_target", part, (0, 1), "smoke", rng=0)
     module.write_text("open('HARM', 'w').close()\n", encoding="utf-8")
     (tmp_path / "common").mkdir()
     shutil.copy(module, tmp_path / "common/verification.py")
@@ -619,4 +619,4 @@ def test_a_checkpoint_in_no_folder_is_told_before_the_work(tmp_path):
 )
 def test_wrong_shards_of_audits_are_named(rule, shard, seed, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        audit_shard(rule, tmp_path / "x.part", shard, "smoke", seed)
+        audit_shard(rule, tmp_path / "x.part", shard, "smoke", rng=seed)

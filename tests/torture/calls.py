@@ -278,9 +278,9 @@ def _calls():
     yield adapters.declares, {"arrays": "numpy", "dtypes": ("float32",), "batch": 8}
     yield (
         auditing.replay_step,
-        {"verifier": "mine:verify", "case": "two-point", "step": 3, "seed": 1, "level": "smoke"},
+        {"verifier": "mine:verify", "case": "two-point", "step": 3, "level": "smoke", "rng": 1},
     )
-    yield distributions.synthetic_pair, {"kind": "zipf", "vocab_size": 10, "overlap": 0.8}
+    yield distributions.synthetic_pair, {"kind": "zipf", "vocab_size": 10, "overlap": 0.8, "rng": 1}
     for name in dict.fromkeys([*distributions.__all__, *stats.__all__]):
         home = distributions if name in distributions.__all__ else stats
         function = getattr(home, name)

@@ -60,7 +60,7 @@ def _planted_of(path):
     pair = open_planted(_top(path, "planted.json"))
     for which in ("target", "draft"):
         pair.checkpoint(which, "hf")
-    return pair.to_dict(), pair.target.rows([[0], [1]]).tolist(), engines.check(pair.folder).exit_code
+    return pair.to_dict(), pair.target.rows([[0], [1]]).tolist(), engines.check(pair.folder, rng=0).exit_code
 
 
 def _top(path, name):
@@ -123,7 +123,7 @@ def make_files():
 
     make_things()
     make_cases()
-    audit_shard("standard", "audit.part", (0, 1), "smoke", 1, threads=1)
+    audit_shard("standard", "audit.part", (0, 1), "smoke", rng=1, threads=1)
     audit_engine("specsim", open_planted("pair"), tokens=300, rng=1, out="engine")
     rows = np.tile(P, (4, 3, 1)), np.tile(Q, (4, 3, 1))
     with traces.writer("truncated", vocab_size=3, gamma=1, top=2) as log:

@@ -12,7 +12,7 @@ from blocks import TRACEBACK, WRONG, Tally
 from specsim import simulate
 from specsim.core.distributions import synthetic_pair
 
-P, Q = synthetic_pair("zipf", 300, 0.8)
+P, Q = synthetic_pair("zipf", 300, 0.8, rng=0)
 STEPS = 20_000_000
 RUN = {"gamma": 4, "steps": STEPS, "rng": 3, "threads": 1}
 #: Kills of one run before it may end.

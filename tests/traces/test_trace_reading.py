@@ -104,7 +104,7 @@ def too_strict(u, p, q, tokens):
     ],
 )
 def test_a_log_of_the_standard_rule_is_consistent(tmp_path, how, steps):
-    found = audit_log(log(tmp_path / "t", steps=steps, **how))
+    found = audit_log(log(tmp_path / "t", steps=steps, **how), rng=0)
     assert (found.verdict, found.exit_code, found.contradictions) == ("consistent", 0, 0)
     assert found.chi_square_p > FALSE_ALARM
     assert found.token_counts.sum() == steps * GAMMA
@@ -127,7 +127,7 @@ def test_a_log_of_the_standard_rule_is_consistent(tmp_path, how, steps):
 def test_flags_of_another_rule_are_seen(tmp_path, accept, findings, steps):
     rng = np.random.default_rng(9)
     p_q = rows_of(rng, steps, 1.0)[0], rows_of(rng, steps, 1.0)[0]
-    found = audit_log(log(tmp_path / "t", steps=steps, p_q=p_q, accept=accept))
+    found = audit_log(log(tmp_path / "t", steps=steps, p_q=p_q, accept=accept), rng=0)
     assert tuple(one.kind for one in found.findings) == findings
     assert found.exit_code == bool(findings)
 
@@ -135,17 +135,17 @@ def test_flags_of_another_rule_are_seen(tmp_path, accept, findings, steps):
 @pytest.mark.parametrize("accept", [lenient, pytest.param(greedy, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", [{"top": 6}, {"dtype": "bfloat16"}])
 def test_they_are_seen_through_truncation_and_rounding(tmp_path, accept, how, steps):
-    found = audit_log(log(tmp_path / "t", steps=steps, accept=accept, **how))
+    found = audit_log(log(tmp_path / "t", steps=steps, accept=accept, **how), rng=0)
     assert [one.kind for one in found.findings] == ["flags"]
 
 
 def test_lenience_is_what_it_says(tmp_path, steps):
     trace = log(tmp_path / "t", steps=steps, accept=lenient)
-    assert audit_log(trace, lenience=0.8).verdict == "consistent"
-    assert audit_log(trace, lenience=0.6).verdict == "deviates"
+    assert audit_log(trace, lenience=0.8, rng=0).verdict == "consistent"
+    assert audit_log(trace, lenience=0.6, rng=0).verdict == "deviates"
     for wrong in (0.0, 1.5):
         with pytest.raises(ValueError, match="lenience"):
-            audit_log(trace, lenience=wrong)
+            audit_log(trace, lenience=wrong, rng=0)
 
 
 def greedily(rng, rows):
@@ -161,7 +161,7 @@ def sharper(rng, rows):
 @pytest.mark.parametrize("draw", [pytest.param(greedily, marks=pytest.mark.slow), sharper])
 def test_drafted_tokens_that_are_not_draws_from_q_are_seen(tmp_path, draw, how, steps):
     """With flags that are right, given these tokens."""
-    found = audit_log(log(tmp_path / "t", steps=steps, draw=draw, **how))
+    found = audit_log(log(tmp_path / "t", steps=steps, draw=draw, **how), rng=0)
     assert [one.kind for one in found.findings] == ["drafted tokens"]
 
 
@@ -170,7 +170,7 @@ def test_a_rejection_where_p_is_more_than_q_ends_the_matter(tmp_path):
     q = np.full_like(p, 0.5 / (V - 1))
     q[..., 0] = 0.5
     found = audit_log(
-        log(tmp_path / "t", steps=50, p_q=(p, q), accept=lambda u, p, q, x: (x > 0) & (u > 0.5))
+        log(tmp_path / "t", steps=50, p_q=(p, q), accept=lambda u, p, q, x: (x > 0) & (u > 0.5)), rng=0
     )
     assert found.contradictions > 0
     assert found.e_flags == math.inf
@@ -194,7 +194,7 @@ def test_nothing_to_audit_in_a_text(tmp_path):
     with writer(tmp_path / "t", vocab_size=2, gamma=0, flags=False) as out:
         out.append(0, [1], None, [[0.5, 0.5]], [[0.5, 0.5]])
     with pytest.raises(ValueError, match="nothing was drafted"):
-        audit_log(open_trace(tmp_path / "t"))
+        audit_log(open_trace(tmp_path / "t"), rng=0)
 
 
 # --- where α comes from ----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def naive_contexts(trace):
 
 def test_groups_are_those_of_plain_loops(tmp_path):
     trace = log(tmp_path / "t", steps=200, documents=7)
-    found = read_alpha(trace, bins=4)
+    found = read_alpha(trace, bins=4, rng=0)
     contexts = list(naive_contexts(trace))
     assert sum(group.contexts for group in found.by_entropy) == len(contexts)
     for group in found.documents:
@@ -243,8 +243,8 @@ def test_groups_are_those_of_plain_loops(tmp_path):
 
 @pytest.mark.parametrize("flags", [True, False])
 def test_truncated_groups_hold_the_dense_ones(tmp_path, flags):
-    dense = read_alpha(log(tmp_path / "dense", steps=150, documents=5, flags=flags))
-    cut = read_alpha(log(tmp_path / "cut", steps=150, documents=5, flags=flags, top=5))
+    dense = read_alpha(log(tmp_path / "dense", steps=150, documents=5, flags=flags), rng=0)
+    cut = read_alpha(log(tmp_path / "cut", steps=150, documents=5, flags=flags, top=5), rng=0)
     for mine, whole in zip(cut.documents, dense.documents, strict=True):
         assert mine.beta[0] <= np.mean(whole.beta) <= mine.beta[1]
         assert (mine.contexts, mine.accepted) == (whole.contexts, whole.accepted)
@@ -285,12 +285,12 @@ def test_intervals_over_documents_cover_the_truth_as_often_as_they_say(tmp_path,
 
 
 def test_one_document_has_no_interval(tmp_path):
-    assert read_alpha(log(tmp_path / "t", steps=20, documents=1)).intervals == {}
+    assert read_alpha(log(tmp_path / "t", steps=20, documents=1), rng=0).intervals == {}
 
 
 def test_acceptance_that_clings_together_is_seen(tmp_path):
-    clinging = read_alpha(log(tmp_path / "a", steps=800, p_q=of_documents(3), documents=10))
-    apart = read_alpha(log(tmp_path / "b", steps=800))
+    clinging = read_alpha(log(tmp_path / "a", steps=800, p_q=of_documents(3), documents=10), rng=0)
+    apart = read_alpha(log(tmp_path / "b", steps=800), rng=0)
     for name in ("acceptance", "β"):
         (value, pairs), band = clinging.autocorrelation[name][0], 6
         assert value > band / pairs**0.5
@@ -315,10 +315,10 @@ def test_grouped_autocorrelation_is_that_of_plain_loops():
 def test_arguments_out_of_range(tmp_path):
     trace = log(tmp_path / "t", steps=5)
     with pytest.raises(ValueError, match="entropy_of: 'r'"):
-        read_alpha(trace, entropy_of="r")
+        read_alpha(trace, entropy_of="r", rng=0)
     with pytest.raises(ValueError, match="bins: 0"):
-        read_alpha(trace, bins=0)
-    assert len(read_alpha(trace, entropy_of="p", bins=1).by_entropy) == 1
+        read_alpha(trace, bins=0, rng=0)
+    assert len(read_alpha(trace, entropy_of="p", bins=1, rng=0).by_entropy) == 1
 
 
 # --- the shipped trace, and the command line -------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_the_shipped_trace_is_what_its_program_records(tmp_path):
     mine, theirs = again.shards[0].columns, shipped.shards[0].columns
     for name in mine._fields:
         np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name)[: mine.step.size])
-    assert audit_log(shipped).verdict == "consistent"
+    assert audit_log(shipped, rng=0).verdict == "consistent"
 
 
 @pytest.fixture
@@ -386,7 +386,7 @@ def test_documents_of_truncated_rows_are_between_bounds(run):
     _, out, _ = run("trace", "alpha")
     ends = re.search(r"documents: mean β from ([.\d]+) – ([.\d]+) to ([.\d]+) – ([.\d]+), median", out)
     least, above_least, below_most, most = map(float, ends.groups())
-    betas = np.array([group.beta for group in read_alpha(default_trace()).documents])
+    betas = np.array([group.beta for group in read_alpha(default_trace(), rng=0).documents])
     assert [least, above_least] == pytest.approx(betas.min(axis=0), abs=1e-4)
     assert [below_most, most] == pytest.approx(betas.max(axis=0), abs=1e-4)
 
@@ -395,14 +395,14 @@ def test_truncated_rows_bound_what_a_rule_emits(run, tmp_path):
     shipped = default_trace()
     code, out, _ = run("simulate", "ngram-trace", "--rule", "block", "--gamma", "3", "--seed", "1")
     assert code == 0
-    for gamma, (low, high) in enumerate(expect_tokens(shipped, "block").expected_tokens[:3], 1):
+    for gamma, (low, high) in enumerate(expect_tokens(shipped, "block", rng=0).expected_tokens[:3], 1):
         assert f"\n{gamma}  {low:.5f} – {high:.5f}  " in out
     assert "rule block: 768 steps" in out
     assert "\n4  " not in out
     assert "24 documents resampled (seed 1)" in out
     options = ("simulate", "ngram-trace", "--rule", "judge", "--gamma", "2", "--seed", "1", "--json")
     found = json.loads(run(*options)[1])
-    assert found["tokens_per_step"] == expect_tokens(shipped, "judge").expected_tokens[1].tolist()
+    assert found["tokens_per_step"] == expect_tokens(shipped, "judge", rng=0).expected_tokens[1].tolist()
     assert (found["rule"], found["gamma"]) == ("judge:overrule=0.2", 2)
     assert found["intervals"] == expect_tokens(shipped, "judge", rng=1).intervals.tolist()
     one = log(tmp_path / "t", steps=5, top=4, documents=1)

@@ -179,7 +179,9 @@ def _synthetic(
     name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int, **more: Any
 ) -> Callable[[int], Case]:
     return cache(
-        lambda bits: _pair(name, purpose, synthetic_pair(kind, vocab_size, overlap), gamma, **more)(bits)
+        lambda bits: _pair(name, purpose, synthetic_pair(kind, vocab_size, overlap, rng=0), gamma, **more)(
+            bits
+        )
     )
 
 

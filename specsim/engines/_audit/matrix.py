@@ -97,7 +97,7 @@ def settings(planted: Planted) -> list[Setting]:
 def _rare_word(planted: Planted) -> int:
     """A word that ends about every other text of the audit."""
     law = planted.target
-    prompts = planted.prompts(64, max(1, law.start) + 1, 0)
+    prompts = planted.prompts(64, max(1, law.start) + 1, rng=0)
     contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
     share = law.rows(contexts)[:, : law.words].mean(axis=0)
     return int(np.abs(share - 1.0 / LONG).argmin())

@@ -278,7 +278,7 @@ def plan_requests(
             beyond = far if unequal_prompts and i % 2 else BEYOND[i % len(BEYOND)]
             length = min(least + beyond, planted.context - 1)
             new = SHORT[i // SHORT_EVERY % len(SHORT)] if i % SHORT_EVERY == SHORT_EVERY - 1 else LONG
-            prompt = tuple(planted.prompts(1, length, rng)[0].tolist())
+            prompt = tuple(planted.prompts(1, length, rng=rng)[0].tolist())
             prompts.append((prompt, min(new, planted.context - length)))
         for prompt, new in [*prompts, *(prompts[(STRIDE * i + 1) % BLOCK] for i in range(BLOCK))]:
             own = int(rng.integers(1, 2**31))

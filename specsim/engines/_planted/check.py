@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Judged, Verdict
@@ -59,11 +60,14 @@ class PlantCheck(Judged):
     digest : str
         That of the laws and weights.
     deviations : tuple of Deviation
+    root : int
+        The seed of the texts.
     """
 
     folder: str
     digest: str
     deviations: tuple[Deviation, ...]
+    root: int
 
     @property
     def passed(self) -> bool:
@@ -115,10 +119,11 @@ class PlantCheck(Judged):
             "digest": self.digest,
             "passed": self.passed,
             "deviations": self.records(),
+            "root": self.root,
         }
 
 
-def check(folder: str | Path, dtypes: Sequence[str] = (), rng: int = 0) -> PlantCheck:
+def check(folder: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = None) -> PlantCheck:
     """Compare the log-probabilities of planted checkpoints with their laws.
 
     All files are compared with their SHA-256 first. Then a forward pass in float64, which reads the weights
@@ -130,8 +135,8 @@ def check(folder: str | Path, dtypes: Sequence[str] = (), rng: int = 0) -> Plant
         A folder of `plant`.
     dtypes : sequence of {"float32", "float16", "bfloat16"}
         What transformers computes in; needs checkpoints in the format hf.
-    rng : int
-        Seed of the texts.
+    rng : int, Generator, SeedSequence or None
+        The seed of the texts.
 
     Returns
     -------
@@ -164,7 +169,8 @@ def check(folder: str | Path, dtypes: Sequence[str] = (), rng: int = 0) -> Plant
         check_installed()
     for format in planted.formats:
         _check_digest(planted, format)
-    texts = _texts(planted, np.random.default_rng(rng))
+    root = root_of(rng)
+    texts = _texts(planted, np.random.default_rng(root))
     found = []
     for which in MODELS:
         for format in planted.formats:
@@ -174,7 +180,7 @@ def check(folder: str | Path, dtypes: Sequence[str] = (), rng: int = 0) -> Plant
         for dtype in dtypes:
             theirs = _transformers(planted.checkpoint(which, "hf"), dtype)
             found.append(_compare(planted, which, "hf", "transformers", dtype, theirs, texts))
-    return PlantCheck(str(folder), planted.digest, tuple(found))
+    return PlantCheck(str(folder), planted.digest, tuple(found), root)
 
 
 def _check_digest(planted: Planted, format: str) -> None:
@@ -190,7 +196,7 @@ def _check_digest(planted: Planted, format: str) -> None:
 def _texts(planted: Planted, rng: np.random.Generator) -> list[Ints]:
     """One long text, and short ones."""
     lengths = [min(LONGEST, planted.context - 1), *[min(LENGTH, planted.context - 1)] * (TEXTS - 1)]
-    return [planted.prompts(1, length, rng)[0] for length in lengths]
+    return [planted.prompts(1, length, rng=rng)[0] for length in lengths]
 
 
 def _compare(

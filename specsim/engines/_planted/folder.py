@@ -92,7 +92,7 @@ class Planted:
         """
         return self.spelling.decode(tokens)
 
-    def prompts(self, n: int, length: int, rng: RandomSource = None) -> Ints:
+    def prompts(self, n: int, length: int, *, rng: RandomSource = None) -> Ints:
         """Draw prompts at random.
 
         Parameters

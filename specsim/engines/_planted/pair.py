@@ -87,7 +87,7 @@ def _shuffled_pair(
 ) -> tuple[Floats, Floats]:
     """Logits on the grid of a synthetic pair, its words in random order."""
     order = rng.permutation(words)
-    p, q = synthetic_pair(kind, words, overlap, rng)
+    p, q = synthetic_pair(kind, words, overlap, rng=rng)
     return _logits(p[order], depth), _logits(q[order], depth)
 
 

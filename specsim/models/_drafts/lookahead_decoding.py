@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, check_counts
+from specsim.core._streams import RandomSource
 from specsim.models import Model
 from specsim.models._drafts.prompt_lookup import as_text
 from specsim.models._drafts.tree import Tree, chains
@@ -87,15 +88,15 @@ class LookaheadDecoding:
                 "deterministic_children"
             )
 
-    def start(self, target: Model, gamma: int, rng: np.random.Generator) -> Lookahead:
+    def start(self, target: Model, gamma: int, *, rng: RandomSource = None) -> Lookahead:
         """The window and pool of one text."""
-        return Lookahead(target, self.window, gamma + 1, self.candidates, rng)
+        return Lookahead(target, self.window, gamma + 1, self.candidates, rng=rng)
 
     def decode(self, target: Model, gamma: int) -> Iterator[tuple[int, Draft | None]]:
         """Decode along `text`, and yield where each step begins, and its draft or None.
 
         The text is a sample of the target, so naive matching accepts what a draft shares with it."""
-        text, lookahead = self.text.tolist(), self.start(target, gamma, np.random.default_rng(0))
+        text, lookahead = self.text.tolist(), self.start(target, gamma, rng=0)
         place = max(1, target.order)
         while place < len(text):
             history = text[:place]
@@ -130,24 +131,24 @@ class Lookahead:
     target : Model
     window, ngram, candidates : int
         W ≥ 1 columns, N ≥ 2 tokens, and G ≥ 1 tails kept for a token.
-    rng : Generator
+    rng : int, Generator, SeedSequence or None
         Draws the first level of the window.
 
     Examples
     --------
     >>> from specsim.models import TableModel
     >>> cycle = TableModel(np.roll(np.eye(3), 1, axis=1))  # 0 1 2 0 1 2 …
-    >>> lookahead = Lookahead(cycle, window=3, ngram=3, candidates=1, rng=np.random.default_rng(1))
+    >>> lookahead = Lookahead(cycle, window=3, ngram=3, candidates=1, rng=1)
     >>> for end in range(1, 8):
     ...     lookahead.update([0, 1, 2, 0, 1, 2, 0, 1][:end])
     >>> lookahead.draft([0, 1, 2, 0, 1, 2, 0, 1])
     (Tree(parents=(0, 1), sampling='top', block=1), (2, 0))
     """
 
-    def __init__(self, target: Model, window: int, ngram: int, candidates: int, rng: np.random.Generator):
+    def __init__(self, target: Model, window: int, ngram: int, candidates: int, *, rng: RandomSource = None):
         self.target, self.window = target, check_count("window", window)
         self.ngram, self.candidates = check_count("ngram", ngram, 2), check_count("candidates", candidates)
-        self._rng = rng
+        self._rng = np.random.default_rng(rng)
         self._levels: NDArray[np.int64] | None = None  # [levels, columns]
         # by first token, the tails as the keys of a dict, which keeps their order: the latest seen last
         self._pool: dict[int, dict[tuple[int, ...], None]] = defaultdict(dict)

@@ -27,8 +27,8 @@ def draft_log(
     target: Model,
     draft: Model,
     length: int = 100_000,
-    rng: RandomSource = None,
     *,
+    rng: RandomSource = None,
     ahead: int = 16,
     temperature: float = 1.0,
 ) -> DraftLog:

@@ -66,7 +66,7 @@ def audit_served(
     logprobs: str = "raw",
     temperature: float | None = None,
     tolerance: float = 1e-5,
-    rng: RandomSource = 0,
+    rng: RandomSource = None,
     progress: ShowProgress = None,
 ) -> ServedAudit:
     """Test the tokens of logged responses of a server against their own logged log-probabilities.

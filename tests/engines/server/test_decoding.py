@@ -22,7 +22,7 @@ SAMPLINGS = (
 
 
 def requests_of(pair, count=60, tokens=24, sampling=PLAIN, **more):
-    prompts = pair.prompts(count, 3, np.random.default_rng(3))
+    prompts = pair.prompts(count, 3, rng=np.random.default_rng(3))
     return [Request(i, prompt, tokens, i, sampling=sampling, **more) for i, prompt in enumerate(prompts)]
 
 
@@ -54,7 +54,7 @@ def test_a_wrong_rule_is_seen():
 @pytest.mark.parametrize("offsets", [(), (1,), (3,), (1, 17)])
 def test_laws_of_any_offsets(offsets):
     pair = Letters(offsets)
-    prompts = pair.prompts(120, 18, np.random.default_rng(3))
+    prompts = pair.prompts(120, 18, rng=np.random.default_rng(3))
     requests = [Request(i, prompt, 24, i) for i, prompt in enumerate(prompts)]
     assert p_value(pair, requests, decoded(pair, requests)) > FALSE_ALARM
 

@@ -33,7 +33,7 @@ MISTAKES = [find_mistake(name) for name in ACTS]
 def asked(openers, long, short, n, sampling):
     """A pair, and requests; of `long` prompts, or for `short` texts."""
     pair = Letters(openers=openers)
-    prompts = pair.prompts(200, 20 if long else 3, np.random.default_rng(3)) * (12 if short else 1)
+    prompts = pair.prompts(200, 20 if long else 3, rng=np.random.default_rng(3)) * (12 if short else 1)
     tokens = 2 if short else 12
     return pair, [Request(i, prompt, tokens, i, n=n, sampling=sampling) for i, prompt in enumerate(prompts)]
 

@@ -168,7 +168,7 @@ def test_lookahead_emits_the_greedy_text(name, prompt):
     target, _ = default_pair()
     expected = greedy(target, prompt, 250)
     for seed, (window, ngram, candidates) in enumerate([(5, 3, 3), (1, 2, 1), (8, 5, 4)]):
-        lookahead = Lookahead(target, window, ngram, candidates, np.random.default_rng(seed))
+        lookahead = Lookahead(target, window, ngram, candidates, rng=np.random.default_rng(seed))
         text, accepted = greedy_with(lookahead, rules.get(name), target, prompt, 250)
         assert text == expected
         assert np.mean(accepted[20:]) > 0.1
@@ -179,8 +179,8 @@ def test_what_the_window_has_seen_does_not_change_the_text():
     """Filled with another text before, it drafts other tokens, and the text stays the same."""
     target, _ = default_pair()
     prompt = b"class Reader:\n    "
-    fresh = Lookahead(target, 4, 4, 3, np.random.default_rng(0))
-    spoilt = Lookahead(target, 4, 4, 3, np.random.default_rng(1))
+    fresh = Lookahead(target, 4, 4, 3, rng=np.random.default_rng(0))
+    spoilt = Lookahead(target, 4, 4, 3, rng=np.random.default_rng(1))
     foreign = target.contexts[:100].ravel().tolist()
     for end in range(20, 400, 3):
         spoilt.update(foreign[:end])
@@ -200,7 +200,7 @@ def test_the_pool_is_verified_without_bias(name, flavour):
     for _ in range(10):
         target, _ = rational_pair(rng, 3, 3, 0, flavour)
         history = rng.integers(3, size=30).tolist()
-        lookahead = Lookahead(target, 6, 3, 4, rng)
+        lookahead = Lookahead(target, 6, 3, 4, rng=rng)
         for end in range(3, 30):
             lookahead.update(history[:end])
         draft = lookahead.draft(history)
@@ -259,7 +259,7 @@ def test_the_pool_holds_the_ngrams_of_the_window(window, ngram):
     steps = list(ngrams_of_the_window(target, histories, window, ngram, np.random.default_rng(9)))
     assert len(steps) == len(histories) - (ngram - 2)
     assert all(len(grams) == window for grams in steps)
-    lookahead = Lookahead(target, window, ngram, 10**6, np.random.default_rng(9))
+    lookahead = Lookahead(target, window, ngram, 10**6, rng=np.random.default_rng(9))
     for history in histories:
         lookahead.update(history)
     expected = {}  # the latest last
@@ -289,7 +289,7 @@ def test_the_same_seed_drafts_the_same():
     target, _ = default_pair()
     drafts = []
     for seed in (1, 1, 2):
-        lookahead = Lookahead(target, 4, 3, 4, np.random.default_rng(seed))
+        lookahead = Lookahead(target, 4, 3, 4, rng=np.random.default_rng(seed))
         text = greedy(target, b"self.", 60)
         for end in range(5, 60):
             lookahead.update(text[:end])
@@ -303,10 +303,10 @@ def test_the_same_seed_drafts_the_same():
 )
 def test_bad_windows(sizes, message):
     with pytest.raises(ValueError, match=message):
-        Lookahead(cycle(2), *sizes, np.random.default_rng(0))
+        Lookahead(cycle(2), *sizes)
 
 
 def test_a_text_shorter_than_the_target_reads():
     target = TableModel(np.full((2, 2, 2, 2), F(1, 2)))
     with pytest.raises(ValueError, match="T ≥ 3"):
-        Lookahead(target, 2, 2, 1, np.random.default_rng(0)).update([1])
+        Lookahead(target, 2, 2, 1, rng=np.random.default_rng(0)).update([1])
