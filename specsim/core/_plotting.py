@@ -14,8 +14,10 @@ from specsim.core._files import atomic_write
 from specsim.core._types import Floats, Ints
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # the names are for annotations alone: importing Matplotlib takes long
+    Axes = Figure = Any
 
 #: Colours of series on light and on dark pages, from the palette of Okabe and Ito, "Color Universal Design"
 #: (2008, https://jfly.uni-koeln.de/color/), which is made for deuteranopia and protanopia too.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
-from specsim.core._plotting import axes_or_new
+from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -21,9 +21,6 @@ from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, 
 from specsim.simulation._sources import pair_of
 from specsim.simulation.methods import Drafting, Method, get, names
 from specsim.simulation.methods._systems import LAYERS, TARGET, WIDTH
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: An NVIDIA A100 with 80 GB, as its data sheet has it: bytes and bfloat16 operations a second.
 A100 = Hardware(2.039e12, 312e12)

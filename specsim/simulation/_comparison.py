@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,7 @@ from specsim import theory
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, check_counts
-from specsim.core._plotting import MARKERS, axes_or_new
+from specsim.core._plotting import MARKERS, Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -27,9 +26,6 @@ from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, 
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import make_source, pair_of
 from specsim.traces import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Values of each parameter in a sweep.
 SWEEP = 9

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specsim.core._plotting import COLORS, LINES, curve, figure_style, heading, points
+from specsim.core._plotting import COLORS, LINES, Axes, Figure, curve, figure_style, heading, points
 from specsim.simulation._comparison import BOUNDS, RULES, Acceptance, Comparison, Entry
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 #: Panels of lossy rules side by side.
 COLUMNS = 4

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict
 from itertools import product
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from specsim.core._kernels import available_threads
-from specsim.core._plotting import axes_or_new
+from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
@@ -25,9 +25,6 @@ from specsim.models import Model, shared_contexts
 from specsim.rules import Rule
 from specsim.simulation._executors import Task, workers_of
 from specsim.traces import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 R = TypeVar("R")
 #: The most contexts for mean total variation, since declared laws are computed in Python.

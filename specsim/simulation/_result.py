@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim.core._accepted_lengths import (
     accepted_tokens,
@@ -13,7 +13,7 @@ from specsim.core._accepted_lengths import (
     alpha_verified_error,
     mean_tokens,
 )
-from specsim.core._plotting import axes_or_new, lengths_plot
+from specsim.core._plotting import Axes, axes_or_new, lengths_plot
 from specsim.core._provenance import Provenance
 from specsim.core._saving import decoded
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
@@ -24,9 +24,6 @@ from specsim.simulation._counting import Partial, missing
 from specsim.simulation._sources import accepted_law_by_position
 from specsim.theory import accepted_law, expected_tokens_by_position
 from specsim.theory._rates import rates, with_error
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: The name of the counts of a simulation in its checkpoints.
 STEPS = "steps"

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.core._arguments import checked
+from specsim.core._plotting import Axes
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._registry import check_known
@@ -24,9 +25,6 @@ from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
 from specsim.traces import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Columns that can be drawn, and the error of each, if it has one.
 DRAWN = {

@@ -1,22 +1,22 @@
 """Tests whether a log's accept flags and drafted tokens follow from its own rows.
 
-Whether the text follows the target's law cannot be tested on a log.
+A log cannot show whether its text follows the target's distribution.
 
 Given the rows of a step and its drafted tokens, token-wise verification accepts the token x tested at a
 position with probability min(1, p(x)/(l·q(x))), l the lenience (1 for the standard rule), whatever was
 accepted before. So flags are coins of known, different probabilities a, or of probabilities in a known
 interval [a₋, a₊] where rows are rounded, normalised (by what `specsim.core.distributions.TOLERANCE` lets
 pass) or truncated. **Flags.** For alternatives a' > a₊ and a' < a₋, the likelihood ratio of a' to the end
-that it is beyond has expectation at most 1 for every coin inside, since it is linear in the true probability,
-1 at that end and less inside. Products of them, averaged over alternatives, bins of a and positions, are an
+that it is beyond has expectation at most 1 for every coin inside: it is linear in the true probability, 1 at
+that end and less inside. Products of them, averaged over alternatives, bins of a and positions, are an
 e-process: the chance that it ever exceeds 1/δ is at most δ (Ville's inequality). A flag that contradicts a
 certainty (rejected though p > q) suffices.
 
 **Tokens.** A drafted token x is mapped to M(x) + U·q(x), M the mass of the tokens that q has more of and U a
 uniform: if x was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens
 are cells, and all others one: those are listed whether or not the drafted token replaced another one. The
-image is counted in equal bins and tested as in `specsim.core.stats`. Tokens drafted greedily, or at another
-temperature, fail.
+image is counted in equal bins and tested as in `specsim.core.stats`. Greedy drafts fail, and those of another
+temperature.
 """
 
 import math
@@ -60,16 +60,13 @@ class FlagBin(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LogAudit(Judged):
-    """The result of `audit_log`, decided by base-10 logarithms of e-values; `flags` and `chi_square_p` are
-    for information.
-
-    `contradictions` counts impossible flags. `e_flags` is None without flags."""
+    """The result of `audit_log`. Base-10 logarithms of e-values decide; `flags` and `chi_square_p` inform."""
 
     steps: int
     lenience: float
     flags: tuple[FlagBin, ...]
-    contradictions: int
-    e_flags: float | None
+    contradictions: int  #: impossible flags
+    e_flags: float | None  #: None without flags
     token_counts: Ints = field(repr=False)
     chi_square_p: float
     e_tokens: float
@@ -77,7 +74,7 @@ class LogAudit(Judged):
 
     @property
     def alarm(self) -> float:
-        """The base-10 logarithm of the e-value at which one of the two tests rejects."""
+        """The base-10 logarithm of the e-value from which a test rejects."""
         return float(np.log10(2 / BUDGET))
 
     @property
@@ -93,7 +90,7 @@ class LogAudit(Judged):
 
     @property
     def verdict(self) -> Verdict:
-        """ "consistent": no deviation was found; "deviates" otherwise, falsely with probability ≤ 1e-6."""
+        """ "consistent" if no deviation was found; else "deviates", with false-alarm probability ≤ 1e-6."""
         return Verdict.DEVIATES if self.findings else Verdict.CONSISTENT
 
     @property
@@ -106,7 +103,7 @@ class LogAudit(Judged):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; an infinite e-value is "inf"."""
-        e_flags = None if self.e_flags is None else _finite(self.e_flags)
+        e_flags = "inf" if self.e_flags == np.inf else self.e_flags
         more: dict[str, Any] = {"log10_e_flags": e_flags, "log10_e_tokens": self.e_tokens}
         more |= {"findings": [finding.kind for finding in self.findings]}
         return as_dict(self, "verdict", "findings", "alarm", without=("e_flags", "e_tokens"), **more)
@@ -121,10 +118,9 @@ class LogAudit(Judged):
         for name, e in (("accept flags", self.e_flags), ("drafted tokens", self.e_tokens)):
             yield f"{name:<15} {'not logged' if e is None else self._said(e)}"
         if self.contradictions:
-            wrong = "rejected, though the acceptance probability is 1"
-            yield f"{self.contradictions:,} flags are impossible: {wrong}"
+            yield f"{self.contradictions:,} flags reject a token with acceptance probability 1"
         yield self.headline()
-        yield "This compares the log with itself; it does not show whether the target's law was sampled."
+        yield "A log compared with itself does not show whether the target's distribution was sampled."
 
     def records(self) -> list[dict[str, Any]]:
         """The bins of the accept flags."""
@@ -141,8 +137,8 @@ def audit_log(
 ) -> LogAudit:
     """Test the accept flags and the drafted tokens of a trace against its own rows, in one pass.
 
-    The test is for token-wise verification of chains; block and tree verification accept by other laws. The
-    module's docstring has the method.
+    The test is for token-wise verification of chains; block and tree verification accept with other
+    probabilities. The module's docstring has the method.
 
     Parameters
     ----------
@@ -153,8 +149,7 @@ def audit_log(
     rng : int, Generator or None
         The seed of the tokens' uniforms.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
-        their total.
+        As in `specsim.simulate`, in rows.
 
     Returns
     -------
@@ -172,10 +167,10 @@ def audit_log(
     consistent
     """
     if not 0 < lenience <= 1:
-        raise ValueError(f"lenience: {lenience} is outside (0, 1]")
+        raise ValueError(f"lenience: {lenience} is outside (0, 1]; give 1 for the standard rule")
     lenience = float(lenience)
     if trace.gamma == 0 or not trace.num_steps:
-        raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to audit")
+        raise ValueError(f"{trace.path}: no step has a draft; give a trace with drafted tokens")
     layout, root = trace.layout, root_of(rng)
     flags, tokens = _Flags(layout.gamma), np.zeros(TOKEN_BINS, dtype=np.int64)
     for columns, _ in trace.scan(told(progress)):
@@ -224,7 +219,8 @@ class _Flags:
             self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], ratios, layout.gamma)
 
     def log_e(self) -> float:
-        """Natural log of the e-value: the mean over alternatives, by bin, by position, and overall."""
+        """The natural logarithm of the e-value: a mean over alternatives, by bin, by position, and
+        overall."""
         if self.contradictions:
             return float("inf")
         every = np.concatenate([self.logs.ravel(), self.position_logs.ravel(), self.logs.sum(axis=0)])
@@ -288,7 +284,3 @@ def _token_counts(columns: AnyColumns, layout: Layout, key: Key, first: int) -> 
     image = (above + u * value) / total
     bins = np.minimum((image * TOKEN_BINS).astype(np.int64), TOKEN_BINS - 1)
     return np.bincount(bins, minlength=TOKEN_BINS)
-
-
-def _finite(value: float) -> float | str:
-    return value if np.isfinite(value) else str(value)

@@ -1,15 +1,14 @@
-"""Expected tokens per step of a rule along a log, from the drafted tokens' own probabilities, without whole
-rows.
+"""Expected tokens per step of a rule along a log, from the drafted tokens' own probabilities alone.
 
 A rule with a `survival` (see `specsim.rules.Rule`) accepts at least i of the drafted tokens x_1, x_2, … with
 a probability R_i that p(x_j) and q(x_j), j ≤ i, determine. So with the first γ of them a step emits 1 + R_1 +
 … + R_γ tokens, in expectation over drafts sampled from q; rules that do not use q take any drafts. R rises
-with p and falls with q: where rows are truncated, R is bounded by its values at the lowest p and highest q,
-and the reverse.
+with p and falls with q: of truncated rows its values at the lowest p and highest q, and the reverse, bound
+it.
 
 All rules are evaluated along the same drafts, so their differences are more precise than their values.
-`TraceBounds` has the standard rule with β in place of the last R: it does not vary with the drafted token,
-but needs both rows, and its bounds widen as fewer tokens are listed.
+`TraceBounds` has β in place of the standard rule's last R: it does not vary with the drafted token, but its
+bounds widen as fewer tokens are listed.
 """
 
 from collections.abc import Iterator
@@ -34,10 +33,7 @@ from specsim.traces._token_probabilities import drafted_probabilities
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTokens(Shown):
-    """The result of `expect_tokens`. Row g - 1 of an array with γ rows is for steps with g drafted tokens.
-
-    `expected_tokens` bounds the mean over the log's steps for all completions of its rows, without sampling
-    error; `intervals` are 95 % confidence intervals of the mean over documents, around both bounds."""
+    """The result of `expect_tokens`. Row g - 1 of an array with γ rows is for steps with g drafted tokens."""
 
     rule: str
     vocab_size: int
@@ -46,9 +42,9 @@ class ExpectedTokens(Shown):
     top: int | None  #: the k of truncated rows
     steps: int
     documents: int
-    expected_tokens: Floats  #: [γ, 2]
-    intervals: Floats | None  #: [γ, 2]; None for fewer than two documents
-    root: int  #: of the resampling
+    expected_tokens: Floats  #: [γ, 2] bounds on the mean over the log's steps, without sampling error
+    intervals: Floats | None  #: [γ, 2] 95 % confidence, around both bounds; None for fewer than two documents
+    root: int  #: the seed of the resampling
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -76,21 +72,18 @@ class ExpectedTokens(Shown):
 def expect_tokens(
     trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = None, progress: ShowProgress = None
 ) -> ExpectedTokens:
-    """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens.
-
-    The rows are read once.
+    """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens, in one pass.
 
     Parameters
     ----------
     trace : Trace
-        Truncated rows, or whole ones, for which the bounds differ by rounding only.
+        With truncated rows, or whole ones, for which the bounds differ by rounding alone.
     rule : str or Rule
         A rule for chains with a `survival` function.
     rng : int, Generator or None
         The seed of the bootstrap over documents.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
-        their total.
+        As in `specsim.simulate`, in rows.
 
     Returns
     -------
@@ -99,7 +92,7 @@ def expect_tokens(
     Raises
     ------
     ValueError
-        For another rule, naming those that can be used; a trace without drafts or steps; a damaged row.
+        For a rule without a `survival`, a trace without drafts or steps, or a damaged row.
 
     Examples
     --------
@@ -110,15 +103,10 @@ def expect_tokens(
     chosen = rules.get(rule)
     chosen.check(chain(1))
     if chosen.survival is None:
-        able = [name for name in rules.names() if rules.get(name).survival]
-        raise ValueError(
-            f"rule: {chosen.name} needs whole rows of p and q; the drafted tokens' own probabilities are "
-            "enough for " + ", ".join(able)
-        )
-    if not trace.gamma:
-        raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to accept")
-    if not trace.num_steps:
-        raise ValueError(f"{trace.path}: no step to read")
+        able = ", ".join(name for name in rules.names() if rules.get(name).survival)
+        raise ValueError(f"rule: {chosen.name} needs whole rows of p and q; give one of {able}")
+    if not (trace.gamma and trace.num_steps):
+        raise ValueError(f"{trace.path}: no step has a draft; give a trace with drafted tokens")
     parts = [_by_document(columns, trace.layout, chosen) for columns, _ in trace.scan(told(progress))]
     found, steps, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     names, document = np.unique(found, return_inverse=True)

@@ -19,8 +19,7 @@ from specsim.core._registry import check_known
 from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
-from specsim.traces._format import AnyColumns, Layout, digest, take
-from specsim.traces._manifest import MANIFEST, Entries, read_manifest
+from specsim.traces._format import MANIFEST, AnyColumns, Entries, Layout, digest, read_manifest, take
 
 #: The folder of each bundled trace, by the name of its pair.
 BUNDLED = {
@@ -30,17 +29,17 @@ BUNDLED = {
 #: Read at a time: so little that what is read again, as for entropies, is still in the cache of two threads.
 CHUNK_BYTES = 8 * 2**20
 #: The same of rows that are read once. Then fewer calls are better, as the rows drive the interpreter's own
-#: data out of the cache; but the results of so many rows should fit into memory that was used before.
+#: data out of the cache; but the results should fit into memory that was used before.
 ONCE_BYTES, ONCE_ROWS = 64 * 2**20, 2**15
 
 
 class ShardStatus(NamedTuple):
-    """The result of checking a shard."""
+    """The result of checking a shard. `damage` is None if every row is as written."""
 
     name: str
     num_rows: int
     num_bytes: int  #: according to the manifest
-    damage: str | None  #: None if every row is as written
+    damage: str | None
 
     @property
     def ok(self) -> bool:
@@ -70,15 +69,13 @@ class Shard:
     def columns(self) -> AnyColumns:
         """The shard's columns, views of the memory-mapped file; `scan` checks the rows.
 
-        Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header
-        altered."""
+        Raises ValueError, with the first row lost, if the file is missing or cut, or its header altered."""
         return self._mapped[1]
 
     def scan(self, *, once: bool = False) -> Iterator[tuple[AnyColumns, Floats]]:
-        """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q) of its rows, equal for
-        dense rows. They are larger if their rows are read but `once`.
+        """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q), equal for dense rows.
 
-        Raises ValueError at the first damaged row, naming the file, the row and the damage."""
+        Chunks are larger if rows are read `once`. Raises ValueError at the first damaged row."""
         header, columns = self._mapped
         stride = self.layout.rows_per_step
         rows = (ONCE_BYTES if once else CHUNK_BYTES) // self.layout.row_bytes
@@ -91,7 +88,7 @@ class Shard:
             raise self._of_another_digest()
 
     def take(self, local: Ints) -> AnyColumns:
-        """Copies of the rows of the steps `local` of this shard; raises ValueError as `scan`."""
+        """Copies of the rows of the steps `local` of this shard. Raises as `scan`."""
         chosen = take(self.columns, step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
         if not self._has_its_digest:
@@ -103,7 +100,7 @@ class Shard:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check(self, columns: AnyColumns, local: Ints) -> Floats:
-        """β of the rows of the steps numbered `local` within this shard, none of which may be damaged."""
+        """β of the rows of the steps `local` of this shard; ValueError for a damaged one."""
         found = measure(columns, self.first_step + local, self.layout)
         altered = found.checksum != columns.checksum
         bad = altered | (found.fault != SOUND)
@@ -116,7 +113,6 @@ class Shard:
 
     @cached_property
     def _has_its_digest(self) -> bool:
-        """Computed once for all calls of `take`."""
         header, columns = self._mapped
         return digest(header, columns.checksum) == self.sha256
 
@@ -142,31 +138,30 @@ class Shard:
         places = self._places(header[8:])
         self._check_size(size - start, places)
         columns, data = {}, raw[start:]
-        for (name, (dtype, shape)), place in zip(self._columns.items(), places, strict=True):
+        asked_for = self.layout.columns(self.num_rows).items()
+        for (name, (dtype, shape)), place in zip(asked_for, places, strict=True):
             columns[name] = data[slice(*place)].view(dtype).reshape(shape)
         return header, self.layout.named(columns)
 
-    @property
-    def _columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        return self.layout.columns(self.num_rows)
-
     def _places(self, header: bytes) -> list[tuple[int, int]]:
         """Where each column begins and ends after the header, in the order of the layout."""
+        asked_for = self.layout.columns(self.num_rows)
         try:
             entries = {n: entry for n, entry in parse_json(header).items() if n != "__metadata__"}
             stated = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
-            places = {name: _offsets(*entry["data_offsets"]) for name, entry in entries.items()}
+            ends = {name: map(operator.index, entry["data_offsets"]) for name, entry in entries.items()}
+            places = {name: (begin, end) for name, (begin, end) in ends.items()}
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise self._damaged(0, f"the header is not that of a safetensors file ({error})") from None
         codes = {dtype: code for code, dtype in TYPES.items()}
-        wanted = {name: (codes[dtype], shape) for name, (dtype, shape) in self._columns.items()}
+        wanted = {name: (codes[dtype], shape) for name, (dtype, shape) in asked_for.items()}
         for name in sorted(wanted.keys() | stated.keys()):
             if stated.get(name) != wanted.get(name):
                 column, asked = (_describe(columns.get(name)) for columns in (stated, wanted))
                 raise self._damaged(0, f"column {name} is {column}, the manifest asks for {asked}")
         end = 0  # columns, in some order, must follow each other without a gap
         for name in sorted(places, key=places.__getitem__):
-            dtype, shape = self._columns[name]
+            dtype, shape = asked_for[name]
             begin, end = end, end + dtype.itemsize * math.prod(shape)
             if places[name] != (begin, end):
                 raise self._damaged(0, f"column {name} is at {places[name]} instead of ({begin}, {end})")
@@ -190,35 +185,18 @@ def step_rows(steps: Ints, stride: int) -> Ints:
     return (steps[:, None] * stride + np.arange(stride)).ravel()
 
 
-def _offsets(begin: Any, end: Any) -> tuple[int, int]:
-    return operator.index(begin), operator.index(end)
-
-
 def _describe(column: tuple[str, tuple[int, ...]] | None) -> str:
     return "absent" if column is None else f"{column[0]} {list(column[1])}"
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace on disk, as its manifest describes it. Reading from several threads is safe.
+    """A trace on disk, as its manifest describes it. Several threads may read it."""
 
-    Parameters
-    ----------
-    path : Path
-        The folder.
-    layout : Layout
-        V, γ, dtype, k of truncated rows, and whether flags and bonus rows were logged.
-    complete : bool
-        False while the trace is being written, and if the writer was stopped.
-    provenance : dict
-        What the writer stated about its origin.
-    shards : tuple of Shard
-    """
-
-    path: Path
-    layout: Layout
-    complete: bool
-    provenance: dict[str, Any]
+    path: Path  #: the folder
+    layout: Layout  #: V, γ, dtype, k of truncated rows, and whether flags and bonus rows were logged
+    complete: bool  #: False while the trace is being written, and if the writer was stopped
+    provenance: dict[str, Any]  #: what the writer stated about the trace's origin
     shards: tuple[Shard, ...]
 
     @property
@@ -254,29 +232,17 @@ class Trace:
     def steps(self, indices: ArrayLike) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Read steps: tokens int32 [B, γ], p and q float64 [B, γ+1, V], each row divided by its sum.
 
-        Parameters
-        ----------
-        indices : array_like of int, shape [B]
-            Step numbers in any order.
-
-        Raises
-        ------
-        IndexError
-            For a step that the trace does not have.
-        ValueError
-            For a damaged shard or row, which is named, and for truncated rows.
-        """
+        `indices` [B] are step numbers in any order. Raises IndexError for a step that the trace lacks, and
+        ValueError for a damaged shard or row, which it names, and for truncated rows."""
         if self.top is not None:
-            kept = f"their {self.top} most probable tokens"
-            raise ValueError(f"{self.path}: rows are cut to {kept}; whole rows are needed")
+            raise ValueError(f"{self.path}: lists {self.top} tokens a row; give a trace with whole rows")
         check_unmasked("indices", indices)
         wanted = np.asarray(indices)
         if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-            raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
+            raise ValueError(f"indices: {wanted.dtype} of shape {wanted.shape}; give integers [B]")
         if (outside := (wanted < 0) | (wanted >= self.num_steps)).any():
-            raise IndexError(f"step {wanted[outside][0]} is outside [0, {self.num_steps}) of {self.path}")
-        wanted = wanted.astype(np.int64)
-        stride = self.layout.rows_per_step
+            raise IndexError(f"indices: step {wanted[outside][0]} is outside [0, {self.num_steps})")
+        wanted, stride = wanted.astype(np.int64), self.layout.rows_per_step
         tokens = np.empty((wanted.size, self.gamma), np.int32)
         p = np.empty((wanted.size, stride, self.vocab_size))
         q = np.empty_like(p)
@@ -304,9 +270,8 @@ class Trace:
 
     @shows_progress("check", " rows")
     def verify(self, *, progress: ShowProgress = None) -> tuple[ShardStatus, ...]:
-        """Read every row; returns for each shard whether it is as written, and raises nothing."""
-        tell = told(progress)
-        found, done = [], 0
+        """Read every row, and tell of each shard whether it is as written; nothing is raised."""
+        tell, found, done = told(progress), [], 0
         for shard in self.shards:
             damage = None
             try:
@@ -336,8 +301,7 @@ def open_trace(path: str | Path) -> Trace:
     Raises
     ------
     ValueError
-        If the folder has no trace, or the manifest is damaged, of another version, or of
-        values other than probabilities.
+        If the folder has no trace, or its manifest is damaged or of another version.
 
     Examples
     --------
@@ -354,11 +318,9 @@ def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
     layout = manifest.layout()
     rows = f"a multiple of gamma + 1 = {layout.rows_per_step}"
     plain = "a file name in the trace's folder"  # a manifest must not name files outside its folder
-    shards: list[Shard] = []
-    first_step = 0
-    for listed in manifest.get(
-        "shards", list, "a list of objects", lambda es: all(type(e) is dict for e in es)
-    ):
+    shards, first_step = list[Shard](), 0
+    objects = manifest.get("shards", list, "a list of objects", lambda es: all(type(e) is dict for e in es))
+    for listed in objects:
         entry = Entries(manifest.file, listed)
         name = entry.get("file", str, plain, lambda name: name not in ("", "..") and Path(name).name == name)
         shard = Shard(
@@ -382,15 +344,13 @@ def default_trace(pair: str = "ngram") -> Trace:
     Parameters
     ----------
     pair : {"ngram", "transformers"}
-        The bundled n-grams, or two small transformers that were trained on the same text: 4 layers and 2,
-        over 1024 tokens. `Trace.provenance` has how they were trained, and how well they predict held-out
-        text.
+        The bundled n-grams, or two small transformers of 4 layers and 2, over 1024 tokens, trained on the
+        same text. `Trace.provenance` says how they were trained, and how well they predict held-out text.
 
     Returns
     -------
     Trace
-        With rows of the 16 most probable tokens; those of the transformers list all 20 tokens that were
-        sampled from.
+        Rows list the 16 most probable tokens; those of the transformers all 20 that were sampled from.
 
     Raises
     ------

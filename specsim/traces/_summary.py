@@ -10,14 +10,14 @@ import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads, kernel
-from specsim.core._plotting import axes_or_new
+from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
 from specsim.core._types import Floats, Ints
@@ -25,9 +25,6 @@ from specsim.theory._rates import rates, with_error
 from specsim.traces._format import AnyColumns, Layout, rounding
 from specsim.traces._reader import Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Interval = tuple[float, float]
 
@@ -38,7 +35,7 @@ DERIVED = ("drafted", "tested", "accepted", "alpha_verified", "alpha_drafted", "
 
 @dataclass(frozen=True, eq=False)
 class Accepted(Shown):
-    """Statistics that follow from the accepted lengths. Standard errors as for `TraceSummary`."""
+    """Statistics that follow from the accepted lengths, with standard errors for independent steps."""
 
     vocab_size: int
     gamma: int
@@ -51,12 +48,12 @@ class Accepted(Shown):
 
     @property
     def drafted(self) -> int:
-        """Tokens drafted."""
+        """Drafted tokens."""
         return self.num_steps * self.gamma
 
     @property
     def tested(self) -> int:
-        """Drafted tokens that were tested: all up to the first rejection, included."""
+        """Drafted tokens that were tested: those up to the first rejection, included."""
         return int(self.tested_by_position.sum())
 
     @property
@@ -81,7 +78,7 @@ class Accepted(Shown):
 
     @property
     def alpha_by_position(self) -> Floats:
-        """[γ] accepted / tested at each position; NaN where none was tested. Compare `beta_by_position`."""
+        """[γ] accepted / tested at each position; NaN where none was tested."""
         return _ratios(self.accepted_by_position, self.tested_by_position)
 
     @property
@@ -132,9 +129,9 @@ class Accepted(Shown):
         return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / self._sum(n))
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β or bounds.
+        """A row for each position, the bonus last: tested, accepted, α, and β or bounds on it.
 
-        Without accept flags only β."""
+        A log without accept flags gives β alone."""
         beta = np.atleast_2d(self.beta_by_position.T)
         names = ("beta",) if len(beta) == 1 else ("beta_low", "beta_high")
         columns: dict[str, Any] = {"position": np.arange(1, self.gamma + 2)}
@@ -172,8 +169,7 @@ class Accepted(Shown):
 class TraceSummary(Accepted):
     """The result of `summarise` for a trace with whole rows, flags and bonus rows. β is Σ min(p, q) at a row.
 
-    Standard errors assume independent steps, not independent positions. Stored rows sum to 1 up to rounding,
-    so β may be slightly above 1: sums are kept, means are clipped at 1."""
+    Stored rows sum to 1 up to rounding, so β may be slightly above 1: means are clipped at 1."""
 
     beta_sums: Floats  #: [γ+1] Σ β by position, over the steps that reached it
     reached_moments: tuple[float, float]  #: Σ x² and Σ x·n over steps; x = Σ β over the n positions reached
@@ -193,12 +189,11 @@ class TraceSummary(Accepted):
 
     @property
     def expected_verified(self) -> float:
-        """Mean β over the tested positions: what `alpha_verified` should be under token-wise verification."""
+        """Mean β over the tested positions, which token-wise verification attains as `alpha_verified`."""
         return min(1.0, float(self.beta_sums[:-1].sum() / self.tested))
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """The standard errors over steps, by name; NaN for a single step."""
         reached = np.arange(1, self.gamma + 2)
         tested = np.minimum(reached, self.gamma)
         return {
@@ -208,7 +203,7 @@ class TraceSummary(Accepted):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts, derived values and standard errors, as JSON can hold them: None where there is no value."""
+        """Counts, derived values and standard errors for JSON; a missing value is None."""
         derived = (*DERIVED, "alpha_context", "expected_verified", "standard_errors")
         without = ("beta_sums", "reached_moments", "tested_moments")
         places = ("alpha_by_position", "beta_by_position")
@@ -228,9 +223,9 @@ class TraceSummary(Accepted):
 class TraceBounds(Accepted):
     """The result of `summarise` for an incomplete trace: (low, high) over all completions of its rows.
 
-    They do not include sampling errors. Without flags counts raise ValueError, `alpha_context` is the mean β
-    of the contexts where steps begin (in a text, γ = 0: of all), and `beta_by_position` that of all rows at
-    each position."""
+    They leave out sampling errors. Without flags counts raise ValueError, `alpha_context` is the mean β of
+    the contexts where steps begin (in a text, γ = 0: of all), and `beta_by_position` that of all rows at each
+    position."""
 
     top: int | None  #: the k of truncated rows
     flags: bool  #: whether accepted drafts were logged
@@ -247,9 +242,8 @@ class TraceBounds(Accepted):
 
     @property
     def reached_by_position(self) -> Ints:
-        """[γ+1] steps that reached each position, having accepted all tokens before it."""
         if not self.flags:
-            raise ValueError("the log has no accept flags: what was accepted, or tested, is not known")
+            raise ValueError("trace: has no accept flags, so nothing counts as accepted; log the flags")
         return super().reached_by_position
 
     @property
@@ -261,21 +255,17 @@ class TraceBounds(Accepted):
     def alpha_context(self) -> Interval:
         """Bounds on the mean β over the contexts of the target's own text: positions 0 … τ, or see above."""
         last = self.gamma + 1 if self.flags else 1
-        sums, rows = self.beta_sums[:, :last].sum(axis=1), int(self.rows_by_position[:last].sum())
-        low, high = self._widened(sums[:, None] / rows)[:, 0].tolist()
-        return low, high
+        return self._mean(self.beta_sums[:, :last], int(self.rows_by_position[:last].sum()))
 
     @property
     def expected_verified(self) -> Interval:
         """Bounds on the mean β over the tested positions."""
-        low, high = self._widened(self.beta_sums[:, :-1].sum(axis=1)[:, None] / self.tested)[:, 0].tolist()
-        return low, high
+        return self._mean(self.beta_sums[:, :-1], self.tested)
 
     @property
     def expected_tokens(self) -> Floats:
-        """[γ, 2] bounds on the mean tokens per step of the standard rule with the first 1, 2, … γ drafted
-        tokens: 1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see
-        `one_token`."""
+        """[γ, 2] bounds on the mean tokens per step of the standard rule with 1, 2, … γ drafted tokens:
+        1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor."""
         return np.asarray(1.0 + np.cumsum(self._widened(self.token_sums / self.steps), axis=1).T)
 
     @property
@@ -285,7 +275,7 @@ class TraceBounds(Accepted):
         return 1.0 + low, 1.0 + high
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts and intervals, as JSON can hold them: None where there is no value."""
+        """Counts and intervals for JSON; a missing value is None."""
         derived = ("alpha_context", "expected_tokens", "one_token", "beta_by_position")
         without = ("accepted_lengths", "flags", "beta_sums", "rows_by_position", "token_sums")
         counted = (*DERIVED, "expected_verified") if self.flags else ()
@@ -311,6 +301,10 @@ class TraceBounds(Accepted):
         """`bounds` [2, n] on means in [0, 1], with the rounding of the stored rows."""
         return np.clip(bounds + np.array([[-self.rounding], [self.rounding]]), 0.0, 1.0)
 
+    def _mean(self, sums: Floats, count: int) -> Interval:
+        low, high = self._widened(sums.sum(axis=1)[:, None] / count)[:, 0].tolist()
+        return low, high
+
 
 @checked
 @shows_progress("summarise", " rows")
@@ -324,20 +318,19 @@ def summarise(
     trace : Trace
         Of `open_trace`.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
-        their total, after each shard.
+        As in `specsim.simulate`, in rows.
     skip_damaged : bool
-        Skip damaged shards, which the result then names, instead of raising.
+        Skip damaged shards and name them in the result, instead of raising.
 
     Returns
     -------
     TraceSummary or TraceBounds
-        The latter for truncated rows, or without accept flags or q at the bonus position.
+        Bounds for truncated rows, or without accept flags or q at the bonus position.
 
     Raises
     ------
     ValueError
-        For a damaged shard, naming the file and the row, or if no step is left.
+        For a damaged shard, with the file and the row, or if no step is left.
 
     References
     ----------
@@ -360,11 +353,10 @@ OfChunk = Callable[[AnyColumns, Floats], Any]
 def summarise_with(
     trace: Trace, of_chunk: OfChunk | None, skip_damaged: bool, tell: Progress | None
 ) -> tuple[TraceSummary | TraceBounds, list[Any]]:
-    """`summarise`, and what `of_chunk` returns for the chunks of all shards but damaged ones, in order."""
-    total = _Tally.empty(trace.gamma)
+    """`summarise`, and what `of_chunk` returns for each chunk of the sound shards, in order."""
+    total, done = _Tally.empty(trace.gamma), 0
     of_chunks: list[Any] = []
     skipped = []
-    done = 0
     with ThreadPoolExecutor(available_threads()) as pool:
         futures = [pool.submit(_tally_shard, shard, of_chunk) for shard in trace.shards]
         try:
@@ -384,7 +376,7 @@ def summarise_with(
             pool.shutdown(wait=False, cancel_futures=True)
     layout = trace.layout
     if not total.steps:
-        raise ValueError(f"{trace.path}: no step to summarise")
+        raise ValueError(f"{trace.path}: no step to summarise; record some, or give another trace")
     counted = layout.vocab_size, layout.gamma, layout.dtype, total.lengths
     shared: dict[str, Any] = {"rounding": rounding(layout), "skipped": tuple(skipped)}
     if is_whole(layout):
@@ -415,7 +407,7 @@ class _Tally(NamedTuple):
 
 
 def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[Any]]:
-    """The sums over one shard; a damaged one raises ValueError and so adds nothing to the total."""
+    """The sums over one shard. A damaged one raises ValueError, and so adds nothing."""
     layout, found = shard.layout, []
     _, lengths, beta_sums, moments, token_sums = _Tally.empty(layout.gamma)
     for columns, beta in shard.scan(once=of_chunk is None and is_whole(layout)):
@@ -434,9 +426,8 @@ def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[A
 
 
 def bound_reach(chances: Floats, beta: Floats) -> Floats:
-    """[2, S, γ] bounds on P(the standard rule accepts at least 1, 2, … γ tokens), from those on the
-    acceptance of the drafted tokens [2, S, γ] and on β [2, S, γ+1], which replaces the factor of the last
-    token."""
+    """[2, S, γ] bounds on P(the standard rule accepts at least 1, 2, … γ tokens), from bounds on the
+    acceptance of the drafted tokens [2, S, γ] and on β [2, S, γ+1], the factor of the last token."""
     before = np.cumprod(np.pad(chances, [(0, 0), (0, 0), (1, 0)], constant_values=1.0), axis=2)
     return np.asarray(before[..., :-1] * beta[..., :-1])
 

@@ -21,8 +21,19 @@ from specsim.core._tensors import save_tensors
 from specsim.core._types import MOST_TOKENS
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
-from specsim.traces._format import DTYPES, NONE, AnyColumns, Columns, Layout, TruncatedColumns, digest, take
-from specsim.traces._manifest import MANIFEST, layout_entries, write_manifest
+from specsim.traces._format import (
+    DTYPES,
+    MANIFEST,
+    NONE,
+    AnyColumns,
+    Columns,
+    Layout,
+    TruncatedColumns,
+    digest,
+    layout_entries,
+    take,
+    write_manifest,
+)
 from specsim.traces._steps import Listings, Places
 
 #: The default size of a shard, which bounds the loss in a crash and the memory of the writer.
@@ -43,10 +54,10 @@ def writer(
     rows_per_shard: int | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Iterator[TraceWriter]:
-    """Context manager that writes a trace, one step at a time.
+    """Write a trace, one step at a time, as a context manager.
 
-    Shards and manifest are written to temporary files, synced and renamed. If the block raises, the steps
-    appended so far are written first.
+    Shards and manifest are written to temporary files, synced and renamed. If the block raises, the steps so
+    far are written first.
 
     Parameters
     ----------
@@ -63,9 +74,9 @@ def writer(
     flags, bonus : bool
         Whether it is known which drafted tokens were accepted, and q at the bonus position.
     rows_per_shard : int, optional
-        A shard has the whole steps that fit in so many rows, by default in 64 MiB.
+        A shard has the whole steps that fit in this number of rows, by default in 64 MiB.
     provenance : mapping, optional
-        Anything that JSON can represent.
+        Facts that JSON can hold.
 
     Yields
     ------
@@ -76,9 +87,9 @@ def writer(
     FileExistsError
         If the folder is not empty.
     ValueError, TypeError
-        For bad arguments.
+        For arguments out of range.
     OSError
-        If a shard cannot be written; earlier ones can be read.
+        If a shard cannot be written; earlier ones stay readable.
 
     Examples
     --------
@@ -132,7 +143,7 @@ class TraceWriter:
     def append(
         self, context: int, tokens: ArrayLike, accepted: int | None, p: ArrayLike | Rows, q: ArrayLike | Rows
     ) -> None:
-        """Add a step.
+        """Add a step. Raises ValueError or TypeError, with row, token and value; nothing is written then.
 
         Parameters
         ----------
@@ -147,24 +158,17 @@ class TraceWriter:
             are stored bit for bit, others normalised as float64 and rounded. In a truncated trace each row is
             a pair (token ids, probabilities) of at most k of the most probable tokens, perhaps with the
             drafted one; the rest is the tail.
-
-        Raises
-        ------
-        ValueError, TypeError
-            Naming row, token and value; nothing is written then.
         """
         if self.closed:
-            raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
+            raise ValueError(f"{self.path}: the trace is closed; append steps inside its `with`")
         layout = self.layout
         drafted = check_tokens(tokens, layout.vocab_size, "tokens")
         if drafted.shape != (layout.gamma,) and (layout.gamma or drafted.shape != (1,)):
-            wanted = f"({layout.gamma},), one per drafted token"
-            raise ValueError(f"tokens: shape {drafted.shape}, expected {wanted}")
+            raise ValueError(f"tokens: shape {drafted.shape}; give ({layout.gamma},), one per drafted token")
         marks = self._check_accepted(accepted)
         document = _integer(context, "context")
         if not -(2**63) <= document < 2**63:
-            raise ValueError(f"context: {document} does not fit in 64 bits; number the documents otherwise")
-
+            raise ValueError(f"context: {document} does not fit in 64 bits; give a smaller number")
         start = self._pending * layout.rows_per_step
         rows = take(self._buffer, slice(start, start + layout.rows_per_step))
         rows.step[:] = self.steps
@@ -174,7 +178,11 @@ class TraceWriter:
         rows.token[: drafted.size] = drafted
         rows.accepted[:] = marks
         if isinstance(rows, Columns):
-            given = self._fill_dense(rows, p, q)
+            rows.p[:] = self._check_rows(p, "p", layout.rows_per_step)
+            rows.q[-1] = rows.p[-1]  # without the bonus; else it is overwritten
+            logged = layout.gamma + layout.bonus
+            rows.q[:logged] = self._check_rows(q, "q", logged)
+            given = np.asarray(q)
             listing: list[Any] = [([x], [given[i, x]]) for i, x in enumerate(drafted[: layout.gamma])]
         else:
             listing = self._fill_truncated(rows.p_tokens, rows.p, p, "p")
@@ -192,9 +200,7 @@ class TraceWriter:
             self.flush()
 
     def extend(self, places: Places) -> bool:
-        """Add all of `places` to a truncated trace of a text, where `append` would refuse none of them.
-
-        Otherwise nothing is added, and False is returned."""
+        """Add all of `places` to a truncated trace of a text; False if `append` might refuse one of them."""
         rows = self._sound_rows(places)
         if rows is None:
             return False
@@ -225,33 +231,21 @@ class TraceWriter:
         found = measure(rows, steps, self.layout)
         return None if found.fault.any() else rows._replace(checksum=found.checksum)
 
-    def _fill_dense(self, rows: Columns, p: Any, q: Any) -> NDArray[Any]:
-        """Fill p and q; returns the rows of q as they were given."""
-        rows.p[:] = self._check_rows(p, "p", self.layout.rows_per_step)
-        if self.layout.bonus:
-            rows.q[:] = self._check_rows(q, "q", self.layout.rows_per_step)
-        else:
-            rows.q[:-1] = self._check_rows(q, "q", self.layout.gamma)
-            rows.q[-1] = rows.p[-1]
-        return np.asarray(q)
-
     @property
     def _pending(self) -> int:
-        """Steps in the buffer: those appended less those in shards."""
+        """Steps in the buffer."""
         return self.steps - sum(shard["rows"] for shard in self.shards) // self.layout.rows_per_step
 
     def flush(self) -> None:
-        """Write the steps appended so far as a shard; called at the end, and when the buffer is full."""
-        rows = self._pending * self.layout.rows_per_step
-        if not rows:
+        """Write the steps in the buffer as a shard; called at the end, and when it is full."""
+        if not (rows := self._pending * self.layout.rows_per_step):
             return
         columns = take(self._buffer, slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
             save_tensors(path, columns._asdict())
         except OSError as error:
-            done = f"{self.steps - self._pending} steps"
-            raise OSError(f"{error}; {done} before it can be read") from None
+            raise OSError(f"{error}; the {self.steps - self._pending} steps before it can be read") from None
         sha256 = digest(_header(path), columns.checksum)
         entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
@@ -269,11 +263,11 @@ class TraceWriter:
         if accepted is None and not self.layout.flags:
             return [NONE] * (gamma + 1)
         if accepted is None or not self.layout.flags:
-            kind = "with" if self.layout.flags else "without"
-            raise ValueError(f"accepted: {accepted} in a trace {kind} flags")
+            kind, wanted = ("with", "a number") if self.layout.flags else ("without", "None")
+            raise ValueError(f"accepted: {accepted} in a trace {kind} flags; give {wanted}")
         passed = _integer(accepted, "accepted")
         if not 0 <= passed <= gamma:
-            raise ValueError(f"accepted: {passed} is outside [0, {gamma}], the number of drafted tokens")
+            raise ValueError(f"accepted: {passed} is outside [0, {gamma}]; give a number of drafted tokens")
         tested = [1] * passed + [0] * (passed < gamma)
         return tested + [NONE] * (gamma + 1 - len(tested))
 
@@ -283,7 +277,7 @@ class TraceWriter:
         given = _array(rows, name, f"shape {wanted}")
         if given.shape != wanted:
             count = "gamma + 1" if number > self.layout.gamma else "gamma"
-            raise ValueError(f"{name}: shape {given.shape}, expected {wanted}, {count} rows of length V")
+            raise ValueError(f"{name}: shape {given.shape}; give {wanted}, {count} rows of length V")
         stored = DTYPES[self.layout.dtype]
         checked = check_rows(given, name)
         # abs: stored zeros have no sign
@@ -298,41 +292,38 @@ class TraceWriter:
             pairs = [(listed, probabilities) for listed, probabilities in rows]
         except (TypeError, ValueError):
             raise ValueError(
-                f"{name}: expected a pair (token ids, probabilities) for each row, as the trace is truncated "
-                "(top); rows over the whole vocabulary go into a trace without top"
+                f"{name}: is not a pair (token ids, probabilities) for each row of a truncated trace; give "
+                "pairs, or open the writer without top"
             ) from None
         if name == "q" and not self.layout.bonus:
             pairs.append(((), ()))
         if len(pairs) != len(tokens):
-            raise ValueError(f"{name}: {len(pairs)} rows, expected {len(tokens)}")
+            raise ValueError(f"{name}: {len(pairs)} rows; give {len(tokens)}")
         for row, (listed, probabilities) in enumerate(pairs):
             place = f"{name}, row {row}"
             ids = check_tokens(listed, self.layout.vocab_size, place)
             given = _array(probabilities, place, "a probability for each token")
             if ids.ndim != 1 or given.shape != ids.shape or ids.size > tokens.shape[1]:
-                raise ValueError(
-                    f"{place}: tokens {ids.shape} and probabilities {given.shape}; expected one of "
-                    f"each, at most {tokens.shape[1]}"
-                )
+                most = f"give as many of each, at most {tokens.shape[1]}"
+                raise ValueError(f"{place}: tokens {ids.shape} and probabilities {given.shape}; {most}")
             if not ids.size:
                 continue
             order = np.argsort(ids)
             ids, weights = ids[order], check_probabilities(given, place)[order]
             if (twice := np.flatnonzero(ids[1:] == ids[:-1])).size:
-                raise ValueError(f"{place}: token {ids[twice[0]]} is listed twice")
+                raise ValueError(f"{place}: token {ids[twice[0]]} is listed twice; list it once")
             tolerance = TOLERANCE.get(given.dtype, TOLERANCE[np.dtype(np.float64)])
             tolerance = max(tolerance, TOLERANCE[DTYPES[self.layout.dtype]])
             if (mass := float(weights.sum())) > 1.0 + tolerance:
                 raise ValueError(
-                    f"{place}: the listed tokens sum to {mass:.12g}, which leaves no tail; rounding "
-                    f"allows {tolerance:.2g}"
+                    f"{place}: the listed tokens sum to {mass:.12g}; give at most 1, up to {tolerance:.2g}"
                 )
             tokens[row, : ids.size] = ids
             values[row, : ids.size] = np.abs(weights).astype(values.dtype)
         return pairs
 
     def _seal(self, rows: AnyColumns) -> None:
-        """Fill in the checksums of one step, and check it as a reader does."""
+        """Fill in the checksums of a step, and check it as a reader does."""
         found = measure(rows, np.array([self.steps]), self.layout)
         if found.fault.any():
             row = int(np.argmax(found.fault != SOUND))
@@ -374,7 +365,7 @@ def _integer(value: Any, name: str) -> int:
     except TypeError:
         raise TypeError(f"{name}: expected an integer, got {value!r} ({type(value).__name__})") from None
     if abs(found) >= 2**128:  # Python does not print the longest ones
-        raise ValueError(f"{name}: an integer of so many digits is out of range")
+        raise ValueError(f"{name}: has too many digits; give an integer below 2^63")
     return found
 
 
@@ -383,15 +374,15 @@ def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError:  # NumPy's message does not name the array
-        raise ValueError(f"{name}: rows differ in length; expected {expected}") from None
+        raise ValueError(f"{name}: rows differ in length; give {expected}") from None
 
 
 def _check_support(row: int, token: int, listed: Any, probabilities: Any) -> None:
-    """Raise ValueError if a drafted token had the probability 0; the tail may have one that is not listed."""
+    """Raise ValueError if a drafted token has probability 0; one that is not listed is in the tail."""
     weights = np.asarray(probabilities, dtype=np.float64)
     own = weights[np.asarray(listed) == token]
     if not (own[0] > 0 if own.size else weights.sum() < 1.0):
-        raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
+        raise ValueError(f"q, row {row}, token {token}: has probability 0, but was drafted; give its own row")
 
 
 def _header(path: Path) -> bytes:
@@ -406,7 +397,7 @@ def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
     def number(value: Any) -> Any:
         if isinstance(value, np.generic):
             return value.item()
-        raise TypeError(f"provenance: {type(value).__name__} cannot be written as JSON")
+        raise TypeError(f"provenance: JSON cannot hold a {type(value).__name__}; give numbers and text")
 
     try:
         plain: dict[str, Any] = json.loads(json.dumps(facts, allow_nan=False, default=number))
@@ -417,25 +408,23 @@ def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: bool, bonus: bool) -> Layout:
     if check_count("vocab_size", vocab_size) > MOST_TOKENS:
-        raise ValueError(f"vocab_size: {vocab_size} is more than {MOST_TOKENS}; ids are stored as int32")
+        raise ValueError(f"vocab_size: {vocab_size} exceeds {MOST_TOKENS}; ids are stored as int32")
     if check_count("gamma", gamma, int(flags)) == 0 and not bonus:
-        raise ValueError("gamma: 0 without q at the bonus position has no row of q at all")
+        raise ValueError("gamma: 0 leaves no row of q without the bonus position; log q there")
     if dtype not in DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype: {dtype!r} is unknown; give one of {', '.join(DTYPES)}")
     if top is not None:
         top = check_count("top", top)
     return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
 
 
 def check_new_trace(path: str | Path) -> None:
-    """Raise FileExistsError unless a trace can be written to `path`, which is not made; OSError likewise."""
+    """Raise FileExistsError or OSError unless a trace can be written to `path`, which is not made."""
     try:
         check_new_folder(path)
     except FileExistsError:
         if os.path.exists(Path(path, MANIFEST)):
-            raise FileExistsError(
-                f"{path}: already holds a trace; a trace goes into a folder of its own"
-            ) from None
+            raise FileExistsError(f"{path}: already holds a trace; give an empty folder") from None
         raise
 
 
@@ -445,5 +434,5 @@ def _new_folder(path: str | Path) -> Path:
     try:  # of two writers that find it empty at once, one makes the manifest
         (folder / MANIFEST).open("x").close()
     except FileExistsError:
-        raise FileExistsError(f"{folder}: another writer has just begun a trace there") from None
+        raise FileExistsError(f"{folder}: another writer has begun a trace; give an empty folder") from None
     return folder

@@ -6,8 +6,7 @@ import scipy
 
 from specsim.core._kernels import interpreted
 from specsim.traces import open_trace, read_alpha, summarise, writer
-from specsim.traces._analysis import summarise_and_read
-from specsim.traces._entropy import entropies
+from specsim.traces._analysis import entropies, summarise_and_read
 from specsim.traces._format import DTYPES, Columns
 from specsim.traces._reader import Shard
 

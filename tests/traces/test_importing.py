@@ -169,7 +169,7 @@ def without(*names):
         (altered("q", (7, 2), 0.125), "q, row 2: sums to 1.5"),
         (altered("draft_tokens", (7, 1), V), "position 1: token 12 is outside the vocabulary"),
         (altered("accepted", 7, GAMMA + 1), r"accepted: 3 is outside \[0, 2\]"),
-        (altered("q", (7, 0), np.eye(V)[(arrays()["draft_tokens"][7, 0] + 1) % V]), "probability 0, but that token"),
+        (altered("q", (7, 0), np.eye(V)[(arrays()["draft_tokens"][7, 0] + 1) % V]), "has probability 0, but was drafted"),
     ],
 )  # fmt: skip
 def test_bad_steps_are_named_and_those_before_are_kept(tmp_path, kind, columns, what):
@@ -740,7 +740,7 @@ def test_lines_are_read_once_and_told_of(tmp_path, monkeypatch, how):
     target, draft = many_lines(tmp_path, 9, **how)
     monkeypatch.setattr(jsonl, "TOLD_AT", 1000)
     opened, told = [], []
-    where = "specsim.traces._jsonl.texts.open_file"
+    where = "specsim.traces._jsonl.parsers.open_file"
     monkeypatch.setattr(where, lambda path: opened.append(path) or open_file(path))
     trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
     assert opened == [target, draft] * (2 if how else 1)

@@ -42,7 +42,7 @@ def started(monkeypatch):
     """Two processes parse small files too, in many blocks; a list of those that were started."""
     monkeypatch.setattr("specsim.traces._importing.jsonl.LARGE", 1)
     monkeypatch.setattr("specsim.traces._importing.jsonl.available_threads", lambda: 2)
-    monkeypatch.setattr("specsim.traces._jsonl.texts.BLOCK", 5000)
+    monkeypatch.setattr("specsim.traces._jsonl.parsers.BLOCK", 5000)
     started = []
 
     class Popen(parsers.subprocess.Popen):

@@ -193,7 +193,7 @@ def test_the_evidence_has_expectation_at_most_one():
 def test_nothing_to_audit_in_a_text(tmp_path):
     with writer(tmp_path / "t", vocab_size=2, gamma=0, flags=False) as out:
         out.append(0, [1], None, [[0.5, 0.5]], [[0.5, 0.5]])
-    with pytest.raises(ValueError, match="nothing was drafted"):
+    with pytest.raises(ValueError, match="no step has a draft"):
         audit_log(open_trace(tmp_path / "t"), rng=0)
 
 
@@ -366,7 +366,7 @@ def test_commands_without_a_folder_read_the_shipped_trace(run):
     assert (found["steps"], found["top"], len(found["reading"]["by_entropy"])) == (768, 16, 3)
     code, out, _ = run("trace", "audit")
     assert (code, "768 steps: consistent" in out) == (0, True)
-    assert "does not show whether the target's law was sampled" in out
+    assert "does not show whether the target's distribution was sampled" in out
     code, out, _ = run("trace", "audit", "--lenience", "0.7", "--json")
     assert (code, json.loads(out)["findings"]) == (1, ["flags"])
     code, out, _ = run("plan", "ngram-trace", "--c", "0.05")
@@ -407,7 +407,7 @@ def test_truncated_rows_bound_what_a_rule_emits(run, tmp_path):
     assert found["intervals"] == expect_tokens(shipped, "judge", rng=1).intervals.tolist()
     one = log(tmp_path / "t", steps=5, top=4, documents=1)
     code, out, _ = run("simulate", one.path)
-    assert (code, "one document: no interval" in out) == (0, True)
+    assert (code, "No intervals: they need two" in out) == (0, True)
 
 
 def test_a_trace_is_simulated_and_planned_for(run, tmp_path):
@@ -440,7 +440,7 @@ def test_commands_on_a_log_without_flags(run, tmp_path):
     assert code == 0
     assert "no accept flags were logged" in out
     assert "γ = 3" in out
-    assert "one document: no interval" in out
+    assert "No intervals: they need two" in out
     code, out, _ = run("plan", path, "--c", "0.1")
     assert (code, out.count("no accept flags")) == (0, 2)
     assert len(json.loads(run("plan", path, "--c", "0.1", "--json")[1])) == 2
@@ -473,7 +473,7 @@ def test_commands_on_a_text_in_which_nothing_was_drafted(run, tmp_path):
     assert (code, "only the standard rule can be bounded" in err) == (2, True)
     assert run("plan", tmp_path / "t", "--c", "0.1")[0] == 0
     code, _, err = run("trace", "audit", tmp_path / "t")
-    assert (code, "nothing was drafted" in err) == (2, True)
+    assert (code, "no step has a draft" in err) == (2, True)
 
 
 def test_importing_at_the_command_line(run, tmp_path):

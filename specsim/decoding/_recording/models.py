@@ -101,8 +101,7 @@ def record(
     rng : int, Generator or None
         The seed.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the steps done and
-        their total.
+        As in `specsim.simulate`, in steps.
 
     Returns
     -------

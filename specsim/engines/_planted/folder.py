@@ -19,7 +19,7 @@ from specsim.engines._planted.law import MODELS, Law, read_laws
 from specsim.engines._planted.texts import random_prompts
 from specsim.engines._planted.words import Spelling
 from specsim.theory import expected_tokens
-from specsim.traces._manifest import Entries
+from specsim.traces._format import Entries
 
 MANIFEST, LAWS, GUIDE = "planted.json", "law.npz", "SERVE.md"
 FORMAT = "specsim-planted"

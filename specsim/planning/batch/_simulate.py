@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._kernels import available_threads
-from specsim.core._plotting import axes_or_new
+from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
@@ -25,9 +25,6 @@ from specsim.planning.batch._costs import BatchCost
 from specsim.planning.batch._kernel import TOTALS, serve
 from specsim.planning.batch._policies import AnyPolicy, Constant, for_kernel, spec_of
 from specsim.planning.batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Two-sided confidence of intervals.
 CONFIDENCE = 0.95

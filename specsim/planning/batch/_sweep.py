@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from specsim.core._arguments import checked
+from specsim.core._plotting import Axes
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._registry import check_known
@@ -20,9 +21,6 @@ from specsim.planning.batch._costs import BatchCost
 from specsim.planning.batch._policies import AnyPolicy, Constant
 from specsim.planning.batch._simulate import BatchRun, Estimate, estimate, simulate_batch
 from specsim.simulation._grid import Swept, combinations, run_grid, swept_values
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: The settings that may be swept.
 SETTINGS = ("rate", "max_batch", "prompt", "output", "alpha")

@@ -40,9 +40,8 @@ import numpy as np
 
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._types import Ints
-from specsim.traces._jsonl.parsers import open_parsers
+from specsim.traces._jsonl.parsers import Texts, open_parsers
 from specsim.traces._jsonl.rows import REMEDY, Rows, Token, Tokens, WithoutIdError, describe
-from specsim.traces._jsonl.texts import Texts
 from specsim.traces._steps import Listings, Logged, Places, Source, Step, check_id
 
 SUFFIXES = (".jsonl", ".ndjson")

@@ -116,7 +116,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     with writer(tmp_path / "c", vocab_size=2, gamma=1, provenance={"temperature": np.float32(0.5)}):
         pass
     with (
-        pytest.raises(TypeError, match="provenance: Fraction cannot be written as JSON"),
+        pytest.raises(TypeError, match="provenance: JSON cannot hold a Fraction"),
         writer(tmp_path / "d", vocab_size=2, gamma=1, provenance={"temperature": Fraction(1, 2)}),
     ):
         pass
