@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from specsim.auditing._execution import Steps
+from specsim.auditing._checks.subjects import Span
 from specsim.simulation import _executors
 from specsim.simulation._counting import Partial
 
@@ -21,7 +21,7 @@ class VirtualExecutor(Executor):
 
     `now` is the time, `busy` the seconds of all spans together, and `spans` their number."""
 
-    def __init__(self, workers: int, seconds: Callable[[Steps], float]):
+    def __init__(self, workers: int, seconds: Callable[[Span], float]):
         self._seconds = seconds
         self._free = [0.0] * workers
         self._ends: list[tuple[float, int, Future[Any], Any]] = []
@@ -30,7 +30,7 @@ class VirtualExecutor(Executor):
         self.spans = 0
 
     def submit(self, function: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
-        asked: Steps = arguments[-1]
+        asked: Span = arguments[-1]
         seconds, future = self._seconds(asked), Future[Any]()
         end = max(self.now, heapq.heappop(self._free)) + seconds
         heapq.heappush(self._free, end)

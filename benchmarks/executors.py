@@ -19,10 +19,9 @@ import specsim
 from benchmarks._report import Report, in_turn, seconds
 from benchmarks._sleeping import PACE
 from benchmarks._virtual import VirtualExecutor
-from specsim.auditing._checks.subjects import Subject
-from specsim.auditing._execution import Elsewhere, Execution, open_execution
-from specsim.auditing._results.audit import WANTED_TV
-from specsim.auditing._runner import CaseRun, run_in_rounds
+from specsim.auditing._checks.subjects import Subject, open_subject
+from specsim.auditing._runner import CaseRun
+from specsim.auditing._schedule import Schedule
 from specsim.core.distributions import synthetic_pair
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._executors import Workers
@@ -74,16 +73,12 @@ def audited(subject: Subject, executor: Executor, cases: tuple[str, ...], rows: 
     """Count some cases of an audit on the workers of `executor`, of `rows` steps together."""
     plans = [plan for plan in subject.plans("smoke") if plan.case.name in cases]
     steps = int(rows / len(plans)) // 8 * 8
-    execution = Execution(subject, Elsewhere(Workers("workers", executor), SLEEPS, TIMEOUT))
-    runs = run_in_rounds(
-        execution,
-        [replace(plan, steps=steps) for plan in plans],
-        lambda plan: CaseRun(plan, 1, 1e-12, extends=False),
-        None,
-        WANTED_TV,
-        None,
+    subject = replace(subject, workers=Workers("workers", executor))
+    schedule = Schedule(
+        subject, [CaseRun(replace(plan, steps=steps), 1, 1e-12, extends=False) for plan in plans]
     )
-    for counted_run in runs:
+    schedule.to_the_end()
+    for counted_run in schedule.begun:
         assert counted_run.total.steps == steps, counted_run.total.failures
 
 
@@ -124,6 +119,6 @@ def measure(report: Report) -> None:
         cluster = stack.enter_context(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None))
         client = stack.enter_context(Client(cluster.scheduler_address))
         against_threads(report, "Dask", client.get_executor(pure=False))
-    with open_execution(SLEEPS, 1, TIMEOUT) as execution:
-        virtual_scaling(report, execution.subject)
-        weak_scaling(report, execution.subject)
+    with open_subject(SLEEPS, 1, TIMEOUT) as subject:
+        virtual_scaling(report, subject)
+        weak_scaling(report, subject)

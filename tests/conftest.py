@@ -52,11 +52,10 @@ PATIENCE = 600.0
 
 @pytest.fixture(autouse=True, scope="session")
 def patient_diagnosis():
-    from specsim.auditing import _runner, _shards
+    from specsim.auditing._diagnosis import diagnose
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (_runner, _shards):
-            patch.setattr(module, "DIAGNOSIS", PATIENCE)
+        patch.setattr(diagnose, "DIAGNOSIS", PATIENCE)
         yield
 
 
@@ -197,10 +196,9 @@ LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 @contextmanager
 def _smaller_audits(cases=None):
-    from specsim.auditing import _runner
+    from specsim.auditing import _runner, _side_by_side
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
-    from specsim.auditing._side_by_side import processes
     from specsim.rules import Rule
 
     whole, shapes = subjects.battery, subjects.shape_cases
@@ -220,7 +218,7 @@ def _smaller_audits(cases=None):
         patch.setitem(
             inspect.unwrap(_runner.audit).__kwdefaults__, "wanted_tv", 0.2
         )  # that is what so few steps show
-        patch.setattr(processes, "ALONE", 600.0)  # one process of a verifier, however slow the machine is
+        patch.setattr(_side_by_side, "ALONE", 600.0)  # one process of a verifier, however slow the machine is
         yield
 
 

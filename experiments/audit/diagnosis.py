@@ -21,9 +21,9 @@ from specsim.adapters._contract import Declared
 from specsim.auditing import audit
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.outcomes import diagnostic_cases
+from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._execution import open_execution
 from specsim.mistakes import Mistake
 
 TITLE = "How often a rejected verifier's mistake is named"
@@ -71,10 +71,10 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     }
     if not any(case.findings for case in results):
         return row
-    with open_execution(function, 1, 60.0) as place:
+    with open_subject(function, 1, 60.0) as subject:
 
         def diagnosis(known: Sequence[Mistake]) -> Any:
-            return diagnose_failed(place.subject, results, LEVEL, seed, known)
+            return diagnose_failed(subject, results, LEVEL, seed, known)
 
         found = diagnosis(mistakes.catalogue())
         # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone

@@ -38,10 +38,9 @@ from experiments.audit._criteria import FOUND, Criterion, criteria
 from specsim import mistakes
 from specsim.auditing import Audit, audit
 from specsim.auditing._checks.contract_checks import PROMISES
-from specsim.auditing._checks.subjects import DecoderSubject
+from specsim.auditing._checks.subjects import DecoderSubject, open_subject
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
-from specsim.auditing._execution import open_execution
 from specsim.auditing._results.audit import Diagnosis
 from specsim.mistakes._decoding import in_a_loop
 
@@ -255,8 +254,8 @@ def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
     results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     if not any(case.findings for case in results):
         return None
-    with open_execution(reference, 1, 60.0) as execution:
-        return diagnose_failed(execution.subject, results, LEVEL, rng)
+    with open_subject(reference, 1, 60.0) as subject:
+        return diagnose_failed(subject, results, LEVEL, rng)
 
 
 def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
@@ -265,9 +264,9 @@ def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
     reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
     found = _audited(reference, rng + 1)
     results = [case for case in found.cases if not case.broken and case.case != PROMISES]
-    with open_execution(reference, 1, 60.0) as execution:
-        assert isinstance(execution.subject, DecoderSubject)
-        texts = [one for case in results for one in audited_texts(execution.subject, case, rng + 1, always)]
+    with open_subject(reference, 1, 60.0) as subject:
+        assert isinstance(subject, DecoderSubject)
+        texts = [one for case in results for one in audited_texts(subject, case, rng + 1, always)]
     fit = [name for name in names if not refuted(in_a_loop(mistakes.get(name)), texts, always)]
     return {"subject": subject, "names": list(names), "fit": fit}
 

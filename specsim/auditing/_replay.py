@@ -9,10 +9,9 @@ from typing import Any
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.outcomes import diagnostic_cases
-from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
+from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject, open_subject
 from specsim.auditing._checks.tables import interim_looks
 from specsim.auditing._diagnosis.verifiers import SEGMENTS
-from specsim.auditing._execution import open_execution
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._arguments import checked
@@ -79,16 +78,16 @@ def replay_step(
     if rng is None:
         raise ValueError("rng (--seed): missing; give the seed of the audit")
     root = root_of(rng)
-    with open_execution(verifier, 1, timeout, device=device) as execution:
-        if isinstance(execution.subject, RuleSubject):
+    with open_subject(verifier, 1, timeout, device=device) as subject:
+        if isinstance(subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
-        found, ends = _case(execution.subject, case, level)
+        found, ends = _case(subject, case, level)
         if not 0 <= step < ends[-1]:
             raise ValueError(
                 f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {case!r} at this level"
             )
         try:
-            batch: Batch = _batch_of(execution.subject, case, case_key(root, case), ends, step)
+            batch: Batch = _batch_of(subject, case, case_key(root, case), ends, step)
             text = "\n".join(_step(batch, found) if isinstance(found, Case) else [_emitted(batch)])
         except (BrokenVerifier, NotADraftPath) as error:
             text = f"  the batch with this step broke the contract: {error}"

@@ -7,30 +7,27 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
-from specsim import adapters, rules
+from specsim import adapters
 from specsim.adapters._contract import Declared, Verifier
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
-from specsim.auditing._execution import Execution, open_execution, planned_subject
-from specsim.auditing._results.audit import BUDGET, Diagnosis
-from specsim.auditing._runner import (
-    DIAGNOSIS,
-    Audit,
-    CaseRun,
-    check_limits,
-    check_promises_at,
-    diagnosis_of,
-    run_cases,
+from specsim.auditing._checks.subjects import (
+    RuleSubject,
+    Subject,
+    VerifierSubject,
+    open_subject,
+    planned_subject,
 )
+from specsim.auditing._diagnosis.diagnose import diagnosis_of
+from specsim.auditing._results.audit import BUDGET, Diagnosis
+from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at
+from specsim.auditing._schedule import Schedule
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.origin import Origin, digest_of, source_of
 from specsim.core._kernels import available_threads
@@ -101,16 +98,15 @@ def audit_shard(
     threads = available_threads(threads)
     with (
         workers_of(executor, threads) as workers,
-        open_execution(verifier, threads, timeout, workers) as execution,
+        open_subject(verifier, threads, timeout, workers) as subject,
     ):
-        plans = execution.subject.plans(level)
+        plans = subject.plans(level)
         mine = plans[i::n]
         if n > len(plans):
             raise ValueError(f"shard: {len(plans)} cases cannot be cut into {n} parts")
-        kept = Checkpoint(path, _which_run(execution, level, root), {"threads": execution.subject.threads})
+        kept = Checkpoint(path, _which_run(subject, level, root), {"threads": subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
-        subject = execution.subject
         promises = [PROMISES] if i == 0 and isinstance(subject, VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
             raise ValueError(
@@ -124,10 +120,8 @@ def audit_shard(
             if isinstance(subject, VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
                 kept.keep(PROMISES, check_promises_at(subject, root))
             report = offset(told(progress), total - to_come, total)
-            begin = partial(CaseRun, root=root, alarm=alarm, seconds=share)
-            for run in run_cases(execution, left, begin, report):
-                if run.interrupted:
-                    raise KeyboardInterrupt
+            runs = [CaseRun(plan, root, alarm, seconds=share, timeout=subject.timeout) for plan in left]
+            for run in Schedule(subject, runs, report).in_turn():
                 kept.keep(run.plan.case.name, run.total)
     return names
 
@@ -171,7 +165,7 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     if diagnose is True and not _is_installed(subject.name):
         why = f"specsim merge imports only what you name: --diagnose {shlex.quote(subject.name)}"
         return replace(merged, diagnosis=Diagnosis(reason=f"There is none, since {why}."))
-    return replace(merged, diagnosis=_diagnosis(verifier, subject, merged, max(part.seconds, DIAGNOSIS)))
+    return replace(merged, diagnosis=_diagnosis(verifier, subject, merged, part.seconds))
 
 
 def _is_installed(name: str) -> bool:
@@ -179,7 +173,7 @@ def _is_installed(name: str) -> bool:
     return adapters.name_of(name) in adapters.ENGINES and "source=" not in name
 
 
-def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, seconds: float) -> Diagnosis | None:
+def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: float) -> Diagnosis | None:
     """The diagnosis of a merged audit of a user's verifier, or why there is none: more steps are drawn, so
     it must be here, and the one that was audited. Its file is compared before it is imported."""
     audited = merged.origin and merged.origin.digest
@@ -190,26 +184,23 @@ def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, second
             return another
     with ExitStack() as stack:
         try:
-            execution = stack.enter_context(open_execution(verifier, 1, TIMEOUT))
+            subject = stack.enter_context(open_subject(verifier, 1, TIMEOUT))
         except (ValueError, TypeError) as error:
             return Diagnosis(reason=f"There is none, since the verifier cannot be opened here: {error}.")
-        if execution.origin is None or (execution.origin.digest or None) != audited:
+        if subject.origin is None or (subject.origin.digest or None) != audited:
             return another
-        if [case.name for case in execution.subject.cases] != [case.name for case in planned.cases]:
+        if [case.name for case in subject.cases] != [case.name for case in planned.cases]:
             return Diagnosis(reason="There is none, since the verifier declares something else here.")
-        return diagnosis_of(execution, merged, time.monotonic() + seconds)
+        return diagnosis_of(subject, merged, took)
 
 
-def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
+def _which_run(subject: Subject, level: str, root: int) -> dict[str, Any]:
     """What identifies an audit, in plain values."""
-    subject, promise, code = execution.subject, None, None
-    if isinstance(subject, RuleSubject):
-        name = rules.registered_spec(subject.rule)
-    else:
-        assert execution.origin is not None
-        name, promise, code = subject.name, asdict(subject.declared), execution.origin.digest or None
+    promise, code = None, None
+    if not isinstance(subject, RuleSubject):
+        promise, code = asdict(subject.declared), subject.origin.digest or None
     return {
-        "audit of": name,
+        "audit of": subject.reference,
         "declared": promise,
         "verifier's code": code,
         "level": level,

@@ -21,10 +21,17 @@ from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
-from specsim.auditing._checks.subjects import Subject, rule_function
+from specsim.auditing._checks.subjects import (
+    Span,
+    Subject,
+    check_name,
+    count_span,
+    is_rule,
+    open_subject,
+    rule_function,
+)
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.auditing._checks.two_samples import block_ends, detectable, rejects, shown, totals
-from specsim.auditing._execution import Steps, check_name, count_steps, is_rule, open_execution
 from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -89,10 +96,9 @@ def audit_against(
     check_limits(level, timeout=timeout, wanted_tv=wanted_tv)
     root, started = root_of(rng), time.perf_counter()
     with (
-        open_execution(_as_function(new), 1, timeout) as left,
-        open_execution(_as_function(old), 1, timeout) as right,
+        open_subject(_as_function(new), 1, timeout) as one,
+        open_subject(_as_function(old), 1, timeout) as other,
     ):
-        one, other = left.subject, right.subject
         plans = [one.plan(i, level) for i in _shared(one, other)]
         tests = sum(_tests(plan) for plan in plans)
         before, total = 0, 2 * sum(plan.steps for plan in plans)
@@ -164,13 +170,13 @@ def _compare(
     blocks: list[tuple[Counts, Counts]] = []
     done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
-        same = Steps(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
+        same = Span(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
         first, second = (_run(name, subject, _tokens, same) for name, subject in sides)
         twins = float((first == second).all(axis=0).mean())
         for until in block_ends(plan.steps, BLOCKS, LEAST):
-            asked = (Steps(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
+            asked = (Span(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
             a, b = (
-                _run(name, subject, count_steps, steps).counts
+                _run(name, subject, count_span, steps).counts
                 for (name, subject), steps in zip(sides, asked, strict=True)
             )
             blocks, done = [*blocks, (a, b)], until
@@ -203,14 +209,14 @@ def _compare(
     )
 
 
-def _tokens(subject: Subject, asked: Steps) -> Ints:
+def _tokens(subject: Subject, asked: Span) -> Ints:
     """The emitted tokens [positions, steps]."""
     source, _ = subject.counter(asked.case)
     batches = source.batches(asked.key, asked.first, asked.steps)
     return np.concatenate([batch.tokens for batch in batches], axis=1)
 
 
-def _run(name: str, subject: Subject, job: Callable[..., Any], steps: Steps) -> Any:
+def _run(name: str, subject: Subject, job: Callable[..., Any], steps: Span) -> Any:
     """The result of `job` on one side. Raises BrokenVerifier with the name of the side."""
     try:
         return job(subject, steps)

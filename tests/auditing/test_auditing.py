@@ -22,9 +22,8 @@ from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import judge_case, judge_table
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import verifier_steps
+from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
-from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._report.figures import audit_figure
 from specsim.auditing._results.audit import ProofSummary, Verdict
 from specsim.auditing._verifier.calls import VerifierSource
@@ -293,8 +292,8 @@ def test_a_law_that_is_off_is_not_called_dependent(from_target):
     # in steps after the alarm pairs are improbable too, since each of them is
     subject = subjects.function_subject(Local(verifiers.resamples_from_target, Declared()), "")
     plan = subject.plan(subject.index("asymmetric"), "smoke")
-    steps = Steps("asymmetric", key_of(1), 0, 4 * plan.steps)
-    result = judge_case(plan, count_steps(subject, steps), BUDGET / plan.tests)
+    steps = Span("asymmetric", key_of(1), 0, 4 * plan.steps)
+    result = judge_case(plan, count_span(subject, steps), BUDGET / plan.tests)
     assert any(table.rejected for table in result.tables if table.kind == "neighbours")
     assert {finding.kind for finding in result.findings} == {"deviation"}
 

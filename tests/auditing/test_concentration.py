@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import verifiers
 
-from specsim.auditing import _runner, audit
+from specsim.auditing import _runner, _schedule, audit
 from specsim.auditing._checks import concentration
 from specsim.auditing._checks.concentration import (
     FIRST_OF_KIND,
@@ -20,10 +20,11 @@ from specsim.auditing._checks.concentration import (
     too_slow,
 )
 from specsim.auditing._checks.findings import detectable_in_table
-from specsim.auditing._execution import Execution, count_case, open_execution
+from specsim.auditing._checks.subjects import VerifierSubject, open_subject
 from specsim.auditing._report import text as words
 from specsim.auditing._report.html import audit_page
 from specsim.auditing._results.audit import Verdict, first_token_of
+from specsim.auditing._schedule import Here
 from specsim.core._report import json_of, junit_of
 
 FEW_CASES = [
@@ -79,8 +80,8 @@ def slowly(monkeypatch):
 
 @pytest.fixture(scope="module")
 def plans(few_cases_in_module):
-    with open_execution(verifiers.right, 1, 60.0) as execution:
-        return {plan.case.name: plan for plan in execution.subject.plans("smoke")}
+    with open_subject(verifiers.right, 1, 60.0) as subject:
+        return {plan.case.name: plan for plan in subject.plans("smoke")}
 
 
 def powerful(found):
@@ -104,7 +105,7 @@ def test_few_cases_have_power_where_equal_shares_leave_all_without(slowly, monke
     assert 2 <= len(powerful(found)) < found.planned / 2
     assert set(found.out_of_time) == set(FEW_CASES) - powerful(found)
     assert found.provenance.seconds <= 1.02 * limit
-    monkeypatch.setattr(_runner, "too_slow", lambda *_: False)
+    monkeypatch.setattr(_schedule, "too_slow", lambda *_: False)
     equal = slowly(verifiers.right, limit)
     assert not powerful(equal)
     assert not equal.out_of_time
@@ -137,7 +138,7 @@ def test_a_wrong_verifier_that_equal_shares_miss_is_found(slowly, monkeypatch, p
     found = slowly(verifiers.lenient, limit)
     assert found.verdict is Verdict.BIASED
     assert any(case.findings for case in found.cases if case.case not in found.out_of_time)
-    monkeypatch.setattr(_runner, "too_slow", lambda *_: False)
+    monkeypatch.setattr(_schedule, "too_slow", lambda *_: False)
     assert slowly(verifiers.lenient, limit).verdict is Verdict.INCONCLUSIVE
 
 
@@ -169,15 +170,14 @@ def test_what_is_left_goes_to_cases_that_looked_slower(slowly, plans):
 
 
 def test_a_case_that_one_of_several_processes_counts_has_no_more_than_the_time_limit(slowly, monkeypatch):
-    def count_the_only_one(subject, children, runs, told):
-        (run,) = runs
-        while (steps := run.next()) is not None:
-            run.add(count_case(subject, steps))
-            yield run
+    class Three(Here):
+        slots = 3
 
-    processes = SimpleNamespace(started=range(3), most=3)
-    monkeypatch.setattr(Execution, "children", processes)
-    monkeypatch.setattr(_runner, "count_on_processes", count_the_only_one)
+        def __init__(self, subject, children):
+            super().__init__(subject)
+
+    monkeypatch.setattr(VerifierSubject, "children", SimpleNamespace(most=3))
+    monkeypatch.setattr(_schedule, "Processes", Three)
     for limit in range(20, 80, 10):
         found = slowly(verifiers.right, float(limit), cases=["two-point"], wanted_tv=0.9)
         assert 0.6 * limit < found.provenance.seconds <= 1.05 * limit
@@ -286,8 +286,8 @@ def test_the_steps_that_are_needed_give_the_wanted_power_and_no_fewer_do(name, p
 
 
 def test_a_decoder_needs_as_many_texts_for_each_prompt():
-    with open_execution(decoder_to_plan(), 1, 60.0) as execution:
-        plans = execution.subject.plans("smoke")
+    with open_subject(decoder_to_plan(), 1, 60.0) as subject:
+        plans = subject.plans("smoke")
     assert {len(plan.case.prompts) for plan in plans} > {1}
     for plan in plans:
         table, prompts = first_token_of(plan.tables), len(plan.case.prompts)

@@ -19,6 +19,7 @@ from specsim.adapters._contract import Declared
 from specsim.auditing import audit
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
+from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
 from specsim.auditing._diagnosis.dependence import independent, signatures
@@ -36,7 +37,6 @@ from specsim.auditing._diagnosis.predictions import predict
 from specsim.auditing._diagnosis.reproduction import _same_rate, p_value, refuted
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import open_execution
 from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.local import Local
@@ -52,10 +52,10 @@ ALARM = 1e-9
 
 def audited(function, names, level="smoke"):
     """The results of the audit's cases of these names."""
-    with open_execution(function, 1, 60) as place:
-        cases = [case.name for case in place.subject.cases]
-        plans = [place.subject.plan(cases.index(name), level) for name in names]
-        found = [run_case(place.subject, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
+    with open_subject(function, 1, 60) as subject:
+        cases = [case.name for case in subject.cases]
+        plans = [subject.plan(cases.index(name), level) for name in names]
+        found = [run_case(subject, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
     assert any(result.findings for result in found)
     return found
 
@@ -67,8 +67,8 @@ def failures(function, names, level="smoke"):
 
 def diagnosed(function, names=("asymmetric", "own rows"), known=None, level="smoke"):
     results = audited(function, names, level)
-    with open_execution(function, 1, 60) as place:
-        return diagnose_chain(place.subject, results, level, SEED, known)
+    with open_subject(function, 1, 60) as subject:
+        return diagnose_chain(subject, results, level, SEED, known)
 
 
 def fitted_at_once():
@@ -310,15 +310,13 @@ def test_dependent_steps_are_compared_by_their_law_too(name):
 
 def refuted_by_audit(name, function):
     """Whether a known mistake is refuted as that of `function`, by two of its cases."""
-    with open_execution(function, 1, 60) as place:
-        cases = [case.name for case in place.subject.cases]
+    with open_subject(function, 1, 60) as subject:
+        cases = [case.name for case in subject.cases]
         results = [
-            run_case(
-                place.subject, CaseRun(place.subject.plan(cases.index(case), "smoke"), SEED, 1e-60)
-            ).result()
+            run_case(subject, CaseRun(subject.plan(cases.index(case), "smoke"), SEED, 1e-60)).result()
             for case in ("disjoint", "asymmetric")
         ]
-        return refuted(mistakes.get(name), place.subject, results, "smoke", lambda: None)
+        return refuted(mistakes.get(name), subject, results, "smoke", lambda: None)
 
 
 def test_few_impossible_tokens_alone_give_no_name(full):
@@ -364,7 +362,7 @@ def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
     def fails(*_, **more):
         raise IndexError("ours")
 
-    monkeypatch.setattr("specsim.auditing._runner.diagnose_failed", fails)
+    monkeypatch.setattr("specsim.auditing._diagnosis.diagnose.diagnose_failed", fails)
     with pytest.warns(RuntimeWarning, match=r"diagnosis failed \(IndexError\('ours'\)\); the verdict stands"):
         found = audit(verifiers.resamples_from_target, "smoke", rng=SEED, fail_fast=True)
     assert (found.verdict, found.diagnosis) == ("biased", None)
@@ -569,12 +567,12 @@ def test_an_edge_case_reads_as_one():
     assert (str(result.verdict), result.edge_case) == ("biased", True)
     assert not audit(verifiers.resamples_from_target, "smoke", rng=SEED, cases=["two-point"]).edge_case
     key = np.array([1, 2], dtype=np.uint32)
-    with open_execution(small, 1, 60) as place:
-        found = diagnose_edge_case(place.subject, key, known)
+    with open_subject(small, 1, 60) as subject:
+        found = diagnose_edge_case(subject, key, known)
     assert first(found) == "residual_epsilon"
     assert float(found.named[0].name.partition("=")[2]) == pytest.approx(1e-9, rel=0.2)
-    with open_execution(right, 1, 60) as place:
-        assert not diagnose_edge_case(place.subject, key, known).known
+    with open_subject(right, 1, 60) as subject:
+        assert not diagnose_edge_case(subject, key, known).known
 
 
 def recursive(mistake):
@@ -603,9 +601,9 @@ def test_a_mistake_is_named_in_a_verifier_of_trees():
     verify = recursive("resamples_target")
     failed = failures(verify, ("two-point, two chains",))
     known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "accepts_everything")]
-    with open_execution(verify, 1, 60) as place:
-        found = diagnose_tree(place.subject, failed, SEED, known)
-        without = diagnose_tree(place.subject, failed, SEED, known[1:])
+    with open_subject(verify, 1, 60) as subject:
+        found = diagnose_tree(subject, failed, SEED, known)
+        without = diagnose_tree(subject, failed, SEED, known[1:])
     assert first(found) == "resamples_target"
     assert first(without) == "unknown"
 
@@ -622,8 +620,8 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule():
 
     cases = ("two-point", "asymmetric", "zeros", "identical", "irregular")
     failed = failures(verify, [f"{case}, {tree}" for case in cases for tree in ("two chains", "branches")])
-    with open_execution(verify, 1, 60) as place:
-        found = diagnose_tree(place.subject, failed, SEED)
+    with open_subject(verify, 1, 60) as subject:
+        found = diagnose_tree(subject, failed, SEED)
     assert first(found) == "typical"
     assert str(found.named[0]).startswith("lossy (typical:")
 
@@ -634,8 +632,8 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule():
 def diagnosed_decoder(function, names=("second order", "peaked"), known=None, seed=SEED):
     decoder = declares(decoder=True)(function)
     results = audited(decoder, names, "smoke")
-    with open_execution(decoder, 1, 60) as place:
-        return diagnose_decoder(place.subject, results, seed, known)
+    with open_subject(decoder, 1, 60) as subject:
+        return diagnose_decoder(subject, results, seed, known)
 
 
 #: Mistakes of loops and of verifiers, none with a parameter: its fit takes longest.
@@ -678,9 +676,9 @@ def better_of_two(target, draft, prompt, max_new_tokens, eos, rng):
 def test_texts_refute_a_mistake_that_is_alike_in_short_ones(names, refuted):
     """With one drafted token a token from p in place of a rejected one has the first law of the better of two
     tries; longer texts tell them apart."""
-    with open_execution(declares(decoder=True)(better_of_two), 1, 60) as place:
+    with open_subject(declares(decoder=True)(better_of_two), 1, 60) as subject:
         failed = [SimpleNamespace(case=name, findings=["any"], counts={}, steps=0) for name in names]
-        texts = [one for each in failed for one in audited_texts(place.subject, each, SEED, lambda *_: None)]
+        texts = [one for each in failed for one in audited_texts(subject, each, SEED, lambda *_: None)]
     resamples = in_a_loop(mistakes.get("resamples_target"))
     assert refuted_by_texts(resamples, texts, lambda *_: None) is refuted
     assert not refuted_by_texts(mistakes.get("longest_of_tries"), texts, lambda *_: None)
@@ -736,8 +734,8 @@ def test_a_right_decoder_does_not_fail_at_all():
         text = generate(target, draft, prompt, max_new_tokens=max_new_tokens, eos=eos, rng=rng, gamma=2)
         return list(text.tokens)
 
-    with open_execution(ours, 1, 60) as place:
-        result = run_case(place.subject, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
+    with open_subject(ours, 1, 60) as subject:
+        result = run_case(subject, CaseRun(subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
 
 

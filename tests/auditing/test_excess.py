@@ -12,9 +12,8 @@ from specsim.auditing._cases.battery import battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import ENDS, PIT_BINS, AuditTally
 from specsim.auditing._checks.findings import excess_kind, in_words
-from specsim.auditing._checks.subjects import RuleSubject
+from specsim.auditing._checks.subjects import RuleSubject, Span, count_span
 from specsim.auditing._checks.tables import plan_tables
-from specsim.auditing._execution import Steps, count_steps
 from specsim.core._streams import key_of
 from specsim.models import Tree, chain
 from specsim.rules import get
@@ -85,7 +84,7 @@ def test_another_acceptance_is_no_finding_and_not_blamed():
 @pytest.mark.parametrize("rule", ["standard", "block", "sampler_match"])
 def test_the_tokens_that_end_steps_are_counted(rule):
     subject = RuleSubject(get(rule), threads=1)
-    counts = count_steps(subject, Steps("asymmetric", key_of(3), 0, 20_000)).counts
+    counts = count_span(subject, Span("asymmetric", key_of(3), 0, 20_000)).counts
     assert counts[ENDS + "pit"].sum(axis=1).tolist() == counts["lengths"].tolist()
     assert counts[ENDS + "tail"].sum(axis=1).tolist() == counts["lengths"].tolist()
     assert (counts[ENDS + "prefixes"] <= counts["prefixes"]).all()

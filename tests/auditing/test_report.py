@@ -54,7 +54,9 @@ def few_mistakes(full):
     known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
     with pytest.MonkeyPatch.context() as patch:
         if not full:
-            patch.setattr("specsim.auditing._runner.diagnose_failed", partial(diagnose_failed, known=known))
+            patch.setattr(
+                "specsim.auditing._diagnosis.diagnose.diagnose_failed", partial(diagnose_failed, known=known)
+            )
         yield
 
 

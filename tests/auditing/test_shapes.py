@@ -16,8 +16,7 @@ from specsim.adapters._contract import Declared
 from specsim.auditing._cases.shapes import CALL_BYTES, KINDS, ORDERS, ShapesCase, bank, shape_cases
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, ROWS, ShapesTally, plan_shapes
-from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._execution import Steps, count_case, open_execution
+from specsim.auditing._checks.subjects import Span, VerifierSubject, open_subject, try_span
 from specsim.auditing._report.text import power_by_axis
 from specsim.auditing._verifier.local import Local
 from specsim.core._report import json_of
@@ -38,7 +37,7 @@ def judged(verifier, name, rounds=1, **declared):
     promise = Declared(**declared)
     subject, case = VerifierSubject("own", Local(verifier, promise)), case_of(name, **declared)
     steps = int(rounds * case.round_steps)
-    found = count_case(subject, Steps(name, KEY, 0, steps))
+    found = try_span(subject, Span(name, KEY, 0, steps))
     return judge_case(plan_shapes(ShapesTally(case), steps), found, LEVEL)
 
 
@@ -326,10 +325,10 @@ def one_by_one(draft_tokens, p, q, lengths, seeds, rng):
 
 
 def test_a_child_process_is_given_the_same_rows():
-    steps = Steps(THOUSAND, KEY, 0, 700)
-    with open_execution("verifiers:right", 1, 60.0) as execution:
-        there = count_case(execution.subject, steps)
-    here = count_case(VerifierSubject("own", Local(right)), steps)
+    steps = Span(THOUSAND, KEY, 0, 700)
+    with open_subject("verifiers:right", 1, 60.0) as subject:
+        there = try_span(subject, steps)
+    here = try_span(VerifierSubject("own", Local(right)), steps)
     assert not there.failures
     for name, array in here.counts.items():
         assert np.array_equal(array, there.counts[name])

@@ -13,11 +13,11 @@ import pytest
 import verifiers
 from audits import check_same
 
-from specsim.auditing import _runner, audit
+from specsim.auditing import _schedule, _side_by_side, audit
 from specsim.auditing._cases.battery import LEVELS
-from specsim.auditing._execution import Execution, open_execution
+from specsim.auditing._checks.subjects import VerifierSubject, open_subject
 from specsim.auditing._runner import CaseRun
-from specsim.auditing._side_by_side import processes
+from specsim.auditing._schedule import Here, Schedule
 from specsim.auditing._verifier.child import Children
 from specsim.simulation._counting import Failure, Partial
 
@@ -28,7 +28,7 @@ FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}
 def _few_cases(few_cases_in_module):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LEVELS, "smoke", replace(LEVELS["smoke"], verifier=3 * 2**14, decoder=2**6))
-        patch.setattr(processes, "ALONE", 0.0)
+        patch.setattr(_side_by_side, "ALONE", 0.0)
         yield
 
 
@@ -69,7 +69,7 @@ def test_a_time_limit_is_that_of_each_process(notes, monkeypatch):
 
 
 def test_a_short_audit_has_one_process(notes, monkeypatch):
-    monkeypatch.setattr(processes, "ALONE", 600.0)
+    monkeypatch.setattr(_side_by_side, "ALONE", 600.0)
     _, parts = notes(4)
     assert len(parts) == 1
 
@@ -82,24 +82,22 @@ def test_findings_are_those_of_one_process(name):
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2), (1, 2, 3, 0)])
 def test_cases_that_one_process_does_not_begin_are_left_out_whatever_the_order(order):
     """After three have broken alike, while others are being counted."""
-    with open_execution(verifiers.right, 1, 60.0) as execution:
-        plans = execution.subject.plans("smoke")
-        runs = [CaseRun(plan, 1, 1e-9) for plan in plans]
 
-        def count(_, children, waiting, told):
+    class Four(Here):
+        def __init__(self, subject, children):
+            super().__init__(subject)
+
+        def results(self, next_span, *_):
+            spans = [next_span() for _ in order]
             for i in order:
-                runs[i].add(Partial({}, failures=(Failure("contract", f"returned {i} tokens"),)))
-                yield runs[i]
+                yield spans[i], Partial({}, failures=(Failure("contract", f"returned {i} tokens"),))
 
-        processes_of_it = SimpleNamespace(started=[1, 2], most=2)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Execution, "children", processes_of_it)
-            patch.setattr(_runner, "count_on_processes", count)
-            begin = dict(zip((plan.case.name for plan in plans), runs, strict=True))
-            yielded = list(
-                _runner.run_in_rounds(execution, plans, lambda plan: begin[plan.case.name], None, 0.05, None)
-            )
-    assert yielded == runs[:3]
+    with open_subject(verifiers.right, 1, 60.0) as subject, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VerifierSubject, "children", SimpleNamespace(most=4))
+        patch.setattr(_schedule, "Processes", Four)
+        schedule = Schedule(subject, [CaseRun(plan, 1, 1e-9) for plan in subject.plans("smoke")])
+        schedule.to_the_end()
+    assert schedule.begun == schedule.runs[:3]
 
 
 def test_one_process_goes_on_alone_where_no_other_starts(tmp_path, monkeypatch):
@@ -197,6 +195,6 @@ def test_an_error_of_ours_is_raised(monkeypatch):
     def fail(*_):
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(processes, "count_case", fail)
+    monkeypatch.setattr(_side_by_side, "try_span", fail)
     with pytest.raises(ZeroDivisionError, match="ours"):
         audited("verifiers:right", 2)

@@ -12,12 +12,12 @@ import verifiers
 from audits import check_same
 
 from benchmarks._virtual import VirtualExecutor
-from specsim.auditing import audit
+from specsim.auditing import _side_by_side, audit
 from specsim.auditing._cases.battery import LEVELS
-from specsim.auditing._execution import Elsewhere, Execution, open_execution
-from specsim.auditing._runner import CaseRun, run_in_rounds
-from specsim.auditing._side_by_side import spans
-from specsim.auditing._side_by_side.spans import count_side_by_side
+from specsim.auditing._checks.subjects import open_subject
+from specsim.auditing._runner import CaseRun
+from specsim.auditing._schedule import Schedule
+from specsim.auditing._side_by_side import OnWorkers
 from specsim.simulation import _executors as executors
 from specsim.simulation._executors import Workers
 
@@ -48,11 +48,11 @@ def tasks(monkeypatch):
     """The spans that were counted, as (case, first step, steps)."""
     found = []
 
-    def noted(subject, asked, *more, counting=spans.count_case):
+    def noted(subject, asked, *more, counting=_side_by_side.try_span):
         found.append((asked.case, asked.first, asked.steps))
         return counting(subject, asked, *more)
 
-    monkeypatch.setattr(spans, "count_case", noted)
+    monkeypatch.setattr(_side_by_side, "try_span", noted)
     return found
 
 
@@ -122,18 +122,15 @@ def test_a_time_limit_is_that_of_all_workers(tasks):
 
 def efficiency(workers, names, steps, pace, split=None):
     """The share of the workers' time that is work, of cases of so many steps."""
-    with open_execution(verifiers.right, 1, 60.0) as execution:
-        subject = execution.subject
+    with open_subject(verifiers.right, 1, 60.0) as subject:
+        pass
     plans = [replace(plan, steps=steps) for plan in subject.plans("smoke") if plan.case.name in names]
     executor = VirtualExecutor(workers, lambda asked: asked.steps * pace)
-    where = Elsewhere(Workers("virtual", executor), "nowhere:verify", 60.0)
-
-    def begin(plan):
-        return CaseRun(plan, 1, 1e-12, extends=False)
-
+    there = replace(subject, workers=Workers("virtual", executor))
+    schedule = Schedule(there, [CaseRun(plan, 1, 1e-12, extends=False) for plan in plans])
     with executor.in_its_time():
-        runs = list(run_in_rounds(Execution(subject, where), plans, begin, None, 0.05, None))
-    assert [run.total.steps for run in runs] == [steps] * len(plans)
+        schedule.to_the_end()
+    assert [run.total.steps for run in schedule.begun] == [steps] * len(plans)
     assert executor.busy == pytest.approx(steps * pace * len(plans))
     return executor.busy / (workers * executor.now)
 
@@ -149,7 +146,7 @@ def test_a_case_is_no_longer_than_its_share(monkeypatch):
     """Whole cases would keep two workers busy, and so would spans that are whole looks, or nearly."""
     pace, steps = 5e-5, 2**23
     assert efficiency(16, {"two-point", "own rows"}, steps, pace) > 0.9
-    monkeypatch.setattr(spans, "_split", lambda *_: (executors.Spans((), steps), None))
+    monkeypatch.setattr(OnWorkers, "cut", lambda *_: (executors.Spans((), steps), None))
     assert efficiency(16, {"two-point", "own rows"}, steps, pace) < 0.5
 
 
@@ -161,8 +158,8 @@ def test_steps_ahead_of_a_look_keep_workers_busy(monkeypatch):
 
 
 def test_a_case_without_steps_left_is_at_its_end_at_once():
-    with open_execution(verifiers.right, 1, 60.0) as execution:
-        run = CaseRun(execution.subject.plan(0, "smoke"), 1, 1e-9)
+    with open_subject(verifiers.right, 1, 60.0) as subject:
+        run = CaseRun(subject.plan(0, "smoke"), 1, 1e-9)
         run.ended = True
-        where = Elsewhere(Workers("none", None), "nowhere:verify", 60.0)
-        assert list(count_side_by_side(where, execution.subject, [run])) == [(0, True)]
+        there = replace(subject, workers=Workers("none", None))
+        assert list(Schedule(there, [run]).in_turn()) == []

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +24,9 @@ from interrupting import interruptible
 from sent import Failing, HeldJob, NotingJob, NotingTally
 
 from specsim import audit, rules, simulate
-from specsim.auditing._execution import Elsewhere, open_execution
+from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._runner import CaseRun
-from specsim.auditing._side_by_side.spans import count_side_by_side
+from specsim.auditing._schedule import Schedule
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching, default_pair
@@ -247,10 +248,10 @@ def test_an_interrupted_audit_has_the_cases_so_far_and_waits_for_no_other():
 
 def audit_elsewhere(reference, executor):
     """Count a case of a right verifier by workers that load `reference`."""
-    with open_execution(verifiers.right, 1, 60.0) as execution:
-        run = CaseRun(execution.subject.plan(0, "smoke"), 1, 1e-9)
-        elsewhere = Elsewhere(Workers("test", executor), reference, 60.0)
-        list(count_side_by_side(elsewhere, execution.subject, [run]))
+    with open_subject(verifiers.right, 1, 60.0) as subject:
+        run = CaseRun(subject.plan(0, "smoke"), 1, 1e-9)
+        there = replace(subject, name=reference, workers=Workers("test", executor))
+        Schedule(there, [run]).to_the_end()
 
 
 def test_a_verifier_that_workers_cannot_load_is_named(pool):

@@ -533,7 +533,7 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     if not full:
         known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
         among = partial(diagnose_failed, known=known)
-        monkeypatch.setattr("specsim.auditing._runner.diagnose_failed", among)
+        monkeypatch.setattr("specsim.auditing._diagnosis.diagnose.diagnose_failed", among)
     code = (Path(__file__).parents[1] / "helpers/verifiers.py").read_text(encoding="utf-8")
     module = tmp_path / "merged_here.py"
     module.write_text(code.replace("def resamples_from_target(", "def wrong("), encoding="utf-8")

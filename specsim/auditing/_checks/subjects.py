@@ -1,16 +1,31 @@
 """Subjects of an audit: a built-in rule, a user's verifier, or a decoder, each with its battery of cases.
 
-A subject plans a case from its models alone, and counts its steps with the verifier."""
+A subject plans a case from its models alone, and counts spans of its steps with the verifier. A function
+given by name may hang or crash, so it runs in a child process."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from specsim import rules
-from specsim.adapters._contract import Declared, Verifier, check_local
+from specsim import adapters, rules
+from specsim.adapters._contract import (
+    BrokenVerifier,
+    Declared,
+    LostVerifier,
+    NotADraftPath,
+    Verifier,
+    check_local,
+    declared,
+    on_device,
+)
 from specsim.auditing._cases.battery import DECLARED_VOCABULARY, LEVELS, Case, battery
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._cases.rows import case_of_pair, rows_of
@@ -21,25 +36,51 @@ from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Proces
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.shapes import ShapesTally, plan_shapes
 from specsim.auditing._checks.tables import Plan, plan_case
+from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
+from specsim.auditing._verifier.child import Child, Children
+from specsim.auditing._verifier.local import Local
+from specsim.auditing._verifier.origin import Origin
 from specsim.auditing._verifier.requests import Callee
+from specsim.core._progress import Progress
+from specsim.core._registry import suggestion
+from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
 from specsim.models import Pair, chain
 from specsim.rules import Rule
-from specsim.simulation._counting import Tally, no_counts
+from specsim.simulation._counting import (
+    Failure,
+    Partial,
+    Tally,
+    add_up,
+    count_chunks,
+    count_in_turn,
+    no_counts,
+)
 from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows, tile_parents
 from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule_verifier
 
+#: Processes of a verifier at most: each has a copy of all that it imports, and what draws and counts for them
+#: keeps few more busy.
+MOST_PROCESSES = 4
+
 
 class _Counted:
-    """A subject with its cases. As many sources and tallies are cached: a case is counted in pieces."""
+    """A subject with its cases. As many sources and tallies are cached: a case is counted in pieces.
+
+    Workers open it by its `reference`. A user's function has an `origin`, an `accelerator`, if its arrays are
+    not on the CPU, and `children`, if several processes of it may count."""
 
     cases: Any
     plan: Callable[[int, str], Plan]
+    reference: str
     #: The limits that a verifier declares, and the names of the cases that it is not asked for this reason.
     limits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    origin: Origin | None = None
+    accelerator: Device | None = None
+    children: Children | None = None
     _counter: Callable[..., tuple[Any, Any]]
 
     def plans(self, level: str) -> list[Plan]:
@@ -63,8 +104,7 @@ class _Counted:
 class RuleSubject(_Counted):
     """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
 
-    With a `pair` there is a case of it too. If `workers` are given they count the steps; the rule must then
-    be in the registry."""
+    With a `pair` there is a case of it too. If `workers` are given they count the steps."""
 
     rule: Rule
     threads: int
@@ -78,6 +118,10 @@ class RuleSubject(_Counted):
     @property
     def name(self) -> str:
         return str(self.rule)
+
+    @cached_property
+    def reference(self) -> str:  # type: ignore[override]
+        return rules.registered_spec(self.rule)
 
     @cached_property
     def cases(self) -> list[Case]:
@@ -101,22 +145,44 @@ class RuleSubject(_Counted):
 
 @dataclass(frozen=True)
 class _FunctionSubject(_Counted):
-    """A user's function. It runs on one thread, since it need not be thread-safe."""
+    """A user's function. It runs on one thread of a process, since it need not be thread-safe."""
 
     name: str
     callee: Callee
     timeout: float = TIMEOUT
     pair: Pair | None = None
-    threads = 1
+    workers: Workers | None = None
 
     @property
     def declared(self) -> Declared:
         return self.callee.declared
 
     @property
+    def reference(self) -> str:  # type: ignore[override]
+        return self.name
+
+    @property
+    def origin(self) -> Origin:  # type: ignore[override]
+        return self.callee.origin
+
+    @property
     def device(self) -> str:
-        """Where the function's arrays are."""
+        """Where the function's arrays are, as it declares."""
         return self.declared.device
+
+    @property
+    def accelerator(self) -> Device | None:  # type: ignore[override]
+        return None if self.device == "cpu" else self.callee.device
+
+    @property
+    def children(self) -> Children | None:  # type: ignore[override]
+        # on a device there is one, which has the device to itself
+        return self.callee if isinstance(self.callee, Children) and self.device == "cpu" else None
+
+    @property
+    def threads(self) -> int:
+        """The processes that may count at a time."""
+        return 1 if self.children is None else self.children.most
 
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:
@@ -220,7 +286,190 @@ def rule_function(rule: Rule) -> Verifier:
     return verify
 
 
-def function_subject(callee: Callee, name: str, timeout: float = TIMEOUT) -> VerifierSubject | DecoderSubject:
+def function_subject(
+    callee: Callee, name: str, timeout: float = TIMEOUT, workers: Workers | None = None
+) -> VerifierSubject | DecoderSubject:
     """The subject of a user's function, a verifier or a decoder as it declares."""
     kind = DecoderSubject if callee.declared.decoder else VerifierSubject
-    return kind(name, callee, timeout)
+    return kind(name, callee, timeout, workers=workers)
+
+
+@contextmanager
+def open_subject(
+    verifier: str | Rule | Verifier,
+    threads: int,
+    timeout: float,
+    workers: Workers | None = None,
+    device: str | None = None,
+) -> Iterator[Subject]:
+    """Open `verifier`: a rule or its name, package.module:function, or a function.
+
+    `workers` count the steps of a rule, or of a verifier given by name. The arrays of a verifier are on
+    `device`, or where it declares. Raises ValueError for an unknown name, for a function together with
+    workers, and for a device that is not there, TypeError for anything else."""
+    if verifier == "":
+        raise ValueError("verifier: empty; give a rule's name, or package.module:function")
+    if isinstance(verifier, str):
+        _check_no_file(verifier)
+    if device is not None and workers is not None:
+        raise ValueError(
+            "device: workers put arrays where the verifier declares; declare device=… there, or leave "
+            "executor out"
+        )
+    if isinstance(verifier, str) and not is_rule(verifier):
+        most = 1 if workers else min(threads, MOST_PROCESSES)
+        with closing(Child(verifier, device) if most == 1 else Children(verifier, device, most)) as child:
+            yield function_subject(child, verifier, timeout, workers)
+    elif isinstance(verifier, str | Rule):
+        if isinstance(verifier, str):
+            check_name(verifier)
+        if device not in (None, "cpu"):
+            raise ValueError(
+                f"device: {device!r} for a built-in rule, which is counted on the CPU here; specsim.simulate "
+                "counts its steps on a GPU"
+            )
+        subject = RuleSubject(rules.get(verifier), threads, workers)
+        if workers is not None:
+            _ = subject.reference  # raises for a rule that workers do not have
+        yield subject
+    elif not callable(verifier):
+        raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
+    elif workers is not None:
+        raise ValueError(
+            "executor: a function cannot be sent to workers; give its name, package.module:function"
+        )
+    else:
+        name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
+        yield function_subject(Local(verifier, on_device(declared(verifier), device)), name, timeout)
+
+
+def with_pair(subject: Subject, pair: Any) -> Subject:
+    """The subject with a case of `pair` too, a Pair or (target, draft).
+
+    Raises ValueError for a decoder, and where cases are counted by workers, which do not have the pair."""
+    if isinstance(subject, DecoderSubject):
+        raise ValueError("pair: a decoder is audited with models of its own cases; give a verifier")
+    if subject.workers is not None:
+        raise ValueError("pair: workers do not have it; audit it without an executor")
+    try:
+        given = pair if isinstance(pair, Pair) else Pair(*pair)
+    except TypeError:
+        raise ValueError("pair: expected a Pair, or a target and a draft") from None
+    found = replace(subject, pair=given)
+    _ = found.cases  # raises for what is no pair
+    return found
+
+
+def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Subject:
+    """The subject of a name, for planning and judging only: a rule, or a function that is not loaded."""
+    if promise is None:
+        return RuleSubject(rules.get(name), threads)
+
+    def not_loaded(*_: Any) -> Any:
+        raise AssertionError("this subject plans and judges only")
+
+    return function_subject(Local(not_loaded, promise), name)
+
+
+# Count spans of its steps.
+
+
+@dataclass(frozen=True)
+class Span:
+    """Steps [first, first + steps) of a case.
+
+    `patience` is a factor of the time-out of each call, and no part of what is counted."""
+
+    case: str
+    key: Key
+    first: int
+    steps: int
+    patience: float = field(default=1.0, compare=False)
+
+
+def count_span(subject: Subject, asked: Span, progress: Progress | None = None) -> Partial:
+    """Count the steps of a span of a case of the audit or of its diagnosis.
+
+    Raises BrokenVerifier or NotADraftPath if a step breaks the contract."""
+    source, tally = subject.counter(asked.case, asked.patience)
+    if isinstance(subject, VerifierSubject):
+        parts = count_in_turn(source, tally, asked.key, asked.first, asked.steps)
+    else:
+        threads = subject.threads if isinstance(subject, RuleSubject) else 1
+        interval = asked.first, asked.first + asked.steps
+        parts = count_chunks(source, tally, asked.key, [interval], threads=threads)
+    return add_up(parts, tally, asked.steps, progress)
+
+
+def try_span(subject: Subject, asked: Span, progress: Progress | None = None) -> Partial:
+    """Count and time the steps of a span; a broken contract is a failure of the result."""
+    started = time.perf_counter()
+    try:
+        found = count_span(subject, asked, progress)
+    except NotADraftPath as error:
+        found = Partial({}, failures=(Failure("path", str(error)),))
+    except BrokenVerifier as error:
+        where, details = "", error.details
+        if not isinstance(error, LostVerifier):
+            where, details = _smallest_call(subject, asked, details)
+        found = Partial({}, failures=(Failure("contract", f"{error}{where}", details),))
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def _smallest_call(subject: Subject, asked: Span, details: str) -> tuple[str, str]:
+    """A sentence with the fewest rows of a call, among powers of two up to 4,096, that break the verifier,
+    and the traceback there.
+
+    Without a sentence for decoders and verifiers of trees, which are called step by step, and if no such call
+    breaks it: then `details` is the traceback."""
+    source: Any = subject.counter(asked.case, asked.patience)[0]
+    if not isinstance(subject, VerifierSubject) or subject.declared.tree:
+        return "", details
+    for steps in (2**k for k in range(13)):
+        try:
+            for _ in source.batches(asked.key, 0, steps):
+                pass
+        except (BrokenVerifier, NotADraftPath) as error:
+            rows = source.rows_of_a_call(steps)
+            said = f"; a call of {rows} row{'s' if rows > 1 else ''} shows it"
+            return said, getattr(error, "details", "") or details
+    return "", details
+
+
+# Names of what is audited.
+
+
+def is_rule(name: str) -> bool:
+    """Whether `name` is a built-in rule, with or without parameters, and not a function of a module."""
+    if adapters.is_engine(name):
+        return False
+    return ":" not in name or name.partition(":")[0] in rules.names()
+
+
+def check_name(verifier: str) -> None:
+    """Raise ValueError for a name that is neither a rule's nor an engine's, with what may have been meant."""
+    _check_no_file(verifier)
+    name = verifier.partition(":")[0]
+    if name in rules.names():
+        return
+    module, dot, function = name.rpartition(".")
+    if dot:
+        raise ValueError(
+            f"verifier: {name!r} is a module, or a function of one; a function is written with a colon, as "
+            f"{module}:{function}"
+        )
+    meant = suggestion(name, [*rules.names(), *adapters.names()])
+    raise ValueError(
+        f"unknown rule or engine {name!r}{meant} See 'specsim list rules' and 'specsim list engines'; "
+        "a function is written package.module:function"
+    )
+
+
+def _check_no_file(verifier: str) -> None:
+    """Raise ValueError for the path of a file in place of its module."""
+    path, _, function = verifier.partition(":")
+    if path.endswith(".py"):
+        raise ValueError(
+            f"verifier: {verifier!r} names a file; give its module and the function, as "
+            f"{Path(path).stem}:{function or 'verify'}, in the folder of the file"
+        )

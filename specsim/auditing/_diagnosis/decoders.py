@@ -23,7 +23,7 @@ from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.decoder import Processing
-from specsim.auditing._checks.subjects import DecoderSubject
+from specsim.auditing._checks.subjects import DecoderSubject, Span, count_span
 from specsim.auditing._diagnosis.likelihood import (
     LEAST,
     Prediction,
@@ -41,7 +41,6 @@ from specsim.auditing._diagnosis.posterior import (
     posterior,
     reproducing,
 )
-from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.core._types import Ints, Tokens
 from specsim.mistakes import Mistake, catalogue, exact_controls
@@ -166,7 +165,7 @@ def diagnose_decoder(
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
             new = [
-                count_steps(subject, Steps(name, key, done, steps - done), in_time).counts["prefixes"][0]
+                count_span(subject, Span(name, key, done, steps - done), in_time).counts["prefixes"][0]
                 for name, key in zip(chosen, keys, strict=True)
             ]
         except BrokenVerifier:
@@ -241,7 +240,7 @@ def audited_texts(
     counts = result.counts
     if result.findings or result.steps < REPRODUCED:
         key = case_key(root, f"reproduction, {case.name}")
-        counts = count_steps(subject, Steps(case.name, key, 0, REPRODUCED), in_time).counts
+        counts = count_span(subject, Span(case.name, key, 0, REPRODUCED), in_time).counts
     prompts = zip(case.prompts, counts["prefixes"], strict=True)
     return [_read_texts(subject, replace(case, prompts=(prompt,)), texts) for prompt, texts in prompts]
 

@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from specsim.auditing._checks.contract_checks import RARE_TOKEN, rare_draft_case, rare_rows
+from specsim.adapters._contract import BrokenVerifier, NotADraftPath
+from specsim.auditing._cases.battery import case_key
+from specsim.auditing._checks.contract_checks import PROMISES, RARE_TOKEN, rare_draft_case, rare_rows
 from specsim.auditing._checks.subjects import DecoderSubject, Subject, VerifierSubject
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import Values, marginalise
-from specsim.auditing._diagnosis.posterior import STANDARD, Scored, conclude, posterior
+from specsim.auditing._diagnosis.posterior import STANDARD, OutOfTime, Scored, conclude, posterior
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._results.audit import CaseResult, Diagnosis
+from specsim.auditing._results.audit import Audit, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.core._streams import Key
 from specsim.mistakes import Mistake, catalogue
+
+#: Seconds that a diagnosis may take where the tests took fewer; else it takes as long as they at most.
+DIAGNOSIS = 20.0
+
+
+def diagnosis_of(
+    subject: Subject, found: Audit, took: float, seconds: float | None = None
+) -> Diagnosis | None:
+    """The diagnosis of what failed in an audit whose tests `took` so long, None if there is none to make.
+
+    It is unknown if it is not finished after `seconds`, by default those of the tests, at least
+    `DIAGNOSIS`."""
+    deadline = time.monotonic() + (max(took, DIAGNOSIS) if seconds is None else seconds)
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
+    root = found.provenance.root
+    try:
+        if found.edge_case and isinstance(subject, VerifierSubject):
+            return diagnose_edge_case(subject, case_key(root, PROMISES))
+        if not any(case.findings for case in results):
+            return None
+        return diagnose_failed(subject, results, found.level, root, deadline=deadline)
+    except OutOfTime:
+        return Diagnosis(reason="The diagnosis was stopped: it would have taken longer than the tests.")
+    except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
+        pass
+    except Exception as error:  # an error of the diagnosis must not lose the verdict
+        warnings.warn(f"the diagnosis failed ({error!r}); the verdict stands", RuntimeWarning, stacklevel=3)
+    return None
 
 
 def diagnose_failed(

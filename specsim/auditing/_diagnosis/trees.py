@@ -16,7 +16,7 @@ import numpy as np
 
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.counts import table_positions
-from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
 from specsim.auditing._diagnosis.posterior import (
@@ -28,7 +28,6 @@ from specsim.auditing._diagnosis.posterior import (
     drop_far,
     posterior,
 )
-from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.mistakes import Mistake, catalogue
@@ -184,8 +183,8 @@ def diagnose_tree(
 def _with_more(one: _Seen, subject: VerifierSubject, root: int, steps: int, deadline: float) -> _Seen:
     """The case with the counts of more steps."""
     name = one.case.name
-    asked = Steps(name, case_key(root, f"diagnosis, {name}"), 0, steps)
-    more = count_steps(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
+    asked = Span(name, case_key(root, f"diagnosis, {name}"), 0, steps)
+    more = count_span(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
     return replace(one, counts=one.counts + more.reshape(one.counts.shape))
 
 

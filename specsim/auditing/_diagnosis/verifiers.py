@@ -19,7 +19,7 @@ from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
-from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.dependence import ROWS, VERSIONS, Signature, independent, signatures
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
@@ -37,7 +37,6 @@ from specsim.auditing._diagnosis.posterior import (
 )
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
-from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
@@ -141,9 +140,9 @@ def _by_law(
     mistakes = [one for one in mistakes if one.law is not None or one.family != randomness.FAMILY]
     number, done = len(mistakes), 0
     for steps in SEGMENTS:
-        asked = [Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
+        asked = [Span(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [flat(count_steps(subject, one, in_time).counts["outcomes"]) for one in asked]
+            new = [flat(count_span(subject, one, in_time).counts["outcomes"]) for one in asked]
         except NotADraftPath:
             return conclude(None, 0, OFF_THE_PATH)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new

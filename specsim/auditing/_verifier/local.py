@@ -31,6 +31,7 @@ from specsim.auditing._verifier.arrays import (
     library_of,
     padded,
 )
+from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
 from specsim.core._types import Ints
 
@@ -60,6 +61,10 @@ class Local:
     @cached_property
     def device(self) -> Device:
         return self.library.device()
+
+    @cached_property
+    def origin(self) -> Origin:
+        return origin_of(self.function)
 
     @cached_property
     def _banks(self) -> _Banks:

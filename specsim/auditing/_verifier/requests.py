@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._verifier.arrays import Device
+from specsim.auditing._verifier.origin import Origin
 from specsim.core._streams import Key
 from specsim.core._types import Ints, dtype_of
 
@@ -103,6 +104,9 @@ class Callee(Protocol):
 
     @property
     def device(self) -> Device: ...
+
+    @property
+    def origin(self) -> Origin: ...
 
     def ask(self, asked: Asked) -> None:
         """Begin with a question; a child process then works on it."""

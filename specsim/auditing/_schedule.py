@@ -1,0 +1,428 @@
+"""Which case of an audit is counted next, where, and for how long.
+
+A case asks for its steps up to its next look. They are cut into *spans*, (case, first step, steps). This
+process counts spans one after the other; several processes, or workers, count them side by side
+(`_side_by_side.py`). A time limit is divided among the cases: each asks for no more steps after its share."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar
+
+from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
+from specsim.auditing._checks.subjects import Span, Subject, try_span
+from specsim.auditing._checks.tables import Plan
+from specsim.auditing._results.audit import Finding
+from specsim.auditing._side_by_side import OnWorkers, Processes
+from specsim.core._progress import Progress
+from specsim.simulation._counting import Partial
+from specsim.simulation._executors import Spans
+from specsim.simulation._rows import pieces
+
+#: Shares of a time limit that all cases have had, each as much as the others, at the end of each round. What
+#: cases leave goes to the one whose evidence is nearest to an alarm, in pieces of at least that share.
+ROUNDS, PIECE = (0.1, 0.25, 0.5, 1.0), 0.05
+#: Cases that break the contract alike, after which the others are not begun.
+ALIKE = 3
+#: Share of the time-out that the calls of later cases get after one has hung.
+AGAIN = 0.1
+#: More steps than a case has: its spans end at its looks.
+WHOLE = 2**62
+
+
+class Run(Protocol):
+    """A case that is being counted.
+
+    It asks for its steps up to its `next` look, and for none once it has `ended`, has had its `seconds`, or
+    has the steps of its `goal`; without such limits `ahead` are the steps up to later looks. Its last steps
+    took `pace` seconds each. `evidence` of 1 raises an alarm, each test at false-alarm probability `alarm`.
+    It is `left_out` if others got its time."""
+
+    plan: Plan
+    total: Partial
+    alarm: float
+    evidence: float
+    pace: float
+    seconds: float | None
+    goal: float
+    patience: float
+    ended: bool
+    left_out: bool
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def at_goal(self) -> bool: ...
+
+    def next(self) -> Span | None: ...
+
+    def ahead(self) -> Iterable[Span]: ...
+
+    def add(self, partial: Partial) -> None: ...
+
+
+R = TypeVar("R", bound=Run)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A time limit: `seconds` from `started`, a time of `time.perf_counter`."""
+
+    started: float
+    seconds: float
+
+    def left(self) -> float:
+        return self.started + self.seconds - time.perf_counter()
+
+
+class Here:
+    """This process, which counts one span at a time."""
+
+    slots = 1
+
+    def __init__(self, subject: Subject):
+        self._subject = subject
+
+    def turn(self, case: Any) -> int:
+        """All cases up to one look before any goes on to the next; with a time limit one after the other."""
+        looks: int = case.looks
+        return looks if case.run.seconds is None else 0
+
+    def cut(self, case: str) -> None:
+        """Spans end at looks."""
+
+    def results(
+        self, next_span: Callable[[], Span | None], tell: Callable[[Span, int, int], None], _: int
+    ) -> Iterator[tuple[Span, Partial]]:
+        """Yield each of the spans with its counts."""
+        while (span := next_span()) is not None:
+            yield span, try_span(self._subject, span, partial(tell, span))
+
+
+class Schedule(Generic[R]):
+    """The cases of an audit, and whose turn it is; with `alone` one process of the verifier counts them."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        runs: Sequence[R],
+        progress: Progress | None = None,
+        *,
+        alone: bool = False,
+    ):
+        self.runs: Sequence[R] = runs
+        self._left_out = len(subject.left_out)
+        self.place: Here | Processes | OnWorkers = Here(subject)
+        if subject.workers is not None:
+            self.place = OnWorkers(subject, subject.workers)
+        elif subject.children is not None and not alone:
+            self.place = Processes(subject, subject.children)
+        #: Cases that one process would not have begun, since others had broken alike before.
+        self._not_begun: set[R] = set()
+        self._broken: Counter[tuple[str, str]] = Counter()
+        self._needed_steps: dict[R, int] = {}
+        self._progress, self._lock = progress, Lock()
+        self._told = {run.plan.case.name: 0 for run in runs}
+        self._steps = {run.plan.case.name: run.plan.steps for run in runs}
+        self._limit, self._wanted_tv = Limit(0.0, math.inf), 1.0
+        self._whole = False
+
+    def in_turn(self) -> Iterator[R]:
+        """Count each case to its end, the first ones first; yield each at its end."""
+        for run in self._count(self.runs, in_turn=True):
+            if run.next() is None:
+                yield run
+
+    def to_the_end(self) -> None:
+        """Count all steps of all cases; after `ALIKE` have broken the contract alike, no others."""
+        self._advance(self.runs)
+        self._whole = not self._broken_alike
+
+    def in_time(self, limit: Limit, wanted_tv: float) -> None:
+        """Count until the time is over.
+
+        Each case has a small share of it first, so that its pace is known. If nothing was found then, and
+        equal shares would leave less than the wanted power in more than half of the cases, those that
+        `choose` names have all of the time, and the others are left out. What is left in the end goes to the
+        case nearest to an alarm, and once these have ended, to the others."""
+        self._limit, self._wanted_tv, chosen = limit, wanted_tv, self.runs
+        for part in ROUNDS:
+            share = part * limit.seconds * (self.place.slots or 1) / len(self.runs)
+            self._give(self.runs, [share] * len(self.runs))
+            if part == ROUNDS[0] and self._too_slow():
+                chosen = self._concentrate()
+                break
+        for run in chosen:
+            run.goal = math.inf
+        self._finish(chosen, self.place.slots or 1)
+        left_out = [run for run in self.runs if run.left_out]
+        self._finish(left_out)  # they may be faster than they looked: the first call of a shape may compile
+        for run in left_out:
+            run.left_out = not run.ended and run.total.steps < self._needed(run)
+        self._whole = not self._broken_alike
+
+    @property
+    def begun(self) -> list[R]:
+        """The cases that were counted, or all if nothing has ended the audit before."""
+        begun = (run for run in self.runs if run not in self._not_begun)
+        return [run for run in begun if self._whole or run.total.steps or run.total.failures]
+
+    def hung(self) -> None:
+        """Shorten the time-outs after a call has hung."""
+        for run in self.runs:
+            run.patience = AGAIN
+
+    # The time of a case.
+
+    def _too_slow(self) -> bool:
+        """Whether equal shares of the time are too short for a verdict, and none is known yet."""
+        if any(run.evidence >= 1.0 for run in self.runs):
+            return False
+        ended = sum(run.ended and run.total.steps >= self._needed(run) for run in self.runs)
+        return too_slow(self._candidates(), self._left(), len(self.runs) + self._left_out, ended)
+
+    def _concentrate(self) -> Sequence[R]:
+        """Count the cases that `choose` names up to the wanted power, while there is time; leave out the
+        others."""
+        by_name = {run.plan.case.name: run for run in self.runs}
+        served: dict[str, Candidate] = {}
+        while (left := self._left()) > 0:
+            waiting = [one for one in self._candidates() if one.name not in served]
+            kinds = [one.kind for one in served.values()]
+            chosen = choose(waiting, kinds, left, self._left_of_one(), least=0 if served else 1)
+            if not (chosen := chosen[: self.place.slots]):  # for the next ones the paces are known better
+                break
+            served |= {one.name: one for one in chosen}
+            for one in chosen:
+                by_name[one.name].goal = one.needed
+            self._finish([by_name[one.name] for one in chosen])
+        for name, run in by_name.items():
+            run.left_out = bool(served) and not run.ended and name not in served
+        return [by_name[name] for name in served]
+
+    def _candidates(self) -> list[Candidate]:
+        """The cases that were begun and have not ended."""
+        return [
+            Candidate(
+                run.plan.case.name,
+                kind_of(run.plan),
+                self._needed(run),
+                run.plan.steps,
+                run.total.steps,
+                run.pace,
+            )
+            for run in self.runs
+            if run.total.steps and not run.ended
+        ]
+
+    def _needed(self, run: R) -> int:
+        if run not in self._needed_steps:
+            self._needed_steps[run] = steps_needed(run.plan, self._wanted_tv, run.alarm)
+        return self._needed_steps[run]
+
+    def _left(self) -> float:
+        """The seconds that are left to divide: of each process here, or of all workers together."""
+        left = self._limit.left()
+        if self.place.slots is None:
+            return min(left, self._limit.seconds - sum(run.total.seconds for run in self.runs))
+        return left * self.place.slots
+
+    def _left_of_one(self) -> float:
+        """The seconds that are left for one case: one process at a time counts it, or several workers."""
+        return self._left() if self.place.slots is None else self._limit.left()
+
+    def _finish(self, runs: Sequence[R], most: int | None = None) -> None:
+        """Count `runs` to their goals, at most so many at a time, those nearest to an alarm first.
+
+        They get half of the time that is left, which is then divided again at the pace that was measured."""
+        while (still := [run for run in runs if not run.at_goal]) and (left := self._left()) > 0:
+            nearest = sorted(still, key=lambda run: -run.evidence)[:most]
+            more = max(left / 2, PIECE * self._limit.seconds) / len(nearest)
+            before = sum(run.total.steps for run in nearest)
+            self._give(nearest, [run.total.seconds + more for run in nearest])
+            if sum(run.total.steps for run in nearest) == before:
+                break
+
+    def _give(self, runs: Sequence[R], seconds: Sequence[float]) -> None:
+        """Count until `runs` have taken so many seconds in all, or the time is over."""
+        for run, most in zip(runs, seconds, strict=True):
+            run.seconds = most
+        self._advance(runs)
+
+    # The turn of a case.
+
+    def _advance(self, runs: Sequence[R]) -> None:
+        """Count each of `runs` until it asks for no more steps."""
+        self._keep_to_the_limit(runs)
+        for looked in self._count(runs):
+            self._keep_to_the_limit(runs)
+            self._broken.update(_broken(looked))
+            if self._broken_alike:
+                for other in self.runs[self._begun_by_one :]:
+                    if not other.total.steps:
+                        other.ended = True
+                        self._not_begun.add(other)
+
+    def _keep_to_the_limit(self, runs: Sequence[R]) -> None:
+        left = self._left_of_one()
+        for run in runs:
+            if run.seconds is not None:
+                run.seconds = min(run.seconds, run.total.seconds + left)
+
+    @property
+    def _broken_alike(self) -> bool:
+        return max(self._broken.values(), default=0) >= ALIKE
+
+    @property
+    def _begun_by_one(self) -> int:
+        """How many cases one process would begin: several have begun others when some have broken alike."""
+        seen: Counter[tuple[str, str]] = Counter()
+        for i, run in enumerate(self.runs):
+            if run.seconds is not None or not run.total.steps:
+                seen.update(_broken(run))
+            if max(seen.values(), default=0) >= ALIKE:
+                return i + 1
+        return len(self.runs)
+
+    def _count(self, runs: Sequence[R], *, in_turn: bool = False) -> Iterator[R]:
+        """Count each of `runs` until it asks for no more steps; yield each whenever it has looked."""
+        by_name = {run.plan.case.name: run for run in runs}
+        cases = {name: _Case(run, self.place.cut(name)) for name, run in by_name.items()}
+
+        def next_span() -> Span | None:
+            while able := [case for case in cases.values() if case.due] or [
+                case for case in cases.values() if case.waits
+            ]:
+                case = able[0] if in_turn else min(able, key=self.place.turn)
+                if (span := case.next()) is not None:
+                    return span
+            return None
+
+        for span, found in self.place.results(next_span, self._tell, len(cases)):
+            case, run = cases[span.case], by_name[span.case]
+            if not case.add(span, found):
+                continue
+            if any("hung: " in failure.text for failure in run.total.failures):
+                self.hung()
+            yield run
+            self._tell(span, run.done - span.first)
+
+    def _tell(self, span: Span, done: int, _: int = 0) -> None:
+        """Some steps of a span are done, and all before it."""
+        if self._progress is not None:
+            with self._lock:
+                self._told[span.case] = min(span.first + done, self._steps[span.case])
+                self._progress(sum(self._told.values()), sum(self._steps.values()))
+
+
+def _broken(run: Run) -> set[tuple[str, str]]:
+    """How a case has broken the contract."""
+    return {Finding(*failure).alike for failure in run.total.failures}
+
+
+class _Segment:
+    """The steps between two looks, and the counts of the spans that came back."""
+
+    def __init__(self, steps: Span):
+        self.steps, self.end = steps, steps.first + steps.steps
+        self.sum, self.back = Partial({}), 0
+        self.failures: dict[int, Partial] = {}
+
+    def add(self, span: Span, found: Partial) -> None:
+        self.back += span.steps
+        if found.failures:
+            self.failures[span.first] = found
+        else:
+            self.sum += found
+
+    def result(self) -> Partial:
+        """The counts of all steps, or the failure of the earliest one, as on one process: spans are begun in
+        their order, so that no earlier one is missing."""
+        if not self.failures:
+            return self.sum
+        failed = self.failures[min(self.failures)]
+        return replace(failed, seconds=failed.seconds + self.sum.seconds)
+
+
+class _Case:
+    """A case in spans: the steps up to its next look and, if it is `cut`, ahead of it, and what came back.
+
+    Steps beyond the next look are dropped if the case ends there."""
+
+    def __init__(self, run: Run, cut: tuple[Spans, int | None] | None):
+        self.run, self._cut = run, cut is not None
+        self._spans, self._chunk = cut or (Spans((), WHOLE), None)
+        self._segments: deque[_Segment] = deque()
+        self._sent, self._failed, self._over = run.total.steps, False, False
+        self.looks = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether steps before its next look are to be counted and not under way."""
+        return self._open and (not self._segments or self._sent < self._segments[0].end)
+
+    @property
+    def waits(self) -> bool:
+        """Whether any steps are not under way."""
+        return self._open and bool(self._segments) and self._sent < self._segments[-1].end
+
+    @property
+    def _open(self) -> bool:
+        return not (self._over or self._failed or self.run.ended)
+
+    @property
+    def advanced(self) -> float:
+        """The share of its planned steps that were counted or are under way."""
+        return self._sent / self.run.plan.steps
+
+    def next(self) -> Span | None:
+        """The next span, None if it asks for no more steps."""
+        if not self._segments:
+            self._begin()
+        if (span := self._spans.next()) is None:
+            self._over = True
+            return None
+        first, steps = span
+        self._sent = first + steps
+        return replace(self._segments[0].steps, first=first, steps=steps)
+
+    def _begin(self) -> None:
+        """Begin with the steps up to the next look, if there are any."""
+        self._spans.clear()
+        if (asked := self.run.next()) is None:
+            return
+        self._segments.extend(map(_Segment, (asked, *(self.run.ahead() if self._cut else ()))))
+        self._sent = asked.first
+        for segment in self._segments:
+            first, steps = segment.steps.first, segment.steps.steps
+            for start, n in [(first, steps)] if self._chunk is None else pieces(first, steps, self._chunk):
+                self._spans.extend([(start, start + n)])
+
+    def add(self, span: Span, found: Partial) -> bool:
+        """Add the counts of a span; whether the case has looked."""
+        here = [one for one in self._segments if one.steps.first <= span.first < one.end]
+        if not here:  # it was ahead of the look at which the case has ended
+            return False
+        here[0].add(span, found)
+        self._failed |= bool(found.failures)
+        if not found.failures:
+            self._spans.learn(span.steps, found.seconds)
+        looks = self.looks
+        while self._segments and self._complete(self._segments[0]):
+            self.run.add(self._segments.popleft().result())
+            self.looks += 1
+            if self._segments and self.run.next() != self._segments[0].steps:
+                self._segments.clear()
+        return self.looks > looks
+
+    def _complete(self, segment: _Segment) -> bool:
+        """Whether all spans of a segment came back, or after a failure those that were begun."""
+        end = min(segment.end, self._sent) if segment.failures else segment.end
+        return segment.back == end - segment.steps.first

@@ -1,0 +1,173 @@
+"""Several processes of a verifier, or workers, count spans of its cases side by side.
+
+A process here counts all steps of a case up to its next look, with the calls of a run on one process. So a
+verifier that keeps something from call to call keeps it within these steps; what its process did before may
+be steps of any other case.
+
+A worker counts consecutive calls of about a second. The steps are cut where a run on one process begins with
+another generator: between batches of two calls, between rounds of calls of changing shape, between texts. So
+the calls, their inputs and their generators are those of a run on one process, however many workers there
+are, and so are the counts of a verifier whose tokens depend on nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from specsim import rules
+from specsim.auditing._checks.decoder import DecoderSource
+from specsim.auditing._checks.subjects import (
+    RuleSubject,
+    Span,
+    Subject,
+    function_subject,
+    is_rule,
+    try_span,
+)
+from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
+from specsim.auditing._verifier.child import Child, Children
+from specsim.core._kernels import sources_digest
+from specsim.simulation._counting import Partial
+from specsim.simulation._executors import FIRST_IN_FLIGHT, Spans, Task, Workers, check_same_code
+
+#: Seconds that the first process counts alone: a short audit does not wait for the others to start.
+ALONE = 4.0
+#: Texts of a decoder that are not divided: first tokens of two texts that follow each other are compared.
+TEXTS = 8
+
+
+class Processes:
+    """Children of this process, each of which counts a span; others start after the first's `ALONE`."""
+
+    def __init__(self, subject: Subject, children: Children):
+        self._subject, self._children = subject, children
+
+    @property
+    def slots(self) -> int:
+        """How many spans are counted at a time."""
+        return len(self._children.started)
+
+    def turn(self, case: Any) -> tuple[int, float]:
+        """All cases up to one look before any goes on to the next, those that take longest first."""
+        return case.looks, -case.run.pace * case.run.plan.steps
+
+    def cut(self, case: str) -> None:
+        """Spans end at looks."""
+
+    def results(
+        self, next_span: Callable[[], Span | None], tell: Callable[[Span, int, int], None], _: int
+    ) -> Iterator[tuple[Span, Partial]]:
+        """Yield each of the spans with its counts. At Ctrl-C all processes are ended."""
+        children, free, known = self._children, list[Child](), 0
+        counting: dict[Future[Partial], tuple[Child, Span]] = {}
+
+        def count(child: Child, span: Span) -> Partial:
+            children.use(child)
+            return try_span(self._subject, span, partial(tell, span))
+
+        with ThreadPoolExecutor(children.most) as pool:
+            try:
+                while True:
+                    if time.monotonic() - children.since >= ALONE:
+                        children.start_others()
+                    new = children.started[known:]
+                    known += len(new)
+                    free += new
+                    while free and (span := next_span()) is not None:
+                        child = free.pop()
+                        counting[pool.submit(copy_context().run, count, child, span)] = child, span
+                    if not counting:
+                        return
+                    for future in wait(counting, return_when=FIRST_COMPLETED).done:
+                        child, span = counting.pop(future)
+                        free.append(child)
+                        yield span, future.result()
+            except BaseException:
+                children.kill()
+                raise
+
+
+class OnWorkers:
+    """The workers of an executor, which open the subject by its name."""
+
+    slots = None  # they come and go
+
+    def __init__(self, subject: Subject, workers: Workers):
+        self._subject, self._workers = subject, workers
+
+    def turn(self, case: Any) -> float:
+        """The case that is least advanced goes first."""
+        advanced: float = case.advanced
+        return advanced
+
+    def cut(self, case: str) -> tuple[Spans, int | None]:
+        """How a case is cut, and the size of intervals that no span crosses, None if there are none.
+
+        A run on one process begins a batch at the begin of each chunk. So spans are whole chunks, or, where a
+        chunk has several batches, whole batches of one chunk."""
+        source = self._subject.counter(case)[0]
+        if isinstance(source, DecoderSource) and source.callee.declared.batch is None:
+            return Spans((), TEXTS), None  # calls of several texts change their size from call to call
+        if not isinstance(source, VerifierSource) or isinstance(source, ShapesSource):
+            return Spans((), source.chunk), None
+        if source.batch_steps >= source.chunk:
+            return Spans((), source.chunk), None
+        return Spans((), source.batch_steps), source.chunk
+
+    def results(
+        self, next_span: Callable[[], Span | None], _: Any, cases: int
+    ) -> Iterator[tuple[Span, Partial]]:
+        """Yield each of the spans with its counts.
+
+        Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
+        given = sources_digest(), self._subject.reference, self._subject.timeout
+
+        def next_task() -> Task | None:
+            span = next_span()
+            return None if span is None else Task(_count, (*given, span))
+
+        for task, _, found in self._workers.results(next_task, max(FIRST_IN_FLIGHT, cases)):
+            yield task.arguments[-1], found
+
+
+_own = threading.local()
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A subject that a thread of a worker has opened, whose sources are cached.
+
+    The process of a verifier ends with the thread."""
+
+    reference: str
+    timeout: float
+    subject: Subject
+    child: Child | None = None
+
+    def __del__(self) -> None:
+        if self.child is not None:
+            self.child.close()
+
+
+def _count(code: str, reference: str, timeout: float, span: Span) -> Partial:
+    """Count a span in a worker, whose thread keeps what it has opened for its next one."""
+    check_same_code(code)
+    opened: _Opened | None = getattr(_own, "opened", None)
+    if opened is None or (opened.reference, opened.timeout) != (reference, timeout):
+        opened = _own.opened = None
+        if is_rule(reference):
+            opened = _Opened(reference, timeout, RuleSubject(rules.get(reference), 1))
+        else:
+            try:
+                child = Child(reference)
+            except ValueError as error:
+                raise ValueError(f"a worker cannot load the verifier: {error}") from error
+            opened = _Opened(reference, timeout, function_subject(child, reference, timeout), child)
+        _own.opened = opened
+    return try_span(opened.subject, span)
