@@ -1,6 +1,4 @@
-"""Name the argument of a public function that is of another type than its annotation.
-
-NumPy and Python would complain as well, but somewhere inside and in words of their own."""
+"""Name the argument of a public function that is of another type than its annotation."""
 
 from __future__ import annotations
 
@@ -29,9 +27,9 @@ LARGEST = 10**LARGEST_DIGITS
 def checked(function: F) -> F:
     """If a call of `function` fails, check the types of its arguments; of a class, its constructor's.
 
-    Calls that succeed cost nothing but a look for masked arrays, and an error that names an argument is
-    passed on. Raises TypeError, naming the argument; ValueError for rows of different lengths, masked
-    entries, and paths that cannot be. Annotations that are not known here are not checked."""
+    Calls that succeed cost nothing but a look for masked arrays; an error that names an argument passes.
+    Raises TypeError, naming the argument; ValueError for rows of different lengths, masked entries, and paths
+    that cannot be. Other annotations are not checked."""
     if isinstance(function, type):
         function.__init__ = checked(function.__init__)  # type: ignore[misc]
         return function
@@ -83,7 +81,7 @@ def _check_all(
 
 def _check(name: str, value: Any, hint: Any) -> None:
     if type(value) is int and abs(value) > LARGEST:
-        raise ValueError(f"{name}: an integer of more than {LARGEST_DIGITS} digits is out of range")
+        raise ValueError(f"{name}: an integer of more than {LARGEST_DIGITS} digits; give a smaller one")
     members = _members(hint)
     if any(_fits(value, one) for one in members):
         if isinstance(value, str | os.PathLike) and any(one is os.PathLike for one in members):
@@ -103,7 +101,7 @@ def _check_path(name: str, text: Any) -> None:
     except UnicodeError:
         text += "\0"  # no file has such a name
     if not text or "\0" in text:
-        raise ValueError(f"{name}: {text!r} is not the name of a file or folder")
+        raise ValueError(f"{name}: {text!r} is not the name of a file or folder; give another path")
 
 
 def _check_array(name: str, value: Any) -> None:
@@ -120,13 +118,13 @@ def _check_array(name: str, value: Any) -> None:
     if array.dtype.kind == "O" and all(isinstance(one, Rational) for one in array.flat):
         if all(abs(one) <= LARGEST for one in array.flat):
             return
-        raise ValueError(f"{name}: an integer of more than {LARGEST_DIGITS} digits is out of range")
+        raise ValueError(f"{name}: an integer of more than {LARGEST_DIGITS} digits; give a smaller one")
     raise TypeError(f"{name}: expected an array of numbers, got {_said_of(value)} of {array.dtype}")
 
 
 @cache
 def _read(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """The signature of a function, and the annotations of parameters that can be checked."""
+    """The signature of a function, and the annotations that can be checked."""
     signature = inspect.signature(function)
     hints = {}
     for name, parameter in signature.parameters.items():
@@ -136,11 +134,8 @@ def _read(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, An
                 hint = eval(hint, inspect.unwrap(function).__globals__)
             except Exception:  # names that only type checkers import
                 continue
-        if hint is inspect.Parameter.empty:
-            continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if all(_is_known(one) for one in _members(hint)):
+        many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if hint is not inspect.Parameter.empty and not many and all(map(_is_known, _members(hint))):
             hints[name] = hint
     return signature, hints
 
@@ -189,18 +184,15 @@ def _fits(value: Any, hint: Any) -> bool:
     if getattr(origin, "_is_protocol", False):
         wanted = [name for name in vars(origin) if not name.startswith("_")]
         methods = [name for name in wanted if callable(getattr(origin, name))]
-        return all(hasattr(value, name) for name in wanted) and all(
-            callable(getattr(value, name)) for name in methods
-        )
+        has = all(hasattr(value, name) for name in wanted)
+        return has and all(callable(getattr(value, name)) for name in methods)
     return isinstance(value, origin)
 
 
 def _whole(value: Any) -> bool:
-    if isinstance(value, type) or (
-        isinstance(value, np.ndarray) and (value.ndim or value.dtype.kind not in "iu")
-    ):
+    if isinstance(value, np.ndarray) and (value.ndim or value.dtype.kind not in "iu"):
         return False
-    return hasattr(value, "__index__")
+    return hasattr(value, "__index__") and not isinstance(value, type)
 
 
 def _is_sequence(value: Any, hint: Any) -> bool:
@@ -214,9 +206,8 @@ def _is_sequence(value: Any, hint: Any) -> bool:
         return False
     if len(items) == 1 and _is_known(items[0]) and hasattr(value, "__len__"):
         some = value[:1] if isinstance(value, range) else value  # all of a range are like the first
-        return all(
-            any(member == ArrayLike or _fits(one, member) for member in _members(items[0])) for one in some
-        )
+        members = _members(items[0])
+        return all(any(member == ArrayLike or _fits(one, member) for member in members) for one in some)
     return True
 
 

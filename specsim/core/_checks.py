@@ -12,8 +12,7 @@ MOST = 2**63 - 1
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
-    """`value` as an int. Raises TypeError unless it is an integer and no bool, ValueError below `least` or
-    above `most`."""
+    """`value` as an int. Raises TypeError unless it is an integer (not a bool), ValueError out of bounds."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -21,18 +20,15 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     except TypeError:
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None
     if not least <= found <= most:
-        bound = f"at least {least}" if found < least else f"at most {_shown(most)}"
+        largest = "2^63 - 1" if most == MOST else f"{most:,}"
+        bound = f"at least {least}" if found < least else f"at most {largest}"
         raise ValueError(f"{name}: {shown_number(found)} is not {bound}")
     return found
 
 
 def shown_number(value: Any) -> Any:
     """`value` as messages have it: Python does not print numbers of thousands of digits."""
-    return "a number of so many digits" if isinstance(value, int) and abs(value) >= 2**128 else value
-
-
-def _shown(bound: int) -> str:
-    return "2^63 - 1" if bound == MOST else f"{bound:,}"
+    return "a number of very many digits" if isinstance(value, int) and abs(value) >= 2**128 else value
 
 
 def check_counts(**values: Any) -> None:
@@ -42,7 +38,7 @@ def check_counts(**values: Any) -> None:
 
 
 def check_between(name: str, value: Any, low: float, high: float, what: str) -> None:
-    """Raise ValueError unless `low` ≤ value ≤ `high` (below it, where that is infinite)."""
+    """Raise ValueError unless `low` ≤ value ≤ `high`, finite."""
     if not _is_number(value):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; give a {what}")
     if not (low <= value <= high and math.isfinite(value)):
@@ -51,7 +47,7 @@ def check_between(name: str, value: Any, low: float, high: float, what: str) -> 
 
 
 def check_unmasked(name: str, value: Any) -> None:
-    """Raise ValueError if entries of an array, or of arrays in a list, are masked: NumPy would use them."""
+    """Raise ValueError for masked entries of an array, or of arrays in a list, which NumPy would use."""
     for array in value if isinstance(value, list | tuple) else (value,):
         if type(array) is np.ndarray or not isinstance(array, np.ndarray):
             continue
@@ -75,5 +71,5 @@ def check_seconds(name: str, value: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `value` is a real number, and no bool."""
+    """Whether `value` is a real number, bools excepted."""
     return isinstance(value, Real) and not isinstance(value, bool)

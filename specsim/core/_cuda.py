@@ -1,12 +1,12 @@
 """The one place where numba's CUDA target is imported; it needs the extra `cuda`.
 
-Device code must compute what kernels compute on the CPU, to the last bit. Compilers for GPUs contract x·y + z
-to one fused multiply-add, which rounds once instead of twice, unless they are told not to. numba-cuda has no
-option for that, so within `exactly()` it is handed on to its compiler, and what is compiled is searched for
-such operations. `fastmath` is never used.
+Device code must compute what kernels compute on the CPU, to the last bit. By default, compilers for GPUs
+contract x·y + z to one fused multiply-add, which rounds once instead of twice. numba-cuda has no option for
+that, so `exactly()` hands one to its compiler, and searches the compiled code for such operations. `fastmath`
+is never used.
 
-A `Kernel` that is called by device code is compiled for the device too. What it computes there is the same,
-unless it uses what `inexact` looks for.
+A `Kernel` that device code calls is compiled for the device too. What it computes there is the same, unless
+it uses what `inexact` looks for.
 """
 
 import dis
@@ -42,8 +42,8 @@ class DeviceError(ValueError):
 
 @contextmanager
 def explained(allocates: bool = False) -> Iterator[None]:
-    """Raise DeviceError for what the driver, the compiler and the linker raise within; no warnings of small
-    launches, which are meant. Code is compiled within as in `exactly`."""
+    """Raise DeviceError for what the driver, the compiler and the linker raise within, where code is compiled
+    as in `exactly`; small launches are meant, and raise no warning."""
     try:
         with warnings.catch_warnings(), nullcontext() if SIMULATED else exactly(allocates):
             warnings.simplefilter("ignore", NumbaPerformanceWarning)
@@ -64,9 +64,7 @@ def _in_a_line(error: Exception) -> str:
 
 
 def current_device() -> tuple[str, int, float]:
-    """The name of the current GPU, the number of its multiprocessors, and its free bytes.
-
-    Raises DeviceError if there is none."""
+    """Name, number of multiprocessors and free bytes of the current GPU. Raises DeviceError without one."""
     with explained():
         context = cuda.current_context()
         free = context.get_memory_info().free
@@ -78,10 +76,9 @@ def current_device() -> tuple[str, int, float]:
 
 @contextmanager
 def exactly(allocates: bool = False) -> Iterator[None]:
-    """Within this, numba-cuda compiles without contraction; kernels that allocate arrays need `allocates`,
-    with which references to arrays are counted.
+    """Within this, numba-cuda compiles without contraction, and counts references to arrays with `allocates`.
 
-    Raises DeviceError for code that may round a product with a sum at once all the same."""
+    Raises DeviceError for code that may still round a product with a sum at once."""
 
     def compile_exactly(*code: Any, **options: Any) -> bytes:
         ptx: bytes = compile_ir(*code, **options, fma=False)

@@ -1,8 +1,8 @@
 """Logarithm, exponential and powers with the same bits on every machine and device.
 
 Those of C libraries and of GPUs differ in the last bit, so that a rule which compares them could decide
-otherwise elsewhere. These are made of additions, products and divisions, which IEEE 754 rounds alike
-everywhere, and of the bits of their arguments. Rules use them in their kernels.
+otherwise elsewhere. These, for the kernels of rules, are made of additions, products and divisions, which
+IEEE 754 rounds alike everywhere, and of the bits of their arguments.
 
 A float64 is (1 + fraction)·2^exponent, with the fraction in bits 0 to 51 and exponent + 1023 above."""
 

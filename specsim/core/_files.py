@@ -1,7 +1,7 @@
 """Reading and writing files. Only regular files are opened, and errors of the system name the file.
 
 A FIFO would make a reader wait for ever, a device never ends, and replacing one by a file would break the
-machine. So every path that a user gives is opened by a function of this module, or checked by one."""
+machine. So a function of this module opens or checks every path that a user gives."""
 
 import errno
 import os
@@ -25,13 +25,11 @@ BUFFER = 2**17
 
 
 def check_file(path: PathLike) -> Path:
-    """`path`, a regular file that can be read. Raises ValueError for what is none, OSError if it is missing.
-
-    Symlinks are followed."""
+    """`path`, a regular file or a link to one. Raises ValueError for another, OSError for a missing one."""
     place = _as_path(path)
     mode = place.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise ValueError(f"{path}: a folder, not a file")
+        raise ValueError(f"{path}: a folder, not a file; give a file in it")
     if not stat.S_ISREG(mode):
         raise ValueError(f"{path}: {_kind(mode)}, not a regular file; copy its content to one")
     return place
@@ -64,10 +62,9 @@ def read_text(path: PathLike) -> str:
 
 
 def check_target(path: PathLike) -> Path:
-    """The file that writing to `path` makes or replaces; if `path` is a symlink, the one that it leads to.
+    """The file that writing to `path`, or through the symlink `path`, makes or replaces.
 
-    Raises ValueError unless that is a regular file or does not exist, and FileNotFoundError without its
-    folder."""
+    Raises ValueError unless it is a regular file or new, and FileNotFoundError without its folder."""
     place = Path(os.path.realpath(_as_path(path)))
     if not place.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))
@@ -83,21 +80,15 @@ def probe_file(path: PathLike) -> None:
 
 def make_folder(path: PathLike) -> Path:
     """Make the folder `path` unless it is there. Raises OSError if no file can be written in it."""
-    folder = _as_path(path)
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder}: a file, not a folder; give another path")
+    folder = _no_file(path)
     folder.mkdir(parents=True, exist_ok=True)
     _probe(folder, folder)
     return folder
 
 
 def check_new_folder(path: PathLike) -> Path:
-    """Raise FileExistsError unless `path` is an empty folder, or can be made; makes nothing.
-
-    Raises PermissionError, or another OSError, where no file could be written in it."""
-    folder = _as_path(path)
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder}: a file, not a folder; give another path")
+    """Raise FileExistsError unless `path` is an empty folder or can be made, OSError if not writable."""
+    folder = _no_file(path)
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: is not empty; give a new folder")
     above = folder.absolute()
@@ -114,8 +105,8 @@ def atomic_write(path: PathLike) -> Iterator[Path]:
     """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
 
     The temporary file is beside `path`, or beside what the symlink `path` leads to, and is flushed to disk
-    before the replacement. Those that killed processes left of this path are removed. Raises as
-    `check_target`, and OSError, naming `path`, if it cannot be written."""
+    first. Those that killed processes left of this path are removed. Raises as `check_target`, and OSError,
+    naming `path`, if it cannot be written."""
     place = check_target(path)
     temporary = place.with_name(f".{place.name}.{_machine()}-{os.getpid()}.tmp")
     with naming(path, temporary):
@@ -127,7 +118,7 @@ def atomic_write(path: PathLike) -> Iterator[Path]:
             os.replace(temporary, place)
             _sync(place.parent)
         finally:
-            with suppress(OSError):  # as where the name is too long: what failed is told already
+            with suppress(OSError):  # as where the name is too long; an error says so already
                 temporary.unlink(missing_ok=True)
 
 
@@ -148,11 +139,19 @@ def naming(path: PathLike, *others: PathLike) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def _no_file(path: Any) -> Path:
+    """`path`, a folder or nothing yet."""
+    folder = _as_path(path)
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder}: a file, not a folder; give another path")
+    return folder
+
+
 def _as_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path: expected a str or a Path, got {type(path).__name__}")
     if not os.fspath(path) or "\0" in str(path):
-        raise ValueError(f"path: {os.fspath(path)!r} is not the name of a file or folder")
+        raise ValueError(f"path: {os.fspath(path)!r} is not the name of a file or folder; give another")
     return Path(path)
 
 

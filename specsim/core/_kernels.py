@@ -1,21 +1,20 @@
 """The one place where functions are handed to numba.
 
 ``@kernel`` marks a function that numba compiles when it is first called, so that importing a module, and
-listing the rules, costs nothing. A kernel may call other kernels. Kernels release the GIL, because the
-engine runs them on a pool of threads; division follows NumPy, so that a kernel never raises in the middle
-of a chunk. ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept
-or reject) must not depend on that. ``@inner_kernel`` is for kernels that are called for every step and
-allocate no array: they are inlined, and references to arrays are not counted, which takes most of their time.
+listing the rules, costs nothing. A kernel may call other kernels. Kernels release the GIL, because they run
+on a pool of threads; division follows NumPy, so that a kernel never raises in the middle of a chunk.
+``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept or reject)
+must not depend on that. ``@inner_kernel`` is for kernels that are called for every step and allocate no
+array: they are inlined, and references to arrays are not counted, which takes most of their time.
 
 Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything
 the code depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its
 arguments, the processor and the versions. A file is replaced in one step, so any number of processes may
 share the folder. What a file holds is executed: folders and files are made for this user alone, and what
-others, but root, can change is not read. Kernels written elsewhere, in a notebook say, and those made of them
+others, but root, can change is not read. Kernels written elsewhere, as in a notebook, and those made of them
 are compiled in every session.
 
-`interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for
-a debugger or for coverage.
+`interpreted()` runs kernels as plain Python for a while; NUMBA_DISABLE_JIT=1 does so throughout.
 """
 
 from __future__ import annotations
@@ -120,8 +119,8 @@ class Kernel:
         for called in self.calls:
             if not called.inner:
                 raise TypeError(
-                    f"{self.plain.__qualname__}: an inner kernel may call inner kernels only, and "
-                    f"{called.plain.__qualname__} is none; make one of them as the other is"
+                    f"{self.plain.__qualname__}: an inner kernel calls {called.plain.__qualname__}, which is "
+                    "not inner; make both of one kind"
                 )
 
     def _described(self, found: list[Kernel]) -> str:
@@ -136,10 +135,7 @@ class Kernel:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Within this, kernels and the kernels that they call run as plain Python, on the same numbers.
-
-    That is a kernel's plain twin: for one step it is quicker than compiling, and it shows what compiling did.
-    """
+    """Within this, kernels run as plain Python on the same numbers: quicker for one step than compiling."""
     token = _interpreting.set(True)
     try:
         with np.errstate(all="ignore"):  # as in compiled code
@@ -156,9 +152,7 @@ def _kernel_named(module: str, name: str, *closure: Any) -> Kernel:
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Compile a function at its first call, with strict floating-point arithmetic.
-
-    Use it as a decorator. Compiled kernels release the GIL, and may call each other.
+    """Compile a function at its first call, with strict floating-point arithmetic; a decorator.
 
     Parameters
     ----------
@@ -184,10 +178,9 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 def inner_kernel(function: Callable[..., Any]) -> Kernel:
     """Compile `function`, which allocates no array, at its first call: inlined, without counting references.
 
-    The arrays that it works on are its arguments, what it returns are numbers, and the kernels that it calls
-    are inner ones; another raises TypeError at the first call. Where `function` allocates an array, as
-    NumPy's reductions such as `weights.sum()` do too, numba raises a `TypingError` ("Only accept returning of
-    array passed into the function as argument")."""
+    It works on arrays that it is given, returns numbers, and calls inner kernels; another raises TypeError at
+    the first call. Where `function` allocates an array, as NumPy's reductions such as `weights.sum()` do too,
+    numba raises a `TypingError` ("Only accept returning of array passed into the function as argument")."""
     return Kernel(function, inner=True)
 
 
@@ -248,8 +241,7 @@ def _described(value: Any, found: list[Kernel]) -> str:
     raise _NotDescribedError
 
 
-#: The parts of a code object that decide what it does. File and line are left out: moving a kernel changes
-#: nothing.
+#: The parts of a code object that decide what it does, without file and line.
 CODE = ["co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags"]
 CODE += ["co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable"]
 
@@ -303,9 +295,8 @@ class _Entries:
         from numba.core.serialize import dumps
 
         key = self._key(signature, compiled.codegen)
-        if (
-            not key or self.folder is None or compiled.library.has_dynamic_globals
-        ):  # it holds addresses of this process
+        # dynamic globals are addresses of this process
+        if not key or self.folder is None or compiled.library.has_dynamic_globals:
             return
         rest = key + dumps(compiled._reduce())
         path = self._path(key)
@@ -345,7 +336,7 @@ DIGEST_BYTES = 32
 #: numba's settings that change the code.
 SETTINGS = ["BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE", "USING_SVML"]
 
-#: Entries not loaded for so many seconds are removed.
+#: Entries not loaded for this many seconds are removed.
 UNUSED = 30 * 24 * 3600
 
 
@@ -365,8 +356,8 @@ def _type_described(argument: Any) -> str:
 
 
 def _folder() -> Path | None:
-    """Where compiled code is kept: NUMBA_CACHE_DIR, else the package, the user's home or a temporary folder;
-    None where nothing can be written, or others can."""
+    """Where compiled code is kept: NUMBA_CACHE_DIR, else the best of `_places`; None where nothing can be
+    written, or others can."""
     from numba import config
 
     if chosen := config.CACHE_DIR:  # type: ignore[attr-defined]  # set at run time
@@ -392,7 +383,7 @@ def _places() -> Iterator[Path]:
 
 
 def _made(folder: Path) -> Path | None:
-    """`folder`, which this user alone can enter if it is new, as those above it; None if it cannot be."""
+    """`folder`, made with those above it for this user alone if new; None if it cannot be made."""
     try:
         if not folder.parent.exists() and _made(folder.parent) is None:
             return None
@@ -403,8 +394,8 @@ def _made(folder: Path) -> Path | None:
 
 
 def _changed_by_others(folder: Path) -> Path | None:
-    """`folder`, or one above it, where somebody else but root can put a file or a folder; None if there is
-    none. A group may write above `folder`, as many users have one of their own."""
+    """`folder`, or one above it, where somebody else but root can put files, or None. A group may write above
+    `folder`, as many users have one of their own."""
     if _user() is None:
         return None
     whole = folder.resolve()

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-#: What may stand behind a number.
+#: What a number may end with.
 SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 

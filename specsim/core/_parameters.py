@@ -1,6 +1,4 @@
-"""Names with parameters, written NAME:PARAMETER=VALUE,…: of rules, mistakes, methods, policies, engines and
-pairs.
-"""
+"""Names with parameters, NAME:PARAMETER=VALUE,…: of rules, mistakes, methods, policies, engines, pairs."""
 
 from __future__ import annotations
 
@@ -16,21 +14,9 @@ from specsim.core._registry import suggestion
 
 @dataclass(frozen=True)
 class Parameter:
-    """A numerical parameter.
+    """A numerical parameter: default, range [low, high], or (low, high] if `above_low`, integers if `whole`.
 
-    Parameters
-    ----------
-    name : str
-    default : float
-    low, high : float
-        The range [low, high], or (low, high] if `above_low`.
-    meaning : str
-        One line for tables.
-    above_low : bool
-        Exclude `low` itself.
-    whole : bool
-        Require an integer.
-    """
+    `meaning` is one line for tables."""
 
     name: str
     default: float
@@ -79,9 +65,7 @@ class Parametrised:
         return written(self.name, self.values)
 
     def with_parameters(self, **values: float) -> Self:
-        """The same with other values of some parameters.
-
-        Raises ValueError for a parameter that is unknown or out of range."""
+        """The same with other values of parameters. Raises ValueError for one unknown or out of range."""
         return replace(self, values={**self.values, **values})  # type: ignore[type-var]
 
     def given(self, text: str | None) -> Self:
@@ -97,9 +81,7 @@ class Parametrised:
 def check_parameters(
     owner: str, parameters: Sequence[Parameter], values: Mapping[str, float]
 ) -> dict[str, float]:
-    """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
-
-    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range."""
+    """A number for each of the `parameters` of `owner`: the one in `values`, or its default."""
     known = {parameter.name: parameter for parameter in parameters}
     for name in values:
         if name not in known:
@@ -110,7 +92,7 @@ def check_parameters(
 
 
 def split_name(text: str, known: Container[str]) -> tuple[str, str | None]:
-    """The name in NAME:PARAMETER=VALUE,… and what stands behind its colon; names may have a colon themselves.
+    """The name in NAME:PARAMETER=VALUE,… and what follows its colon; names may have a colon themselves.
 
     >>> split_name("lenience:lenience=0.5", ["lenience"]), split_name("hf:generate", ["hf", "hf:generate"])
     (('lenience', 'lenience=0.5'), ('hf:generate', None))
@@ -143,7 +125,7 @@ def read_options(owner: str, text: str, readers: Mapping[str, Callable[[str], An
         if name not in readers:
             raise _unknown(owner, name, readers)
         if name in values:
-            raise ValueError(f"{owner}: parameter {name} is given twice")
+            raise ValueError(f"{owner}: parameter {name} is given twice; give it once")
         try:
             values[name] = readers[name](value)
         except ValueError as error:
@@ -164,7 +146,7 @@ def _parts(text: str, readers: Mapping[str, Callable[[str], Any]]) -> list[str]:
 
 
 def written(name: str, values: Mapping[str, float]) -> str:
-    """The name with its numbers behind a colon, in the shortest notation that reads back as the same."""
+    """The name and, after a colon, its numbers in the shortest notation that reads back as the same."""
     given = ",".join(
         f"{parameter}={value:g}" if float(f"{value:g}") == value else f"{parameter}={value!r}"
         for parameter, value in values.items()

@@ -60,7 +60,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
 
 
 def lengths_plot(ax: Axes, lengths: Ints, laws: Mapping[str, Floats]) -> Axes:
-    """Bars for the measured law of the emitted tokens' number, markers for each of `laws`, {name: [γ+1]}."""
+    """Bars for the measured shares of each number of emitted tokens, markers for `laws`, {name: [γ+1]}."""
     emitted = np.arange(1, len(lengths) + 1)
     measured = lengths / lengths.sum()
     ax.bar(emitted, measured, color="0.85", label=f"measured, mean {measured @ emitted:.3f}")
@@ -80,12 +80,10 @@ def heading(figure: Figure, text: str) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write `figure` to `path` (.png, .svg or .pdf) atomically. Raises ValueError for another ending.
-
-    The file has no date in it, so that the same figure gives the same file."""
+    """Write `figure` to `path` (.png, .svg or .pdf) atomically, without a date: it is reproducible."""
     kind = path.suffix.lstrip(".")
     if kind not in ("png", "svg", "pdf"):
-        raise ValueError(f"{path}: a figure is saved as .png, .svg or .pdf")
+        raise ValueError(f"{path}: not a kind of figure; name it .png, .svg or .pdf")
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     with atomic_write(path) as temporary, figure_style():
         figure.savefig(temporary, format=kind, metadata=metadata)

@@ -16,12 +16,5 @@ CODE = (
 
 def calling(function: Callable[..., None], *arguments: str) -> list[str]:
     """The command of a process that imports what this one does, and calls `function` with these texts."""
-    return [
-        sys.executable,
-        "-c",
-        CODE,
-        json.dumps(sys.path),
-        function.__module__,
-        function.__qualname__,
-        *arguments,
-    ]
+    name = function.__module__, function.__qualname__
+    return [sys.executable, "-c", CODE, json.dumps(sys.path), *name, *arguments]

@@ -1,8 +1,8 @@
 """Progress of long work: one bar, in terminals and notebooks, with an estimate of the time left.
 
 Functions that take long have `progress`: None shows a bar in terminals and notebooks, True everywhere, False
-nowhere, and a function is called as progress(done, total) instead. Work that is part of other work shows none
-of its own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars.
+nowhere, and a function is called as progress(done, total) instead. Work within other work shows none of its
+own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _within: ContextVar[bool] = ContextVar("within other work", default=False)
 
 
 class Work(NamedTuple):
-    """Work under way: whom to tell of its progress, if anybody, and whether it is part of no other work."""
+    """Work under way: what to call with its progress, if anything, and whether it is within no other work."""
 
     report: Progress | None
     outermost: bool

@@ -15,9 +15,7 @@ def modules_beside(file: str) -> list[str]:
 
 
 def suggestion(name: str, known: Iterable[str], title: str | None = None) -> str:
-    """The end of a sentence: which one of `known` may have been meant by `name`, if any resembles it.
-
-    If none does, the sentence goes on with all of them, after a `title`.
+    """The end of a sentence: the one of `known` that `name` resembles, else all of them, after a `title`.
 
     >>> "unknown rule 'standart'" + suggestion("standart", ["block", "standard"], "Rules")
     "unknown rule 'standart'; did you mean 'standard'?"

@@ -1,8 +1,8 @@
 """Results as values: whether two are equal, and files that hold one.
 
 A file is JSON with the SHA-256 of its own content. Dataclasses, named tuples and enumerations of specsim are
-written with the public name of their class, and nothing else is made of a file when it is read. An object
-that is neither can be written if it has `saved()`, the arguments that its class makes it from.
+written with the public name of their class, and reading makes nothing else. Another object can be written if
+it has `saved()`, the arguments that its class makes it from.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ FORMAT = "specsim result 1"
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same, arrays and NaN included.
-
-    Of dataclasses the fields that take part in comparisons are compared.
+    """Whether two values are the same, arrays and NaN included; of dataclasses, the fields that compare.
 
     >>> equal({"lengths": np.array([3, 1])}, {"lengths": np.array([3, 1])}), equal((1,), (2,))
     (True, False)
@@ -39,23 +37,15 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return _equal_arrays(np.asarray(one), np.asarray(other))
     if is_dataclass(one):
-        return type(one) is type(other) and all(
-            equal(getattr(one, field.name), getattr(other, field.name))
-            for field in fields(one)
-            if field.compare
-        )
+        names = [field.name for field in fields(one) if field.compare]
+        same = type(one) is type(other)
+        return same and all(equal(getattr(one, name), getattr(other, name)) for name in names)
     if isinstance(one, Mapping):
-        return (
-            isinstance(other, Mapping)
-            and one.keys() == other.keys()
-            and all(equal(value, other[key]) for key, value in one.items())
-        )
+        same = isinstance(other, Mapping) and one.keys() == other.keys()
+        return same and all(equal(value, other[key]) for key, value in one.items())
     if isinstance(one, tuple | list):
-        return (
-            isinstance(other, type(one))
-            and len(one) == len(other)
-            and all(equal(*pair) for pair in zip(one, other, strict=True))
-        )
+        same = isinstance(other, type(one)) and len(one) == len(other)
+        return same and all(equal(*pair) for pair in zip(one, other, strict=True))
     return bool(one == other or (one != one and other != other))
 
 
@@ -66,9 +56,7 @@ def _equal_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def save(result: Any, path: PathLike) -> None:
-    """Write `result` to the file `path`, replacing it in one step.
-
-    Raises TypeError if something in it cannot be written, OSError if the file cannot be."""
+    """Write `result` to `path` in one step. Raises TypeError for what no file can hold, and OSError."""
     document = sealed({"format": FORMAT, "specsim": specsim_version(), "result": encoded(result)})
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
@@ -76,12 +64,12 @@ def save(result: Any, path: PathLike) -> None:
 
 @checked
 def load(path: PathLike) -> Any:
-    """Read the result in a file that `save` of a result wrote.
+    """Read a result from a file that its `save` wrote.
 
     Parameters
     ----------
     path : path
-        What `save` of a result wrote.
+        The file.
 
     Returns
     -------
@@ -106,7 +94,7 @@ def load(path: PathLike) -> Any:
     try:
         document = parse_json(text)
     except ValueError as error:
-        raise ValueError(f"{path}: not a saved result, or damaged ({error})") from None
+        raise ValueError(f"{path}: not a saved result, or damaged ({error}); save it again") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"{path}: not a result in the format of this version ({FORMAT!r}); save writes it")
     if document.get(SEAL) != seal_of(document):
@@ -116,7 +104,7 @@ def load(path: PathLike) -> Any:
     except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
         raise ValueError(
             f"{path}: saved by specsim {document.get('specsim')}, whose results this version "
-            f"({specsim_version()}) cannot read ({error})"
+            f"({specsim_version()}) cannot read ({error}); run it again"
         ) from error
 
 
@@ -180,7 +168,7 @@ def decoded(value: Any) -> Any:
 
 
 def _name(value: Any) -> str:
-    """The public address of the class of `value`, which files that move leave as it is.
+    """The public address of the class of `value`, which a move of its file does not change.
 
     A class that no public package lists has the path of its module."""
     kind = type(value)

@@ -5,10 +5,10 @@ use the same numbers, and neither threads, chunks, processes nor machines can ch
 
 The generator is that of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
 the one in cuRAND and PyTorch. One call turns a counter of four 32-bit words and a key of two into four words.
-They make three uniforms: each of the first three words, with ten bits more from the fourth, is a multiple of
-2^-42 in [0, 1). Two uniforms of 53 bits would cost half as much again, and a resolution of 2^-42 cannot be
-noticed in any feasible number of steps. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform
-number `index` of a step is part `index % 3` of slot `index // 3`.
+They make three uniforms: each of the first three words, with ten bits from the fourth, is a multiple of 2^-42
+in [0, 1). Two uniforms of 53 bits would cost half as much again, and no feasible number of steps can notice a
+resolution of 2^-42. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform number `index` of a
+step is part `index % 3` of slot `index // 3`.
 
 The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is the user's seed, which results
 record; `cell` names the part of an experiment.
@@ -45,20 +45,17 @@ class Purpose(IntEnum):
 
 
 def root_of(rng: RandomSource) -> int:
-    """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53.
+    """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53, exact in JSON.
 
-    None is fresh entropy. JSON readers represent integers exactly up to 2^53. Raises TypeError for anything
-    else, ValueError for a negative int.
+    None is fresh entropy. Raises TypeError for another type, ValueError for a negative int.
 
     >>> root_of(7)
     7
     """
-    if isinstance(rng, bool) or not isinstance(
-        rng, int | np.integer | np.random.SeedSequence | np.random.Generator | None
-    ):
-        raise TypeError(
-            f"rng: expected an int, a Generator, a SeedSequence or None, got {type(rng).__name__}"
-        )
+    kinds = int | np.integer | np.random.SeedSequence | np.random.Generator | None
+    if isinstance(rng, bool) or not isinstance(rng, kinds):
+        kind = type(rng).__name__
+        raise TypeError(f"rng: expected an int, a Generator, a SeedSequence or None, got {kind}")
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(2**53))
     if isinstance(rng, np.random.SeedSequence):

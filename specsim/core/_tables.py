@@ -62,9 +62,8 @@ class Table:
 
     def to_html(self) -> str:
         first = "td" if self.columns else "th"
-        lines = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in self.columns)}</tr>"] * bool(
-            self.columns
-        )
+        heads = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        lines = [f"<tr>{heads}</tr>"] * bool(self.columns)
         for i, row in enumerate(self.rows):
             cells = [f"<td>{escape(str(cell))}</td>" for cell in row[1:]]
             mark = ' style="font-weight:bold"' if i in self.bold else ""
@@ -117,25 +116,25 @@ Piece = Table | Line | str
 
 
 def printable(text: str, longest: int = 300, kept: str = "") -> str:
-    """`text` of somebody else, such as a server, for a terminal: at most `longest` characters, and those that
-    cannot be printed as Python writes them, but those in `kept`.
+    """`text` from elsewhere for a terminal: at most `longest` characters, with what cannot be printed, except
+    `kept`, as Python writes it.
 
     >>> printable("vLLM\\x1b[31m"), printable("many words", 6)
     ('vLLM\\\\x1b[31m', 'many …')
     """
-    written = "".join(
+    escaped = (
         one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
         for one in text
     )
+    written = "".join(escaped)
     return written if len(written) <= longest else f"{written[: longest - 2]} …"
 
 
 class Shown:
     """A result that the terminal and Jupyter show by `parts`, with `records` as a table for programs.
 
-    `print` shows what matters of it in a few lines. Two results are equal if all but times and machines is,
-    and `save` writes a file that `specsim.load` reads. Dataclasses need `eq=False` to inherit the comparison.
-    """
+    `print` shows what matters of it in a few lines. Two results are equal if all but times and machines is.
+    Dataclasses need `eq=False` to inherit the comparison."""
 
     __slots__ = ()
 
@@ -218,7 +217,7 @@ class Listing(Shown):
 
 
 def to_rich(parts: Iterable[Piece]) -> list[RenderableType]:
-    """The parts of a result for a rich console, with an empty line after each table but the last."""
+    """The parts of a result for a rich console, with an empty line after each table except at the end."""
     from rich.text import Text
 
     found: list[RenderableType] = []
@@ -255,7 +254,7 @@ def short(count: int) -> str:
 
 
 def bars(values: Sequence[float], width: int = 24) -> list[str]:
-    """A bar for each of `values` ≥ 0, as long as it is beside the largest; none for what is not finite.
+    """A bar for each of `values` ≥ 0, relative to the largest; an empty one for what is not finite.
 
     >>> bars([0.5, 0.25, float("nan")], width=4)
     ['████', '██', '']
@@ -265,13 +264,13 @@ def bars(values: Sequence[float], width: int = 24) -> list[str]:
 
 
 def span(ends: Iterable[float], show: Callable[[float], str] = "{:.4f}".format) -> str:
-    """An interval, or one number where its ends are shown alike; a dash where there is none."""
+    """An interval, or one number where its ends are shown alike; a dash for NaN."""
     low, high = (NONE if math.isnan(end) else show(end) for end in ends)
     return low if low == high else f"{low} – {high}"
 
 
 def needed(module: str, name: str, remedy: str) -> Any:
-    """An optional library that `name` needs. Raises ModuleNotFoundError, with the remedy, without it."""
+    """An optional library that `name` needs. Raises ModuleNotFoundError, with the remedy, if missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -72,7 +72,7 @@ def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str
             names = [*file.keys()]  # it is no mapping
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise ValueError(f"{path}: not a safetensors file, or damaged ({error})") from error
+        raise ValueError(f"{path}: not a safetensors file, or damaged ({error}); write it again") from error
 
 
 # Reading NumPy's archives of arrays.

@@ -12,8 +12,8 @@ from specsim.core._tables import COLORS, Line, Piece, Shown, printable
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6
-#: The total variation that must be detectable, else there is no verdict unless something is found: from a
-#: claimed law, between two verifiers, between two servers. The two laws of a comparison are both unknown.
+#: The total variation that must be detectable for a verdict without a finding: from a claimed distribution,
+#: between two verifiers, between two servers. Both distributions of a comparison are unknown.
 WANTED_TV, WANTED_TV_OF_VERIFIERS, WANTED_TV_OF_SERVERS = 0.05, 0.1, 0.15
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
@@ -24,13 +24,14 @@ UNDECIDED = 3
 class Verdict(StrEnum):
     """The verdict of an audit, of a case of it, or of a comparison.
 
-    `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
-    declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
-    broken. `inconclusive`: nothing was found, and too little could have been, or it was interrupted.
-    `no power`, of a case only: nothing was found, and the wanted total variation was not detectable.
+    `consistent`: no deviation from the target's distribution was found. `lossy`: none from the distribution
+    that the rule declares instead. `biased`: a deviation from the claimed distribution. `broken`: the
+    contract is broken. `inconclusive`: nothing was found, and too little could have been, or it was
+    interrupted. `no power`, of a case only: nothing was found, and the wanted total variation was not
+    detectable.
 
-    `same` and `changed`: no difference, or one, between the two laws of a comparison. `texts differ`, at
-    temperature 0: some do, which rounding explains. `deviates`: a file contradicts itself."""
+    `same` and `changed`: no difference, or one, between the two distributions of a comparison. `texts
+    differ`, at temperature 0: some do, which rounding explains. `deviates`: a file contradicts itself."""
 
     CONSISTENT = "consistent"
     LOSSY = "lossy"
@@ -55,14 +56,13 @@ class Verdict(StrEnum):
 class Finding:
     """One reason for a verdict; `kind` is deviation, support, dependent, path, or contract.
 
-    `details` is the traceback of an exception in the verifier. Both may hold its words, so they are escaped
-    and cut for all forms of a report.
+    `details` is the traceback of an exception in the verifier. `text` and `details` may hold its words, so
+    they are escaped and cut.
 
     Where a table deviates, `position` counts from 0, `prefix` is the emitted prefix of a table of tokens,
-    `cell` names the most significant token or bin, `token` is its id if it is one token, and `observed` and
-    `expected` are its shares of the draws; `log10_e` is the evidence of the table. `emitted_as` is the kind
-    of token that has most of the excess: "accepted", "recovered" (after a rejection), "bonus" or
-    "recovered or bonus"."""
+    `cell` names the most significant token or bin, `token` is its id if it is one token, `observed` and
+    `expected` are its shares of the draws, and `log10_e` is the evidence. `emitted_as` is the kind of token
+    with most of the excess: "accepted", "recovered" (after a rejection), "bonus" or "recovered or bonus"."""
 
     kind: str
     text: str
@@ -91,9 +91,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A test case of the report for continuous integration.
-
-    `outcome` is "failure", "error" or "skipped", with a message; "" if it passed."""
+    """A test case of continuous integration: `outcome` is "failure", "error", "skipped", or "" if passed."""
 
     name: str
     outcome: str = ""
@@ -125,8 +123,7 @@ class Judged(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0 as claimed; 1 biased, broken or changed; 3 without a verdict: inconclusive, or interrupted before
-        anything was found."""
+        """That of the verdict; 3 where an interrupt came before anything was found."""
         return self.verdict.exit_code or (UNDECIDED if getattr(self, "interrupted", False) else 0)
 
     @property
@@ -181,7 +178,7 @@ class Judged(Shown):
         return {}
 
     def properties(self) -> dict[str, Any]:
-        """What programs are told, besides verdict and seed."""
+        """What programs get with verdict and seed."""
         return {}
 
     def checks(self) -> Iterable[Check]:

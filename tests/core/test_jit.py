@@ -434,7 +434,7 @@ def test_an_inner_kernel_calls_inner_kernels_only(folder):
     x = np.arange(4.0)
     assert inner_kernel(lambda x: inner(x) + 1.0)(x) == 7.0
     assert kernel(lambda x: inner(x) + outer(x))(x) == 12.0
-    with pytest.raises(TypeError, match="may call inner kernels only, and sum_of is none"):
+    with pytest.raises(TypeError, match="calls sum_of, which is not inner"):
         inner_kernel(lambda x: inner(x) + outer(x))(x)
 
 

@@ -34,7 +34,7 @@ def page_of(result: Judged, folder: Path | None = None, name: str = "page.html.j
 
 
 def _printable(value: Any) -> Any:
-    """What is put into a page, without the characters that none may hold; markup as it is."""
+    """What is put into a page, without the characters that no page may hold; markup unchanged."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return printable(value, sys.maxsize, "\n")
     return value

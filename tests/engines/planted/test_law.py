@@ -104,7 +104,7 @@ def test_bad_contexts_are_named():
         law.rows([[0, 1], [3, 0]])
     with pytest.raises(ValueError, match="row 0: there is no law after token 2 in column 1"):
         opened.rows([[0, 2]])
-    with pytest.raises(ValueError, match=r"give \[N, 2\]"):
+    with pytest.raises(ValueError, match=r"expected \[N, 2\]"):
         law.rows([[0]])
     with pytest.raises(ValueError, match="the law has none"):
         law.given(4)

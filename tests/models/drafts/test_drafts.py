@@ -221,7 +221,7 @@ def test_numpy_integers_are_parents():
     ("block", "error", "said"),
     [
         (0, ValueError, "block: 0 is not at least 1"),
-        (-(10**5000), ValueError, "block: a number of so many digits is not at least 1"),
+        (-(10**5000), ValueError, "block: a number of very many digits is not at least 1"),
         (1.0, TypeError, "block: expected an int, got float"),
         ("2", TypeError, "block: expected an int, got str"),
     ],
