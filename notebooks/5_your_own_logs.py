@@ -113,10 +113,10 @@ log = log_from_trace(trace)
 policies = [
     *(Constant(gamma) for gamma in (1, 2, 3, 5)),
     Heuristic(),
-    Goodput(most=5),
-    ConfidenceThreshold(most=5),
-    SVIP(most=5),
-    Oracle(most=5),
+    Goodput(max_gamma=5),
+    ConfidenceThreshold(max_gamma=5),
+    SVIP(max_gamma=5),
+    Oracle(max_gamma=5),
 ]
 runs = specsim.simulate_policies(log, policies, draft_cost=0.05)
 assert max(runs, key=lambda run: run.speedup).policy == "oracle"

@@ -105,7 +105,7 @@ sizes = [1, 8, 32, 64, 128, 256]
 settings = {"alpha": LoggedLengths(lengths), "prefill": False, "requests": 2560, "rng": 1, "progress": False}
 cost, over = preset("llama-8b"), {"max_batch": sizes}
 four = sweep_batch(cost, Constant(4), over=over, **settings)
-chosen = sweep_batch(cost, Goodput(most=4), over=over, **settings)
+chosen = sweep_batch(cost, Goodput(max_gamma=4), over=over, **settings)
 figure, axis = plt.subplots(figsize=(5.5, 3.0))
 for sweep, name, style in ((four, "γ = 4", "o-"), (chosen, "goodput", "s--")):
     gains = [sweep.capacity_gain(i).mean for i in range(len(sizes))]

@@ -91,7 +91,7 @@ def _rows_of(log: DraftLog) -> Iterator[Row]:
             gamma: measured[gamma][TOKENS, "measured"][0] / (gamma * c + 1) for gamma in GAMMAS
         }
         best = max(speeds, key=lambda gamma: speeds[gamma])
-        chosen = {of: int(optimal_gamma(measured[RUN][ALPHA, of][0], c, most=max(GAMMAS))) for of in ALPHAS}
+        chosen = {of: int(optimal_gamma(measured[RUN][ALPHA, of][0], c, max(GAMMAS))) for of in ALPHAS}
         for of, gamma in {"measured": best, **chosen}.items():
             yield _row("best gamma", of, float(gamma), c=c)
             yield _row("improvement lost", of, 1.0 - speeds[gamma] / speeds[best], c=c)

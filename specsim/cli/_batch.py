@@ -60,7 +60,7 @@ def simulate_batch(
         measured: In place of a preset: FILE,MS. FILE is a CSV file of measured passes of the target, with the
             columns batch, tokens (of all sequences) and ms; a pass of the draft takes MS milliseconds.
         policy: How draft lengths are chosen: none, constant, goodput, budget, blocks, bands, heuristic,
-            classifier or oracle, with parameters if any: budget:tokens=256,most=8.
+            classifier or oracle, with parameters if any: budget:tokens=256,max_gamma=8.
         alpha: Acceptance rate of the draft's tokens; or one for each position: 0.8,0.7; or Beta-distributed
             between requests, with mean and standard deviation: beta:0.7,0.2. Default: 0.8.
         lengths: Steps that accepted 0, 1, …, γ tokens, such as 620,210,90,80, or the file of a log that

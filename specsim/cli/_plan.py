@@ -46,9 +46,9 @@ def plan(
     draft: Several = None,
     c: Annotated[float | None, REAL] = None,
     c_hat: Annotated[float | None, REAL] = None,
-    most: Annotated[int, WHOLE] = MOST,
+    max_gamma: Annotated[int, WHOLE] = MOST,
     policies: Flag = False,
-    length: Annotated[int | None, WHOLE] = None,
+    tokens: Annotated[int | None, WHOLE] = None,
     seed: Seed = None,
     form: Form = TEXT,
 ) -> None:
@@ -60,35 +60,35 @@ def plan(
             trace; may be repeated.
         c: Ratio of the times of a draft's and a target's forward pass.
         c_hat: The same ratio for arithmetic operations; default: c.
-        most: Largest γ to consider.
+        max_gamma: Largest γ to consider.
         policies: Compare policies that choose γ in every step, on a text of two models, or along a trace.
-        length: With --policies, of two models: tokens of the text. Default: 20,000.
+        tokens: With --policies, of two models: length of the text in tokens. Default: 20,000.
     """
     values = locals()
     if sum(given is not None for given in (pair, alpha, draft)) != 1:
         raise ValueError("give one of PAIR, --alpha and --draft")
     if policies:
-        refuse(plan, values, "has no effect with --policies", "alpha", "draft", "c_hat", "most")
+        refuse(plan, values, "has no effect with --policies", "alpha", "draft", "c_hat", "max_gamma")
     else:
-        refuse(plan, values, "has no effect without --policies", "length", "seed")
+        refuse(plan, values, "has no effect without --policies", "tokens", "seed")
     if draft is not None:
         from specsim.planning import rank_drafts
 
         refuse(plan, values, "has no effect with --draft, where each has its own: name=alpha,c", "c", "c_hat")
-        return print_result(rank_drafts([_candidate(text) for text in draft], most=most), form)
+        return print_result(rank_drafts([_candidate(text) for text in draft], max_gamma=max_gamma), form)
     if c is None:
         raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
     rates: Any = alpha
     if pair is not None:
         both = pair_of(pair)
         if policies and both.draft is None:
-            refuse(plan, values, f"has no effect on {pair}, whose text is logged", "length", "seed")
+            refuse(plan, values, f"has no effect on {pair}, whose text is logged", "tokens", "seed")
         if policies:
-            return _print_policies(both, c, length, seed, form)
+            return _print_policies(both, c, tokens, seed, form)
         if both.draft is None:
-            return _print_trace_plan(both.target, c, c_hat, most, form)
+            return _print_trace_plan(both.target, c, c_hat, max_gamma, form)
         rates = _rates(both)
-    return print_result(specsim.plan(rates, c, c_hat, most=most), form)
+    return print_result(specsim.plan(rates, c, c_hat, max_gamma=max_gamma), form)
 
 
 def _rates(pair: Any) -> Any:
@@ -105,12 +105,12 @@ def _rates(pair: Any) -> Any:
     return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
 
 
-def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, form: Form) -> None:
+def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: int, form: Form) -> None:
     """The plan for a trace; two of them where only bounds of α are known."""
     from specsim.planning._plan import plan_from_trace
     from specsim.traces import summarise
 
-    made = plan_from_trace(summarise(trace), c, c_hat, most=most)
+    made = plan_from_trace(summarise(trace), c, c_hat, max_gamma=max_gamma)
     if len(made) == 1:
         return print_result(made[0], form)
     if not form.is_text:
@@ -123,7 +123,7 @@ def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, fo
     return None
 
 
-def _print_policies(pair: Pair, c: float, length: int | None, seed: int | None, form: Form) -> None:
+def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> None:
     """Policies that choose γ along a trace, or on one text, DISCO fitted to its first part."""
     from specsim.planning import policies as known
 
@@ -132,14 +132,14 @@ def _print_policies(pair: Pair, c: float, length: int | None, seed: int | None, 
         compared: tuple[known.Policy, ...] = (
             known.Constant(gamma),
             known.Heuristic(),
-            known.ConfidenceThreshold(most=gamma),
-            known.SVIP(most=gamma),
+            known.ConfidenceThreshold(max_gamma=gamma),
+            known.SVIP(max_gamma=gamma),
             known.Goodput(),
             known.Cascade(),
             known.Oracle(),
         )
     elif isinstance(pair.target, specsim.models.Model):
-        text = known.draft_log(pair.target, pair.draft, LENGTH if length is None else length, rng=seed)
+        text = known.draft_log(pair.target, pair.draft, LENGTH if tokens is None else tokens, rng=seed)
         train, log = text.split(TRAINED)
         compared = known.every_policy(train, log)
     else:

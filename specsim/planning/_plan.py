@@ -102,7 +102,7 @@ class Plan(Shown):
 
 
 @checked
-def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
+def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: int = 64) -> Plan:
     """The γ with the largest speed-up, if verifying γ + 1 tokens takes one pass of the target.
 
     Parameters
@@ -112,7 +112,7 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
         accepted; the last one holds for later positions. In [0, 1].
     c, c_hat : float
         The ratios draft/target of times and of operations, ≥ 0; `c_hat` is `c` by default.
-    most : int
+    max_gamma : int
         The largest γ to consider, ≥ 1.
 
     Returns
@@ -139,25 +139,25 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
         raise ValueError(
             f"alpha: shape {alphas.shape}; expected one rate, or one for each position, at least one"
         )
-    check_count("most", most, most=MOST_GAMMA)
+    check_count("max_gamma", max_gamma, most=MOST_GAMMA)
     if c_hat is not None:
         check_between("c_hat", c_hat, 0.0, math.inf, "ratio")
     cost = ConstantRatio(c)
     operations = ConstantRatio(c if c_hat is None else c_hat).c
-    choices = _choices(alphas, cost, operations, most)
+    choices = _choices(alphas, cost, operations, max_gamma)
     best = max(choices, key=lambda choice: choice.improvement)
     return Plan(
         alphas=tuple(alphas.tolist()),
-        measured=len(alphas) if np.ndim(alpha) else most,
+        measured=len(alphas) if np.ndim(alpha) else max_gamma,
         cost=cost,
         best=best,
         choices=tuple(choices),
-        sensitivity=tuple(_sensitivity(alphas, cost, best.gamma, most)),
+        sensitivity=tuple(_sensitivity(alphas, cost, best.gamma, max_gamma)),
     )
 
 
 def plan_from_trace(
-    found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
+    found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, max_gamma: int = 64
 ) -> tuple[Plan, ...]:
     """The plan for the acceptance rates by position that `summarise` found in a trace.
 
@@ -167,7 +167,7 @@ def plan_from_trace(
         Of `specsim.traces.summarise`.
     c, c_hat : float
         The ratios draft/target of times and of operations, ≥ 0; `c_hat` is `c` by default.
-    most : int
+    max_gamma : int
         The largest γ to consider, ≥ 1.
 
     Returns
@@ -189,12 +189,12 @@ def plan_from_trace(
     """
     if isinstance(found, TraceBounds) and not found.flags:
         low, high = found.alpha_context
-        return plan(low, c, c_hat, most=most), plan(high, c, c_hat, most=most)
-    return (plan(found.alpha_by_position[found.tested_by_position > 0], c, c_hat, most=most),)
+        return plan(low, c, c_hat, max_gamma=max_gamma), plan(high, c, c_hat, max_gamma=max_gamma)
+    return (plan(found.alpha_by_position[found.tested_by_position > 0], c, c_hat, max_gamma=max_gamma),)
 
 
-def _choices(alphas: Floats, cost: StepCost, c_hat: float, most: int) -> list[Choice]:
-    rates = alphas[np.minimum(np.arange(most), len(alphas) - 1)]
+def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> list[Choice]:
+    rates = alphas[np.minimum(np.arange(max_gamma), len(alphas) - 1)]
     expected_tokens_by_position(rates)  # for its checks
     tokens = np.concatenate([[1.0], 1.0 + np.cumsum(np.cumprod(rates))])
     return [
@@ -203,7 +203,7 @@ def _choices(alphas: Floats, cost: StepCost, c_hat: float, most: int) -> list[Ch
     ]
 
 
-def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, most: int) -> list[Shift]:
+def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, max_gamma: int) -> list[Shift]:
     found = []
     for what, rates, c in (
         (f"α -{ALPHA_SHIFT:g}", np.clip(alphas - ALPHA_SHIFT, 0.0, 1.0), cost.c),
@@ -211,7 +211,7 @@ def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, most: int) -> 
         (f"c /{C_SHIFT:g}", alphas, cost.c * C_SHIFT**-1),
         (f"c ·{C_SHIFT:g}", alphas, cost.c * C_SHIFT),
     ):
-        choices = _choices(rates, ConstantRatio(c), c, most)
+        choices = _choices(rates, ConstantRatio(c), c, max_gamma)
         best = max(choices, key=lambda choice: choice.improvement)
         found.append(Shift(what, best.gamma, best.improvement, choices[gamma].improvement))
     return found
@@ -306,14 +306,14 @@ class Ranking(Shown, tuple[Ranked, ...]):
 
 
 @checked
-def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
+def rank_drafts(candidates: Sequence[Candidate], *, max_gamma: int = 64) -> Ranking:
     """Rank drafts by expected improvement, each at its best γ.
 
     Parameters
     ----------
     candidates : sequence of Candidate
         At least one, each with a name of its own.
-    most : int
+    max_gamma : int
         The largest γ to consider, ≥ 1.
 
     Returns
@@ -325,7 +325,7 @@ def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
     Raises
     ------
     ValueError
-        For no candidate, two of one name, or `most` out of range.
+        For no candidate, two of one name, or `max_gamma` out of range.
 
     Examples
     --------
@@ -338,8 +338,8 @@ def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
         raise ValueError(f"candidates: {names or 'none'}; expected at least one, each with a name of its own")
     found = []
     for one in candidates:
-        best = plan(one.alpha, one.c, most=most).best
-        plans = (plan(alpha, one.c, most=most) for alpha in (one.low, one.high))
+        best = plan(one.alpha, one.c, max_gamma=max_gamma).best
+        plans = (plan(alpha, one.c, max_gamma=max_gamma) for alpha in (one.low, one.high))
         low, high = (made.choices[best.gamma].improvement for made in plans)
         found.append(Ranked(one, best.gamma, best.improvement, low, high, False))
     found.sort(key=lambda one: -one.improvement)

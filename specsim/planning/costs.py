@@ -84,8 +84,8 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
 
 
 @checked
-def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
-    """The γ in 0 … `most` with the largest `improvement`; 0: do not speculate.
+def best_gamma(cost: StepCost, alpha: float, max_gamma: int = 64) -> int:
+    """The γ in 0 … `max_gamma` with the largest `improvement`; 0: do not speculate.
 
     All γ are tried, since costs may jump.
 
@@ -95,7 +95,7 @@ def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
         The time of a step.
     alpha : float
         The acceptance rate, in [0, 1].
-    most : int
+    max_gamma : int
         The largest γ to consider, from 1 to 65536.
 
     Returns
@@ -112,8 +112,8 @@ def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
     >>> best_gamma(ConstantRatio(0.05), 0.8)
     8
     """
-    check_count("most", most, most=MOST_GAMMA)
-    return max(range(most + 1), key=lambda gamma: improvement(cost, alpha, gamma))
+    check_count("max_gamma", max_gamma, most=MOST_GAMMA)
+    return max(range(max_gamma + 1), key=lambda gamma: improvement(cost, alpha, gamma))
 
 
 @checked

@@ -311,7 +311,7 @@ class Acceptance:
 def acceptance_by_drafts(
     p: Floats,
     q: Floats,
-    most: int = 8,
+    max_drafts: int = 8,
     *,
     steps: int = 2**18,
     rng: RandomSource = None,
@@ -323,7 +323,7 @@ def acceptance_by_drafts(
     ----------
     p, q : ndarray, [V]
         pmfs of target and draft.
-    most : int
+    max_drafts : int
         Largest number of drafts K; at K = 1 only the bounds are returned.
     steps, rng, threads
         Of each rule, as in `simulate`.
@@ -339,14 +339,14 @@ def acceptance_by_drafts(
 
     Examples
     --------
-    >>> found = acceptance_by_drafts(np.array([0.5, 0.5]), np.array([0.8, 0.2]), most=1)
+    >>> found = acceptance_by_drafts(np.array([0.5, 0.5]), np.array([0.8, 0.2]), max_drafts=1)
     >>> found[0].name, found[0].drawing, round(found[0].theory, 12)
     ('bound', 'sampled', 0.7)
     """
     p, q = check_rows(p, "p"), check_rows(q, "q")
-    check_count("most", most, 1, p.shape[-1])
+    check_count("max_drafts", max_drafts, 1, p.shape[-1])
     root, found = root_of(rng), []
-    for drafts in range(1, most + 1):
+    for drafts in range(1, max_drafts + 1):
         for drawing in BOUNDS:
             bound = theory.optimal_acceptance(p, q, drafts, drawing)
             found.append(Acceptance("bound", drawing, drafts, float(bound), None, None))

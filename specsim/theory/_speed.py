@@ -131,7 +131,7 @@ def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
 
 
 @checked
-def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDArray[np.int64] | int:
+def optimal_gamma(alpha: ArrayLike, c: ArrayLike, max_gamma: int = MAX_GAMMA) -> NDArray[np.int64] | int:
     """The smallest γ with the largest `walltime_improvement`; 0 means that speculation does not gain.
 
     E[tokens] is concave in γ and the time is linear, so that the improvement rises to a single maximum, up to
@@ -143,13 +143,13 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
         In [0, 1].
     c : array_like
         The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
-    most : int
+    max_gamma : int
         The largest γ to consider, at least 1.
 
     Returns
     -------
     int or ndarray of the broadcast shape
-        From 0 to `most`.
+        From 0 to `max_gamma`.
 
     Raises
     ------
@@ -163,10 +163,10 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
     >>> optimal_gamma([0.5, 0.9], 0.01).tolist()
     [5, 24]
     """
-    if most < 1:
-        raise ValueError(f"most: {most} is not a number of drafted tokens ≥ 1")
+    if max_gamma < 1:
+        raise ValueError(f"max_gamma: {max_gamma} is not a number of drafted tokens ≥ 1")
     a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
-    low, high = np.zeros(a.shape, dtype=np.int64), np.full(a.shape, most, dtype=np.int64)
+    low, high = np.zeros(a.shape, dtype=np.int64), np.full(a.shape, max_gamma, dtype=np.int64)
     while (low < high).any():
         middle = (low + high) // 2
         rises = a ** (middle + 1) * (middle * ratio + 1.0) > ratio * expected_tokens(a, middle)

@@ -37,10 +37,10 @@ LAGS, LAGS_SHOWN = range(1, 21), (1, 2, 4, 8, 16)
 
 
 class Group(NamedTuple):
-    """Contexts of a range of entropies in nats, or of a document (`least` is its number)."""
+    """Contexts of a range of entropies in nats, or of a document (`min` is its number)."""
 
-    least: float
-    most: float
+    min: float
+    max: float
     contexts: int
     beta: Interval  #: bounds on their mean β
     tested: int  #: contexts where a drafted token was tested
@@ -74,7 +74,7 @@ class Reading(Shown):
         rows = []
         lengths = bars([group.beta[0] for group in self.by_entropy])
         for group, bar in zip(self.by_entropy, lengths, strict=True):
-            known = f"{group.least:.2f} – {group.most:.2f}", f"{group.contexts:,}", span(group.beta)
+            known = f"{group.min:.2f} – {group.max:.2f}", f"{group.contexts:,}", span(group.beta)
             accepted = f"{group.accepted / group.tested:.4f}" if group.tested else NONE
             rows.append((*known, accepted, bar))
         yield Table((f"entropy of {self.entropy_of}", "contexts", "mean β", "accepted", ""), rows)

@@ -48,10 +48,10 @@ SHIFTS, SHARES = (0.1, 0.3, 1.0, 3.0), (0.01, 0.1)
 
 
 class FlagBin(NamedTuple):
-    """Tested tokens with an acceptance probability from `least` to `most`: counts, and the expected range."""
+    """Tested tokens with an acceptance probability from `min` to `max`: counts, and the expected range."""
 
-    least: float
-    most: float
+    min: float
+    max: float
     tested: int
     accepted: int
     expected: tuple[float, float]
@@ -113,7 +113,7 @@ class LogAudit(Judged):
             rows = []
             for one in self.flags:
                 counts = f"{one.tested:,}", f"{one.accepted:,}", span(one.expected, "{:.1f}".format)
-                rows.append((f"{one.least:.1f} – {one.most:.1f}", *counts, f"{one.z:.1f}"))
+                rows.append((f"{one.min:.1f} – {one.max:.1f}", *counts, f"{one.z:.1f}"))
             yield Table(("min(1, p/q)", "tested", "accepted", "expected", "z"), rows)
         for name, e in (("accept flags", self.e_flags), ("drafted tokens", self.e_tokens)):
             yield f"{name:<15} {'not logged' if e is None else self._said(e)}"

@@ -167,7 +167,7 @@ def test_rules_are_listed(run):
 
 
 def test_rules_are_compared(run, tmp_path, monkeypatch):
-    few = partial(specsim.simulation.acceptance_by_drafts, most=3, steps=2**10)
+    few = partial(specsim.simulation.acceptance_by_drafts, max_drafts=3, steps=2**10)
     monkeypatch.setattr(specsim.simulation, "acceptance_by_drafts", few)
     options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
     code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")

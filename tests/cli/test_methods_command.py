@@ -88,15 +88,15 @@ def test_a_dynamic_tree_is_simulated_and_replayed():
 
 
 def test_policies_on_a_pair_of_models():
-    found = run("plan", "ngram", "--c", "0.05", "--policies", "--length", "2000", "--seed", "1")
+    found = run("plan", "ngram", "--c", "0.05", "--policies", "--tokens", "2000", "--seed", "1")
     assert found.code == 0, found.err
     lines = found.out.splitlines()
     assert lines[1].startswith("oracle")
     assert any(line.startswith("DISCO") for line in lines)
     for words, said in (
         ("zipf --policies", "give two models, such as ngram, of which a text is drawn, or a trace"),
-        ("ngram-trace --policies --length 5", "--length has no effect on ngram-trace"),
-        ("ngram --length 5", "--length has no effect without --policies"),
+        ("ngram-trace --policies --tokens 5", "--tokens has no effect on ngram-trace"),
+        ("ngram --tokens 5", "--tokens has no effect without --policies"),
     ):
         refused = run("plan", *words.split(), "--c", "0.05")
         assert refused.code == 2

@@ -93,7 +93,7 @@ def choose(policy, running, prefilling, cost, history):
             expected = sum(alpha**k for k in range(gamma + 1))
             return (len(drafting) * expected + len(joining)) / time
 
-        best = max(range(policy.most + 1), key=rate) if drafting else 0
+        best = max(range(policy.max_gamma + 1), key=rate) if drafting else 0
         for one in drafting:
             one.gamma = best
     elif kind in ("Budget", "Blocks"):
@@ -101,7 +101,7 @@ def choose(policy, running, prefilling, cost, history):
         chances = sorted(
             (-(own[id(one)] ** k), order, k)
             for order, one in enumerate(drafting)
-            for k in range(1, policy.most + 1)
+            for k in range(1, policy.max_gamma + 1)
         )
         for _, order, _ in chances[: max(0, policy.tokens - len(drafting))]:
             drafting[order].gamma += 1
@@ -114,21 +114,21 @@ def choose(policy, running, prefilling, cost, history):
             elif kind == "Bands":
                 share = (sum(one.accepted) + 8 * policy.alpha) / (sum(one.drafted) + 8)
                 one.gamma = min(
-                    policy.most, 6 if share > 0.8 else 4 if share > 0.6 else 3 if share > 0.4 else 2
+                    policy.max_gamma, 6 if share > 0.8 else 4 if share > 0.6 else 3 if share > 0.4 else 2
                 )
             elif kind == "Classifier":
-                right, v, one.gamma = one.accepts(policy.most), one.guesses(one.steps), 1
-                on = [1 - policy.false_alarm] * right + [policy.missed] * (policy.most - right)
-                while one.gamma < policy.most and v < math.prod(on[: one.gamma]):
+                right, v, one.gamma = one.accepts(policy.max_gamma), one.guesses(one.steps), 1
+                on = [1 - policy.false_alarm] * right + [policy.missed] * (policy.max_gamma - right)
+                while one.gamma < policy.max_gamma and v < math.prod(on[: one.gamma]):
                     one.gamma += 1
             else:
-                one.gamma = one.accepts(min(policy.most, one.output - one.emitted - 1))
+                one.gamma = one.accepts(min(policy.max_gamma, one.output - one.emitted - 1))
 
 
 def serve(requests, cost, policy, max_batch, prefill):
     """Serve `requests`; returns (target passes of requests, drafted, accepted) over the whole run."""
     kind = type(policy).__name__
-    drafts = getattr(policy, "most", 0) or policy.gamma > 0
+    drafts = getattr(policy, "max_gamma", 0) or policy.gamma > 0
 
     def prefilling(one):
         return prefill and one.steps == 0
@@ -150,7 +150,7 @@ def serve(requests, cost, policy, max_batch, prefill):
         time = seconds_of(cost.target, len(running), verified + prompts, sum(held))
         if kind == "Blocks" and held:
             seen = sum(min(length, cost.seen) for length in held)
-            time += seconds_of(cost.draft, len(held), len(held) * policy.most, seen)
+            time += seconds_of(cost.draft, len(held), len(held) * policy.max_gamma, seen)
         for k in range(1, 1 if kind == "Blocks" else max(one.gamma for one in running) + 1):
             still = [min(one.prompt + one.emitted, cost.seen) for one in running if one.gamma >= k]
             time += seconds_of(cost.draft, len(still), len(still), sum(still))
@@ -166,7 +166,7 @@ def serve(requests, cost, policy, max_batch, prefill):
             one.drafted.append(one.gamma)
             if kind == "Heuristic" and not prefilling(one):
                 one.length = one.length + 2 if accepted == one.gamma else one.length - 1
-                one.length = min(max(one.length, 1), policy.most)
+                one.length = min(max(one.length, 1), policy.max_gamma)
             if one.steps == 0:
                 one.first = now
             one.steps += 1

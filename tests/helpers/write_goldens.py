@@ -127,7 +127,7 @@ COMMANDS = {
     "batch": """
         simulate-batch --rate 20 --alpha 0.7 --requests 500 --seed 1 --json
         simulate-batch --rate 20 --alpha 0.7 --requests 500 --seed 1
-        simulate-batch --rate 100 --alpha 0.7 --policy goodput:most=8 --requests 500 --seed 1
+        simulate-batch --rate 100 --alpha 0.7 --policy goodput:max_gamma=8 --requests 500 --seed 1
         simulate-batch --over max_batch=1,16 --alpha 0.7 --policy budget:tokens=40 --output geometric:50 --requests 200 --seed 1 --json
         simulate-batch --over max_batch=1,16 --alpha 0.7 --policy budget:tokens=40 --output geometric:50 --requests 200 --seed 1
     """,
@@ -150,7 +150,7 @@ def looked_ahead():
     tree = DynamicTree(width=2, depth=3, nodes=4)
     run = specsim.simulate(*pair, rule="deterministic_children", gamma=tree, steps=500, rng=1, threads=1)
     yield "simulate, dynamic tree", run.to_dict()
-    log = specsim.draft_log(*pair, length=2000, rng=1)
+    log = specsim.draft_log(*pair, tokens=2000, rng=1)
     policies = Constant(4), ConfidenceThreshold(), Goodput(), Cascade(), Oracle()
     yield "policies", [run.to_dict() for run in specsim.simulate_policies(log, policies, draft_cost=0.05)]
 

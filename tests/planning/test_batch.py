@@ -249,10 +249,10 @@ def drafted_per_pass(run):
 def test_goodput_drafts_what_the_cost_model_calls_best():
     """A small batch speculates as `best_gamma` says; a large one, bound by arithmetic, does not."""
     target, draft = (replace(one, cache_bytes_per_token=0.0) for one in (LARGE, SMALL))
-    policy = Goodput(most=16, window=4096, alpha=0.7)
+    policy = Goodput(max_gamma=16, window=4096, alpha=0.7)
     options = {"alpha": 0.7, "prefill": False, "output": 500}
     run = simulate_batch(cost_of(target, draft), policy, max_batch=1, requests=80, rng=1, **options)
-    best = best_gamma(Roofline(target, draft, GPU), 0.7, most=16)
+    best = best_gamma(Roofline(target, draft, GPU), 0.7, max_gamma=16)
     assert drafted_per_pass(run) == pytest.approx(best, abs=1.0)
     run = simulate_batch(
         cost_of(target, draft), policy, max_batch=600, requests=6000, replications=2, rng=1, **options
@@ -585,7 +585,7 @@ ONE = PassTime(fixed=1.0)
         (lambda: Goodput(alpha=2.0), "alpha: 2.0"),
         (lambda: Goodput(window=0), "window: 0"),
         (lambda: Budget(tokens=0), "tokens: 0"),
-        (lambda: Heuristic(most=3, gamma=4), "gamma: 4 is more than most = 3"),
+        (lambda: Heuristic(max_gamma=3, gamma=4), "gamma: 4 is more than max_gamma = 3"),
         (lambda: policy_named("constnt"), "unknown policy 'constnt'; did you mean 'constant'?"),
         (lambda: policy_named("constant:k=1"), "constant: no parameter 'k'; it has gamma"),
         (lambda: policy_named("constant:4"), "constant: '4' is not a parameter; write constant:PARAMETER=VALUE"),

@@ -30,7 +30,7 @@ def test_a_constant_ratio_is_theorem_3_8(alpha, c):
         assert improvement(ConstantRatio(c), alpha, gamma) == pytest.approx(
             walltime_improvement(alpha, gamma, c)
         )
-    assert best_gamma(ConstantRatio(c), alpha, most=30) == optimal_gamma(alpha, c, most=30)
+    assert best_gamma(ConstantRatio(c), alpha, max_gamma=30) == optimal_gamma(alpha, c, max_gamma=30)
     assert improvement(ConstantRatio(c, overhead=0.5), alpha, 3) < improvement(ConstantRatio(c), alpha, 3)
     assert improvement(ConstantRatio(c), alpha, 4) <= oracle_improvement(alpha, c)
 
@@ -131,7 +131,7 @@ def test_a_linear_step_is_fitted_to_what_was_measured():
         (lambda: ConstantRatio(0.1).step(-1), "gamma: -1"),
         (lambda: ConstantRatio(0.1).step(1.5), "gamma: expected an int, got float"),
         (lambda: improvement(ConstantRatio(0.1), 1.5, 2), "alpha: 1.5"),
-        (lambda: best_gamma(ConstantRatio(0.1), 0.5, most=0), "most: 0"),
+        (lambda: best_gamma(ConstantRatio(0.1), 0.5, max_gamma=0), "max_gamma: 0"),
         (lambda: Hardware(0, 1), "bandwidth: 0 must be more than 0"),
         (lambda: Network(-1), "parameters: -1"),
         (lambda: Experts(4, 5, 1e6), "active: 5 is not among 1 … 4"),

@@ -15,7 +15,7 @@ from specsim.traces import open_trace, summarise
 
 @pytest.mark.parametrize(("alpha", "c"), [(0.8, 0.05), (0.6, 0.1), (0.95, 0.01), (0.1, 0.3)])
 def test_a_plan_is_the_theorems(alpha, c):
-    found = plan(alpha, c, most=200)
+    found = plan(alpha, c, max_gamma=200)
     best = optimal_gamma(alpha, c)
     assert found.best.gamma == best
     assert found.best.improvement == pytest.approx(walltime_improvement(alpha, best, c))
@@ -36,7 +36,7 @@ def test_what_a_wrong_guess_costs():
 
 
 def test_rates_by_position_are_taken_as_they_are_and_the_last_goes_on():
-    found = plan([0.9, 0.5], 0.02, most=4)
+    found = plan([0.9, 0.5], 0.02, max_gamma=4)
     assert [choice.tokens_per_step for choice in found.choices] == pytest.approx(
         [1.0, 1.9, 1.9 + 0.45, 2.35 + 0.225, 2.575 + 0.1125]
     )
@@ -86,7 +86,7 @@ def test_a_plan_from_a_trace_has_its_own_rates(trace):
         (lambda: plan([], 0.05), "at least one"),
         (lambda: plan(np.nan, 0.05), "nan is outside"),
         (lambda: plan(0.8, -0.1), "c: -0.1"),
-        (lambda: plan(0.8, 0.1, most=0), "most: 0"),
+        (lambda: plan(0.8, 0.1, max_gamma=0), "max_gamma: 0"),
         (lambda: rank_drafts([]), "none; expected at least one"),
         (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
         (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),

@@ -49,13 +49,13 @@ PAIR = TableModel(P), TableModel(Q)
 
 @pytest.fixture(scope="module")
 def log():
-    return specsim.draft_log(*PAIR, length=40_000, rng=5, ahead=3)
+    return specsim.draft_log(*PAIR, tokens=40_000, rng=5, ahead=3)
 
 
 @pytest.fixture(scope="module")
 def text():
     """A log of the pair that is bundled, in two parts: to fit on, and to simulate."""
-    return specsim.draft_log(*default_pair(), length=16_000, rng=3).split(0.5)
+    return specsim.draft_log(*default_pair(), tokens=16_000, rng=3).split(0.5)
 
 
 def hand_made(accepted, confidence=0.5, entropy=1.0, top=0.5, tails=None):
@@ -173,7 +173,7 @@ def test_tokens_per_step_are_those_of_the_markov_chain(log, gamma):
 
 def test_tokens_per_step_are_those_of_simulate():
     p, q = synthetic_pair("zipf", 20, 0.7, rng=0)
-    log = specsim.draft_log(TableModel(p), TableModel(q), length=30_000, rng=2, ahead=0)
+    log = specsim.draft_log(TableModel(p), TableModel(q), tokens=30_000, rng=2, ahead=0)
     run = specsim.simulate(p, q, gamma=4, steps=2**18, rng=1)
     mean, error = tokens_per_step(log, 4)
     z = norm.isf(FALSE_ALARM / 2)
@@ -184,7 +184,7 @@ def test_tokens_per_step_are_those_of_simulate():
 
 def test_independent_drafts_agree_with_the_closed_forms():
     p, q = synthetic_pair("geometric", 12, 0.8, rng=0)
-    log = specsim.draft_log(TableModel(p), TableModel(q), length=20_000, rng=3, ahead=0)
+    log = specsim.draft_log(TableModel(p), TableModel(q), tokens=20_000, rng=3, ahead=0)
     three, oracle = specsim.simulate_policies(log, [Constant(3), Oracle()], draft_cost=0.1, constants=[8])
     seen = log.accepted.mean()
     z = norm.isf(FALSE_ALARM / 2)
@@ -240,7 +240,7 @@ def test_a_policy_that_looks_at_tokens_drafts_on_behind_a_rejected_one_without_k
 
 
 def test_a_step_that_leaves_the_tails_is_counted_unless_it_was_planned(log):
-    steps = list(simulate_steps(log, ConfidenceThreshold(0.0, most=9), COST))
+    steps = list(simulate_steps(log, ConfidenceThreshold(0.0, max_gamma=9), COST))
     assert any(step.truncated for step in steps)
     for step in steps:
         assert step.drafted <= step.accepted + 1 + log.ahead
@@ -274,7 +274,7 @@ def test_features_are_those_of_the_drafted_token(log):
 def test_features_of_longer_contexts_and_other_temperatures():
     """A draft that reads four bytes, for a target that reads one."""
     target, draft = reversed(default_pair())
-    log = specsim.draft_log(target, draft, length=400, rng=1, ahead=2, temperature=0.5)
+    log = specsim.draft_log(target, draft, tokens=400, rng=1, ahead=2, temperature=0.5)
     for t in range(4, 400):
         before = log.tokens[t - 4 : t].tolist()
         p, q = (temperature(model.row(before), 0.5) for model in (target, draft))
@@ -295,17 +295,17 @@ def test_as_many_are_accepted_as_the_rows_say(text):
 
 
 def test_the_same_seed_gives_the_same_log_and_a_longer_one_begins_alike(log):
-    again = specsim.draft_log(*PAIR, length=3000, rng=5, ahead=2)
+    again = specsim.draft_log(*PAIR, tokens=3000, rng=5, ahead=2)
     assert again.root == 5
     for name in ("tokens", "drafted", "accepted", "beta", "tail"):
         assert (getattr(again, name) == getattr(log, name)[:3000]).all()
     assert (again.tails.confidence == log.tails.confidence[: len(again.tails.confidence), :2]).all()
-    other = specsim.draft_log(*PAIR, length=3000, rng=6, ahead=2)
+    other = specsim.draft_log(*PAIR, tokens=3000, rng=6, ahead=2)
     assert (other.tokens != again.tokens).any()
 
 
 def test_at_temperature_zero_everything_is_certain():
-    log = specsim.draft_log(*PAIR, length=50, rng=1, ahead=1, temperature=0)
+    log = specsim.draft_log(*PAIR, tokens=50, rng=1, ahead=1, temperature=0)
     assert set(log.beta) <= {0.0, 1.0}
     assert (log.accepted == log.beta).all()
     assert (log.features.confidence == 1).all()
@@ -333,7 +333,7 @@ def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(tmp_path):
     # the last step has no room for a fourth token, wherever it ends
     assert full - 1 <= sum(step.truncated for step in longer) <= full
     assert {step.drafted for step in longer if not step.truncated} >= {4}  # a constant needs no features
-    unsure = list(simulate_steps(log, ConfidenceThreshold(0.0, most=3), COST))
+    unsure = list(simulate_steps(log, ConfidenceThreshold(0.0, max_gamma=3), COST))
     assert sum(step.truncated for step in unsure) > full
     assert all(
         step.drafted == step.accepted + 1
@@ -382,7 +382,7 @@ def test_the_transient_heuristic_begins_each_call_anew():
 def test_the_threshold_ends_behind_the_first_unsure_token():
     log = hand_made([1] * 8, confidence=[0.9, 0.4, 0.39, 0.9, 0.1, 0.9, 0.9, 0.9])
     assert lengths(ConfidenceThreshold(0.4), log)[:2] == [(3, 3), (1, 1)]
-    assert lengths(ConfidenceThreshold(0.4, most=2), log)[0] == (2, 2)
+    assert lengths(ConfidenceThreshold(0.4, max_gamma=2), log)[0] == (2, 2)
 
 
 def test_the_threshold_looks_at_the_tail_behind_a_rejected_token():
@@ -440,7 +440,7 @@ def test_svip_stops_exactly_where_the_bound_is_passed():
     log = hand_made([1] * 7, entropy=entropy)
     assert math.sqrt(c * entropy[0]) <= h < math.sqrt(c * entropy[1])
     assert lengths(SVIP(h, c), log)[:2] == [(2, 2), (2, 2)]
-    assert lengths(SVIP(h, c, most=1), log)[0] == (1, 1)
+    assert lengths(SVIP(h, c, max_gamma=1), log)[0] == (1, 1)
 
 
 def coin(probability):
@@ -458,13 +458,13 @@ def test_disco_stops_below_its_threshold():
 
 
 def test_goodput_takes_the_best_length_for_its_rate():
-    policy = Goodput(most=20)
+    policy = Goodput(max_gamma=20)
     policy.reset(ConstantRatio(0.1))
     for alpha in (0.0, 0.3, 0.6, 0.9):
         rates = [expected_tokens(alpha, k) / (1 + 0.1 * k) for k in range(21)]
         assert policy.best(alpha) == int(np.argmax(rates))
     good, bad = hand_made([1] * 300), hand_made([0] * 300)
-    drafted = [step.drafted for step in simulate_steps(good, Goodput(most=8), COST)]
+    drafted = [step.drafted for step in simulate_steps(good, Goodput(max_gamma=8), COST)]
     assert drafted[:-1].count(8) > 0.9 * len(drafted) - 1
     drafted = np.array([step.drafted for step in simulate_steps(bad, Goodput(window=64), ConstantRatio(0.3))])
     assert 0 < drafted.sum() < 60  # it gives up
@@ -529,7 +529,7 @@ def test_the_oracle_is_the_best_of_all_plans(cost):
             return sum(cost.step(drafted) for drafted, _ in lengths(policy, log, cost))
 
         best = min(total(Fixed(plan)) for plan in itertools.product(range(4), repeat=6))
-        assert total(Oracle(most=3)) == pytest.approx(best)
+        assert total(Oracle(max_gamma=3)) == pytest.approx(best)
 
 
 def test_nobody_beats_the_oracle_and_everybody_emits_the_same_text(text, full):
@@ -583,7 +583,7 @@ def test_what_was_learned_is_calibrated(text):
     """Predictions of Disco mean what they say, on text that it was not fitted on."""
     train, log = text
     found = examples(log, 4)
-    disco = Disco.fit(train, most=4).coefficients
+    disco = Disco.fit(train, max_gamma=4).coefficients
     f = found.features
     z = np.log(f.confidence), f.entropy, np.log(f.top)
     for k in range(4):
@@ -601,7 +601,7 @@ def test_what_was_learned_is_calibrated(text):
 
 def test_time_is_what_drafts_verification_and_deciding_take():
     log = hand_made([1, 1, 0, 0, 1, 1, 1, 1])
-    policies = [Constant(2, overhead=0.5), SVIP(h=9.0, most=2, overhead=0.5)]
+    policies = [Constant(2, overhead=0.5), SVIP(h=9.0, max_gamma=2, overhead=0.5)]
     first, second = specsim.simulate_policies(
         log, policies, draft_cost=0.1, verify_cost=lambda n: 1 + 0.01 * n, blocks=2, constants=[2]
     )
@@ -640,7 +640,7 @@ def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
     number, length = (150, 2000) if full else (120, 1000)
     runs = [
         specsim.simulate_policies(
-            specsim.draft_log(*PAIR, length=length, rng=seed, ahead=0), [Constant(2)], constants=[5]
+            specsim.draft_log(*PAIR, tokens=length, rng=seed, ahead=0), [Constant(2)], constants=[5]
         )[0]
         for seed in range(number)
     ]
@@ -682,18 +682,18 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: Constant(1, overhead=-0.1), "overhead: -0.1 is outside"),
         (lambda: Heuristic(0), "gamma: 0"),
         (lambda: Heuristic(5, call=0), "call: 0"),
-        (lambda: Heuristic(5, most=4), "gamma: 5 is more than most = 4; begin lower"),
+        (lambda: Heuristic(5, max_gamma=4), "gamma: 5 is more than max_gamma = 4; begin lower"),
         (lambda: ConfidenceThreshold(1.2), r"threshold: 1.2 is outside \[0, 1\]; give a probability"),
         (lambda: ConfidenceThreshold(math.nan), "threshold: nan"),
-        (lambda: ConfidenceThreshold(most=0), "most: 0"),
+        (lambda: ConfidenceThreshold(max_gamma=0), "max_gamma: 0"),
         (lambda: SVIP(h=-1), "h: -1 is outside"),
         (lambda: SVIP(c=math.inf), "c: inf is outside"),
         (lambda: Disco((*coin(0.5), 0.0), threshold=2), "threshold: 2"),
         (lambda: Goodput(alpha=1.5), "alpha: 1.5"),
         (lambda: Goodput(window=0), "window: 0"),
-        (lambda: Cascade(gamma=20), "gamma: 20 is more than most = 16; begin lower"),
+        (lambda: Cascade(gamma=20), "gamma: 20 is more than max_gamma = 16; begin lower"),
         (lambda: Cascade(trial=0), "trial: 0"),
-        (lambda: Oracle(most=0), "most: 0"),
+        (lambda: Oracle(max_gamma=0), "max_gamma: 0"),
         (lambda: hand_made([]), "log: empty.*draw a longer one"),
         (lambda: hand_made([2]), "accepted, position 0: 2 is outside"),
         (lambda: hand_made([1, 1], confidence=[0.5, 1.5]), "confidence, position 1: 1.5 is outside"),
@@ -705,12 +705,12 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
             lambda: hand_made([1, 0]).split(0.1),
             "share: 0.1 of 2 positions leaves one part empty; give a share",
         ),
-        (lambda: specsim.draft_log(*PAIR, length=0), "length: 0 is not at least 1"),
-        (lambda: specsim.draft_log(*PAIR, length=5, ahead=-1), "ahead: -1"),
-        (lambda: specsim.draft_log(*PAIR, length=5, temperature=-1), "temperature: -1"),
+        (lambda: specsim.draft_log(*PAIR, tokens=0), "tokens: 0 is not at least 1"),
+        (lambda: specsim.draft_log(*PAIR, tokens=5, ahead=-1), "ahead: -1"),
+        (lambda: specsim.draft_log(*PAIR, tokens=5, temperature=-1), "temperature: -1"),
         (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "give models over one vocabulary"),
-        (lambda: Disco.fit(hand_made([1, 0] * 40), most=50), "40 tokens after.*draw it with ahead=49"),
-        (lambda: Disco.fit(hand_made([1, 0]), most=8), "8 drafted tokens need as many"),
+        (lambda: Disco.fit(hand_made([1, 0] * 40), max_gamma=50), "40 tokens after.*draw it with ahead=49"),
+        (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "8 drafted tokens need as many"),
     ],
 )
 def test_bad_arguments_are_named(make, message):

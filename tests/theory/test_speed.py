@@ -80,10 +80,12 @@ def test_the_bisection_is_the_search_of_all():
     rng = np.random.default_rng(1)
     alphas, ratios = rng.uniform(0, 1, 300), rng.uniform(0, 0.5, 300)
     speeds = np.array([walltime_improvement(alphas, gamma, ratios) for gamma in range(41)])
-    assert (optimal_gamma(alphas, ratios, most=40) == speeds.argmax(axis=0)).all()
-    assert optimal_gamma(1.0, 0.5) == optimal_gamma(0.3, 0.0, most=1000) or optimal_gamma(1.0, 0.5) == 1000
+    assert (optimal_gamma(alphas, ratios, max_gamma=40) == speeds.argmax(axis=0)).all()
+    assert (
+        optimal_gamma(1.0, 0.5) == optimal_gamma(0.3, 0.0, max_gamma=1000) or optimal_gamma(1.0, 0.5) == 1000
+    )
     assert optimal_gamma(0.2, 0.3) == 0
-    assert optimal_gamma(1.0, 0.2, most=7) == 7
+    assert optimal_gamma(1.0, 0.2, max_gamma=7) == 7
 
 
 @given(st.floats(0, 1), st.floats(0, 2))
@@ -228,7 +230,7 @@ def test_second_order_contexts_are_read_as_a_table_model_reads_them():
         (lambda: walltime_improvement(0.5, 3, np.nan), "c: nan"),
         (lambda: walltime_improvement(0.5, 1.5, 0.1), "gamma: 1.5 is not an integer"),
         (lambda: operations_factor(0.5, 3, np.inf), "c_hat: inf"),
-        (lambda: optimal_gamma(0.5, 0.1, most=0), "most: 0"),
+        (lambda: optimal_gamma(0.5, 0.1, max_gamma=0), "max_gamma: 0"),
         (lambda: oracle_improvement(1.0, 0.0), "without bound"),
         (lambda: acceptance_rate([1.0], [1.0], lenience=0.0), "lenience: 0.0 is outside"),
         (lambda: divergence([0.5, 0.5], [1.0]), "give rows over one vocabulary"),

@@ -45,7 +45,7 @@ LAW = theory.accepted_law(0.8, 3)
 TRACE = traces.default_trace()
 COST = costs.ConstantRatio(0.05)
 SERVER = batch.BatchCost(batch.PassTime(0.02), batch.PassTime(0.002))
-LOG = policies.draft_log(TARGET, DRAFT, length=200, ahead=4, rng=1)
+LOG = policies.draft_log(TARGET, DRAFT, tokens=200, ahead=4, rng=1)
 
 
 def _calls():
@@ -83,8 +83,8 @@ def _calls():
         {"draft_tokens": [0, 1], "p": ROWS_P[0], "q": ROWS_P[0], "r": [0.5, 0.5, 0.5]},
     )
     yield specsim.merge, {"paths": ["run.part"]}
-    yield specsim.plan, {"alpha": 0.8, "c": 0.05, "c_hat": 0.05, "most": 8}
-    yield planning.rank_drafts, {"candidates": [planning.Candidate.of_rate("a", 0.8, 0.05)], "most": 8}
+    yield specsim.plan, {"alpha": 0.8, "c": 0.05, "c_hat": 0.05, "max_gamma": 8}
+    yield planning.rank_drafts, {"candidates": [planning.Candidate.of_rate("a", 0.8, 0.05)], "max_gamma": 8}
     yield planning.Candidate.of_rate, {"name": "a", "alpha": 0.8, "c": 0.05}
     yield planning.Candidate.of_counts, {"name": "a", "accepted": 8, "tested": 10, "c": 0.05}
     yield specsim.check_metrics, {"gamma": 5, "accepted": 20, "emitted": 27, "steps": 7, "engine": "plain"}
@@ -192,8 +192,8 @@ def _calls():
         {"cost": SERVER, "policy": batch.Bands(), "over": {"max_batch": [1, 2]}, "executor": None}
         | {"alpha": 0.7, "output": 10, "requests": 60, "rng": 1, "threads": 1},
     )
-    yield batch.Budget, {"most": 8, "tokens": 128, "alpha": 0.7}
-    yield batch.Classifier, {"most": 8, "missed": 0.3, "false_alarm": 0.1}
+    yield batch.Budget, {"max_gamma": 8, "tokens": 128, "alpha": 0.7}
+    yield batch.Classifier, {"max_gamma": 8, "missed": 0.3, "false_alarm": 0.1}
     yield batch.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
     yield batch.LoggedLengths, {"lengths": [5, 3, 2]}
     yield models.sibling_laws, {"q": Q, "count": 2, "sampling": "sampled"}
@@ -236,22 +236,25 @@ def _calls():
             "threads": 1,
         },
     )
-    yield simulation.acceptance_by_drafts, {"p": P, "q": Q, "most": 2, "steps": 64, "rng": 1, "threads": 1}
+    yield (
+        simulation.acceptance_by_drafts,
+        {"p": P, "q": Q, "max_drafts": 2, "steps": 64, "rng": 1, "threads": 1},
+    )
     yield rules.get, {"name": "lenience:lenience=0.5"}
     yield costs.ConstantRatio, {"c": 0.05, "overhead": 0.0}
     yield costs.improvement, {"cost": COST, "alpha": 0.8, "gamma": 3}
-    yield costs.best_gamma, {"cost": COST, "alpha": 0.8, "most": 8}
-    yield policies.draft_log, two | {"length": 20, "ahead": 2, "rng": 1}
+    yield costs.best_gamma, {"cost": COST, "alpha": 0.8, "max_gamma": 8}
+    yield policies.draft_log, two | {"tokens": 20, "ahead": 2, "rng": 1}
     yield (
         policies.simulate_policies,
         {"log": LOG, "policies": (policies.Constant(2),), "draft_cost": 0.05, "blocks": 4},
     )
     yield policies.Constant, {"gamma": 2}
-    yield policies.SVIP, {"h": 0.3, "c": 0.15, "most": 40}
+    yield policies.SVIP, {"h": 0.3, "c": 0.15, "max_gamma": 40}
     yield policies.Heuristic, {"gamma": 5, "call": None}
-    yield policies.ConfidenceThreshold, {"threshold": 0.4, "most": 20, "call": 512}
-    yield policies.Goodput, {"most": 16, "window": 64, "alpha": 0.7}
-    yield policies.Cascade, {"gamma": 3, "most": 16, "trial": 32, "trials": 4, "settle": 256}
+    yield policies.ConfidenceThreshold, {"threshold": 0.4, "max_gamma": 20, "call": 512}
+    yield policies.Goodput, {"max_gamma": 16, "window": 64, "alpha": 0.7}
+    yield policies.Cascade, {"gamma": 3, "max_gamma": 16, "trial": 32, "trials": 4, "settle": 256}
     yield models.row_ahead, {"model": TARGET, "context": (0,), "ahead": 2}
     yield models.rows_ahead, {"model": TARGET, "histories": [[0], [1]], "ahead": 2}
     yield (

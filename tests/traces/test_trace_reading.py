@@ -221,14 +221,14 @@ def test_groups_are_those_of_plain_loops(tmp_path):
     contexts = list(naive_contexts(trace))
     assert sum(group.contexts for group in found.by_entropy) == len(contexts)
     for group in found.documents:
-        mine = [c for c in contexts if c[0] == group.least]
+        mine = [c for c in contexts if c[0] == group.min]
         assert group.contexts == len(mine)
         assert group.beta == pytest.approx((np.mean([c[1] for c in mine]),) * 2, abs=1e-6)
         assert group.tested == sum(c[3] is not None for c in mine)
         assert group.accepted == sum(c[3] == 1 for c in mine)
     edges = np.quantile([c[2] for c in contexts], np.linspace(0, 1, 5))
     for group, low, high in zip(found.by_entropy, edges[:-1], edges[1:], strict=True):
-        assert (group.least, group.most) == pytest.approx((low, high), abs=1e-6)
+        assert (group.min, group.max) == pytest.approx((low, high), abs=1e-6)
         mine = [c for c in contexts if low <= c[2] and (c[2] < high or high == edges[-1])]
         assert group.contexts == pytest.approx(len(mine), abs=2)
         assert np.mean(group.beta) == pytest.approx(np.mean([c[1] for c in mine]), abs=0.02)

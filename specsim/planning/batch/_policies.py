@@ -33,21 +33,21 @@ class Budget(AnyPolicy):
 
     The throughput part of AdaServe (arXiv 2501.12162), on chains: a token of every request is verified
     anyway, and the rest of the budget goes to the request whose next drafted token has the largest
-    probability α^k of being reached and accepted, k tokens at most `most`. α is the request's own, accepted
-    over tested tokens, with `alpha` as a prior of 8 tests. Of equal requests the oldest comes first. Prompts
-    take nothing of the budget. Objectives of latency are not modelled."""
+    probability α^k of being reached and accepted, k tokens at most `max_gamma`. α is the request's own,
+    accepted over tested tokens, with `alpha` as a prior of 8 tests. Of equal requests the oldest comes first.
+    Prompts take nothing of the budget. Objectives of latency are not modelled."""
 
-    most: int = 8
+    max_gamma: int = 8
     tokens: int = 128
     alpha: float = 0.7
 
-    counts, probabilities = ("most", "tokens"), ("alpha",)
+    counts, probabilities = ("max_gamma", "tokens"), ("alpha",)
 
 
 @checked
 @dataclass
 class Blocks(Budget):
-    """As `Budget`, of blocks of `most` tokens that one pass of the drafter writes whole for every request.
+    """As `Budget`, of blocks of `max_gamma` tokens that one pass of the drafter writes for every request.
 
     DSpark's confidence-scheduled verification (arXiv 2607.05147): what is drafted is settled, and the budget
     decides how much of each block is verified. Its confidence is a head's; here it is the request's own
@@ -60,42 +60,42 @@ class Bands(AnyPolicy):
     """For each request 6, 4, 3 or 2 tokens, where more than .8, .6, .4 or less of its drafts were accepted.
 
     The rule of thumb of a guide (see the page of checked claims), which counts accepted over *drafted*
-    tokens; `alpha` is a prior of 8 drafted tokens, and no draft is longer than `most`."""
+    tokens; `alpha` is a prior of 8 drafted tokens, and no draft is longer than `max_gamma`."""
 
-    most: int = 6
+    max_gamma: int = 6
     alpha: float = 0.7
 
-    counts, probabilities = ("most",), ("alpha",)
+    counts, probabilities = ("max_gamma",), ("alpha",)
 
 
 @checked
 @dataclass
 class Classifier(AnyPolicy):
-    """Stop after the first drafted token that a classifier takes for rejected, or at `most` tokens.
+    """Stop after the first drafted token that a classifier takes for rejected, or at `max_gamma` tokens.
 
     The kind of DISCO (Mamou et al., arXiv 2405.04304), whose classifier reads the draft's probabilities. Here
     it errs at random: it takes a token that will be rejected, or stands behind one, for accepted with
     probability `missed`, and one that will be accepted for rejected with probability `false_alarm`. Its own
     time is not counted."""
 
-    most: int = 16
+    max_gamma: int = 16
     missed: float = 0.3
     false_alarm: float = 0.1
 
-    counts, probabilities = ("most",), ("missed", "false_alarm")
+    counts, probabilities = ("max_gamma",), ("missed", "false_alarm")
 
 
 #: The policies that a server follows: the code of each, and the parameters that the compiled loop reads, the
 #: longest draft first.
 SERVED: dict[type[AnyPolicy], tuple[int, tuple[str, ...]]] = {
     Constant: (CONSTANT, ("gamma",)),
-    Goodput: (GOODPUT, ("most", "window", "alpha")),
-    Budget: (BUDGET, ("most", "tokens", "alpha")),
-    Blocks: (BLOCKS, ("most", "tokens", "alpha")),
-    Bands: (BANDS, ("most", "alpha")),
-    Classifier: (CLASSIFIER, ("most", "missed", "false_alarm")),
-    Heuristic: (HEURISTIC, ("most", "gamma")),
-    Oracle: (ORACLE, ("most",)),
+    Goodput: (GOODPUT, ("max_gamma", "window", "alpha")),
+    Budget: (BUDGET, ("max_gamma", "tokens", "alpha")),
+    Blocks: (BLOCKS, ("max_gamma", "tokens", "alpha")),
+    Bands: (BANDS, ("max_gamma", "alpha")),
+    Classifier: (CLASSIFIER, ("max_gamma", "missed", "false_alarm")),
+    Heuristic: (HEURISTIC, ("max_gamma", "gamma")),
+    Oracle: (ORACLE, ("max_gamma",)),
 }
 #: The same by their names.
 KINDS: dict[str, type[AnyPolicy]] = {kind.__name__.lower(): kind for kind in SERVED}
@@ -124,7 +124,7 @@ def spec_of(policy: AnyPolicy) -> str:
 
 
 def policy_named(text: str) -> AnyPolicy:
-    """The policy of a text such as "none", "constant:gamma=4" or "budget:tokens=256,most=8".
+    """The policy of a text such as "none", "constant:gamma=4" or "budget:tokens=256,max_gamma=8".
 
     Raises ValueError for an unknown policy or parameter."""
     name, given = split_name(text, KINDS)

@@ -14,7 +14,7 @@ Examples
 --------
 >>> from specsim.models import default_pair
 >>> from specsim.planning.policies import draft_log, every_policy, simulate_policies
->>> log = draft_log(*default_pair(), length=4000, rng=1)
+>>> log = draft_log(*default_pair(), tokens=4000, rng=1)
 >>> train, test = log.split(0.5)
 >>> runs = simulate_policies(test, every_policy(train, test), draft_cost=0.05)
 >>> max(runs, key=lambda run: run.speedup).policy

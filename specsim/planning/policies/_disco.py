@@ -29,23 +29,23 @@ class Disco(Policy):
 
     coefficients: tuple[float, ...]
     threshold: float = 0.5
-    most: int = 16
+    max_gamma: int = 16
 
-    counts, probabilities = ("most",), ("threshold",)
+    counts, probabilities = ("max_gamma",), ("threshold",)
 
     def __str__(self) -> str:
         return f"DISCO {self.threshold:g}"
 
     @classmethod
-    def fit(cls, train: DraftLog, threshold: float = 0.5, most: int = 16) -> Disco:
-        """Fit on drafts of `most` tokens at every position of `train`, rejected tokens included."""
-        check_count("most", most)
-        found = examples(train, most)
-        position = np.broadcast_to(np.arange(most), found.features.top.shape)
+    def fit(cls, train: DraftLog, threshold: float = 0.5, max_gamma: int = 16) -> Disco:
+        """Fit on drafts of `max_gamma` tokens at every position of `train`, rejected tokens included."""
+        check_count("max_gamma", max_gamma)
+        found = examples(train, max_gamma)
+        position = np.broadcast_to(np.arange(max_gamma), found.features.top.shape)
         confidence, entropy, top = (column.ravel() for column in found.features)
         inputs = [np.log(confidence), entropy, np.log(top), np.log1p(position.ravel())]
         accepted = (position < found.accepted[:, None]).ravel()
-        return cls(logistic(np.column_stack(inputs), accepted), threshold, most)
+        return cls(logistic(np.column_stack(inputs), accepted), threshold, max_gamma)
 
     def more(self, step: Drafted) -> bool:
         if step.size == 0:
@@ -54,7 +54,7 @@ class Disco(Policy):
         z = a + b * math.log(step.confidence[-1]) + c * step.entropy[-1] + d * math.log(step.top[-1])
         z += e * math.log(step.size)
         likely = 1.0 / (1.0 + math.exp(-z)) if z > -700.0 else 0.0
-        return likely >= self.threshold and step.size < self.most
+        return likely >= self.threshold and step.size < self.max_gamma
 
 
 def logistic(inputs: Floats, labels: NDArray[np.bool_]) -> tuple[float, ...]:

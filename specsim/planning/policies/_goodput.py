@@ -14,7 +14,7 @@ LONGEST_PAUSE = 64
 @checked
 @dataclass
 class Goodput(PlannedPolicy):
-    """In each step the k in 0 … `most` with the largest goodput E[tokens]/T(k), E = (1 - α^{k+1})/(1 - α).
+    """In each step the k ≤ `max_gamma` with the largest goodput E[tokens]/T(k), E = (1 - α^{k+1})/(1 - α).
 
     SmartSpec (Liu et al., arXiv 2406.14066). T is the time of a step, which the engine there fits to
     measurements and the simulation here provides; α is the acceptance rate of the tokens tested in the last
@@ -24,17 +24,17 @@ class Goodput(PlannedPolicy):
     A server has one k for all requests: a step is its iteration, T has the prompts that join in it, and α is
     that of all requests."""
 
-    most: int = 16
+    max_gamma: int = 16
     window: int = 64
     alpha: float = 0.7
 
-    counts, probabilities = ("most", "window"), ("alpha",)
+    counts, probabilities = ("max_gamma", "window"), ("alpha",)
 
     def __str__(self) -> str:
         return "SmartSpec goodput"
 
     def reset(self, cost: StepCost) -> None:
-        self._times = [cost.step(k) for k in range(self.most + 1)]
+        self._times = [cost.step(k) for k in range(self.max_gamma + 1)]
         self._recent: deque[tuple[int, int]] = deque()
         self._accepted = self._tested = 0
         self._gamma = self.best(self.alpha)
@@ -43,7 +43,7 @@ class Goodput(PlannedPolicy):
         """The smallest k with the largest goodput at `alpha`."""
         tokens = power = 1.0
         best, highest = 0, 1.0 / self._times[0]
-        for k in range(1, self.most + 1):
+        for k in range(1, self.max_gamma + 1):
             power *= alpha
             tokens += power
             if tokens / self._times[k] > highest:
@@ -77,16 +77,16 @@ class Cascade(PlannedPolicy):
     is measured again. The lengths of the phases and the order of the search are choices of specsim."""
 
     gamma: int = 3
-    most: int = 16
+    max_gamma: int = 16
     trial: int = 32
     trials: int = 4
     settle: int = 256
 
-    counts = ("gamma", "most", "trial", "trials", "settle")
+    counts = ("gamma", "max_gamma", "trial", "trials", "settle")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_begin(self.gamma, self.most)
+        check_begin(self.gamma, self.max_gamma)
 
     def __str__(self) -> str:
         return "Cascade utility"
@@ -119,7 +119,7 @@ class Cascade(PlannedPolicy):
         """Try the next K, or end the phase if there is none."""
         best = max(self._utilities, key=self._utilities.__getitem__) if self._utilities else None
         candidates = [self._last] if best is None else [best - 1, best + 1]
-        untried = [k for k in candidates if 1 <= k <= self.most and k not in self._utilities]
+        untried = [k for k in candidates if 1 <= k <= self.max_gamma and k not in self._utilities]
         if untried and self._trials < self.trials:
             self._trials += 1
             self._begin(untried[0], self.trial)

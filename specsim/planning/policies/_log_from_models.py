@@ -26,7 +26,7 @@ CHUNK = 1024
 def draft_log(
     target: Model,
     draft: Model,
-    length: int = 100_000,
+    tokens: int = 100_000,
     *,
     rng: RandomSource = None,
     ahead: int = 16,
@@ -38,8 +38,8 @@ def draft_log(
     ----------
     target, draft : Model
         Two models over one vocabulary; the text begins after one of their contexts.
-    length : int
-        Tokens of the text, ≥ 1.
+    tokens : int
+        Length of the text, ≥ 1.
     rng : int, Generator or None
         The seed.
     ahead : int
@@ -65,13 +65,13 @@ def draft_log(
     (1000, 0.7, 16)
     """
     check_pair(target, draft)
-    length, ahead = check_count("length", length), check_count("ahead", ahead, 0)
+    tokens, ahead = check_count("tokens", tokens), check_count("ahead", ahead, 0)
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature: {temperature} is not a finite number ≥ 0")
     root = root_of(rng)
     pair = _Pair(target, draft, temperature)
-    text = _draw_text(pair, length, key_of(root))
-    parts = [_draw_part(pair, text, first, ahead, key_of(root)) for first in range(0, length, CHUNK)]
+    text = _draw_text(pair, tokens, key_of(root))
+    parts = [_draw_part(pair, text, first, ahead, key_of(root)) for first in range(0, tokens, CHUNK)]
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     drafted, accepted, beta = joined[:3]
     rejected = accepted == 0
@@ -83,7 +83,7 @@ def draft_log(
         beta=beta,
         tail=np.where(rejected, np.cumsum(rejected) - 1, -1),
         tails=Features(*joined[6:]),
-        source=f"a text of {length:,} tokens"
+        source=f"a text of {tokens:,} tokens"
         + ("" if temperature == 1 else f" at temperature {temperature:g}"),
         root=root,
     )

@@ -48,7 +48,7 @@ class AnyPolicy:
 
     def __post_init__(self) -> None:
         for name in self.counts:
-            limit = MOST if name in ("gamma", "most") else LARGEST
+            limit = MOST if name in ("gamma", "max_gamma") else LARGEST
             check_count(name, getattr(self, name), self.least.get(name, 1), limit)
         for name in self.probabilities:
             check_between(name, getattr(self, name), 0.0, 1.0, "probability")
@@ -92,10 +92,10 @@ class Policy(AnyPolicy):
         return self.overhead if self.planned else self.overhead * drafted
 
 
-def check_begin(gamma: int, most: int) -> None:
+def check_begin(gamma: int, max_gamma: int) -> None:
     """Raise ValueError if a policy begins with more than its longest draft."""
-    if gamma > most:
-        raise ValueError(f"gamma: {gamma} is more than most = {most}; begin lower")
+    if gamma > max_gamma:
+        raise ValueError(f"gamma: {gamma} is more than max_gamma = {max_gamma}; begin lower")
 
 
 @dataclass

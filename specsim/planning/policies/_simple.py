@@ -34,7 +34,7 @@ class Constant(Policy):
 @checked
 @dataclass
 class Heuristic(PlannedPolicy):
-    """γ + 2 after a step whose drafts were all accepted, else γ - 1, from 1 to `most`.
+    """γ + 2 after a step whose drafts were all accepted, else γ - 1, from 1 to `max_gamma`.
 
     The schedule "heuristic" of Hugging Face transformers (`update_candidate_strategy` in
     generation/candidate_generator.py), which has no upper limit, and keeps γ between calls of `generate`. For
@@ -42,14 +42,14 @@ class Heuristic(PlannedPolicy):
     default `gamma` there was 5, later 20. On a server each request has a γ of its own, and is one call."""
 
     gamma: int = 5
-    most: int = MOST
+    max_gamma: int = MOST
     call: int | None = None
 
-    counts = ("gamma", "most")
+    counts = ("gamma", "max_gamma")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_begin(self.gamma, self.most)
+        check_begin(self.gamma, self.max_gamma)
         if self.call is not None:
             check_count("call", self.call)
 
@@ -60,7 +60,8 @@ class Heuristic(PlannedPolicy):
         self._gamma, self._emitted = self.gamma, 0
 
     def learn(self, step: Drafted, accepted: int) -> None:
-        self._gamma = min(self._gamma + 2, self.most) if accepted == step.size else max(1, self._gamma - 1)
+        grown = self._gamma + 2 if accepted == step.size else self._gamma - 1
+        self._gamma = min(max(1, grown), self.max_gamma)
         self._emitted += accepted + 1
         if self.call is not None and self._emitted >= self.call:
             self._gamma, self._emitted = self.gamma, 0
@@ -69,7 +70,7 @@ class Heuristic(PlannedPolicy):
 @checked
 @dataclass
 class ConfidenceThreshold(Policy):
-    """Stop after the first token drafted with q < `threshold`, or at `most` tokens; at least one is drafted.
+    """Stop after the first token drafted with q < `threshold`, at the latest after `max_gamma`.
 
     Hugging Face's `assistant_confidence_threshold` (`ConfidenceCriteria` in generation/stopping_criteria.py;
     0.4 and 20 tokens by default). With `refit` the threshold follows the outcomes, as in
@@ -79,11 +80,11 @@ class ConfidenceThreshold(Policy):
     in the next call; here in the next step."""
 
     threshold: float = 0.4
-    most: int = 20
+    max_gamma: int = 20
     refit: bool = False
     call: int = 512
 
-    counts, probabilities = ("most", "call"), ("threshold",)
+    counts, probabilities = ("max_gamma", "call"), ("threshold",)
 
     def __str__(self) -> str:
         return "HF threshold, refitted" if self.refit else f"HF threshold {self.threshold:g}"
@@ -95,7 +96,7 @@ class ConfidenceThreshold(Policy):
     def more(self, step: Drafted) -> bool:
         if step.size == 0:
             return True
-        return step.size < self.most and step.confidence[-1] >= self._threshold
+        return step.size < self.max_gamma and step.confidence[-1] >= self._threshold
 
     def learn(self, step: Drafted, accepted: int) -> None:
         if not self.refit:
@@ -137,7 +138,7 @@ def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
 @checked
 @dataclass
 class SVIP(Policy):
-    """Stop after the first token whose row has √(c·H(q)) > h, or at `most` tokens; at least one is drafted.
+    """Stop after the first token whose row has √(c·H(q)) > h, at the latest after `max_gamma`.
 
     Zhang et al., arXiv 2411.18462, with β ≥ 1 - √(c·H) as a bound on acceptance. c = 0.15, h = 0.3, at most
     40 tokens and the order (draft, then test the row it came from) are those of the authors' code,
@@ -145,9 +146,9 @@ class SVIP(Policy):
 
     h: float = 0.3
     c: float = 0.15
-    most: int = 40
+    max_gamma: int = 40
 
-    counts = ("most",)
+    counts = ("max_gamma",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,7 +161,7 @@ class SVIP(Policy):
     def more(self, step: Drafted) -> bool:
         if step.size == 0:
             return True
-        return step.size < self.most and math.sqrt(self.c * step.entropy[-1]) <= self.h
+        return step.size < self.max_gamma and math.sqrt(self.c * step.entropy[-1]) <= self.h
 
 
 @checked
@@ -170,32 +171,32 @@ class Oracle(Policy):
 
     It never drafts a token that will be rejected: with `runs` r_t of tokens that would be accepted from t on,
     the least time V from t to the end is min over g ≤ r_t of step(g) + V(t + g + 1). It bounds every policy
-    that has at most `most` tokens accepted in one step.
+    that has at most `max_gamma` tokens accepted in one step.
 
-    On a server it drafts as many tokens as will be accepted, of each request, up to `most`. That is no bound
-    on goodput where drafting itself does not pay."""
+    On a server it drafts as many tokens as will be accepted, of each request, up to `max_gamma`. That is no
+    bound on goodput where drafting itself does not pay."""
 
-    most: int = 64
+    max_gamma: int = 64
 
     planned = True
 
-    counts = ("most",)
+    counts = ("max_gamma",)
 
     def __str__(self) -> str:
         return "oracle"
 
     def foresee(self, log: DraftLog, cost: StepCost) -> None:
         """Plan the steps on `log`, which it knows."""
-        self._plan: list[int] = _best_lengths(log, cost, self.most).tolist()
+        self._plan: list[int] = _best_lengths(log, cost, self.max_gamma).tolist()
 
     def more(self, step: Drafted) -> bool:
         return step.size < self._plan[step.start]
 
 
-def _best_lengths(log: DraftLog, cost: StepCost, most: int) -> Ints:
+def _best_lengths(log: DraftLog, cost: StepCost, max_gamma: int) -> Ints:
     n = len(log)
     # the last token of the text is left to the target, as in every step
-    runs = np.minimum(np.minimum(log.runs, np.arange(n)[::-1]), most)
+    runs = np.minimum(np.minimum(log.runs, np.arange(n)[::-1]), max_gamma)
     times = np.array([cost.step(g) for g in range(int(runs.max()) + 1)])
     least = np.zeros(n + 1)
     lengths = np.empty(n, dtype=np.int64)

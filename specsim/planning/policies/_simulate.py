@@ -383,14 +383,14 @@ def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
     >>> print(every_policy(train, log)[0])
     constant 5
     """
-    most = min(train.ahead, log.ahead) + 1
+    max_gamma = min(train.ahead, log.ahead) + 1
     return (
         Constant(5),
         Heuristic(),
-        ConfidenceThreshold(most=min(20, most)),
-        ConfidenceThreshold(most=min(20, most), refit=True),
-        SVIP(most=min(40, most)),
-        Disco.fit(train, most=min(16, most)),
+        ConfidenceThreshold(max_gamma=min(20, max_gamma)),
+        ConfidenceThreshold(max_gamma=min(20, max_gamma), refit=True),
+        SVIP(max_gamma=min(40, max_gamma)),
+        Disco.fit(train, max_gamma=min(16, max_gamma)),
         Goodput(),
         Cascade(),
         Oracle(),
