@@ -10,6 +10,7 @@ installed again, and keeps the rows of the others.
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from experiments import Row
+from experiments import ROOT, Row
 from experiments._pages import explained, filled, joined, known_findings, markdown_table
 from experiments.engines import (
     deepspec,
@@ -202,7 +203,22 @@ FAILED = ("biased", "broken")
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/engine-code.md."""
-    return joined([*map(filled, _text(rows)), _table(rows), *_commands(rows), *_explained(rows)])
+    parts = [*map(filled, _text(rows)), _table(rows), *_on_a_gpu(), *_commands(rows), *_explained(rows)]
+    return joined(parts)
+
+
+#: Rows of audits on a GPU, from reports that were written there.
+ON_A_GPU = ROOT / "experiments/kept/engine_code_gpu.json"
+
+
+def _on_a_gpu() -> Iterator[str]:
+    kept = json.loads(ON_A_GPU.read_text(encoding="utf-8"))
+    yield "## On a GPU"
+    yield filled(
+        f"The same on an {kept['device']}, all kernels compiled for it and six audits side by side, with "
+        f"`{kept['command']}`. `make check-gpu` audits them again."
+    )
+    yield _table(kept["rows"])
 
 
 def _text(rows: Sequence[Row]) -> Iterator[str]:

@@ -8,8 +8,9 @@
                                seed=None, offset=None)
         -> (int32[B, γ+1], padded with -1, accepted[B], emitted[B])
 
-It needs a GPU. Known issues: `accepted` counts every position whose own test passes, as if they were
-independent, `emitted` stops at the first rejection; of a tensor of seeds only the first is read.
+It needs a GPU. Its first call compiles for about 90 s: give an audit `--timeout 300` then. Known issues:
+`accepted` counts every position whose own test passes, as if they were independent, `emitted` stops at the
+first rejection; of a tensor of seeds only the first is read.
 """
 
 from typing import Any

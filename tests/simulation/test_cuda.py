@@ -173,8 +173,9 @@ def test_without_the_option_products_are_fused(machine_code):
     assert machine_code["block_step"]["fused"]["DFMA"] > 0
 
 
-def test_row_kernels_are_fused_where_they_are_refused(machine_code):
-    assert [machine_code[name] for name in ("block", "gumbel", "k_seq")] == [False, True, True]
+def test_row_kernels_are_not_fused(machine_code):
+    """Those that take logarithms and powers, from specsim.core._elementary, among them."""
+    assert not any(machine_code[name] for name in ("block", "gumbel", "k_seq"))
 
 
 @pytest.mark.slow

@@ -20,13 +20,13 @@ from specsim.simulation._rows import pieces
 from specsim.simulation._sources import FixedPairSource
 
 #: Steps of a launch: enough to amortise it, and few enough for progress and Ctrl-C.
-LAUNCH = 2**25
+LAUNCH = 2**27
 THREADS = 256
 #: Blocks for each multiprocessor: as many threads as one can hold.
 BLOCKS = 8
 #: Threads that add to the same count wait for each other, so blocks add to different copies of the counts, as
-#: many as fit in the cache.
-COPIES_BYTES = 2**24
+#: many as fit in these bytes.
+COPIES_BYTES = 2**26
 DRAFT, VERIFY = int(Purpose.DRAFT), int(Purpose.VERIFY)
 
 
