@@ -121,22 +121,14 @@ def test_names_that_are_taken_otherwise(install, name):
 @pytest.mark.parametrize(
     ("entry", "error", "message"),
     [
-        (
-            "no_such_module:verifier",
-            EngineMissing,
-            "No module named 'no_such_module'.*install their-package 1.0",
-        ),
+        ("no_such_module:verifier", EngineMissing, "No module named 'no_such_module'.*install their-package 1.0"),
         ("their_audits:no_such", EngineMissing, "their_audits:no_such is not there in version"),
         ("their_audits", EngineMissing, "their_audits is not there in version"),
-        (
-            "their_audits:verify",
-            ValueError,
-            "the parameter draft_tokens has no number or text as its default",
-        ),
+        ("their_audits:verify", ValueError, "the parameter draft_tokens has no number or text as its default"),
         ("their_audits:nothing", ValueError, "its entry point made None, which is no verifier"),
         ("their_audits:failing", ValueError, "its adapter raised RuntimeError: no accelerator"),
     ],
-)
+)  # fmt: skip
 def test_an_entry_point_that_makes_no_verifier(install, entry, error, message):
     install("their-package", f"their-engine = {entry}")
     with pytest.raises(error, match=message):

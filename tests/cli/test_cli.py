@@ -83,10 +83,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["audit", "--level", "forever"], "unknown level"),
         (["audit", "--time", "0"], "--time: 0.0 is not a positive number of seconds"),
         (["audit", "--time", "inf"], "--time: inf is not a positive number of seconds"),
-        (
-            ["audit", "--time", "1e308"],
-            "is not a positive number of seconds, of at most 1e+08",
-        ),
+        (["audit", "--time", "1e308"], "is not a positive number of seconds, of at most 1e+08"),
         (["audit", "--timeout", "9" * 29], "is not a positive number of seconds, of at most"),
         (["audit", "--timeout", "-1"], "timeout: -1.0 is not a positive number of seconds"),
         (["audit", "verifiers:right", "--against", "standrad"], "did you mean 'standard'"),
@@ -95,8 +92,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["audit", "offline", "."], "is not empty; give a new folder"),
         (["audit", "offline", "no_such_folder", "--dtype", "bfloat16"], "bfloat16 cannot be written"),
         (["audit", "offline", "nowhere", "."], "give the folder that export wrote"),
-        (["audit", "no_such:thing"], "cannot import no_such"),
-        (["audit", "--seed", "x"], "seed"),
+        (["audit", "no_such:thing"], "cannot import no_such"), (["audit", "--seed", "x"], "seed"),
         (["audit", "--seed", "-1"], "--seed: a seed must be at least 0"),
         (["audit", "--threads", "0", "--level", "smoke"], "threads"),
         (["audit", "--seed", "1.5"], "'1.5' is not a whole number"),
@@ -104,22 +100,19 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["simulate", "zipf", "--gamma", "1000000"], "at most 1024"),
         (["simulate", "zipf", "--vocab-size", "1000000000000"], "--vocab-size: 1000000000000 is not at most"),
         (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
-        (["audit", "--out", "verifiers.py"], "verifiers.py"),
-        (["audit", "--colour"], "colour"),
+        (["audit", "--out", "verifiers.py"], "verifiers.py"), (["audit", "--colour"], "colour"),
         (["nonsense"], "nonsense"),
         (["simulate", "nowhere"], "unknown pair 'nowhere'. A pair is 'ngram', a synthetic kind"),
-        (["simulate", "zipf", "--gamma", "0"], "gamma"),
-        (["simulate", "zipf", "--steps", "0"], "steps"),
+        (["simulate", "zipf", "--gamma", "0"], "gamma"), (["simulate", "zipf", "--steps", "0"], "steps"),
         (["simulate", "zipf", "--overlap", "1.5"], "overlap"),
         (["simulate", "zipf", "--vocab-size", "1"], "--vocab-size: 1 is too small"),
         (["simulate", "--rule", "standart"], "did you mean 'standard'"),
-        (["replay", "--step", "-1", "--seed", "1"], "step"),
-        (["replay"], "step"),
+        (["replay", "--step", "-1", "--seed", "1"], "step"), (["replay"], "step"),
         (["trace", "info", "nowhere"], "there is no such file or folder"),
         (["trace", "alpha", "nowhere"], "there is no such file or folder"),
         (["trace", "record", ".", "--steps", "5"], "not empty"),
     ],
-)
+)  # fmt: skip
 def test_bad_usage_is_one_line_and_exit_code_2(run, arguments, said, monkeypatch):
     monkeypatch.chdir(HELPERS)
     code, _, err = run(*arguments)

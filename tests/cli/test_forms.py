@@ -24,10 +24,8 @@ FEW_CASES = {"two-point"}
 
 #: Commands that print a table, with what makes them quick.
 TABLES = [
-    "simulate zipf --steps 1k --seed 1",
-    "compare zipf --rule standard --steps 1k --seed 1",
-    "simulate zipf --over gamma=1,2 --steps 1k --seed 1",
-    "plan --alpha 80% --c 0.05",
+    "simulate zipf --steps 1k --seed 1", "compare zipf --rule standard --steps 1k --seed 1",
+    "simulate zipf --over gamma=1,2 --steps 1k --seed 1", "plan --alpha 80% --c 0.05",
     "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
     "simulate-batch --rate 5 --requests 400 --seed 1",
     "simulate-batch --over rate=5 --requests 400 --seed 1",
@@ -328,29 +326,17 @@ def test_completion_can_be_installed():
         ("simulate zipf --over gamma=1 --over gamma=2", "give each setting once"),
         ("simulate zipf --over gamma=1,,2", "--over: gamma: '' is not a number"),
         ("simulate zipf --over top_k=0", "top_k: 0 is not at least 1"),
-        (
-            "simulate zipf:top_p=0.9 --over temperature=2",
-            "over: temperature cannot act on the rows of zipf:top_p=0.9, which are sampled at a top_p already",
-        ),
-        (
-            "simulate zipf --tree dynamic --rule naive_matching",
-            "--tree: a dynamic tree is drafted by a model",
-        ),
+        ("simulate zipf:top_p=0.9 --over temperature=2", "over: temperature cannot act on the rows of zipf:top_p=0.9, which are sampled at a top_p already"),
+        ("simulate zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is drafted by a model"),
         ("prove zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is not enumerated"),
         ("simulate zipf --seed -1", "--seed: a seed must be at least 0"),
         ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names it twice; give"),
-        (
-            "simulate p.csv:top_k=1 --steps 9 -o ./p.csv",
-            "p.csv: this command names it twice; give the result",
-        ),
+        ("simulate p.csv:top_k=1 --steps 9 -o ./p.csv", "p.csv: this command names it twice; give the result"),
         ("check-metrics log.json --save=log.json", "log.json: this command names it twice; give the result"),
         ("audit standard --out r -o r/audit.json", "r/audit.json: --out writes a file of this name; give"),
         ("audit m:f --against m:g --out r -o r/against.json", "r/against.json: --out writes a file of this"),
         ("compare zipf --out r -o r/pareto.svg", "r/pareto.svg: --out writes a file of this name; give"),
-        (
-            "audit engine specsim --planted p --out r --save r/engine.json",
-            "r/engine.json: --out writes a file of this",
-        ),
+        ("audit engine specsim --planted p --out r --save r/engine.json", "r/engine.json: --out writes a file of this"),
         ("simulate zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),
         ("simulate zipf:overlap=8x", "pair 'zipf:overlap=8x': overlap: '8x' is not a number such as 12, 1e6"),
@@ -362,16 +348,13 @@ def test_completion_can_be_installed():
         ("simulate zipf --rule nosuch", "unknown rule 'nosuch'. Rules: "),
         ("audit mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),
         ("audit ./mine.py:check", "names a file; give its module and the function, as mine:check"),
-        (
-            "audit standard --against mine.py",
-            "names a file; give its module and the function, as mine:verify",
-        ),
+        ("audit standard --against mine.py", "names a file; give its module and the function, as mine:verify"),
         ("audit standard --against mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),
         ("audit mine.py", "names a file; give its module and the function, as mine:verify"),
         ("audit vlm-cpu", "did you mean 'vllm-cpu'"),
         ("audit standrd", "did you mean 'standard'"),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_effect_or_is_misspelt_is_refused(command, message, tmp_path):
     (tmp_path / "r").mkdir()
     found = run(*command.split(), cwd=tmp_path)

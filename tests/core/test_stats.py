@@ -91,15 +91,11 @@ def test_a_law_that_is_not_a_number_is_refused():
 
 #: Every function of a table of counts and its law.
 OF_TABLES = [
-    chi_square,
-    log_e_value,
-    log_single_cell_e_value,
-    lambda c, p: log_pooled_e_value([(c, p)]),
-    lambda c, p: certified_tv(c, p, 0.1),
-    lambda c, p: tv_interval(c, p, 0.1),
+    chi_square, log_e_value, log_single_cell_e_value, lambda c, p: log_pooled_e_value([(c, p)]),
+    lambda c, p: certified_tv(c, p, 0.1), lambda c, p: tv_interval(c, p, 0.1),
     lambda c, _: log_two_sample_e([(c, [1, 1]), ([1, 1], c)]),
     lambda c, _: log_pooled_two_sample_e([[([1, 1], c)]]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", OF_TABLES)

@@ -53,16 +53,9 @@ GPU = Hardware(bandwidth=2e12, flops=300e12)
 LARGE, SMALL = Network(7e9, cache_bytes_per_token=5e5), Network(7e7, cache_bytes_per_token=1e4)
 SECOND = BatchCost(PassTime(fixed=1.0), PassTime())  #: each pass takes a second
 POLICIES = [
-    Constant(0),
-    Constant(3),
-    Goodput(6, 5),
-    Budget(5, 20),
-    Blocks(5, 20),
-    Bands(5, 0.5),
-    Classifier(7, 0.4, 0.2),
-    Heuristic(3, 9),
-    Oracle(7),
-]
+    Constant(0), Constant(3), Goodput(6, 5), Budget(5, 20), Blocks(5, 20), Bands(5, 0.5),
+    Classifier(7, 0.4, 0.2), Heuristic(3, 9), Oracle(7),
+]  # fmt: skip
 
 
 def cost_of(target=LARGE, draft=SMALL, hardware=GPU, seen=None):

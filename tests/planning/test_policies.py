@@ -712,7 +712,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: Disco.fit(hand_made([1, 0] * 40), max_gamma=50), "40 tokens after.*draw it with ahead=49"),
         (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "8 drafted tokens need as many"),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments_are_named(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()

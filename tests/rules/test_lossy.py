@@ -72,18 +72,11 @@ def pairs(count, seed=0):
 @pytest.mark.parametrize(
     "rule",
     [
-        "lenience:lenience=1",
-        "scaled_lenience:lenience=1",
-        "ensemble:weight=1",
-        "judge:overrule=0",
-        "ears:tolerance=0",
-        "mentored:divergence=0",
-        "cactus:delta=0",
-        "fuzzy:threshold=0",
-        "cascade_diff:alpha=-1",
-        "cascade_opt:alpha=-10",
+        "lenience:lenience=1", "scaled_lenience:lenience=1", "ensemble:weight=1", "judge:overrule=0",
+        "ears:tolerance=0", "mentored:divergence=0", "cactus:delta=0", "fuzzy:threshold=0",
+        "cascade_diff:alpha=-1", "cascade_opt:alpha=-10",
     ],
-)
+)  # fmt: skip
 def test_one_end_of_the_range_is_the_standard_rule(rule):
     for p, q in pairs(50):
         assert first_token(rule, p, q) == first_token("standard", p, q) == (p, tv(p, q))
@@ -92,17 +85,11 @@ def test_one_end_of_the_range_is_the_standard_rule(rule):
 @pytest.mark.parametrize(
     "rule",
     [
-        "ensemble:weight=0",
-        "judge:overrule=1",
-        "fuzzy:threshold=1",
-        "cascade_chow:alpha=1",
-        "cascade_diff:alpha=1",
-        "cascade_opt:alpha=1",
-        "cascade_token:alpha=1",
-        "blockwise:min_block=1",
+        "ensemble:weight=0", "judge:overrule=1", "fuzzy:threshold=1", "cascade_chow:alpha=1",
+        "cascade_diff:alpha=1", "cascade_opt:alpha=1", "cascade_token:alpha=1", "blockwise:min_block=1",
         "blockwise:top_k=6",
     ],
-)
+)  # fmt: skip
 def test_the_other_end_follows_the_draft(rule):
     for p, q in pairs(50):
         assert first_token(rule, p, q) == (q, 0)
@@ -111,31 +98,20 @@ def test_the_other_end_follows_the_draft(rule):
 @pytest.mark.parametrize(
     ("rule", "parameter", "bad", "interval"),
     [
-        ("scaled_lenience", "lenience", 0, "(0, 1]"),
-        ("greedy_lenience", "lenience", 1.1, "(0, 1]"),
-        ("typical", "epsilon", 0, "(0, 1]"),
-        ("typical", "delta", 2, "(0, 1]"),
-        ("ensemble", "weight", -0.1, "[0, 1]"),
-        ("judge", "overrule", 1.5, "[0, 1]"),
-        ("ears", "tolerance", 1.5, "[0, 1]"),
-        ("mentored", "divergence", -1, "[0, inf)"),
-        ("cascade_chow", "alpha", 2, "[0, 1]"),
-        ("cascade_diff", "alpha", -1.5, "[-1, 1]"),
-        ("cascade_opt", "alpha", 11, "[-10, 10]"),
-        ("cascade_token", "alpha", -0.5, "[0, 1]"),
-        ("fuzzy", "threshold", 1.5, "[0, 1]"),
-        ("cactus", "delta", -1, "[0, 10]"),
-        ("mars", "theta", 1.5, "[0, 1]"),
-        ("mars", "log_partition", 1e5, "[-10000, 10000]"),
-        ("fly", "threshold", 1.5, "[0, 1]"),
-        ("fly", "window", 0, "[1, 1024]"),
+        ("scaled_lenience", "lenience", 0, "(0, 1]"), ("greedy_lenience", "lenience", 1.1, "(0, 1]"),
+        ("typical", "epsilon", 0, "(0, 1]"), ("typical", "delta", 2, "(0, 1]"),
+        ("ensemble", "weight", -0.1, "[0, 1]"), ("judge", "overrule", 1.5, "[0, 1]"),
+        ("ears", "tolerance", 1.5, "[0, 1]"), ("mentored", "divergence", -1, "[0, inf)"),
+        ("cascade_chow", "alpha", 2, "[0, 1]"), ("cascade_diff", "alpha", -1.5, "[-1, 1]"),
+        ("cascade_opt", "alpha", 11, "[-10, 10]"), ("cascade_token", "alpha", -0.5, "[0, 1]"),
+        ("fuzzy", "threshold", 1.5, "[0, 1]"), ("cactus", "delta", -1, "[0, 10]"),
+        ("mars", "theta", 1.5, "[0, 1]"), ("mars", "log_partition", 1e5, "[-10000, 10000]"),
+        ("fly", "threshold", 1.5, "[0, 1]"), ("fly", "window", 0, "[1, 1024]"),
         ("two_thresholds", "threshold_single", 0, "(0, 1]"),
-        ("two_thresholds", "threshold_acc", 1.2, "(0, 1]"),
-        ("blockwise", "top_k", 0, "[1, 1e+06]"),
-        ("blockwise", "distance", -1, "[0, 1e+06]"),
-        ("blockwise", "min_block", 2000, "[0, 1024]"),
+        ("two_thresholds", "threshold_acc", 1.2, "(0, 1]"), ("blockwise", "top_k", 0, "[1, 1e+06]"),
+        ("blockwise", "distance", -1, "[0, 1e+06]"), ("blockwise", "min_block", 2000, "[0, 1024]"),
     ],
-)
+)  # fmt: skip
 def test_a_parameter_out_of_range_is_refused_by_name(rule, parameter, bad, interval):
     message = f"{rule}: parameter {parameter} = {bad} is outside {interval}"
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -176,15 +152,10 @@ def test_the_scaled_residual_costs_up_to_a_quarter_more():
 @pytest.mark.parametrize(
     "rule",
     [
-        "lenience:lenience=0.25",
-        "ensemble:weight=0.3",
-        "judge:overrule=0.2",
-        "ears:tolerance=0.3",
-        "ears:tolerance=1",
-        "mentored:divergence=0.01",
-        "mentored:divergence=0.3",
+        "lenience:lenience=0.25", "ensemble:weight=0.3", "judge:overrule=0.2", "ears:tolerance=0.3",
+        "ears:tolerance=1", "mentored:divergence=0.01", "mentored:divergence=0.3",
     ],
-)
+)  # fmt: skip
 def test_rejections_and_total_variation_add_up_to_the_least_possible(rule):
     """The Pareto front is the line between (0, TV) and (TV, 0): Yin et al., arXiv 2411.00841."""
     for p, q in pairs(100):

@@ -21,16 +21,9 @@ CLOSE = 1e-14
 
 CHAINS = [(2, (0,)), (6, (0,)), (2, (0, 1, 2, 3)), (3, (0, 1, 2)), (4, (0, 1)), (5, (0, 1, 2, 3, 4))]
 TREES = [
-    (2, (0, 0)),
-    (4, (0, 0, 0)),
-    (6, (0, 0, 0, 0)),
-    (3, (0, 0, 1, 2)),
-    (2, (0, 0, 1, 1, 2, 2)),
-    (3, (0, 0, 0, 1, 2, 3, 4, 5)),
-    (3, (0, 1, 0, 1, 2, 2)),
-    (3, (0, 1, 1)),
-    (5, (0, 0, 1, 1, 2, 2, 3)),
-]
+    (2, (0, 0)), (4, (0, 0, 0)), (6, (0, 0, 0, 0)), (3, (0, 0, 1, 2)), (2, (0, 0, 1, 1, 2, 2)),
+    (3, (0, 0, 0, 1, 2, 3, 4, 5)), (3, (0, 1, 0, 1, 2, 2)), (3, (0, 1, 1)), (5, (0, 0, 1, 1, 2, 2, 3)),
+]  # fmt: skip
 
 
 def shapes(rule, drawing):
@@ -134,15 +127,11 @@ def test_the_row_kernel_of_a_control_does_not_emit_what_the_rule_that_it_imitate
 #: Rules that use the same uniforms in the same way. On a chain K = 1, and block verification has other
 #: names.
 ON_A_CHAIN = [
-    {"standard", "recursive_rejection", "without_replacement", "token_tree", "greedy_multi_draft", "k_seq"}
-    | {"sorted_siblings", "k_seq_small_rho", "k_seq_wrong_k"},
-    {"block", "hierarchical", "traversal", "traversal_without_replacement"}
-    | {"univer", "greedy_multi_path_block", "greedy_path_as_drafted"},
-    {"one_hot", "deterministic_children"},
-    {"sampler_match", "naive_matching"},
-    {"greedy_match", "blockwise"},
-    {"typical", "typical_tree"},
-]
+    {"standard", "recursive_rejection", "without_replacement", "token_tree", "greedy_multi_draft", "k_seq"} | {"sorted_siblings", "k_seq_small_rho", "k_seq_wrong_k"},
+    {"block", "hierarchical", "traversal", "traversal_without_replacement"} | {"univer", "greedy_multi_path_block", "greedy_path_as_drafted"},
+    {"one_hot", "deterministic_children"}, {"sampler_match", "naive_matching"},
+    {"greedy_match", "blockwise"}, {"typical", "typical_tree"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,11 @@ def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule():
 # --- kernels against their plain twins -------------------------------------------------------------------
 
 
+def late(name, kind="fixed pair"):
+    """Marks: with --all alone, since compiling takes long, the fixed-pair kernels of controls, but for one."""
+    return pytest.mark.slow if name in CONTROLS[1:] and "fixed" in kind else ()
+
+
 def twin(kernel, *arguments):
     """What a kernel fills in, compiled and interpreted."""
     for compiled in (True, False):
@@ -213,7 +218,7 @@ def check_step(rule, tree, emitted, accepted, drafted, p):
             assert alike
 
 
-@pytest.mark.parametrize(("name", "drawing"), every())
+@pytest.mark.parametrize(("name", "drawing"), [pytest.param(*one, marks=late(one[0])) for one in every()])
 def test_the_fixed_pair_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
     rule, steps = rules.get(name), 20
     for size, tree in some_drafts_of(rule, drawing):
@@ -347,8 +352,10 @@ def tv_on_a_net(kind, rule, tree, law, net):
     return np.abs(counts["outcomes"] / 2**net - tally.law(law)).sum() / 2
 
 
-@pytest.mark.parametrize("kind", ON_NETS)
-@pytest.mark.parametrize(("name", "drawing"), every())
+@pytest.mark.parametrize(
+    ("name", "drawing", "kind"),
+    [pytest.param(*one, kind, marks=late(one[0], kind)) for one in every() for kind in ON_NETS],
+)
 def test_the_kernels_follow_the_law_on_a_net(name, drawing, kind, net):
     rule, (*_, pair, context) = rules.get(name), ON_NETS[kind]
     tree = shape_of(rule, drawing)
@@ -388,8 +395,9 @@ IMITATED = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [pytest.param(n, kind, marks=late(n, kind)) for n in CONTROLS for kind in KINDS]
+)
 def test_the_kernels_of_a_control_are_told_from_the_rule_that_it_imitates(name, kind, full):
     rule, imitated, (make, order, context) = rules.get(name), rules.get(IMITATED[name]), KINDS[kind]
     tree = shape_of(rule, rule.draft_sampling[0])

@@ -184,18 +184,13 @@ def test_counters_that_cannot_be_true(tmp_path):
 @pytest.mark.parametrize(
     "record",
     [
-        VLLM | {"acceptance_histogram": "many"},
-        VLLM | {"acceptance_histogram": [1, -1]},
-        VLLM | {"acceptance_histogram": [1, 0.5]},
-        VLLM | {"acceptance_histogram": [1, True]},
-        VLLM | {"acceptance_histogram": {"first": 1}},
-        VLLM | {"acceptance_histogram": {"9999": 1}},
-        VLLM | {"acceptance_histogram": [1] * 1000},
-        VLLM | {"num_spec_steps": 10**30},
-        VLLM | {"draft_acceptance_rate": math.nan},
-        VLLM | {"mean_acceptance_length": "\x1b[2J"},
+        VLLM | {"acceptance_histogram": "many"}, VLLM | {"acceptance_histogram": [1, -1]},
+        VLLM | {"acceptance_histogram": [1, 0.5]}, VLLM | {"acceptance_histogram": [1, True]},
+        VLLM | {"acceptance_histogram": {"first": 1}}, VLLM | {"acceptance_histogram": {"9999": 1}},
+        VLLM | {"acceptance_histogram": [1] * 1000}, VLLM | {"num_spec_steps": 10**30},
+        VLLM | {"draft_acceptance_rate": math.nan}, VLLM | {"mean_acceptance_length": "\x1b[2J"},
     ],
-)
+)  # fmt: skip
 def test_lines_that_cannot_be_read_are_named(record, tmp_path):
     path = write(tmp_path / "log.jsonl", record, VLLM)
     found = read_acceptance(path)

@@ -310,16 +310,12 @@ def test_a_float_is_exact_to_nine_digits():
 @pytest.mark.parametrize(
     ("name", "value", "low", "high"),
     [
-        ("acceptance_rate", "0.80", 0.795, 0.805),
-        ("acceptance_rate", "1.0", 0.95, 1.0),
-        ("acceptance_rate", "80%", 0.795, 0.805),
-        ("speedup", "2.5x", 2.45, 2.55),
-        ("tokens_per_step", 4, 4, 4),
-        ("tokens_per_step", "4", 3.5, 4.5),
-        ("steps", "7", 7, 7),
+        ("acceptance_rate", "0.80", 0.795, 0.805), ("acceptance_rate", "1.0", 0.95, 1.0),
+        ("acceptance_rate", "80%", 0.795, 0.805), ("speedup", "2.5x", 2.45, 2.55),
+        ("tokens_per_step", 4, 4, 4), ("tokens_per_step", "4", 3.5, 4.5), ("steps", "7", 7, 7),
         ("steps", 7.0, 7, 7),
     ],
-)
+)  # fmt: skip
 def test_a_number_as_printed_is_an_interval(name, value, low, high):
     assert read(name, value) == pytest.approx((low, high), abs=1e-12)
 
@@ -437,26 +433,19 @@ def test_any_one_number_changed_is_seen(lengths, name):
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ({"engine": "vlm", "accepted": 1}, "did you mean 'vllm'"),
-        ({}, "nothing to check"),
-        ({"gamma": 4}, "nothing to check"),
-        ({"accepted": -1}, "accepted: -1 is negative"),
-        ({"accepted": "20.5"}, "not a whole number"),
-        ({"accepted": "1,191"}, "without separators"),
-        ({"accepted": "nan"}, "is not a number"),
-        ({"tokens_per_step": float("inf")}, "is not a number"),
-        ({"acceptance_rate": "71.4"}, "outside [0, 1]"),
-        ({"acceptance_rate": "101%"}, "outside [0, 1]"),
+        ({"engine": "vlm", "accepted": 1}, "did you mean 'vllm'"), ({}, "nothing to check"),
+        ({"gamma": 4}, "nothing to check"), ({"accepted": -1}, "accepted: -1 is negative"),
+        ({"accepted": "20.5"}, "not a whole number"), ({"accepted": "1,191"}, "without separators"),
+        ({"accepted": "nan"}, "is not a number"), ({"tokens_per_step": float("inf")}, "is not a number"),
+        ({"acceptance_rate": "71.4"}, "outside [0, 1]"), ({"acceptance_rate": "101%"}, "outside [0, 1]"),
         ({"by_position": "0.8, 1.2"}, "by_position: 1.2 is outside [0, 1]"),
         ({"by_position": "0.8, 0.6", "gamma": 3}, "2 rates for gamma 3"),
         ({"gamma": 0, "accepted": 1}, "gamma: 0"),
         ({"gamma": "2.5", "accepted": 1}, "gamma: 2.5 is not a whole number"),
-        ({"steps": 0}, "steps: 0"),
-        ({"draft_time": 1}, "give target_time too"),
-        ({"target_time": 0}, "not positive"),
-        ({"accepted": 1, "rounding": 0}, "rounding"),
+        ({"steps": 0}, "steps: 0"), ({"draft_time": 1}, "give target_time too"),
+        ({"target_time": 0}, "not positive"), ({"accepted": 1, "rounding": 0}, "rounding"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_checked_is_said(numbers, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         check_metrics(**numbers)

@@ -515,22 +515,9 @@ def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_tested(line, why, t
 
 #: What a field may have instead of what belongs there.
 STRANGE = [
-    None,
-    True,
-    [],
-    {},
-    "",
-    "\ud800",
-    -1,
-    1e308,
-    math.nan,
-    math.inf,
-    10**400,
-    10**20,
-    [[]],
-    "token_id:x",
+    None, True, [], {}, "", "\ud800", -1, 1e308, math.nan, math.inf, 10**400, 10**20, [[]], "token_id:x",
     ["a"],
-]
+]  # fmt: skip
 
 
 def places_of(value, path=()):

@@ -501,11 +501,7 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         ((P, Q), {"rule": "lenience:lenience=2"}, r"lenience: parameter lenience = 2\.0 is outside \(0, 1\]"),
         ((P, Q), {"rule": "lenience:x=1"}, "lenience: no parameter 'x'; it has lenience"),
         ((P, Q), {"rule": "k_seq", "gamma": 3}, "k_seq chooses between several drafts, and a chain is"),
-        (
-            (P, Q),
-            {"gamma": branching(2, 2)},
-            r"standard verifies a chain .*, not a sampled tree with parents",
-        ),
+        ((P, Q), {"gamma": branching(2, 2)}, r"standard verifies a chain .*, not a sampled tree with parents"),
         (
             (P, Q),
             {"rule": "without_replacement", "gamma": branching(2)},
@@ -518,7 +514,7 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
             "target, draft: 3 and 2 tokens; give models over one vocabulary",
         ),
     ],
-)
+)  # fmt: skip
 def test_values_out_of_range_are_named(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         simulate(*arguments, **{"steps": 10, "rng": 0} | options)
@@ -532,11 +528,7 @@ def test_values_out_of_range_are_named(arguments, options, message):
         ((TableModel(P), Q), {}, "must be of one kind"),
         ((P, TableModel(Q)), {}, "must be of one kind"),
         ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
-        (
-            (P, Q),
-            {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
-            "gamma: a dynamic tree is drafted by a model .* give two models",
-        ),
+        ((P, Q), {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"}, "gamma: a dynamic tree is drafted by a model .* give two models"),
         ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup needs a model"),
         ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
         ((P, Q), {"steps": 1.5}, "steps: expected an int, got float"),
@@ -544,7 +536,7 @@ def test_values_out_of_range_are_named(arguments, options, message):
         ((P, Q), {"rng": "7"}, "rng: expected an int, .* got str"),
         ((P, Q), {"rule": 3}, "rule: expected a str or Rule"),
     ],
-)
+)  # fmt: skip
 def test_wrong_types_are_named(arguments, options, message):
     with pytest.raises(TypeError, match=message):
         simulate(*arguments, **{"steps": 10, "rng": 0} | options)

@@ -283,12 +283,16 @@ def total(parts):
 
 @pytest.mark.slow
 def test_a_worker_killed_in_a_span_costs_only_what_was_under_way(tmp_path):
-    notes = tmp_path / "notes"
+    check_that_a_killed_worker_costs_little(tmp_path / "notes", "processes", 2)
+
+
+def check_that_a_killed_worker_costs_little(notes, *executor):
+    """Only what was under way."""
     notes.mkdir()
     job, key, steps = HeldJob(notes), key_of(1), 7 * 2**17
     source = job.source()
     expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
-    with workers_of("processes", 2) as workers, ThreadPoolExecutor(1) as killer:
+    with workers_of(*executor) as workers, ThreadPoolExecutor(1) as killer:
         killed = killer.submit(kill_one_at_work, notes)
         spans = list(count_spans(workers, job, key, [(0, steps)], source.chunk))
     assert killed.result()
@@ -382,19 +386,11 @@ def test_an_interrupt_cancels_what_is_pending_and_keeps_the_checkpoint(tmp_path,
     assert counts_of(run) == whole
 
 
-#: The command line, with a checkpoint as soon as something is counted.
-COMMAND_LINE = """
-from specsim.__main__ import main
-main()
-"""
-
-
 def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(tmp_path):
     path = tmp_path / "run.part"
     options = "simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint-seconds 0 --checkpoint"
-    with interruptible(
-        [sys.executable, "-c", COMMAND_LINE, *options.split(), path], stderr=subprocess.PIPE
-    ) as run:
+    command = [sys.executable, "-m", "specsim", *options.split(), path]
+    with interruptible(command, stderr=subprocess.PIPE) as run:
 
         def workers():
             found = psutil.Process(run.pid).children()
@@ -435,13 +431,9 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
         (3, TypeError, "expected a name or something with submit"),
         (ProcessPoolExecutor, TypeError, "ProcessPoolExecutor is a class; give one of its objects"),
         (SimpleNamespace(submit=print, get_executor=print), TypeError, r"give client.get_executor\(\)"),
-        (
-            SimpleNamespace(submit=lambda *given: 3),
-            TypeError,
-            r"executor: expected Executor or a str or None",
-        ),
+        (SimpleNamespace(submit=lambda *given: 3), TypeError, r"executor: expected Executor or a str or None"),
     ],
-)
+)  # fmt: skip
 def test_wrong_executors_are_named(executor, error, message):
     with pytest.raises(error, match=message):
         simulate(P, Q, steps=10, rng=0, executor=executor)
@@ -478,18 +470,9 @@ class Cluster:
     def start(self, module, *arguments):
         command = [sys.executable, "-m", module, "--host", "127.0.0.1", *map(str, arguments)]
         with (self.folder / f"{len(self.processes)}.log").open("w") as log:
-            # where this file is, since a worker imports what it is sent
-            path = os.pathsep.join(
-                filter(
-                    None,
-                    [
-                        str(Path(__file__).parent),
-                        str(Path(__file__).parents[1] / "helpers"),
-                        os.environ.get("PYTHONPATH"),
-                    ],
-                )
-            )
-            env = os.environ | {"PYTHONPATH": path}
+            here = Path(__file__).parent  # a worker imports what it is sent
+            path = map(str, (here, here.parent / "helpers", os.environ.get("PYTHONPATH") or here))
+            env = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=env)
         self.processes.append(process)
         return process
@@ -530,19 +513,7 @@ def test_a_cluster_runs_cases_of_a_users_verifier(cluster, found_here):
 def test_a_cluster_counts_the_same_and_runs_again_what_a_worker_had(cluster, tmp_path, whole):
     run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address)
     assert counts_of(run) == whole
-
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    job, key, steps = HeldJob(notes), key_of(1), 7 * 2**17
-    source = job.source()
-    expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
-    with workers_of(cluster.address) as workers, ThreadPoolExecutor(1) as killer:
-        killed = killer.submit(kill_one_at_work, notes)
-        spans = list(count_spans(workers, job, key, [(0, steps)], source.chunk))
-    assert killed.result()
-    assert total(spans) == expected
-    again = [first for first, processes in begun(notes).items() if len(processes) > 1]
-    assert 1 <= len(again) <= 4
+    check_that_a_killed_worker_costs_little(tmp_path / "notes", cluster.address)
 
 
 def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster, tmp_path, whole):
@@ -584,11 +555,15 @@ def test_a_process_that_is_ended_in_the_middle_of_a_result_leaves_nobody_waiting
         interrupted()
 
 
-def test_no_scheduler_and_no_dask_are_plain_messages(monkeypatch):
+@pytest.mark.slow  # importing Dask takes seconds
+def test_no_scheduler_is_a_plain_message(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(executors, "CONNECT", 0.2)
     with pytest.raises(LostWorkers, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         simulate(P, Q, steps=10, rng=0, executor="tcp://127.0.0.1:9")
+
+
+def test_no_dask_is_a_plain_message(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match="'dask' needs Dask, which is not installed: pip install"):
         simulate(P, Q, steps=10, rng=0, executor="dask")

@@ -252,23 +252,14 @@ def test_verify_names_what_is_wrong(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"p": [[[0.5, 0.5], [0.5, 1.0]]] * 3},
-            r"p, row \(0, 1\): sums to 1\.5, off by 0\.5",
-        ),
+        ({"p": [[[0.5, 0.5], [0.5, 1.0]]] * 3}, r"p, row \(0, 1\): sums to 1\.5, off by 0\.5"),
         ({"draft_tokens": [[0], [0], [7]]}, r"draft_tokens, position \(2, 0\): token 7 is outside"),
         ({"draft_tokens": [[0], [1], [0]]}, r"draft_tokens, position \(1, 0\): token 1 has q = 0"),
         ({"p": np.full((2, 2, 2), 0.5)}, r"p: shape \(2, 2, 2\), expected \(3, 2, 2\)"),
-        (
-            {"draft_tokens": np.empty((0, 1), int), "p": np.empty((0, 2, 2)), "q": np.empty((0, 1, 2))},
-            r"draft_tokens: shape \(0, 1\) is an empty batch",
-        ),
-        (
-            {"draft_tokens": np.empty((3, 0), int), "p": np.full((3, 1, 2), 0.5), "q": np.empty((3, 0, 2))},
-            r"no token was drafted \(γ = 0\)",
-        ),
+        ({"draft_tokens": np.empty((0, 1), int), "p": np.empty((0, 2, 2)), "q": np.empty((0, 1, 2))}, r"draft_tokens: shape \(0, 1\) is an empty batch"),
+        ({"draft_tokens": np.empty((3, 0), int), "p": np.full((3, 1, 2), 0.5), "q": np.empty((3, 0, 2))}, r"no token was drafted \(γ = 0\)"),
     ],
-)
+)  # fmt: skip
 def test_verify_names_the_place_in_a_batch(change, message):
     q = [[[0.5, 0.5]], [[1.0, 0.0]], [[0.5, 0.5]]]
     arguments = {"draft_tokens": [[0]] * 3, "p": np.full((3, 2, 2), 0.5), "q": q}
@@ -318,16 +309,12 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
 @pytest.mark.parametrize(
     ("name", "tree"),
     [
-        ("lenience:lenience=0.3", chain(3)),
-        ("cascade_chow", chain(3)),
-        ("gumbel", chain(3)),
-        ("k_seq", branching(2, 2)),
-        ("k_seq", Tree((0, 1, 0, 1, 2))),
+        ("lenience:lenience=0.3", chain(3)), ("cascade_chow", chain(3)), ("gumbel", chain(3)),
+        ("k_seq", branching(2, 2)), ("k_seq", Tree((0, 1, 0, 1, 2))),
         ("without_replacement", branching(2, 2, sampling="without replacement")),
-        ("traversal", branching(2, 2)),
-        ("deterministic_children", branching(3, 1, sampling="top")),
+        ("traversal", branching(2, 2)), ("deterministic_children", branching(3, 1, sampling="top")),
     ],
-)
+)  # fmt: skip
 def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):
     """The first step of a batch is verified with the uniforms that a single step gets."""
     rule = rules.get(name)
@@ -424,18 +411,9 @@ TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0),
         ({"rule": "lenience:leniense=0.5"}, "lenience: no parameter 'leniense'; it has lenience"),
         ({"rule": "k_seq:lenience=0.5"}, "k_seq: no parameter 'lenience'; it has none"),
         ({"rule": "lenience:half"}, "lenience: 'half' is not a parameter; write lenience:PARAMETER=VALUE"),
-        (
-            {"rule": "k_sec"},
-            "unknown rule 'k_sec'; did you mean 'k_seq'",
-        ),
-        (
-            {"parents": None, "q": [HALF] * 2},
-            "k_seq chooses between several drafts, and a chain is a single one",
-        ),
-        (
-            {"parents": (0, 1), "q": [HALF] * 2},
-            r"at least 2 siblings somewhere, such as drafts\.branching\(2, 2\)",
-        ),
+        ({"rule": "k_sec"}, "unknown rule 'k_sec'; did you mean 'k_seq'"),
+        ({"parents": None, "q": [HALF] * 2}, "k_seq chooses between several drafts, and a chain is a single one"),
+        ({"parents": (0, 1), "q": [HALF] * 2}, r"at least 2 siblings somewhere, such as drafts\.branching\(2, 2\)"),
         ({"rule": "standard"}, r"standard verifies a chain .*, not a sampled tree with parents \(0, 0\)"),
         ({"rule": "lenience"}, r"lenience verifies a chain .* parents \(0, 0\)"),
         ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
@@ -448,10 +426,7 @@ TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0),
         ({"q": [[1.0, 0.0]]}, "draft_tokens, position 1: token 1 has q = 0, so it was not drawn from q"),
         ({"q": [HALF] * 2}, r"q: shape \(2, 2\), expected \(1, 2\)"),
         ({"p": [HALF] * 2}, r"p: shape \(2, 2\), expected \(3, 2\) .* \(p has one row more"),
-        (
-            {"draft_tokens": [1, 1], "rule": "without_replacement"},
-            "draft_tokens: token 1 stands twice below node 0; without_replacement forbids siblings with the same",
-        ),
+        ({"draft_tokens": [1, 1], "rule": "without_replacement"}, "draft_tokens: token 1 stands twice below node 0; without_replacement forbids siblings with the same"),
         (
             {"draft_tokens": [[0, 1], [0, 0]], "p": [[HALF] * 3] * 2, "q": [[HALF]] * 2}
             | {"rule": "without_replacement"},
@@ -462,16 +437,10 @@ TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0),
             | {"rule": "without_replacement"},
             "draft_tokens: token 1 stands twice below node 2",
         ),
-        (
-            {"draft_tokens": [[0, 1], [0, 1]], "p": [[HALF] * 3] * 2, "q": [[HALF], [[0.0, 1.0]]]},
-            r"draft_tokens, position \(1, 0\): token 0 has q = 0",
-        ),
-        (
-            {"rule": "cascade_chow", "parents": None, "q": [HALF] * 2},
-            r"q: shape \(2, 2\), expected \(3, 2\) for draft_tokens of shape \(2,\)",
-        ),
+        ({"draft_tokens": [[0, 1], [0, 1]], "p": [[HALF] * 3] * 2, "q": [[HALF], [[0.0, 1.0]]]}, r"draft_tokens, position \(1, 0\): token 0 has q = 0"),
+        ({"rule": "cascade_chow", "parents": None, "q": [HALF] * 2}, r"q: shape \(2, 2\), expected \(3, 2\) for draft_tokens of shape \(2,\)"),
     ],
-)
+)  # fmt: skip
 def test_verify_names_what_is_wrong_with_a_tree_or_a_rule(change, message):
     verify(**TREE, rng=0)
     with pytest.raises(ValueError, match=message):

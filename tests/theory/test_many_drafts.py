@@ -300,7 +300,7 @@ def test_gumbel_agreement_by_simulation():
         (lambda p, q: k_seq_acceptance(p, q, 2, float("nan")), ValueError, "rho: nan"),
         (lambda p, q: without_replacement_acceptance(p, q, 3), ValueError, "3 distinct tokens"),
     ],
-)
+)  # fmt: skip
 def test_what_is_out_of_range_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call([0.5, 0.5], [0.25, 0.75])

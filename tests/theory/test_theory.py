@@ -12,13 +12,8 @@ ALPHAS = [0.0, 1e-300, 1e-17, 1e-9, 0.1, 1 / 3, 0.5, 0.8, 0.99, 1 - 1e-7, 1 - 1e
 
 #: α, γ and the speed of Table 1 of arXiv 2211.17192, whose draft costs nothing, so that it is Eq. 1.
 TABLE_1 = [
-    (0.6, 2, 1.96),
-    (0.7, 3, 2.53),
-    (0.8, 2, 2.44),
-    (0.8, 5, 3.69),
-    (0.9, 2, 2.71),
-    (0.9, 10, 6.86),
-]
+    (0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("alpha", "gamma", "speed"), TABLE_1)

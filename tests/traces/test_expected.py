@@ -28,18 +28,11 @@ from specsim.traces._truncated import Listed, truncate
 
 REACHING = [name for name in rules.names() if rules.get(name).survival]
 GIVEN = [
-    *REACHING,
-    "lenience:lenience=0.2",
-    "scaled_lenience:lenience=1",
-    "judge:overrule=0",
-    "judge:overrule=0.75",
-    "ensemble:weight=0",
-    "ensemble:weight=0.875",
-    "cactus:delta=0",
-    "cactus:delta=2",
+    *REACHING, "lenience:lenience=0.2", "scaled_lenience:lenience=1", "judge:overrule=0",
+    "judge:overrule=0.75", "ensemble:weight=0", "ensemble:weight=0.875", "cactus:delta=0", "cactus:delta=2",
     "two_thresholds:threshold_single=0.25,threshold_acc=0.5",
     "two_thresholds:threshold_single=1,threshold_acc=1",
-]
+]  # fmt: skip
 standard_survival = tokenwise.survival(capped_ratio)
 
 
@@ -50,24 +43,18 @@ def plain(chance):
 
 #: What somebody might take for the rule's `survival`.
 WRONG = [
-    ("block", standard_survival),
-    ("traversal", standard_survival),
+    ("block", standard_survival), ("traversal", standard_survival),
     ("hierarchical", lambda p, q: capped_ratio(np.cumprod(p, axis=-1), np.cumprod(q, axis=-1))),
-    ("standard", block.survival),
-    ("standard", tokenwise.survival(tokenwise.target_chance)),
-    ("sampler_match", standard_survival),
-    ("naive_matching", lambda p, q: p),
+    ("standard", block.survival), ("standard", tokenwise.survival(tokenwise.target_chance)),
+    ("sampler_match", standard_survival), ("naive_matching", lambda p, q: p),
     ("lenience", plain(capped_ratio)),
     ("scaled_lenience", tokenwise.survival(lambda p, q, lenience: capped_ratio(lenience * p, q))),
     ("judge", tokenwise.survival(lambda p, q, overrule: ensemble.chance(p, q, overrule))),
     ("ensemble:weight=0.875", tokenwise.survival(lambda p, q, weight: judge.chance(p, q, weight))),
     ("cactus", tokenwise.survival(lambda p, q, delta: cactus.chance(p, q, delta / 2))),
     ("two_thresholds", plain(tokenwise.target_chance)),
-    (
-        "two_thresholds",
-        tokenwise.survival(lambda p, q, **values: two_thresholds.chance(p, q, 1, values["threshold_acc"])),
-    ),
-]
+    ("two_thresholds", tokenwise.survival(lambda p, q, **values: two_thresholds.chance(p, q, 1, values["threshold_acc"]))),
+]  # fmt: skip
 
 
 # --- the law ---------------------------------------------------------------------------------------------

@@ -452,17 +452,13 @@ def test_a_shard_of_other_rows_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "what"),
     [
-        ("p", np.nan, "not a probability"),
-        ("q", -0.25, "not a probability"),
-        ("p", np.inf, "not a probability"),
-        ("q", 0.9, "does not sum to 1"),
-        ("token", VOCAB, "do not describe a step"),
-        ("accepted", 5, "do not describe a step"),
-        ("step", 3, "do not describe a step"),
-        ("context", 99, "do not describe a step"),
+        ("p", np.nan, "not a probability"), ("q", -0.25, "not a probability"),
+        ("p", np.inf, "not a probability"), ("q", 0.9, "does not sum to 1"),
+        ("token", VOCAB, "do not describe a step"), ("accepted", 5, "do not describe a step"),
+        ("step", 3, "do not describe a step"), ("context", 99, "do not describe a step"),
         ("position", 2, "do not describe a step"),
     ],
-)
+)  # fmt: skip
 def test_rows_that_were_never_right_are_named(folder: Path, name: str, value: float, what: str) -> None:
     """With checksums to match, as a faulty program would have written them."""
     from safetensors.numpy import load_file, save_file
@@ -511,24 +507,18 @@ def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
         ({"version": 3}, "version 3 of the format; this program reads 2"),
         ({"version": 1}, "version 1 of the format; this program reads 2"),
         ({"values": "logits"}, "'logits'; only 'probabilities' and 'top-k'"),
-        ({"values": "top-k"}, "top is None"),
-        ({"flags": 1}, "flags is 1"),
-        ({"vocab_size": 0}, "vocab_size is 0"),
-        ({"gamma": "4"}, "gamma is '4'"),
-        ({"gamma": 0}, "gamma is 0, not a whole number ≥ 1"),
-        ({"gamma": True}, "gamma is True"),
-        ({"dtype": "float8"}, "dtype is 'float8'"),
-        ({"shards": {}}, "shards is {}"),
-        ({"shards": [7]}, "shards is"),
-        ({"shards": [{}]}, "file is None"),
+        ({"values": "top-k"}, "top is None"), ({"flags": 1}, "flags is 1"),
+        ({"vocab_size": 0}, "vocab_size is 0"), ({"gamma": "4"}, "gamma is '4'"),
+        ({"gamma": 0}, "gamma is 0, not a whole number ≥ 1"), ({"gamma": True}, "gamma is True"),
+        ({"dtype": "float8"}, "dtype is 'float8'"), ({"shards": {}}, "shards is {}"),
+        ({"shards": [7]}, "shards is"), ({"shards": [{}]}, "file is None"),
         ({"shards": [{"file": "../x", "rows": 4, "bytes": 4, "sha256": ""}]}, "file is '../x'"),
         ({"shards": [{"file": "..", "rows": 4, "bytes": 4, "sha256": ""}]}, r"file is '\.\.'"),
         ({"shards": [{"file": "", "rows": 4, "bytes": 4, "sha256": ""}]}, "file is ''"),
         ({"shards": [{"file": "x", "rows": 5, "bytes": 4, "sha256": ""}]}, "rows is 5, not a multiple"),
-        ({"complete": 1}, "complete is 1"),
-        ({"provenance": None}, "provenance is None"),
+        ({"complete": 1}, "complete is 1"), ({"provenance": None}, "provenance is None"),
     ],
-)
+)  # fmt: skip
 def test_a_manifest_that_is_wrong(folder: Path, changes: dict, what: str) -> None:
     edit_manifest(folder, **changes)
     with pytest.raises(ValueError, match=what) as raised:
@@ -727,7 +717,7 @@ GOOD = {"context": 0, "tokens": [1, 2], "accepted": 1, "p": np.full((3, 4), 0.25
             "q, row 0, token 1: has probability 0, but was drafted",
         ),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_bad_step_is_refused_and_not_written(
     tmp_path: Path, dtype: str, change: dict, error: type[Exception], what: str

@@ -214,16 +214,11 @@ def test_counters_of_a_server_that_are_used(drafts, server, gamma, told):
         ((None,) * 3, {"drafted": 900, "accepted": 65}, None, "65 accepted tokens, and 64 of text"),
         ((None,) * 3, COUNTED | {"steps": 90}, None, "24 accepted tokens in 90 steps, and 64"),
         ((None,) * 3, {"drafted": 8, "accepted": 9, "steps": 4}, None, "9 accepted of 8"),
-        (
-            (160, 24, None),
-            {"drafted": 320, "accepted": 48, "steps": 80},
-            None,
-            "48 accepted of 320 drafted tokens, the requests 24 of 160",
-        ),
+        ((160, 24, None), {"drafted": 320, "accepted": 48, "steps": 80}, None, "48 accepted of 320 drafted tokens, the requests 24 of 160"),
         ((160, 24, None), COUNTED | {"steps": 160}, None, "they count 160 steps, the texts have 64 tokens"),
         ((160, 24, None), {"drafted": 80, "accepted": 12, "steps": 20}, None, "12 accepted of 80"),
     ],
-)
+)  # fmt: skip
 def test_counters_of_a_server_that_are_not_of_the_texts(drafts, server, gamma, told):
     found, text = usable(texts(drafts, tokens=64), server, gamma)
     assert found is None

@@ -275,23 +275,17 @@ def test_checkpoints_that_are_not_there(planted):
     ("options", "message"),
     [
         ({"vocab_size": 1}, "vocab_size: 1 is not at least 2"),
-        ({"vocab_size": 131_073}, "more than 131,072"),
-        ({"order": -1}, "order: -1 is not at least 0"),
-        ({"order": 9}, "order: 9 is more than 8"),
-        ({"order": 1, "offsets": (1,)}, "give one of them"),
-        ({"offsets": (2, 1)}, "do not ascend"),
-        ({"offsets": (0,)}, "offsets: 0 is not at least 1"),
-        ({"openers": 1}, "openers: 1 leaves nothing"),
-        ({"openers": -1}, "openers: -1 is not at least 0"),
-        ({"context": 2}, "at least 3"),
-        ({"offsets": (5000,)}, "at least 5001"),
+        ({"vocab_size": 131_073}, "more than 131,072"), ({"order": -1}, "order: -1 is not at least 0"),
+        ({"order": 9}, "order: 9 is more than 8"), ({"order": 1, "offsets": (1,)}, "give one of them"),
+        ({"offsets": (2, 1)}, "do not ascend"), ({"offsets": (0,)}, "offsets: 0 is not at least 1"),
+        ({"openers": 1}, "openers: 1 leaves nothing"), ({"openers": -1}, "openers: -1 is not at least 0"),
+        ({"context": 2}, "at least 3"), ({"offsets": (5000,)}, "at least 5001"),
         ({"overlap": 1.5}, "overlap: 1.5 is outside"),
-        ({"overlap": float("nan")}, "overlap: nan is outside"),
-        ({"kind": "foo"}, "unknown kind 'foo'"),
+        ({"overlap": float("nan")}, "overlap: nan is outside"), ({"kind": "foo"}, "unknown kind 'foo'"),
         ({"formats": ("hf", "onnx")}, "'onnx' is not one of hf, gguf"),
         ({"formats": ()}, "format: none is given"),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments_write_nothing(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         plant(tmp_path / "new", rng=1, **options)
