@@ -24,8 +24,10 @@ FEW_CASES = {"two-point"}
 
 #: Commands that print a table, with what makes them quick.
 TABLES = [
-    "simulate zipf --steps 1k --seed 1", "compare zipf --rule standard --steps 1k --seed 1",
-    "simulate zipf --over gamma=1,2 --steps 1k --seed 1", "plan --alpha 80% --c 0.05",
+    "simulate zipf --steps 1k --seed 1",
+    "compare zipf --rule standard --steps 1k --seed 1",
+    "simulate zipf --over gamma=1,2 --steps 1k --seed 1",
+    "plan --alpha 80% --c 0.05",
     "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
     "simulate-batch --rate 5 --requests 400 --seed 1",
     "simulate-batch --over rate=5 --requests 400 --seed 1",

@@ -604,17 +604,13 @@ def test_the_command_of_a_cell_repeats_it(pair, two_settings):
         ("specsim", ["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
         ("specsim:mistake=swapped_residual", ["--no-speculative"], "mistake: swapped_residual is a verifier"),
         ("specsim:rule=block,mistake=swapped_residual", [], "standard rule's; leave block out"),
-        (
-            "specsim:rules=block",
-            [],
-            "specsim: no parameter 'rules'; it has rule, mistake; did you mean 'rule'?",
-        ),
+        ("specsim:rules=block", [], "specsim: no parameter 'rules'; it has rule, mistake; did you mean 'rule'?"),
         ("specsim", ["--stop", ""], "--stop: ('',) is not strings, none empty"),
         ("specsim", ["--requests", "txts=3"], "unknown form of requests 'txts'; did you mean 'texts'?"),
         ("specsim", ["--requests", "texts"], "--requests: 'texts' is not of the form texts=2"),
         ("specsim", ["--requests", "unequal=1"], "--requests: 'unequal=1' is not of the form unequal"),
     ],
-)
+)  # fmt: skip
 def test_options_without_effect_are_refused(pair, engine, options, message):
     ran = run("audit", "engine", engine, "--planted", pair.folder, "--tokens", "300", *options)
     assert (ran.code, ran.out) == (2, "")
