@@ -1,8 +1,14 @@
 """The front page: short, with numbers that the data has and links that lead somewhere."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from experiments.audit._criteria.__init__ import FOUND
+from experiments.audit.independent_set import first_verdicts
 from experiments.audit.kill_matrix import AUDIT, LEVEL, kept_matrix
 from specsim import rules
 
@@ -31,14 +37,32 @@ def test_the_kill_matrix_is_quoted_rightly():
     missed = {column.name: wrong & {*matrix.missed(column.name)} for column in matrix.columns}
     audit = missed.pop(AUDIT)
     engines = sorted(map(len, missed.values()))
-    text = " ".join(README.split())
-    assert f"of {len(wrong)} bugs of verifiers that were reported or are likely" in text
-    assert f"each test that engines keep misses {engines[0]} to {engines[-1]}," in text
-    assert f"all of them together {len(set.intersection(*missed.values()))};" in text
-    assert f"specsim's quick audit misses {len(audit)}," in text
-    assert f"Of {len(decoders)} bugs of decoders" in text
-    assert f"it misses {len(decoders & {*matrix.missed(AUDIT)})}." in text
+    unseen = [row for row in first_verdicts("fourth") if row["kind"] == "wrong verifier"]
+    _, *rows = re.search(r"^\| bugs \|.*?\n\n", README, re.DOTALL | re.MULTILINE)[0].splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1:] if row]
+    assert [missed for *_, missed in cells] == [
+        str(len(audit)),
+        f"{engines[0]} to {engines[-1]}",
+        str(len(set.intersection(*missed.values()))),
+        str(len(decoders & {*matrix.missed(AUDIT)})),
+        str(sum(row["verdict"] not in FOUND for row in unseen)),
+    ]
+    assert [int(first.split()[0]) for first, *_ in cells if first] == [len(wrong), len(decoders), len(unseen)]
     assert LEVEL == "quick"
+
+
+@pytest.mark.slow
+def test_the_audit_prints_what_is_shown(tmp_path):
+    code, shown = re.search(r"```python\n(.*?)```\s*```text\n\$ (.*?)```", README, re.DOTALL).groups()
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    command, *lines = shown.splitlines()
+    program, *arguments = command.split()
+    ran = subprocess.run(
+        [sys.executable, "-m", program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=900
+    )
+    printed = " ".join((ran.stdout + ran.stderr).split())
+    for line in filter(None, (line.removesuffix("…").strip() for line in lines)):
+        assert line in printed
 
 
 def test_the_rules_are_counted_rightly():
