@@ -123,7 +123,9 @@ def test_parameters_follow_one_convention():
     words = {(name, one.__name__) for one, name, _ in taken}
     # a request has the seed that an engine takes; a plant has that of its manifest
     assert {one for name, one in words if name == "seed"} == {"Request", "Planted"}
-    assert not {name for name, _ in words} & {"most", "least"}
+    assert not {name for name, _ in words} & {"most", "least", "drawing"}
+    siblings = {"Tree", "chain", "chains", "branching", "sibling_laws", "draw_siblings", "Declared"}
+    assert not {one for name, one in words if name == "sampling"} & siblings
 
 
 def test_functions_of_all_packages_are_found():

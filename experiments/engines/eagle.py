@@ -85,7 +85,7 @@ def _batched() -> Verifier:
 def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, draft_sampling="without replacement")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 
@@ -120,7 +120,7 @@ def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
 def adapt_2(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of a function of EAGLE-2's signature, for the draft's most probable tokens."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, draft_sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]

@@ -26,7 +26,7 @@ ORIGIN = Wheel("eagle-harness", "eagle_harness")
 def adapt(reject_children: engines.Function) -> Verifier:
     """Make a tree verifier of any function with the signature above."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, draft_sampling="without replacement")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 

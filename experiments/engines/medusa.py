@@ -31,7 +31,7 @@ THRESHOLD, ALPHA = 0.3, 0.09
 def adapt(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of any function with the signature above, at temperature 1."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, draft_sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 

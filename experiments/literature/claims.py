@@ -409,7 +409,7 @@ def untouched_target() -> Finding:
     enough.
     """
     target, draft = TableModel(fractions(3, 2, 1)), TableModel(fractions(2, 1, 1))
-    top = prove(target, draft, rule="deterministic_children", gamma=branching(2, 2, sampling="top")).tv
+    top = prove(target, draft, rule="deterministic_children", gamma=branching(2, 2, draft_sampling="top")).tv
     pruned = prove(target, draft, rule="pruned_children", gamma=branching(3)).tv
     return only_if(
         top == 0,

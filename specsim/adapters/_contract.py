@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.models._drafts.sampling import SAMPLING_METHODS
+from specsim.models._drafts.sampling import check_draft_sampling
 from specsim.rules import Rule
 
 Verifier = Callable[..., Any]
@@ -84,7 +84,7 @@ class Declared:
     rule : str
         A built-in lossy rule, such as "typical:epsilon=0.09,delta=0.3", whose declared law the tokens follow
         instead of the target's. Only the cases of one p and one q are then tested.
-    sampling : str
+    draft_sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.models`.
     repetition_penalty, temperature, top_k, top_p : float, float, int, float
         How a decoder processes the models' rows, in this order: p to the power of the penalty for tokens of
@@ -104,7 +104,7 @@ class Declared:
     reproducible: bool = True
     tree: bool = False
     rule: str = ""
-    sampling: str = "sampled"
+    draft_sampling: str = "sampled"
     decoder: bool = False
     repetition_penalty: float = 1.0
     temperature: float = 1.0
@@ -152,8 +152,7 @@ class Declared:
             raise ValueError(f"rule: {self.rule!r} has the target's law: declare a lossy rule, or none")
         if self.rule:
             check_local(rules.get(self.rule))
-        if self.sampling not in SAMPLING_METHODS:
-            raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
+        check_draft_sampling(self.draft_sampling)
         numbers = (self.repetition_penalty, self.temperature, self.top_k, self.top_p)
         if not all(isinstance(number, int | float) for number in numbers) or not (
             0 < self.repetition_penalty < math.inf

@@ -59,7 +59,7 @@ def adapt(handler: Handler) -> Verifier:
 def adapt_tree(handler: Handler) -> Verifier:
     """Make a verifier of trees of any class with the methods of `TwoModelSpecDecHandler`."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, draft_sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 

@@ -43,7 +43,7 @@ from specsim.simulation._executors import workers_of
 @shows_progress("audit")
 def audit_shard(
     verifier: str | Rule,
-    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     shard: tuple[int, int],
     level: str = "quick",
     *,
@@ -62,7 +62,7 @@ def audit_shard(
     ----------
     verifier : str or Rule
         A rule of the registry, or "package.module:function".
-    path : path
+    out : path
         The file to write. If it exists, only its missing cases are counted.
     shard : tuple of int
         (i, n): count the cases i, i + n, …
@@ -104,13 +104,13 @@ def audit_shard(
         mine = plans[i::n]
         if n > len(plans):
             raise ValueError(f"shard: {len(plans)} cases cannot be cut into {n} parts")
-        kept = Checkpoint(path, _which_run(subject, level, root), {"threads": subject.threads})
+        kept = Checkpoint(out, _which_run(subject, level, root), {"threads": subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
         promises = [PROMISES] if i == 0 and isinstance(subject, VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
             raise ValueError(
-                f"{path}: has cases that are not of this shard; give every shard a file of its own"
+                f"{out}: has cases that are not of this shard; give every shard a file of its own"
             )
         alarm = BUDGET / sum(plan.tests for plan in plans)
         share = None if seconds is None else seconds / len(mine)

@@ -32,7 +32,6 @@ OPTIONS = {
     "methods": "--method",
     "rng": "--seed",
     "rules": "--rule",
-    "sampling": "--drawing",
     "seconds": "--time",
 }
 

@@ -149,7 +149,7 @@ Widths = Annotated[
         "draft's confidence: dynamic:width=10,depth=6,nodes=60. Default: a chain.",
     ),
 ]
-Drawing = Annotated[
+DraftSampling = Annotated[
     str | None,
     Parameter(
         help="How siblings are drawn: sampled, 'without replacement', top or 'top and sample'. Default: the "

@@ -81,25 +81,25 @@ def trace_of(path: Path | None) -> Any:
     return default_trace(TRACES[name]) if name in TRACES else specsim.open_trace(name)
 
 
-def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, drawing: str | None) -> Any:
+def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft_sampling: str | None) -> Any:
     """What to draft: a chain of `gamma`, by default `gamma_for` the pair, or the tree with these widths."""
     from specsim.models import branching, chain
     from specsim.rules import get
 
-    drawn = drawing or get(rule).draft_sampling[0]
+    drawn = draft_sampling or get(rule).draft_sampling[0]
     if widths is None:
         return chain(gamma_for(pair, gamma), drawn)
     if gamma is not None:
         raise ValueError("--gamma has no effect on a tree, which is as deep as --tree says; give one")
     if widths.partition(":")[0] == "dynamic":
-        if drawing is not None:
-            raise ValueError("--drawing has no effect on a dynamic tree, which has the most probable tokens")
+        if draft_sampling is not None:
+            raise ValueError("--draft-sampling has no effect on a dynamic tree, of the most probable tokens")
         return dynamic_tree(widths)
     try:
         numbers = [int(width) for width in widths.split(",")]
     except ValueError:
         raise ValueError(f"tree: {widths!r} is not a list of whole numbers such as 4,2,1") from None
-    return branching(*numbers, sampling=drawn)
+    return branching(*numbers, draft_sampling=drawn)
 
 
 def dynamic_tree(text: str) -> Any:

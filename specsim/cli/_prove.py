@@ -39,7 +39,7 @@ def prove(
         ),
     ] = None,
     tree: str | None = None,
-    drawing: option.Drawing = None,
+    draft_sampling: option.DraftSampling = None,
     form: Form = TEXT,
 ) -> int:
     """Prove a rule exact on a small pair, or refute it: every draft is enumerated, in fractions.
@@ -58,6 +58,6 @@ def prove(
     if gamma is None and tree is None:
         size = getattr(both.target, "vocab_size", None) or len(both.target)
         gamma = GAMMA if size**GAMMA <= MAX_DRAFTS else 1
-    found = specsim.prove(both, rule=rule, gamma=draft_of(both, rule, gamma, tree, drawing))
+    found = specsim.prove(both, rule=rule, gamma=draft_of(both, rule, gamma, tree, draft_sampling))
     print_result(found, form)
     return int(not found.as_claimed)

@@ -38,7 +38,7 @@ def simulate(
     rule: option.Rule = "standard",
     gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
-    drawing: option.Drawing = None,
+    draft_sampling: option.DraftSampling = None,
     method: option.Method = None,
     over: option.Several = None,
     steps: option.Steps = None,
@@ -89,9 +89,11 @@ def simulate(
         option.refuse(simulate, values, "has no effect without --checkpoint", "checkpoint_seconds")
         option.refuse(simulate, values, "counts a part of a run: give the file for it with --out", "shard")
     if method is not None:
-        option.refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "drawing")
+        option.refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling")
     both = pair_of(pair, vocab_size, overlap)
-    shape = {"rule": rule, "gamma": draft_of(both, rule, gamma, tree, drawing)} if method is None else {}
+    shape = (
+        {"rule": rule, "gamma": draft_of(both, rule, gamma, tree, draft_sampling)} if method is None else {}
+    )
     work: dict[str, Any] = {
         "steps": steps,
         "threads": threads,
@@ -207,7 +209,7 @@ def replay(
     rule: option.Rule = "standard",
     gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
-    drawing: option.Drawing = None,
+    draft_sampling: option.DraftSampling = None,
     case: str | None = None,
     level: option.Level = "quick",
     device: option.AuditDevice = None,
@@ -229,7 +231,7 @@ def replay(
         return print(replay_step(pair, case, step, level, rng=seed, device=device))
     option.refuse(replay, values, "has no effect without --case", "level", "device")
     both = pair_of(pair, vocab_size, overlap)
-    shape = draft_of(both, rule, gamma, tree, drawing)
+    shape = draft_of(both, rule, gamma, tree, draft_sampling)
     return print_result(specsim.replay(*both, step=step, rule=rule, gamma=shape, rng=seed), form)
 
 
@@ -247,7 +249,7 @@ def generate(
     rule: option.Rule = "standard",
     gamma: option.GammaOrTree = None,
     tree: option.Widths = None,
-    drawing: option.Drawing = None,
+    draft_sampling: option.DraftSampling = None,
     drafting: str = "sample",
     method: option.Method = None,
     eos: Annotated[int | None, option.WHOLE] = None,
@@ -267,11 +269,13 @@ def generate(
     models = specsim.models.Pair(target, draft)
     options: dict[str, Any] = {"eos": eos}
     if method is not None:
-        option.refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "drawing", "drafting")
+        option.refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling", "drafting")
         options["method"] = method
     else:
-        plain_chain = tree is None and drawing is None
-        shape = gamma_for(models, gamma) if plain_chain else draft_of(models, rule, gamma, tree, drawing)
+        plain_chain = tree is None and draft_sampling is None
+        shape = (
+            gamma_for(models, gamma) if plain_chain else draft_of(models, rule, gamma, tree, draft_sampling)
+        )
         options |= {"gamma": shape, "rule": rule, "drafting": drafting}
 
     def both(length: int, seed: int | None) -> tuple[Any, Any]:

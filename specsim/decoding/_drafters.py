@@ -124,7 +124,7 @@ def truncate(tree: Tree, depth: int) -> Tree:
         return tree
     kept = [node for node in range(tree.size + 1) if tree.depths[node] <= depth]
     number = {node: i for i, node in enumerate(kept)}
-    return Tree(tuple(number[tree.parents[node - 1]] for node in kept[1:]), tree.sampling, tree.block)
+    return Tree(tuple(number[tree.parents[node - 1]] for node in kept[1:]), tree.draft_sampling, tree.block)
 
 
 def make_drafter(

@@ -294,10 +294,10 @@ def _check_shape(rule: Rule, draft: Any, gamma: int | Draft, drafting: str) -> D
     else:
         tree = gamma
     rule.check(tree)
-    if tree.sampling not in rule.draft_sampling:
+    if tree.draft_sampling not in rule.draft_sampling:
         raise ValueError(
             f"gamma: {rule.name} holds for drafts drawn {' or '.join(map(repr, rule.draft_sampling))}, not "
-            f"{tree.sampling!r}; for the most probable tokens use a rule for 'top': 'deterministic_children'"
+            f"{tree.draft_sampling!r}; the most probable tokens need a rule for 'top', deterministic_children"
         )
     return tree
 

@@ -74,7 +74,7 @@ class DraftSide(Side):
         q[0] = self._sampling_rows(self.feed())[-1]
         if tree.is_chain and tree.block == 1:
             for i in range(tree.size):
-                tokens[i] = draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]
+                tokens[i] = draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]
                 if i + 1 < len(q):
                     q[i + 1] = self._sampling_rows(self.session.advance([int(tokens[i])]))[0]
             return tokens, q
@@ -91,7 +91,7 @@ class DraftSide(Side):
     def _draw_children(self, tree: Tree, node: int, q: Floats, u: Floats, tokens: Ints) -> None:
         columns = [child - 1 for child in tree.children(node)]
         if columns:
-            tokens[columns] = draw_siblings(tree.sampling, q[node : node + 1], u[columns])[:, 0]
+            tokens[columns] = draw_siblings(tree.draft_sampling, q[node : node + 1], u[columns])[:, 0]
 
     def _sampling_rows(self, rows: Floats) -> Floats:
         return temperature(rows, 0.0) if self.greedy else rows

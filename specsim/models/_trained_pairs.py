@@ -105,7 +105,7 @@ def load_pair(path: str | os.PathLike[str]) -> ModelPair:
 
 @checked
 def build_pair(
-    folder: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     n_target: int = 5,
@@ -120,14 +120,14 @@ def build_pair(
 
     Parameters
     ----------
-    folder : path
+    path : path
         The folder with the text.
     out : path
         The `.npz` file to write.
     n_target, n_draft : int
         n-gram orders, 1 to 8.
     pattern : str
-        Names of the files to read, below `folder` at any depth.
+        Names of the files to read, below `path` at any depth.
     exclude : sequence of str
         Patterns of file and folder names that are left out.
 
@@ -154,7 +154,7 @@ def build_pair(
     (5, 2, 15)
     """
     probe_file(out)
-    files = _matching_files(Path(folder), pattern, exclude)
+    files = _matching_files(Path(path), pattern, exclude)
     if Path(out).exists() and any(Path(out).samefile(file) for file in files):
         raise ValueError(f"out: {out} is a file of the text, and is not replaced; give another path")
     return _build(_split(files, f"files {pattern}"), Path(out), n_target, n_draft)

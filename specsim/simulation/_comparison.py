@@ -198,7 +198,7 @@ def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
 def describe(tree: Tree, gamma: int) -> str:
     """The draft in a few words."""
     count = tree.size // gamma
-    return f"{tree.sampling}, {gamma}" if count == 1 else f"{tree.sampling}, {count} × {gamma}"
+    return f"{tree.draft_sampling}, {gamma}" if count == 1 else f"{tree.draft_sampling}, {count} × {gamma}"
 
 
 def load_bundled() -> Comparison:
@@ -300,7 +300,7 @@ class Acceptance:
     `simulated` is None for a bound, `theory` None without a closed form."""
 
     name: str
-    drawing: str
+    draft_sampling: str
     drafts: int
     theory: float | None
     simulated: float | None
@@ -340,7 +340,7 @@ def acceptance_by_drafts(
     Examples
     --------
     >>> found = acceptance_by_drafts(np.array([0.5, 0.5]), np.array([0.8, 0.2]), max_drafts=1)
-    >>> found[0].name, found[0].drawing, round(found[0].theory, 12)
+    >>> found[0].name, found[0].draft_sampling, round(found[0].theory, 12)
     ('bound', 'sampled', 0.7)
     """
     p, q = check_rows(p, "p"), check_rows(q, "q")

@@ -112,14 +112,14 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
     with figure_style():
         figure = Figure(figsize=(8.3, 4.4))
         axis = figure.subplots()
-        for number, drawing in enumerate(BOUNDS):
-            bound = [row for row in rows if row.name == "bound" and row.drawing == drawing]
+        for number, way in enumerate(BOUNDS):
+            bound = [row for row in rows if row.name == "bound" and row.draft_sampling == way]
             drafts, best = [row.drafts for row in bound], [(row.theory or 0.0) for row in bound]
-            label = f"α*, {drawing}"
+            label = f"α*, {way}"
             axis.plot(drafts, best, linewidth=2.4, alpha=0.55, label=label, **curve(number))
         for number, name in enumerate(RULES):
             points = [row for row in rows if row.name == name]
-            color = COLORS[BOUNDS.index(points[0].drawing)] if points else COLORS[0]
+            color = COLORS[BOUNDS.index(points[0].draft_sampling)] if points else COLORS[0]
             simulated = [(row.simulated or 0.0) for row in points]
             errors = [2.0 * (row.error or 0.0) for row in points]
             drafts, marker = [row.drafts for row in points], "osD^v<>"[number]

@@ -149,7 +149,7 @@ def _pair_step(
     pair.kernel(*source.tables, u, v, tokens, accepted)
     drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
     rows = [(p, q)] * (tree.size + 1)
-    return _nodes(tree.parents, drafted, rows, None if tree.sampling == "top" else u[:, 0]), v
+    return _nodes(tree.parents, drafted, rows, None if tree.draft_sampling == "top" else u[:, 0]), v
 
 
 def _row_step(
@@ -173,7 +173,7 @@ def _row_step(
             start = f"context {reader.context(key, step).tolist()}"
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     rows.end(tokens, accepted)
-    random = tree.sampling != "top" and not isinstance(reader, LookupRows | LookaheadRows)
+    random = tree.draft_sampling != "top" and not isinstance(reader, LookupRows | LookaheadRows)
     drafted, pairs = rows.draft_tokens[0].tolist(), list(zip(rows.p[0], rows.q[0], strict=False))
     return start, _nodes(rows.parents[0].tolist(), drafted, pairs, u[:, 0] if random else None), v
 

@@ -99,7 +99,7 @@ class Simulation(Shown):
     @property
     def _has_formula(self) -> bool:
         """Whether the formula of i.i.d. acceptances with probability α is about this rule and shape."""
-        return self.rule == "standard" and self.tree.is_chain and self.tree.sampling == "sampled"
+        return self.rule == "standard" and self.tree.is_chain and self.tree.draft_sampling == "sampled"
 
     @property
     def alpha_verified_error(self) -> float:
@@ -177,7 +177,7 @@ def merge_simulation(part: Part) -> Simulation:
             f"{shown}{', …' if len(gaps) > 8 else ''}; add the parts with these steps, or finish them"
         )
     tree = (
-        Tree(drafted["parents"], drafted["drawing"], drafted["block"])
+        Tree(drafted["parents"], drafted["draft_sampling"], drafted["block"])
         if "parents" in drafted
         else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
     )

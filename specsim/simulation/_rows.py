@@ -138,7 +138,7 @@ class ModelRows(_PairRows):
                 move_ahead(q[:, node], self.table, ahead[node])
             if children := tree.children(node):
                 columns = [child - 1 for child in children]
-                tokens[:, columns] = draw_siblings(tree.sampling, q[:, node], u[columns]).T
+                tokens[:, columns] = draw_siblings(tree.draft_sampling, q[:, node], u[columns]).T
                 for child in children:
                     seen[:, child, :-1] = seen[:, node, 1:]
                     seen[:, child, -1] = tokens[:, child - 1]
@@ -221,7 +221,7 @@ def _redrawn(tree: Tree, p: Floats, q: Floats, key: Key, first: int) -> Rows:
     u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
     tokens = np.empty((steps, gamma), dtype=np.int64)
     for i in range(gamma):
-        tokens[:, i] = draw_siblings(tree.sampling, q[:, i], u[i : i + 1])[0]
+        tokens[:, i] = draw_siblings(tree.draft_sampling, q[:, i], u[i : i + 1])[0]
     return Rows(tokens, p, q, tile_parents(tree, steps))
 
 

@@ -366,7 +366,7 @@ def model_source(rule: Rule, reader: RowReader) -> RowSource:
         and isinstance(reader, ModelRows)
         and reader.tree.is_chain
         and reader.tree.block == 1
-        and reader.tree.sampling == "sampled"
+        and reader.tree.draft_sampling == "sampled"
         and fits(reader.target, reader.draft)
     ):
         return ModelSource(reader, verify, rule=rule)
@@ -413,11 +413,11 @@ def acceptance_by_position(rule: Rule, p: Floats, q: Floats, tree: Tree) -> Floa
     None where no closed form is known. Siblings that may have the same token merge the trees below them, so
     that the number of siblings at the next position is random: their tree must have one level."""
     if tree.is_chain:
-        if rule.name in ("gumbel", "gumbel_list") and tree.sampling == "sampled":
+        if rule.name in ("gumbel", "gumbel_list") and tree.draft_sampling == "sampled":
             return np.full(tree.size, gumbel_agreement(p, q))
         if rule.fixed_pair.acceptance is not None:
             return rule.fixed_pair.acceptance(p, q, tree, **rule.values)
-    one_level = BY_SIBLINGS.get((rule.name, tree.sampling))
+    one_level = BY_SIBLINGS.get((rule.name, tree.draft_sampling))
     widths = _widths(tree)
     if one_level is None or widths is None or not (tree.distinct or tree.depth == 1):
         return None

@@ -13,14 +13,14 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models._drafts.sampling import SAMPLING_METHODS
+from specsim.models._drafts.sampling import check_draft_sampling
 
 #: The most orders of K tokens of q that `without_replacement_acceptance` enumerates, 8!.
 MAX_ORDERS = 40_320
 
 
 @checked
-def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = "sampled") -> float:
+def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: str = "sampled") -> float:
     """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
 
     This is the dual of an optimal transport problem: P(output ∈ drafts), maximised over couplings of the
@@ -36,8 +36,8 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     p, q : array_like, shape [V]
         The rows of target and draft.
     drafts : int
-        K ≥ 1 drafted tokens, and K ≤ V unless `sampling` is "sampled".
-    sampling : str
+        K ≥ 1 drafted tokens, and K ≤ V unless `draft_sampling` is "sampled".
+    draft_sampling : str
         One of `specsim.models.SAMPLING_METHODS`.
 
     Returns
@@ -48,7 +48,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     Raises
     ------
     ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, a K out of range, or another `sampling`.
+        For rows that are not pmfs over one vocabulary, a K out of range, or another `draft_sampling`.
 
     Examples
     --------
@@ -61,18 +61,17 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
     0.6500
     """
     p_row, q_row = _pair(p, q)
-    if sampling not in SAMPLING_METHODS:
-        raise ValueError(f"sampling: {sampling!r} is unknown; give one of SAMPLING_METHODS")
-    count = _count(drafts, q_row, distinct=sampling != "sampled")
-    if sampling == "top":
+    check_draft_sampling(draft_sampling)
+    count = _count(drafts, q_row, distinct=draft_sampling != "sampled")
+    if draft_sampling == "top":
         return _probability(p_row[_ranked(q_row)[:count]].sum())
-    if sampling == "top and sample":
+    if draft_sampling == "top and sample":
         return greedy_multi_draft_acceptance(p_row, q_row, count)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q_row > 0, p_row / q_row, np.inf)
     order = np.lexsort((p_row, ratio, q_row == 0))
     target = np.append(0.0, np.cumsum(p_row[order]))
-    if sampling == "sampled":
+    if draft_sampling == "sampled":
         inside = np.append(0.0, np.cumsum(q_row[order])) ** count
     else:
         inside = draws_inside(q_row[order], count)

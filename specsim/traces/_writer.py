@@ -43,7 +43,7 @@ SHARD_BYTES = 64 * 2**20
 @checked
 @contextmanager
 def writer(
-    path: str | Path,
+    out: str | Path,
     *,
     vocab_size: int,
     gamma: int,
@@ -61,7 +61,7 @@ def writer(
 
     Parameters
     ----------
-    path : path
+    out : path
         A new or empty folder.
     vocab_size : int
         V, 1 … 2³¹ - 1.
@@ -108,7 +108,7 @@ def writer(
     else:  # at least the gamma + 1 rows of one step
         steps = check_count("rows_per_shard", rows_per_shard, stride) // stride
     # raises here rather than after an hour of recording
-    sink = TraceWriter(path, layout, steps, _as_json(dict(provenance or {})))
+    sink = TraceWriter(out, layout, steps, _as_json(dict(provenance or {})))
     finished = False
     try:
         yield sink

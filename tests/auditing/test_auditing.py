@@ -125,7 +125,7 @@ def test_a_rule_for_trees_is_audited_on_pairs_of_chains(on_trees):
     assert all(case.efficiency.upper >= 1 for case in on_trees.cases if case.iid)
     assert max(case.efficiency.lower for case in on_trees.cases if case.iid) > 1
     document = json.loads(json_of(on_trees))["cases"][0]
-    assert (document["drawing"], document["parents"][:2]) == ("without replacement", [0, 0])
+    assert (document["draft_sampling"], document["parents"][:2]) == ("without replacement", [0, 0])
 
 
 # --- lossy rules -----------------------------------------------------------------------------------------
@@ -482,7 +482,9 @@ def test_the_battery_fits_the_rule():
             assert case.tree == chains(2, by_name[case.name].gamma, drawing)
             assert case.gamma == by_name[case.name].gamma
     # what a lossy rule declares of a token is for chains
-    assert all(case.tree == chain(case.gamma, case.tree.sampling) for case in battery(get("two_thresholds")))
+    assert all(
+        case.tree == chain(case.gamma, case.tree.draft_sampling) for case in battery(get("two_thresholds"))
+    )
     left_out = {name: set(by_name) - {case.name for case in battery(rule)} for name, rule in SUBJECTS.items()}
     assert left_out == {"verifier": set(), "lossy": {"Zipf 32 000"}, "tree": set()}
 

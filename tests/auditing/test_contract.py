@@ -99,7 +99,11 @@ def test_a_dict_declares_without_an_import():
             "seeds, uniforms: only a verifier of chains",
         ),
         ({"decoder": True, "lengths": True}, ValueError, "lengths: only a verifier of chains"),
-        ({"tree": True, "sampling": "sorted"}, ValueError, "sampling: 'sorted' is not one of sampled"),
+        (
+            {"tree": True, "draft_sampling": "sorted"},
+            ValueError,
+            "draft_sampling: 'sorted' is not one of sampled",
+        ),
         ({"decoder": True, "temperature": -1}, ValueError, "a temperature ≥ 0"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "a temperature ≥ 0"),
         ({"decoder": True, "top_p": "all"}, TypeError, "top_p"),

@@ -612,7 +612,7 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule():
     """As Medusa does it: the likeliest of the longest paths of typical tokens."""
     rule = rules.get("typical_tree:epsilon=0.3,delta=0.09")
 
-    @declares(tree=True, sampling="top")
+    @declares(tree=True, draft_sampling="top")
     def verify(parents, tokens, p, q, rng):
         stop, follow = rule.law(parents.tolist(), tokens.tolist(), p.tolist(), q.tolist(), **rule.values)
         node = stop.index(1)

@@ -194,10 +194,10 @@ def test_a_tree_is_drafted(run):
         (("--rule", "lenience:lenience=2"), r"lenience: parameter lenience = 2.0 is outside (0, 1]"),
         (("--rule", "k_seq", "--tree", "2,x"), "'2,x' is not a list of whole numbers"),
         (
-            ("--rule", "without_replacement", "--tree", "2", "--drawing", "sampled"),
+            ("--rule", "without_replacement", "--tree", "2", "--draft-sampling", "sampled"),
             "forbids siblings with the same",
         ),
-        (("--rule", "k_seq", "--tree", "2", "--drawing", "sorted"), "'sorted' is not one of"),
+        (("--rule", "k_seq", "--tree", "2", "--draft-sampling", "sorted"), "'sorted' is not one of"),
     ],
 )
 def test_drafts_that_a_rule_cannot_verify(run, options, message):

@@ -49,7 +49,10 @@ def test_systems_are_compared(tmp_path):
         ("generate --method medusa --drafting greedy", "--drafting has no effect with --method"),
         ("generate --method eagle2:nodes=99,depth=1", "nodes: 99 cannot be chosen from 10 candidates"),
         ("generate --tree dynamic:nodes=5 --gamma 3", "--gamma has no effect on a tree"),
-        ("generate --tree dynamic:nodes=5 --drawing top", "--drawing has no effect on a dynamic tree"),
+        (
+            "generate --tree dynamic:nodes=5 --draft-sampling top",
+            "--draft-sampling has no effect on a dynamic tree",
+        ),
         ("generate --tree dynamic:size=5", "dynamic: no parameter 'size'; it has width, depth, nodes"),
         ("generate --tree dynamic:nodes=5", "standard verifies a chain of drafted tokens, not a dynamic"),
         ("generate --eos 256", "eos, position 0: token 256"),
@@ -75,7 +78,7 @@ def test_a_dynamic_tree_decodes_and_ends():
     how = ("--tree", "dynamic:width=3,depth=4,nodes=9", "--rule", "deterministic_children")
     options = ("--max-new-tokens", "300", "--eos", "10", "--seed", "2", "--json")
     found = json.loads(run("generate", *how, *options).out)
-    assert found["speculative"]["draft"] == {"width": 3, "depth": 4, "nodes": 9, "drawing": "top"}
+    assert found["speculative"]["draft"] == {"width": 3, "depth": 4, "nodes": 9, "draft_sampling": "top"}
     for one in found.values():
         assert one["tokens"].index(10) == len(one["tokens"]) - 1
 
@@ -83,7 +86,7 @@ def test_a_dynamic_tree_decodes_and_ends():
 def test_a_dynamic_tree_is_simulated_and_replayed():
     how = ("ngram", "--tree", "dynamic:nodes=4", "--rule", "naive_matching", "--seed", "1")
     found = json.loads(run("simulate", *how, "--steps", "100", "--json").out)
-    assert found["draft"] == {"width": 10, "depth": 6, "nodes": 4, "drawing": "top"}
+    assert found["draft"] == {"width": 10, "depth": 6, "nodes": 4, "draft_sampling": "top"}
     assert run("replay", *how, "--step", "3").code == 0
 
 

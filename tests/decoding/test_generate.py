@@ -95,7 +95,7 @@ def tokens_of(texts):
 
 def tree_for(rule):
     return (
-        branching(2, 1, 2, sampling=rule.draft_sampling[0])
+        branching(2, 1, 2, draft_sampling=rule.draft_sampling[0])
         if rule.many_drafts or rule.claimed_on_trees
         else 3
     )

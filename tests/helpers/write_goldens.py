@@ -209,7 +209,7 @@ MODULES = [
 #: Keys whose strings are names, which programs read; every other string is a sentence.
 NAMES = {
     "case",
-    "drawing",
+    "draft_sampling",
     "dtype",
     "engine",
     "entropy_of",

@@ -64,7 +64,7 @@ def draw(rng, tree, p, q):
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             row = np.ascontiguousarray(q[:, node])
-            tokens[:, columns] = draw_siblings(tree.sampling, row, rng.random((len(columns), steps))).T
+            tokens[:, columns] = draw_siblings(tree.draft_sampling, row, rng.random((len(columns), steps))).T
     return tokens
 
 
@@ -139,7 +139,7 @@ ON_A_CHAIN = [
     [
         (chain(3), ON_A_CHAIN),
         (branching(3, 2), []),
-        (branching(3, 2, sampling="without replacement"), [{"k_seq", "k_seq_wrong_k"}]),
+        (branching(3, 2, draft_sampling="without replacement"), [{"k_seq", "k_seq_wrong_k"}]),
     ],
 )
 def test_naive_rules_emit_the_same_only_where_they_are_the_same(tree, twins):

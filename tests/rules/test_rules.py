@@ -176,7 +176,7 @@ def awkward_drafts(rng, rule, tree, size, steps):
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             row = np.ascontiguousarray(q[:, node])
-            tokens[:, columns] = draw_siblings(tree.sampling, row, rng.random((len(columns), steps))).T
+            tokens[:, columns] = draw_siblings(tree.draft_sampling, row, rng.random((len(columns), steps))).T
     return tokens, p, q
 
 

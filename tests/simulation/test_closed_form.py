@@ -17,8 +17,8 @@ ON_TREES = {
     "recursive_rejection": branching(3),
     "k_seq": branching(3),
     "naive_matching": branching(3),
-    "without_replacement": branching(2, 2, sampling="without replacement"),
-    "greedy_multi_draft": branching(2, 2, sampling="top and sample"),
+    "without_replacement": branching(2, 2, draft_sampling="without replacement"),
+    "greedy_multi_draft": branching(2, 2, draft_sampling="top and sample"),
 }
 SHAPES = [(name, chain(3)) for name in [*ALWAYS_KNOWN, "gumbel", "gumbel_list"]] + list(ON_TREES.items())
 
@@ -48,7 +48,7 @@ def test_it_is_the_mean_of_the_enumerated_law(rule, tree):
 
 def test_the_drafting_of_the_most_probable_tokens_is_heeded():
     for rule in ("standard", "sampler_match"):
-        tree = chain(2, sampling="top")
+        tree = chain(2, draft_sampling="top")
         assert closed(rule, tree) == pytest.approx(enumerated(rule, tree), rel=1e-9)
 
 

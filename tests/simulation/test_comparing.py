@@ -118,12 +118,12 @@ def test_what_cannot_be_compared():
 def test_acceptance_by_the_number_of_drafts():
     p, q = synthetic_pair("dirichlet", 12, 0.6, rng=0)
     found = acceptance_by_drafts(p, q, 4, steps=2**16, rng=1)
-    bounds = {(row.drawing, row.drafts): row.theory for row in found if row.name == "bound"}
+    bounds = {(row.draft_sampling, row.drafts): row.theory for row in found if row.name == "bound"}
     simulated = [row for row in found if row.simulated is not None]
     assert {row.drafts for row in simulated} == {2, 3, 4}
     z = norm.isf(FALSE_ALARM / 2)
     for row in simulated:
-        assert row.simulated <= bounds[row.drawing, row.drafts] + z * row.error
+        assert row.simulated <= bounds[row.draft_sampling, row.drafts] + z * row.error
         if row.theory is not None:
             assert row.simulated == pytest.approx(row.theory, abs=z * row.error + 1e-9)
     assert sum(row.theory is not None for row in simulated) >= 12

@@ -101,7 +101,7 @@ def test_the_tokens_of_every_rule_for_trees():
     assert len(of_trees) > 15
     for rule in of_trees:
         sampling = rule.draft_sampling[0] if rule.draft_sampling else "sampled"
-        assert_same(*both(MARKOV, rule.name, branching(2, 2, sampling=sampling), steps=40))
+        assert_same(*both(MARKOV, rule.name, branching(2, 2, draft_sampling=sampling), steps=40))
 
 
 def test_a_run_of_both(tmp_path):

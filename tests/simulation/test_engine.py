@@ -256,7 +256,7 @@ def test_a_result_goes_to_json_and_to_html():
     told = json.loads(json.dumps(result.to_dict()))
     assert told["lengths"] == result.lengths.tolist()
     assert told["alpha_verified"] == result.alpha_verified
-    assert (told["gamma"], told["draft"]) == (2, {"parents": [0, 1], "drawing": "sampled", "block": 1})
+    assert (told["gamma"], told["draft"]) == (2, {"parents": [0, 1], "draft_sampling": "sampled", "block": 1})
     assert (told["provenance"]["root"], told["provenance"]["threads"]) == (6, 2)
     assert "<td>α verified</td>" in result._repr_html_()
     assert ", sampled chain of 2: 1,000 steps, seed 6<" in result._repr_html_()
@@ -272,7 +272,7 @@ DRAFTS = {
     "lenience:lenience=0.5": chain(3),
     "cascade_token:alpha=0.5": chain(3),
     "k_seq": branching(2, 2),
-    "without_replacement": branching(2, 2, sampling="without replacement"),
+    "without_replacement": branching(2, 2, draft_sampling="without replacement"),
     "traversal": branching(2, 2),
 }
 SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
@@ -386,7 +386,7 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
         pytest.param("k_seq", chains(2, 2), marks=pytest.mark.slow),
         ("k_seq", Tree((0, 0, 1, 2), block=2)),
         ("traversal", Tree((0, 1, 0, 2))),
-        ("naive_matching", branching(3, 1, sampling="top")),
+        ("naive_matching", branching(3, 1, draft_sampling="top")),
     ],
 )
 def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
@@ -567,5 +567,7 @@ def test_more_different_siblings_than_tokens_are_refused(rule, sampling, models)
     pair = (TableModel(P), TableModel(Q)) if models else (P, Q)
     said = "gamma: a tree in which 4 siblings have different tokens needs as many, and the vocabulary has 3"
     with pytest.raises(ValueError, match=said):
-        simulate(*pair, rule=rule, gamma=branching(1, 4, sampling=sampling), steps=10)
-    assert simulate(*pair, rule=rule, gamma=branching(3, sampling=sampling), steps=10, rng=1).steps == 10
+        simulate(*pair, rule=rule, gamma=branching(1, 4, draft_sampling=sampling), steps=10)
+    assert (
+        simulate(*pair, rule=rule, gamma=branching(3, draft_sampling=sampling), steps=10, rng=1).steps == 10
+    )

@@ -25,7 +25,7 @@ def test_the_rule_of_a_system_holds_for_what_it_drafts(name, pair):
         method = method.with_parameters(**small)
     drafting, rule = method.drafting(pair), rules.get(method.rule)
     rule.check(drafting.shape)
-    assert drafting.shape.sampling in rule.draft_sampling
+    assert drafting.shape.draft_sampling in rule.draft_sampling
     assert rule.lossless == (name not in LOSSY)
     assert sum(drafting.passes) <= drafting.shape.size + 1 or isinstance(drafting.shape, DynamicTree)
     run = simulate(pair, method=method, steps=50, rng=1)

@@ -68,9 +68,9 @@ def test_trace(trace):
         ("lenience:lenience=0.5", chain(3)),
         ("gumbel", chain(2)),
         ("k_seq", branching(2, 2)),
-        ("without_replacement", branching(3, 1, sampling="without replacement")),
+        ("without_replacement", branching(3, 1, draft_sampling="without replacement")),
         ("traversal", Tree((0, 1, 0, 2, 2))),
-        ("deterministic_children", branching(2, 1, sampling="top")),
+        ("deterministic_children", branching(2, 1, draft_sampling="top")),
     ],
 )
 def test_other_rules_and_trees(rule, tree):
@@ -185,7 +185,7 @@ def test_a_replay_of_a_tree_says_below_which_node_a_token_hangs():
 @pytest.mark.parametrize(
     ("draft", "rule", "tree"),
     [
-        (None, "deterministic_children", branching(2, 1, sampling="top")),
+        (None, "deterministic_children", branching(2, 1, draft_sampling="top")),
         (None, "deterministic_children", DynamicTree(width=2, depth=2, nodes=3)),
         (PromptLookup(np.arange(100) % 7), "one_hot", chain(3)),
     ],
@@ -203,7 +203,7 @@ def test_drafts_that_are_not_drawn_have_no_uniform(draft, rule, tree):
 
 
 def test_the_most_probable_tokens_of_a_pair_have_no_uniform_either():
-    pair, tree = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), branching(2, sampling="top")
+    pair, tree = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), branching(2, draft_sampling="top")
     told = replay(*pair, step=7, rule="deterministic_children", gamma=tree, rng=1)
     assert [(node.u, node.token, node.q) for node in told.nodes] == [(None, 2, 0.5), (None, 1, 0.3)]
 

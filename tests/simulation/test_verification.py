@@ -301,7 +301,7 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             tokens[:, columns] = draw_siblings(
-                tree.sampling, q[:, node].copy(), rng.random((len(columns), size))
+                tree.draft_sampling, q[:, node].copy(), rng.random((len(columns), size))
             ).T
     return tokens, p, q
 
@@ -311,8 +311,8 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
     [
         ("lenience:lenience=0.3", chain(3)), ("cascade_chow", chain(3)), ("gumbel", chain(3)),
         ("k_seq", branching(2, 2)), ("k_seq", Tree((0, 1, 0, 1, 2))),
-        ("without_replacement", branching(2, 2, sampling="without replacement")),
-        ("traversal", branching(2, 2)), ("deterministic_children", branching(3, 1, sampling="top")),
+        ("without_replacement", branching(2, 2, draft_sampling="without replacement")),
+        ("traversal", branching(2, 2)), ("deterministic_children", branching(3, 1, draft_sampling="top")),
     ],
 )  # fmt: skip
 def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):

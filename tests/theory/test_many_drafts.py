@@ -292,7 +292,11 @@ def test_gumbel_agreement_by_simulation():
             ValueError,
             "3 distinct tokens cannot be drawn from 2",
         ),
-        (lambda p, q: optimal_acceptance(p, q, 2, "greedy"), ValueError, "sampling: 'greedy' is unknown"),
+        (
+            lambda p, q: optimal_acceptance(p, q, 2, "greedy"),
+            ValueError,
+            "draft_sampling: 'greedy' is not one of",
+        ),
         (lambda p, q: optimal_acceptance(p, [1.0], 1), ValueError, r"shapes \(2,\) and \(1,\)"),
         (lambda p, q: optimal_acceptance([p, p], [q, q], 1), ValueError, "two rows over one vocabulary"),
         (lambda p, q: naive_matching_acceptance(p, [0.5, 0.6], 1), ValueError, "q: sums to 1.1"),

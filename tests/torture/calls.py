@@ -101,14 +101,14 @@ def _calls():
     yield served.audit_served, {"path": "served.jsonl", "rng": 1}
     yield (
         traces.import_trace,
-        {"source": "log.npz", "out": "imported", "vocab_size": None, "dtype": "float32"},
+        {"path": "log.npz", "out": "imported", "vocab_size": None, "dtype": "float32"},
     )
     yield traces.truncate, {"row": P, "k": 2, "keep": None}
     yield traces.beta_bounds, {"p": traces.truncate(P, 2), "q": traces.truncate(Q, 2)}
     yield (
         _written,
         {
-            "path": "written",
+            "out": "written",
             "vocab_size": 3,
             "gamma": 2,
             "dtype": "float32",
@@ -123,7 +123,7 @@ def _calls():
     yield (
         decoding.record,
         {
-            "path": "recorded",
+            "out": "recorded",
             **two,
             "gamma": 2,
             "steps": 4,
@@ -139,7 +139,7 @@ def _calls():
     yield (
         models.build_pair,
         {
-            "folder": "texts",
+            "path": "texts",
             "out": "built.npz",
             "n_target": 2,
             "n_draft": 1,
@@ -150,10 +150,10 @@ def _calls():
     yield models.NGramModel.train, {"texts": [b"abcabc" * 20], "n": 2, "contexts": np.zeros((1, 1), np.uint8)}
     yield models.check_pair, two
     yield models.shared_contexts, two
-    yield models.Tree, {"parents": (0, 0, 1), "sampling": "sampled", "block": 1}
+    yield models.Tree, {"parents": (0, 0, 1), "draft_sampling": "sampled", "block": 1}
     yield models.DynamicTree, {"width": 2, "depth": 2, "nodes": 3}
-    yield _branching, {"width": 2, "sampling": "sampled", "block": 1}
-    yield models.chain, {"gamma": 2, "sampling": "sampled"}
+    yield _branching, {"width": 2, "draft_sampling": "sampled", "block": 1}
+    yield models.chain, {"gamma": 2, "draft_sampling": "sampled"}
     yield models.chains, {"count": 2, "gamma": 2}
     yield models.as_tree, {"gamma": 3}
     yield models.best_tree, {"rank_acceptance": [0.6, 0.2], "nodes": 4, "depth": 2}
@@ -196,7 +196,7 @@ def _calls():
     yield batch.Classifier, {"max_gamma": 8, "missed": 0.3, "false_alarm": 0.1}
     yield batch.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
     yield batch.LoggedLengths, {"lengths": [5, 3, 2]}
-    yield models.sibling_laws, {"q": Q, "count": 2, "sampling": "sampled"}
+    yield models.sibling_laws, {"q": Q, "count": 2, "draft_sampling": "sampled"}
     yield theory.acceptance_rate, {"p": P, "q": Q}
     yield theory.divergence, {"p": P, "q": Q}
     yield theory.accepted_law, {"alpha": 0.8, "gamma": 3}
@@ -260,7 +260,7 @@ def _calls():
     yield (
         engines.plant,
         {
-            "folder": "planted",
+            "out": "planted",
             "order": 1,
             "offsets": None,
             "openers": 0,
@@ -272,7 +272,7 @@ def _calls():
             "rng": 1,
         },
     )
-    yield engines.open_planted, {"folder": "pair"}
+    yield engines.open_planted, {"path": "pair"}
     yield engines.Sampling, {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "stop": ()}
     yield (
         adapters.Declared,
@@ -349,8 +349,8 @@ def _first_two(seen):
     return (0, 1)
 
 
-def _branching(width, sampling, block):
-    return models.branching(width, 1, sampling=sampling, block=block)
+def _branching(width, draft_sampling, block):
+    return models.branching(width, 1, draft_sampling=draft_sampling, block=block)
 
 
 def _appended(**step):

@@ -144,19 +144,19 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
 
 def _on_trees(declared: Declared, dtype: str) -> list[Case]:
     """Two chains, and a tree that branches twice."""
-    bits = BITS[dtype]
-    cases = []
+    bits, way = BITS[dtype], declared.draft_sampling
+    cases, branches = [], branching(2, 2, draft_sampling=way)
     for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
         case = _PAIRS[name](bits)
-        for shape in (chains(2, 2, declared.sampling), branching(2, 2, sampling=declared.sampling)):
+        for shape in (chains(2, 2, way), branches):
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
-    return [*cases, replace(_markov(bits), tree=branching(2, 2, sampling=declared.sampling), dtype=dtype)]
+    return [*cases, replace(_markov(bits), tree=branches, dtype=dtype)]
 
 
 def _in_dtype(name: str, dtype: str, declared: Declared) -> Case:
     case = _PAIRS[name](BITS[dtype])
-    tree = chains(2, 2, declared.sampling) if declared.tree else case.tree
+    tree = chains(2, 2, declared.draft_sampling) if declared.tree else case.tree
     return replace(case, name=f"{name}, {dtype}", purpose=f"rows of {dtype}", tree=tree, dtype=dtype)
 
 
@@ -164,7 +164,7 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     """`tree`, with no more drafted tokens than the verifier takes."""
     if declared.gamma is None or tree.depth <= declared.gamma:
         return tree
-    return chain(declared.gamma, tree.sampling)
+    return chain(declared.gamma, tree.draft_sampling)
 
 
 def _pair(name: str, purpose: str, rows: Iterable[Floats], gamma: int, **more: Any) -> Callable[[int], Case]:

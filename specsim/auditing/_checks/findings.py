@@ -426,7 +426,7 @@ def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
     if alpha is None or not isinstance(case, Case):
         return None
     mean, error = mean_tokens(counts["lengths"])
-    if case.tree.sampling == "top" and len(case.contexts) == 1:
+    if case.tree.draft_sampling == "top" and len(case.contexts) == 1:
         reference = most_of_certain_drafts(case)
     elif case.is_pair:
         drafted = range(case.gamma + 1) if case.uneven else [case.gamma]

@@ -157,7 +157,7 @@ class CaseResult:
                 "wanted_tv",
             ),
             parents=self.tree and self.tree.parents,
-            drawing=self.tree and self.tree.sampling,
+            draft_sampling=self.tree and self.tree.draft_sampling,
             alpha_context=alphas and alphas.context,
             alpha_verified=alphas and alphas.verified,
             alpha_drafted=alphas and alphas.drafted,

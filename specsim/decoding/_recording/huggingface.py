@@ -129,7 +129,7 @@ class Step(NamedTuple):
 
 @shows_progress("record", " texts")
 def record_hf(
-    path: str | Path,
+    out: str | Path,
     target: str | Path,
     draft: str | Path,
     prompts: Sequence[str],
@@ -152,7 +152,7 @@ def record_hf(
 
     Parameters
     ----------
-    path : path
+    out : path
         A new or empty folder.
     target, draft : str or path
         Folders or names that `AutoModelForCausalLM.from_pretrained` loads, with the same tokenizer.
@@ -179,7 +179,7 @@ def record_hf(
         Without torch and transformers; for tokenizers that differ, a cache that cannot be cropped, logits
         that are NaN, or arguments out of range. The steps before stay readable.
     FileExistsError
-        If `path` is not empty.
+        If `out` is not empty.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def record_hf(
     facts: dict[str, Any] = {"target": str(target), "draft": str(draft), "prompts": len(texts)}
     facts |= {"max_new_tokens": max_new_tokens, **vars(sampling), "rule": str(chosen)}
     layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
-    with new_log(path, **layout, root=root, facts=facts) as add:
+    with new_log(out, **layout, root=root, facts=facts) as add:
         done = 0
         for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
@@ -214,7 +214,7 @@ def record_hf(
                 tell(done, len(texts))
     if tell is not None:
         tell(len(texts), len(texts))
-    return open_trace(path)
+    return open_trace(out)
 
 
 def trajectory(
@@ -260,7 +260,7 @@ def _step(
     for i in range(gamma + 1):  # the last row is for the log, and the pass for the cache, if all are accepted
         q[i] = draft.rows(tokens + drafted, 1)[0]
         if i < gamma:
-            drafted.append(int(draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
+            drafted.append(int(draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
     p = target.rows(tokens + drafted, gamma + 1)
     seen = q[None, : rule.num_rows(tree)].copy()
     rows = Rows(np.array([drafted]), p[None], seen, tile_parents(tree, 1))

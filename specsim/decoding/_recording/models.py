@@ -63,7 +63,7 @@ def new_log(
 @checked
 @shows_progress("record")
 def record(
-    path: str | Path,
+    out: str | Path,
     target: Model,
     draft: Model,
     *,
@@ -83,7 +83,7 @@ def record(
 
     Parameters
     ----------
-    path : path
+    out : path
         A new or empty folder.
     target, draft : Model
         Two models over one vocabulary.
@@ -112,7 +112,7 @@ def record(
     ValueError
         For arguments out of range.
     FileExistsError
-        If `path` is not empty.
+        If `out` is not empty.
 
     Examples
     --------
@@ -129,12 +129,12 @@ def record(
     root = root_of(rng)
     facts = {"rule": str(chosen), "steps": steps}
     layout: dict[str, Any] = {"vocab_size": target.vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
-    with new_log(path, **layout, root=root, facts=facts) as add:
+    with new_log(out, **layout, root=root, facts=facts) as add:
         for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
             add(*step)
             if tell is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
                 tell(done, steps)
-    return open_trace(path)
+    return open_trace(out)
 
 
 def _trajectory(

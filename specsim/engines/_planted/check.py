@@ -123,7 +123,7 @@ class PlantCheck(Judged):
         }
 
 
-def check(folder: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = None) -> PlantCheck:
+def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = None) -> PlantCheck:
     """Compare the log-probabilities of planted checkpoints with their laws.
 
     All files are compared with their SHA-256 first. Then a forward pass in float64, which reads the weights
@@ -131,7 +131,7 @@ def check(folder: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource =
 
     Parameters
     ----------
-    folder : path
+    path : path
         A folder of `plant`.
     dtypes : sequence of {"float32", "float16", "bfloat16"}
         What transformers computes in; needs checkpoints in the format hf.
@@ -162,7 +162,7 @@ def check(folder: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource =
             raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     if dtypes and not (find_spec("torch") and find_spec("transformers")):
         raise ValueError(f"dtype: needs torch and transformers, which are not installed: {INSTALL}")
-    planted = open_planted(folder)
+    planted = open_planted(path)
     for name in planted.files:
         planted.check_file(name)
     if "gguf" in planted.formats:
@@ -180,7 +180,7 @@ def check(folder: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource =
         for dtype in dtypes:
             theirs = _transformers(planted.checkpoint(which, "hf"), dtype)
             found.append(_compare(planted, which, "hf", "transformers", dtype, theirs, texts))
-    return PlantCheck(str(folder), planted.digest, tuple(found), root)
+    return PlantCheck(str(path), planted.digest, tuple(found), root)
 
 
 def _check_digest(planted: Planted, format: str) -> None:

@@ -181,12 +181,12 @@ class Planted:
 
 
 @checked
-def open_planted(folder: str | Path) -> Planted:
+def open_planted(path: str | Path) -> Planted:
     """Open a folder that `plant` made.
 
     Parameters
     ----------
-    folder : path
+    path : path
         With the checkpoints of target and draft.
 
     Returns
@@ -207,7 +207,7 @@ def open_planted(folder: str | Path) -> Planted:
     ...     open_planted(f"{folder}/pair").target.offsets
     (1,)
     """
-    place = Path(folder)
+    place = Path(path)
     entries = _read_manifest(place)
     content = {
         "digest": entries.get("digest", str, "a SHA-256"),

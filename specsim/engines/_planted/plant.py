@@ -39,7 +39,7 @@ MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
 
 @checked
 def plant(
-    folder: str | Path,
+    out: str | Path,
     *,
     order: int | None = None,
     offsets: Sequence[int] | None = None,
@@ -59,7 +59,7 @@ def plant(
 
     Parameters
     ----------
-    folder : path
+    out : path
         A new or empty folder.
     order : int, optional
         The laws read the last `order` tokens, 0 to 8; by default 2.
@@ -113,12 +113,12 @@ def plant(
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
     chosen = _formats(formats)
-    check_new_folder(folder)  # before the laws are drawn, which may take long
+    check_new_folder(out)  # before the laws are drawn, which may take long
     root = root_of(rng)
     drawing, sampling = np.random.default_rng(root).spawn(2)
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing)
     checkpoints = [build(law, context) for law in laws]
-    place = make_folder(folder)
+    place = make_folder(out)
     write_laws(place / LAWS, laws)
     spelling = Spelling(words, openers)
     for format in chosen:

@@ -169,7 +169,7 @@ class Decoder:
                 step.tokens, step.accepted,
             )  # fmt: skip
 
-        return verify, tree.sampling, self.rule.num_rows(tree)
+        return verify, tree.draft_sampling, self.rule.num_rows(tree)
 
     def _begin(self) -> Step:
         """A step of the running texts, with its random numbers and room for the rest."""

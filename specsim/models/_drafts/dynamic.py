@@ -49,7 +49,7 @@ class DynamicTree:
     width: int
     depth: int
     nodes: int
-    sampling = "top"
+    draft_sampling = "top"
     is_chain = False
     distinct = True
 
@@ -93,7 +93,7 @@ class DynamicTree:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
-        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.sampling}
+        return {**vars(self), "draft_sampling": self.draft_sampling}
 
 
 #: The draft of a step: the same tree every time, or one that the draft model chooses.
@@ -129,7 +129,7 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
     Examples
     --------
     >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
-    (Tree(parents=(0, 0, 1), sampling='top', block=1), (0, 1, 0))
+    (Tree(parents=(0, 0, 1), draft_sampling='top', block=1), (0, 1, 0))
     """
     check_counts(width=width, depth=depth, nodes=nodes)
     found: list[Tokens] = [()]

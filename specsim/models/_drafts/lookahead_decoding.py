@@ -142,7 +142,7 @@ class Lookahead:
     >>> for end in range(1, 8):
     ...     lookahead.update([0, 1, 2, 0, 1, 2, 0, 1][:end])
     >>> lookahead.draft([0, 1, 2, 0, 1, 2, 0, 1])
-    (Tree(parents=(0, 1), sampling='top', block=1), (2, 0))
+    (Tree(parents=(0, 1), draft_sampling='top', block=1), (2, 0))
     """
 
     def __init__(self, target: Model, window: int, ngram: int, candidates: int, *, rng: RandomSource = None):

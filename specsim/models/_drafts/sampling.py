@@ -27,13 +27,19 @@ SAMPLING_METHODS: dict[str, str] = {
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 
 
+def check_draft_sampling(way: str) -> None:
+    """Raise ValueError for another way of sampling siblings."""
+    if way not in SAMPLING_METHODS:
+        raise ValueError(f"draft_sampling: {way!r} is not one of {', '.join(SAMPLING_METHODS)}")
+
+
 @checked
-def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+def sibling_laws(draft_sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Every ordered draw of siblings that has positive probability.
 
     Parameters
     ----------
-    sampling : str
+    draft_sampling : str
         One of `SAMPLING_METHODS`.
     q : sequence, shape [V]
         The draft's row, of Fractions or floats.
@@ -56,21 +62,21 @@ def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
     """
-    yield from laws_of_siblings(sampling, q, count)
+    yield from laws_of_siblings(draft_sampling, q, count)
 
 
-def laws_of_siblings(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+def laws_of_siblings(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
     """`sibling_laws`, without a check of the types: trees ask for many."""
-    if sampling in DISTINCT and count > len(q):
+    if way in DISTINCT and count > len(q):
         raise ValueError(f"count: {count} distinct siblings cannot be drawn from {len(q)} tokens; give fewer")
-    sure = {"top": count, "top and sample": count - 1}.get(sampling, 0)
+    sure = {"top": count, "top and sample": count - 1}.get(way, 0)
     first = tuple(rank_tokens(q)[:sure])
 
     def extend(drawn: tuple[int, ...], probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         if len(drawn) == count:
             yield drawn, probability
             return
-        weights = remaining_weights(q, drawn) if sampling in DISTINCT else list(q)
+        weights = remaining_weights(q, drawn) if way in DISTINCT else list(q)
         mass = sum(weights)
         for token, weight in enumerate(weights):
             if weight > 0:
@@ -90,12 +96,12 @@ def rank_tokens(q: Sequence[Any]) -> list[int]:
     return sorted(range(len(q)), key=lambda token: -q[token])
 
 
-def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
+def draw_siblings(draft_sampling: str, q: Floats, u: Floats) -> Ints:
     """Sample siblings below each of many nodes, by inverse CDF.
 
     Parameters
     ----------
-    sampling : str
+    draft_sampling : str
         One of `SAMPLING_METHODS`.
     q : ndarray of float64, shape [B, V]
         The draft's row at each node.
@@ -113,10 +119,10 @@ def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
            [2]])
     """
     tokens = np.empty(u.shape, dtype=np.int64)
-    sure = {"top": len(u), "top and sample": len(u) - 1}.get(sampling, 0)
+    sure = {"top": len(u), "top and sample": len(u) - 1}.get(draft_sampling, 0)
     if sure:
         tokens[:sure] = np.argsort(-q, axis=1, kind="stable")[:, :sure].T
-    if sampling in DISTINCT:
+    if draft_sampling in DISTINCT:
         _draw_distinct(q, sure, u, tokens)
     else:
         for k in range(len(u)):

@@ -16,7 +16,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.models._drafts.sampling import DISTINCT, SAMPLING_METHODS, laws_of_siblings
+from specsim.models._drafts.sampling import DISTINCT, check_draft_sampling, laws_of_siblings
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
 MAX_NODES = 1024
@@ -32,7 +32,7 @@ class Tree:
     ----------
     parents : sequence of int
         The parent of each drafted token, see the module.
-    sampling : str
+    draft_sampling : str
         How siblings are sampled, one of `SAMPLING_METHODS`.
     block : int
         1 for autoregressive drafting, where a token depends on all tokens before it. With b > 1 tokens are
@@ -47,15 +47,14 @@ class Tree:
     """
 
     parents: tuple[int, ...]
-    sampling: str = "sampled"
+    draft_sampling: str = "sampled"
     block: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", check_parents(self.parents))
-        if not isinstance(self.sampling, str):
-            raise TypeError(f"sampling: expected a str, got {type(self.sampling).__name__}")
-        if self.sampling not in SAMPLING_METHODS:
-            raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
+        if not isinstance(self.draft_sampling, str):
+            raise TypeError(f"draft_sampling: expected a str, got {type(self.draft_sampling).__name__}")
+        check_draft_sampling(self.draft_sampling)
         object.__setattr__(self, "block", check_count("block", self.block))
 
     def __str__(self) -> str:
@@ -66,7 +65,7 @@ class Tree:
             shape = f"tree of {self.size} tokens, at most {self.depth} deep"
         else:
             shape = f"tree with parents {self.parents}"
-        return f"{self.sampling} {shape}{heads}"
+        return f"{self.draft_sampling} {shape}{heads}"
 
     @property
     def size(self) -> int:
@@ -85,7 +84,7 @@ class Tree:
     @property
     def distinct(self) -> bool:
         """Whether siblings never have the same token."""
-        return self.sampling in DISTINCT or len(set(self.parents)) == self.size
+        return self.draft_sampling in DISTINCT or len(set(self.parents)) == self.size
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
@@ -110,7 +109,7 @@ class Tree:
     def check_siblings(self, vocab_size: int) -> None:
         """Raise ValueError if siblings must have different tokens, and are more than `vocab_size`."""
         most = max(map(len, self._children))
-        if self.sampling in DISTINCT and most > vocab_size:
+        if self.draft_sampling in DISTINCT and most > vocab_size:
             raise ValueError(
                 f"gamma: a tree in which {most} siblings have different tokens needs as many, and the "
                 f"vocabulary has {vocab_size}; draft fewer children of a node"
@@ -130,7 +129,7 @@ class Tree:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
-        return {"parents": list(self.parents), "drawing": self.sampling, "block": self.block}
+        return {"parents": list(self.parents), "draft_sampling": self.draft_sampling, "block": self.block}
 
     def drafts(
         self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
@@ -150,7 +149,7 @@ class Tree:
             if (place, drafted) not in laws:
                 seen = self.seen(len(drafted))
                 q = row(drafted[:seen], len(drafted) - seen)
-                laws[place, drafted] = list(laws_of_siblings(self.sampling, q, len(columns[place])))
+                laws[place, drafted] = list(laws_of_siblings(self.draft_sampling, q, len(columns[place])))
             return laws[place, drafted]
 
         def extend(place: int, probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -170,14 +169,14 @@ class Tree:
 
 
 @checked
-def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
+def chain(gamma: int, draft_sampling: str = "sampled", block: int = 1) -> Tree:
     """Make a chain of γ drafted tokens.
 
     Parameters
     ----------
     gamma : int
         γ, from 1 to `MAX_NODES`.
-    sampling : str
+    draft_sampling : str
         How each token is sampled, one of `SAMPLING_METHODS`.
     block : int
         Tokens that are drafted at a time, ≥ 1, see `Tree`.
@@ -191,11 +190,11 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
     >>> chain(3).parents
     (0, 1, 2)
     """
-    return Tree(tuple(range(check_count("gamma", gamma, 1, MAX_NODES))), sampling, block)
+    return Tree(tuple(range(check_count("gamma", gamma, 1, MAX_NODES))), draft_sampling, block)
 
 
 @checked
-def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
+def chains(count: int, gamma: int, draft_sampling: str = "sampled") -> Tree:
     """Make K = `count` chains of γ = `gamma` tokens side by side.
 
     Sun et al., "SpecTr", arXiv 2310.15141.
@@ -204,7 +203,7 @@ def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     ----------
     count, gamma : int
         At least 1, with K·γ ≤ `MAX_NODES`.
-    sampling : str
+    draft_sampling : str
         How the first tokens are sampled, one of `SAMPLING_METHODS`.
 
     Returns
@@ -218,11 +217,11 @@ def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     """
     check_count("count", count, 1, MAX_NODES)
     check_count("gamma", gamma, 1, MAX_NODES)
-    return Tree((*[0] * count, *range(1, count * (gamma - 1) + 1)), sampling)
+    return Tree((*[0] * count, *range(1, count * (gamma - 1) + 1)), draft_sampling)
 
 
 @checked
-def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
+def branching(*widths: int, draft_sampling: str = "sampled", block: int = 1) -> Tree:
     """Make a tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
 
     Miao et al., "SpecInfer", arXiv 2305.09781.
@@ -231,7 +230,7 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     ----------
     *widths : int
         At least 1 each, with at most `MAX_NODES` tokens in all.
-    sampling : str
+    draft_sampling : str
         How siblings are sampled, one of `SAMPLING_METHODS`.
     block : int
         Tokens of a path that are drafted at a time, ≥ 1, see `Tree`.
@@ -253,7 +252,7 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
         size = len(parents)
         if size > MAX_NODES:
             break
-    return Tree(tuple(parents), sampling, block)
+    return Tree(tuple(parents), draft_sampling, block)
 
 
 @checked

@@ -183,6 +183,6 @@ class Rule(Parametrised):
             )
         if self.distinct and not tree.distinct:
             raise ValueError(
-                f"{self.name} forbids siblings with the same token, which {tree.sampling!r} siblings can "
-                f"have; sample them {' or '.join(map(repr, self.draft_sampling))}"
+                f"{self.name} forbids siblings with the same token, which {tree.draft_sampling!r} siblings "
+                f"can have; sample them {' or '.join(map(repr, self.draft_sampling))}"
             )

@@ -335,7 +335,9 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
         columns = [child - 1 for child in tree.children(node)]
         siblings = np.zeros(len(columns), dtype=np.int64)
         for k, column in enumerate(columns):
-            siblings[k] = draw_child(pair, CODES[tree.sampling], siblings, 0, k, len(columns), u[column])
+            siblings[k] = draw_child(
+                pair, CODES[tree.draft_sampling], siblings, 0, k, len(columns), u[column]
+            )
         tokens[columns] = siblings
     return [int(token) for token in tokens]
 
@@ -348,7 +350,7 @@ def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         given = [np.tile(row, (1, count, 1)) for row, count in ((p, tree.size + 1), (q, tree.num_rows))]
         parents, numbers = np.array([tree.parents]), np.array(list(values.values()), dtype=np.float64)
-        return build_tables(p, q), by_parent(tree), parents, CODES[tree.sampling], *given, numbers
+        return build_tables(p, q), by_parent(tree), parents, CODES[tree.draft_sampling], *given, numbers
 
     def verify_fixed_pair(
         pair, children, parents, sampling, p, q, values, draft_uniforms, verify_uniforms, tokens, accepted

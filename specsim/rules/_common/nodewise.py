@@ -129,7 +129,7 @@ def fixed_pair(
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))
         made = table(p, q, widest, **values)
-        return build_tables(p, q), made, np.array(tree.parents), by_depth(tree), CODES[tree.sampling]
+        return build_tables(p, q), made, np.array(tree.parents), by_depth(tree), CODES[tree.draft_sampling]
 
     def verify_fixed_pair(
         pair, table, parents, levels, sampling, draft_uniforms, verify_uniforms, tokens, accepted

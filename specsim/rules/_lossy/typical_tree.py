@@ -125,7 +125,7 @@ def tables(p: Floats, q: Floats, tree: Tree, epsilon: float, delta: float) -> tu
     """The pair's tables, the tree, p of the tokens that are typical, and the argmax."""
     kept = np.where(p > threshold(p, epsilon, delta), p, 0.0)
     best = np.int64(p.argmax())
-    return build_tables(p, q), np.array(tree.parents), by_parent(tree), CODES[tree.sampling], kept, best
+    return build_tables(p, q), np.array(tree.parents), by_parent(tree), CODES[tree.draft_sampling], kept, best
 
 
 @kernel

@@ -158,7 +158,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     """The fixed-pair kernel. Nodes that the verification does not reach are not drawn."""
 
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
-        return build_tables(p, q), by_parent(tree), CODES[tree.sampling]
+        return build_tables(p, q), by_parent(tree), CODES[tree.draft_sampling]
 
     def verify_fixed_pair(pair, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
         nodes, starts = children

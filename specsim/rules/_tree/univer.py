@@ -177,7 +177,7 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Ints, Groups, 
     pair = build_tables(p, q)
     place = np.full(p.size, pair.order.size)
     place[pair.order] = np.arange(pair.order.size)
-    return pair, place, by_parent(tree), CODES[tree.sampling]
+    return pair, place, by_parent(tree), CODES[tree.draft_sampling]
 
 
 @inner_kernel

@@ -150,7 +150,7 @@ def branching_once(pair: Pair, depth: int, at: int, width: int, size: float) -> 
 def narrowing(pair: Pair, depth: int, top: int, size: float) -> Drafting:
     """The same tree in every step, of half as many children at each further level."""
     widths = widths_of(depth, top)
-    return Drafting(pair, branching(*widths, sampling="top"), passes_of(widths), size)
+    return Drafting(pair, branching(*widths, draft_sampling="top"), passes_of(widths), size)
 
 
 def most_confident(
@@ -197,7 +197,7 @@ def heads_tree(pair: Pair, heads: int, top: int, nodes: int, size: float) -> Dra
     if nodes:
         tree = tree_of_heads(accuracies(pair, heads), nodes)
     else:
-        tree = branching(*widths_of(heads, top), sampling="top", block=heads)
+        tree = branching(*widths_of(heads, top), draft_sampling="top", block=heads)
     return Drafting(pair, tree, (1,), heads * size)
 
 

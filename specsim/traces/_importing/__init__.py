@@ -42,7 +42,7 @@ def formats() -> list[str]:
 
 @checked
 def import_trace(
-    source: str | Path,
+    path: str | Path,
     out: str | Path,
     *,
     draft: str | Path | None = None,
@@ -55,12 +55,12 @@ def import_trace(
 
     Parameters
     ----------
-    source, draft : path
+    path, draft : path
         The log, and the draft's file if the format has two.
     out : path
         A new or empty folder.
     format : str, optional
-        One of `formats()`, by default recognised by the suffix of `source`; their modules document them.
+        One of `formats()`, by default recognised by the suffix of `path`; their modules document them.
     vocab_size : int, optional
         V, for truncated rows; by default the largest id plus one. Whole rows must agree with it.
     dtype : {"float32", "float16", "bfloat16"}
@@ -91,7 +91,7 @@ def import_trace(
     ...     import_trace(f"{folder}/log.npz", f"{folder}/trace").num_steps
     1
     """
-    named = [Path(path) for path in (source, draft) if path is not None]
+    named = [Path(one) for one in (path, draft) if one is not None]
     for path in named:
         for file in _inside(path):
             check_file(file)

@@ -177,17 +177,18 @@ def test_chains_and_branchings():
     three = chains(3, 2)
     assert three.parents == (0, 0, 0, 1, 2, 3)
     assert [three.path(node) for node in (4, 5, 6)] == [(1, 4), (2, 5), (3, 6)]
-    tree = branching(2, 1, 3, sampling="top", block=2)
+    tree = branching(2, 1, 3, draft_sampling="top", block=2)
     assert tree.parents == (0, 0, 1, 2, 3, 3, 3, 4, 4, 4)
     assert [len(tree.children(node)) for node in range(5)] == [2, 1, 1, 3, 3]
-    assert (tree.sampling, tree.block, as_tree(tree)) == ("top", 2, tree)
+    assert (tree.draft_sampling, tree.block, as_tree(tree)) == ("top", 2, tree)
 
 
 def test_distinct_siblings():
     assert not branching(2).distinct
     assert chain(3).distinct
     assert all(
-        branching(2, sampling=drawing).distinct == (drawing != "sampled") for drawing in SAMPLING_METHODS
+        branching(2, draft_sampling=drawing).distinct == (drawing != "sampled")
+        for drawing in SAMPLING_METHODS
     )
 
 
@@ -233,7 +234,9 @@ def test_bad_blocks(block, error, said):
 
 
 def test_bad_ways_of_drawing():
-    with pytest.raises(ValueError, match="sampling: 'beam' is not one of sampled, without replacement, top"):
+    with pytest.raises(
+        ValueError, match="draft_sampling: 'beam' is not one of sampled, without replacement, top"
+    ):
         Tree((0,), "beam")
 
 
@@ -496,7 +499,7 @@ def test_the_dynamic_tree_keeps_the_worthiest_paths(flavour):
         for node, path in enumerate(kept):
             siblings = [tokens[child - 1] for child in tree.children(node)]
             assert siblings == rank_tokens(draft.row((1, *path)))[: len(siblings)]
-    assert tree.sampling == "top"
+    assert tree.draft_sampling == "top"
 
 
 def test_a_narrow_tree_expands_the_best_of_a_level_only():
@@ -591,7 +594,7 @@ def test_no_tree_of_that_size_is_better(accept):
             best[tree.depth] = max(best[tree.depth], expected_tokens_of_tree(tree, accept))
         found = best_tree(accept, nodes)
         assert found.size == nodes
-        assert found.sampling == "without replacement"
+        assert found.draft_sampling == "without replacement"
         assert expected_tokens_of_tree(found, accept) == max(best.values())
         for depth in range(1, 8):
             if depth < min(best):

@@ -43,7 +43,7 @@ def test_it_is_not_the_tree_of_another_table():
 
 def test_tokens_that_are_never_right_are_not_drafted():
     tree = tree_of_heads([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], 9)
-    assert (tree.parents, tree.sampling, tree.block) == ((0, 0), "top", 2)
+    assert (tree.parents, tree.draft_sampling, tree.block) == ((0, 0), "top", 2)
 
 
 @pytest.mark.parametrize(
