@@ -1,7 +1,9 @@
 """Jobs and models that tests send to workers, in a module that workers import quickly."""
 
 import os
+import pickle
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -66,3 +68,10 @@ class Failing:
 
     def row(self, context):
         return np.full(2, 0.5)
+
+
+class Sending(ThreadPoolExecutor):
+    """Threads that are sent what processes would be: pickles."""
+
+    def submit(self, *given):
+        return super().submit(*pickle.loads(pickle.dumps(given)))

@@ -171,17 +171,6 @@ def test_tokens_per_step_are_those_of_the_markov_chain(log, gamma):
     assert abs(wrong - exact) > z * error
 
 
-def test_tokens_per_step_are_those_of_simulate():
-    p, q = synthetic_pair("zipf", 20, 0.7, rng=0)
-    log = specsim.draft_log(TableModel(p), TableModel(q), tokens=30_000, rng=2, ahead=0)
-    run = specsim.simulate(p, q, gamma=4, steps=2**18, rng=1)
-    mean, error = tokens_per_step(log, 4)
-    z = norm.isf(FALSE_ALARM / 2)
-    assert mean == pytest.approx(run.tokens_per_step, abs=z * math.hypot(error, run.tokens_per_step_error))
-    assert mean == pytest.approx(expected_tokens(0.7, 4), abs=z * error)
-    assert log.alpha_context == pytest.approx(0.7)
-
-
 def test_independent_drafts_agree_with_the_closed_forms():
     p, q = synthetic_pair("geometric", 12, 0.8, rng=0)
     log = specsim.draft_log(TableModel(p), TableModel(q), tokens=20_000, rng=3, ahead=0)
@@ -286,12 +275,6 @@ def test_features_of_longer_contexts_and_other_temperatures():
             row = temperature(draft.row([*before, int(log.drafted[t])]), 0.5)
             assert log.tails.top[log.tail[t], 0] == pytest.approx(row.max())
             assert np.isclose(log.tails.confidence[log.tail[t], 0], row).any()
-
-
-def test_as_many_are_accepted_as_the_rows_say(text):
-    for log in text:
-        error = math.sqrt((log.beta * (1 - log.beta)).sum()) / len(log)
-        assert log.accepted.mean() == pytest.approx(log.alpha_context, abs=norm.isf(FALSE_ALARM / 2) * error)
 
 
 def test_the_same_seed_gives_the_same_log_and_a_longer_one_begins_alike(log):
@@ -654,14 +637,6 @@ def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
     one = np.array([run.time_per_token for run in runs])
     other = one - differences
     assert differences.var() < one.var() + other.var()
-
-
-def test_the_same_log_gives_the_same_counts(text, full):
-    train, log = text if full else [half.part(0, 2000) for half in text]
-    first = specsim.simulate_policies(log, every_policy(train, log))
-    again = specsim.simulate_policies(log, every_policy(train, log))
-    for one, other in zip(first, again, strict=True):
-        assert one.to_dict() == other.to_dict()
 
 
 def test_a_cost_model_takes_the_place_of_both_costs(text):

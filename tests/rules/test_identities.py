@@ -6,11 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import FALSE_ALARM
 from laws import CHAINS, generated
 
 from specsim import rules, theory
-from specsim.core.stats import log_e_value
 from specsim.models import TableModel, Tree, chain
 from specsim.theory._enumeration import prove, step_law
 
@@ -185,13 +183,6 @@ def after_start(model, first):
     return TableModel([*rows, [*first, Fraction(0)]])
 
 
-def test_the_rejections_of_the_standard_rule():
-    """Leviathan et al., arXiv 2211.17192, Theorem 3.5: accepted with probability 1 - TV(p, q)."""
-    for p, q in fixed_pairs(60, seed=25):
-        rate = prove(TableModel(p), TableModel(q), gamma=1, context=()).mean_tokens - 1
-        assert rate == sum(min(a, b) for a, b in zip(p, q, strict=True))
-
-
 # --- many drafts -----------------------------------------------------------------------------------------
 
 CLOSED = {
@@ -265,15 +256,6 @@ def test_no_rule_beats_the_optimal_transport_bound(full, drafts):
     assert min(short_of_it[name] for name in ("k_seq", "recursive_rejection", "naive_matching")) > 0
 
 
-def test_k_seq_accepts_most_of_the_best():
-    """Sun et al., arXiv 2310.15141: at least 1 - (1 - 1/K)^K > 1 - 1/e of the optimum."""
-    for p, q in fixed_pairs(60, seed=29, sizes=(3, 4)):
-        for drafts in (2, 3):
-            best = theory.optimal_acceptance(*floats(p, q), drafts)
-            rate = float(acceptance("k_seq", p, q, drafts))
-            assert rate >= (1 - (1 - 1 / drafts) ** drafts) * best - 1e-9
-
-
 def test_the_cover_property_of_drafts_without_replacement():
     """Chen et al., arXiv 2402.12374: with as many drafts as q has tokens one is accepted; i.i.d. drafts lack
     that.
@@ -285,17 +267,6 @@ def test_the_cover_property_of_drafts_without_replacement():
     for p, q in fixed_pairs(40, seed=30, sizes=(3,)):
         if all(b > 0 for b in q):
             assert acceptance("without_replacement", p, q, 3) == 1
-
-
-def test_what_recursive_rejection_rejects():
-    """P(all rejected) = Π TV(R_k, q)."""
-    for p, q in fixed_pairs(40, seed=31, sizes=(3, 4)):
-        product, left = Fraction(1), list(p)
-        for _ in range(3):
-            excess = [max(a - b, Fraction(0)) for a, b in zip(left, q, strict=True)]
-            product *= sum(excess)
-            left = [weight / sum(excess) for weight in excess] if any(excess) else left
-        assert acceptance("recursive_rejection", p, q, 3) == 1 - product
 
 
 def test_traversal_against_going_down_from_the_root(models):
@@ -320,27 +291,3 @@ def test_traversal_against_going_down_from_the_root(models):
 
 def lengths(target, draft, tree, context, *names):
     return [prove(target, draft, rule=RULE[name], gamma=tree, context=context).mean_tokens for name in names]
-
-
-# --- keys of a watermark ---------------------------------------------------------------------------------
-
-
-def watermarked(p, q, draft_noise, coins, target_noise):
-    """The first tokens [B] of the standard rule: draft and recovered token take the least noise [B, V]."""
-    drafted = (draft_noise / q).argmin(axis=1)
-    residual = np.maximum(p - q, 0.0)
-    with np.errstate(divide="ignore"):
-        recovered = (target_noise / residual).argmin(axis=1)
-    return np.where(coins * q[drafted] < p[drafted], drafted, recovered)
-
-
-def test_two_keys_are_lossless_on_average_and_one_key_used_twice_is_not():
-    """He et al., arXiv 2602.01428: given the keys a token is certain, averaged over them it follows p."""
-    p, q = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])
-    rng = np.random.default_rng(1)
-    one, other, coins = rng.exponential(size=(2**16, 4)), rng.exponential(size=(2**16, 4)), rng.random(2**16)
-    tokens = watermarked(p, q, one, coins, other)
-    assert np.array_equal(tokens, watermarked(p, q, one, coins, other))
-    assert log_e_value(np.bincount(tokens, minlength=4), p) < -np.log(FALSE_ALARM)
-    reused = np.bincount(watermarked(p, q, one, coins, one), minlength=4)
-    assert log_e_value(reused, p) > -np.log(FALSE_ALARM)

@@ -107,14 +107,6 @@ def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_counts_of_pieces_in_any_order_add_up(all_sources, kind):
-    source, steps = all_sources[kind], STEPS[kind]
-    cuts = [0, 1, 7, steps // 3, steps - 1, steps]
-    pieces = [count(source, b - a, first=a) for a, b in reversed(list(itertools.pairwise(cuts)))]
-    assert same({name: sum(piece[name] for piece in pieces) for name in pieces[0]}, count(source, steps))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_those_of_the_steps_one_by_one(all_sources, kind):
     source, steps = all_sources[kind], 200
     lengths = np.zeros(source.tree.depth + 1, dtype=int)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from commands import run
+from sent import Sending
 
 import specsim
 from specsim import rules
@@ -46,10 +47,11 @@ def test_one_drafted_token_is_accepted_as_often_as_rows_overlap():
     assert abs(found.alpha_verified - overlaps.max()) > 6 * found.alpha_verified_error
 
 
-def test_runs_on_workers_replays_and_reruns_are_the_same(tmp_path):
+def test_runs_on_workers_replays_and_reruns_are_the_same():
     options = {"gamma": 2, "rng": 1}
     run_of = specsim.simulate(P, Q, steps=40_000, **options)
-    assert specsim.simulate(P, Q, steps=40_000, executor="processes", threads=2, **options) == run_of
+    with Sending(2) as pool:
+        assert specsim.simulate(P, Q, steps=40_000, executor=pool, **options) == run_of
     assert specsim.rerun(run_of) == run_of
     steps = [specsim.replay(P, Q, step=step, **options) for step in range(20)]
     assert [step.start for step in steps[8:10]] == ["position 8, rows frozen", "position 0, rows frozen"]

@@ -21,35 +21,21 @@ def rows(size, vocab_size, entries, fill=0.1):
 
 # --- speculative_accept ----------------------------------------------------------------------------------
 
-HALVES = np.array([0.5, 0.5, 0.5])
 
-
-def test_reference_example_second_token_rejected():
-    p = rows(3, 8, {(0, 5): 0.6, (1, 2): 0.1})
-    q = rows(3, 8, {(0, 5): 0.3, (1, 2): 0.5})
-    assert speculative_accept([5, 2, 7], p, q, HALVES) == [5]
-
-
-def test_all_tokens_accepted_when_target_dominates_draft():
-    p = rows(3, 8, {(0, 5): 0.6, (1, 2): 0.7, (2, 7): 0.8})
-    q = rows(3, 8, {(0, 5): 0.3, (1, 2): 0.2, (2, 7): 0.8})
-    assert speculative_accept([5, 2, 7], p, q, np.array([0.99, 0.5, 0.999])) == [5, 2, 7]
-
-
-def test_first_token_rejected_gives_empty_prefix():
-    p, q = rows(3, 8, {(0, 5): 0.1}), rows(3, 8, {(0, 5): 0.9})
-    assert speculative_accept([5, 2, 7], p, q, HALVES) == []
-
-
-def test_ratio_capped_at_one():
-    p, q = rows(2, 4, {(0, 1): 0.9, (1, 2): 0.3}), rows(2, 4, {(0, 1): 0.1, (1, 2): 0.3})
-    assert speculative_accept([1, 2], p, q, np.array([1.0, 1.0])) == [1, 2]
-
-
-def test_acceptance_halts_at_the_first_rejection_mid_sequence():
-    p = rows(4, 8, {(1, 2): 0.01})
-    q = rows(4, 8, {(1, 2): 0.9})
-    assert speculative_accept([5, 2, 7, 1], p, q, np.array([0.5, 0.5, 0.0, 0.0])) == [5]
+@pytest.mark.parametrize(
+    ("tokens", "p", "q", "r", "accepted"),
+    [
+        ([5, 2, 7], {(0, 5): 0.6, (1, 2): 0.1}, {(0, 5): 0.3, (1, 2): 0.5}, [0.5] * 3, [5]),
+        ([5, 2, 7], {(0, 5): 0.6, (1, 2): 0.7, (2, 7): 0.8}, {(0, 5): 0.3, (1, 2): 0.2, (2, 7): 0.8}, [0.99, 0.5, 0.999], [5, 2, 7]),
+        ([5, 2, 7], {(0, 5): 0.1}, {(0, 5): 0.9}, [0.5] * 3, []),
+        ([1, 2], {(0, 1): 0.9, (1, 2): 0.3}, {(0, 1): 0.1, (1, 2): 0.3}, [1.0, 1.0], [1, 2]),
+        ([5, 2, 7, 1], {(1, 2): 0.01}, {(1, 2): 0.9}, [0.5, 0.5, 0.0, 0.0], [5]),
+    ],
+    ids=["second rejected", "all accepted", "first rejected", "ratio capped at one", "halts at the first rejection"],
+)  # fmt: skip
+def test_reference_examples(tokens, p, q, r, accepted):
+    p, q = (rows(len(tokens), 8, entries) for entries in (p, q))
+    assert speculative_accept(tokens, p, q, np.array(r)) == accepted
 
 
 def test_a_uniform_equal_to_the_ratio_accepts():

@@ -101,13 +101,6 @@ def test_the_same_seed_gives_the_same_evidence(pair):
     assert one.tests != audit_engine("specsim", pair, tokens=2_000, rng=4).tests
 
 
-def test_a_right_server_is_audited_like_the_engine_that_it_serves(pair):
-    with listening(Server(Decoder(pair), port=0)) as url:
-        found = audit_engine(f"{url}/v1", pair, tokens=1_000, rng=1)
-    assert (found.verdict, found.findings) == (Verdict.INCONCLUSIVE, ())
-    assert found.tests == audit_engine("specsim", pair, tokens=1_000, rng=1).tests
-
-
 def test_a_wrong_server_is_audited_like_the_engine_that_it_serves(pair, wrong):
     with listening(Server(Decoder(pair, mistake="greedy_residual"), port=0)) as url:
         found = audit_engine(f"{url}/v1", pair, tokens=WRONG_TOKENS, rng=1)
@@ -393,20 +386,6 @@ def test_a_text_that_was_not_asked_for_is_refused(pair, tmp_path):
         judge_texts(file, pair)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--tokens", "5"], "--tokens cannot be chosen"),
-        (["--temperature", "0.5"], "--temperature cannot be chosen"),
-        (["--model", "a"], "--model cannot be chosen"),
-    ],
-)
-def test_kept_texts_take_no_settings(options, said, pair):
-    ran = run("audit", "engine", "texts.jsonl", "--planted", pair.folder, *options)
-    assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
-
-
 def line(entry):
     """A line of a file of texts; the header, if nothing is given."""
     entry = entry or {"format": "specsim engine texts 2"}
@@ -583,12 +562,6 @@ def test_an_interrupted_matrix_ends(pair, two_settings, monkeypatch, stopped):
     assert found.exit_code == 3
 
 
-@pytest.mark.parametrize("option", ["--temperature", "--top-k", "--requests", "--time"])
-def test_a_matrix_has_settings_of_its_own(pair, option):
-    ran = run("audit", "matrix", "specsim", "--planted", pair.folder, option, "1")
-    assert (ran.code, option in ran.err) == (2, True)
-
-
 def test_the_command_of_a_cell_repeats_it(pair, two_settings):
     found = audit_matrix("specsim", pair, tokens=300, rule="block", rng=1)
     for cell in found.cells:
@@ -598,29 +571,26 @@ def test_the_command_of_a_cell_repeats_it(pair, two_settings):
 
 
 @pytest.mark.parametrize(
-    ("engine", "options", "message"),
+    ("command", "message"),
     [
-        ("specsim:rule=block", ["--no-speculative"], "rule has no effect with --no-speculative"),
-        ("specsim", ["--no-speculative", "--gamma", "3"], "--gamma has no effect with --no-speculative"),
-        ("specsim:mistake=swapped_residual", ["--no-speculative"], "mistake: swapped_residual is a verifier"),
-        ("specsim:rule=block,mistake=swapped_residual", [], "standard rule's; leave block out"),
-        ("specsim:rules=block", [], "specsim: no parameter 'rules'; it has rule, mistake; did you mean 'rule'?"),
-        ("specsim", ["--stop", ""], "--stop: ('',) is not strings, none empty"),
-        ("specsim", ["--requests", "txts=3"], "unknown form of requests 'txts'; did you mean 'texts'?"),
-        ("specsim", ["--requests", "texts"], "--requests: 'texts' is not of the form texts=2"),
-        ("specsim", ["--requests", "unequal=1"], "--requests: 'unequal=1' is not of the form unequal"),
+        ("engine specsim:rule=block --no-speculative", "rule has no effect with --no-speculative"),
+        ("engine specsim --no-speculative --gamma 3", "--gamma has no effect with --no-speculative"),
+        ("engine specsim:mistake=swapped_residual --no-speculative", "mistake: swapped_residual is a verifier"),
+        ("engine specsim:rule=block,mistake=swapped_residual", "standard rule's; leave block out"),
+        ("engine specsim:rule", "specsim: 'rule' is not a parameter; write specsim:PARAMETER=VALUE"),
+        ("engine specsim --stop ''", "--stop: ('',) is not strings, none empty"),
+        ("engine specsim --requests txts=3", "unknown form of requests 'txts'; did you mean 'texts'?"),
+        ("engine specsim --requests texts", "--requests: 'texts' is not of the form texts=2"),
+        ("engine specsim --requests unequal=1", "--requests: 'unequal=1' is not of the form unequal"),
+        ("engine run/engine.json", "engine.json: not an engine; an earlier audit is judged again from its texts.jsonl"),
+        *((f"engine texts.jsonl {option}", f"{option.split()[0]} cannot be chosen") for option in ("--tokens 5", "--temperature 0.5", "--model a")),
+        *((f"matrix specsim {option} 1", option) for option in ("--temperature", "--top-k", "--requests", "--time")),
     ],
 )  # fmt: skip
-def test_options_without_effect_are_refused(pair, engine, options, message):
-    ran = run("audit", "engine", engine, "--planted", pair.folder, "--tokens", "300", *options)
+def test_options_without_effect_are_refused(pair, command, message):
+    ran = run("audit", *shlex.split(command), "--planted", pair.folder)
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
-
-
-def test_the_file_of_a_result_is_no_engine(pair):
-    ran = run("audit", "engine", "run/engine.json", "--planted", pair.folder)
-    assert ran.code == 2
-    assert "engine.json: not an engine; an earlier audit is judged again from its texts.jsonl" in ran.err
 
 
 @pytest.mark.slow
