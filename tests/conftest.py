@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from once import once
 
 from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
@@ -63,6 +64,20 @@ def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="slow tests too, and all tests at full scale")
 
 
+class Collecting:
+    """Registered, since the hooks of this file are called for files of `tests` alone."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path):
+        """A file without examples is not imported to look for some."""
+        found = yield
+        return [one for one in found if type(one) is pytest.Module or b">>>" in file_path.read_bytes()]
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Collecting())
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(config, items):
     for item in items:
@@ -91,6 +106,8 @@ def models(full):
     return 200 if full else 60
 
 
+# the constants that it finds in the sources would depend on which tests are run, and are searched for 3 seconds
+providers._get_local_constants = lambda: providers._local_constants
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
 
