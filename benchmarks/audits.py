@@ -20,7 +20,8 @@ import numpy as np
 
 from benchmarks._report import Report
 from specsim import rules
-from specsim.adapters._contract import Declared, Verifier
+from specsim.adapters import Verifier
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._checks.subjects import VerifierSubject, rule_function, verifier_steps
 from specsim.auditing._verifier.child import Child

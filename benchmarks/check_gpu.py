@@ -23,10 +23,10 @@ import numpy as np
 
 import specsim
 from benchmarks._cuda_parts import parts_of_a_step
-from specsim import rules
+from specsim import default_pair, rules
 from specsim.core._cuda import SIMULATED, DeviceError, cuda, current_device
-from specsim.core.distributions import synthetic_pair
-from specsim.models import PromptLookup, chain, default_pair
+from specsim.distributions import synthetic_pair
+from specsim.models import PromptLookup, chain
 from specsim.rules import Rule
 from specsim.simulation._comparison import draft_for
 from specsim.simulation._cuda.counting import THREADS, DeviceCounter

@@ -7,7 +7,7 @@ import numpy as np
 
 import specsim
 from benchmarks._report import Report, Work, in_turn
-from specsim.core.distributions import synthetic_pair
+from specsim.distributions import synthetic_pair
 
 GAMMA, VOCAB_SIZE, ROUNDS = 5, 1000, 5
 ON_DEVICE, ON_CPU = 2**31, 2**26

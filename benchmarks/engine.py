@@ -12,11 +12,11 @@ import specsim
 from benchmarks._report import Report, in_turn
 from benchmarks.numpy_baseline import BATCH as NUMPY_BATCH
 from benchmarks.numpy_baseline import simulate as simulate_with_numpy
-from specsim.core._kernels import kernel
 from specsim.core._streams import Purpose, fill_uniforms, uniforms_buffer
-from specsim.core.distributions import alias_buffers, alias_draws, synthetic_pair
+from specsim.core.distributions import alias_buffers, alias_draws
+from specsim.distributions import synthetic_pair
 from specsim.models import chain
-from specsim.rules import get
+from specsim.rules import get, kernel
 from specsim.simulation._sources import FIXED_PAIR_BATCH
 
 GAMMA = 5

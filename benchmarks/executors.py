@@ -22,7 +22,7 @@ from benchmarks._virtual import VirtualExecutor
 from specsim.auditing._checks.subjects import Subject, open_subject
 from specsim.auditing._runner import CaseRun
 from specsim.auditing._schedule import Schedule
-from specsim.core.distributions import synthetic_pair
+from specsim.distributions import synthetic_pair
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._executors import Workers
 from specsim.simulation._sources import make_source

@@ -8,7 +8,7 @@ import numpy as np
 import specsim
 from benchmarks._report import Report, Work, in_turn
 from specsim import rules
-from specsim.core.distributions import synthetic_pair
+from specsim.distributions import synthetic_pair
 from specsim.simulation._comparison import draft_for
 
 GAMMA, DRAFTS, ROUNDS, STEPS = 5, 2, 3, 2**19

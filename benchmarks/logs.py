@@ -15,9 +15,10 @@ import numpy as np
 import orjson
 
 from benchmarks._report import Report, in_turn
+from specsim import open_trace
 from specsim.core._kernels import available_threads
-from specsim.core.distributions import synthetic_pair
-from specsim.traces import import_trace, open_trace, summarise, writer
+from specsim.distributions import synthetic_pair
+from specsim.traces import import_trace, summarise, writer
 from specsim.traces._analysis import summarise_and_read
 
 GAMMA = 5

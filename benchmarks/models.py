@@ -6,8 +6,9 @@ import numpy as np
 
 import specsim
 from benchmarks._report import Report, in_turn
-from specsim.core.distributions import synthetic_pair
-from specsim.models import Model, TableModel, default_pair
+from specsim import default_pair
+from specsim.distributions import synthetic_pair
+from specsim.models import Model, TableModel
 
 #: Long enough for the first rows, which are made as steps come to them, to count little.
 STEPS = 2**21

@@ -84,7 +84,7 @@ assert [a + b for a, b in zip(accepted, recovered, strict=True)] == p
 # and every outcome, and compares the law of what is emitted with the target's, with no tolerance.
 
 # %%
-target, draft = specsim.TableModel(p), specsim.TableModel(q)
+target, draft = specsim.models.TableModel(p), specsim.models.TableModel(q)
 proof = specsim.prove(target, draft, gamma=3)
 assert proof.exact
 proof

@@ -107,7 +107,7 @@ half_hearted = Rule(
 # both kernels on the cases of its battery. *Wasteful* is not a failure: efficiency is no part of the verdict.
 
 # %%
-target, draft = specsim.TableModel(p), specsim.TableModel(q)
+target, draft = specsim.models.TableModel(p), specsim.models.TableModel(q)
 proof = specsim.prove(target, draft, rule=half_hearted, gamma=2)
 assert proof.exact
 proof

@@ -14,8 +14,8 @@ from ipywidgets import FloatLogSlider, FloatSlider, Image, IntSlider, Layout, VB
 from matplotlib.figure import Figure
 
 import specsim
-from specsim.planning import Candidate
-from specsim.planning.costs import (
+from specsim.planning import (
+    Candidate,
     ConstantRatio,
     Hardware,
     Network,

@@ -15,15 +15,7 @@ import numpy as np
 
 import specsim
 from specsim.decoding import record
-from specsim.planning.policies import (
-    SVIP,
-    ConfidenceThreshold,
-    Constant,
-    Goodput,
-    Heuristic,
-    Oracle,
-    log_from_trace,
-)
+from specsim.planning import SVIP, ConfidenceThreshold, Constant, Goodput, Heuristic, Oracle, log_from_trace
 from specsim.traces import summarise
 
 plt.style.use("specsim.style")

@@ -10,10 +10,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from specsim.planning import compare_methods
-from specsim.planning.batch import LoggedLengths, preset, sweep_batch
-from specsim.planning.policies import Constant, Goodput, draft_log, every_policy, simulate_policies
-from specsim.simulation import methods
+from specsim import draft_log, simulate_policies
+from specsim.planning import (
+    Constant,
+    Goodput,
+    LoggedLengths,
+    compare_methods,
+    every_policy,
+    get_method,
+    method_names,
+    preset,
+    sweep_batch,
+)
 from specsim.traces import default_trace, summarise
 
 plt.style.use("specsim.style")
@@ -60,8 +68,8 @@ except ValueError as error:
 # and what is not; parameters stand behind a colon.
 
 # %%
-print(", ".join(methods.names()))
-eagle = methods.get("eagle2:nodes=30")
+print(", ".join(method_names()))
+eagle = get_method("eagle2:nodes=30")
 print(f"\n{eagle}, {eagle.citation}\n{eagle.modelled}\nnot modelled: {eagle.left_out}")
 
 # %% [markdown]

@@ -23,8 +23,8 @@ from experiments.simulation import acceptance_by_temperature, iid_gap
 from paper.latex import code, decimal, listed, percent, short, text, whole, word
 from paper.sources import Sources, hold, the
 from specsim import default_pair, mistakes, rules
+from specsim.auditing import LEVELS
 from specsim.auditing._cases import decoder_battery as decoder_cases
-from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks import counts as tallies
 from specsim.auditing._checks import findings as judge
 from specsim.auditing._checks import proof
@@ -33,8 +33,9 @@ from specsim.auditing._checks.subjects import RuleSubject, Subject, function_sub
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._verifier.local import Local
 from specsim.core._streams import PER_SLOT, Purpose, uniform
-from specsim.core.stats import DEVIATIONS, POWER, detectable_tv
+from specsim.core.stats import DEVIATIONS, POWER
 from specsim.mistakes import _reference as pieces
+from specsim.stats import detectable_tv
 from specsim.theory._enumeration import MAX_DRAFTS
 
 Macros = dict[str, str]

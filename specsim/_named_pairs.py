@@ -17,9 +17,11 @@ from specsim.core._registry import suggestion
 from specsim.core._tensors import UNREADABLE, read_arrays, read_tensors
 from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
 from specsim.decoding._recording.huggingface import kept_rows
-from specsim.models import Pair, default_pair, load_pair
+from specsim.models import Pair
 from specsim.models._processed import SAMPLING, sampled
-from specsim.traces import Trace, default_trace, open_trace
+from specsim.models._trained_pairs import default_pair, load_pair
+from specsim.traces import default_trace
+from specsim.traces._reader import Trace, open_trace
 
 #: The bundled traces.
 TRACES = {"ngram-trace": "ngram", "transformers": "transformers"}

@@ -11,12 +11,12 @@ from specsim.core._arguments import checked
 from specsim.core._progress import ShowProgress
 from specsim.core._saving import load
 from specsim.models import Pair
-from specsim.simulation import Simulation, simulate
 from specsim.simulation._checkpoints import add_parts
-from specsim.simulation._result import merge_simulation
+from specsim.simulation._result import Simulation, merge_simulation
+from specsim.simulation._simulate import simulate
 
 if TYPE_CHECKING:
-    from specsim.auditing import Audit
+    from specsim.auditing._report.audit import Audit
 
 
 @checked

@@ -10,8 +10,11 @@ Each run draws fresh steps unless `rng` is given; a failure names the seed that 
 from typing import Any
 
 from specsim.adapters._contract import Verifier
-from specsim.auditing import Audit, TwoSampleAudit, Verdict, audit, audit_against
+from specsim.auditing import Verdict, audit_against
 from specsim.auditing._report import text as words
+from specsim.auditing._report.audit import Audit
+from specsim.auditing._results.two_sample import TwoSampleAudit
+from specsim.auditing._runner import audit
 from specsim.core._streams import RandomSource
 
 __all__ = ["assert_exact", "assert_same"]

@@ -19,9 +19,10 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from once import once
 
+from specsim import open_trace
 from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
-from specsim.traces import open_trace, writer
+from specsim.traces import writer
 
 # Device code runs in numba's simulator, unless this is 0; it is read when numba.cuda is first imported.
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")

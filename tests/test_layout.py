@@ -21,7 +21,7 @@ PAGE = ROOT / "docs/architecture.md"
 PACKAGES = ("specsim", "experiments", "figures")
 #: The files directly in specsim/: the public interface, which the command line uses, and what imports
 #: both.
-INTERFACE = {"", "_runs", "testing"}
+INTERFACE = {"", "_runs", "distributions", "stats", "testing"}
 ENTRIES = {"__main__", "_pytest_plugin"}
 
 
@@ -186,17 +186,36 @@ def test_numba_is_imported_by_one_module_for_the_cpu_and_one_for_gpus():
     assert users == {"specsim.core._kernels", "specsim.core._cuda"}
 
 
+#: Packages that list no public name: what users call of them, `specsim` lists.
+HOUSE = {"cli", "core", "served", "simulation"}
+PUBLIC = re.findall(r"^- `(specsim[\w.]*)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 def test_a_module_is_public_where_its_path_has_no_underscore():
-    """The public modules are those that the documentation names; all others are private, by file or by
-    folder.
+    """The public modules are those that the documentation names; all others are private, by file, by folder or
+    in a package that lists no public name.
     """
     public = {
         name
         for name in FILES
         if name.startswith("specsim") and not any(part.startswith("_") for part in name.split("."))
     }
-    named = set(re.findall(r"^- `(specsim[\w.]*)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    assert public == named
+    assert {name for name in public if subpackage_of(name) not in HOUSE} == {*PUBLIC}
+
+
+def test_the_public_interface_is_small_and_each_name_has_one_address():
+    assert len(PUBLIC) <= 14
+    names, homes = set(), {}
+    for module in map(importlib.import_module, PUBLIC):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not (isinstance(value, ModuleType) and value.__name__ in PUBLIC):
+                names.add(name)
+                homes.setdefault(id(value), []).append(f"{module.__name__}.{name}")
+    assert 100 < len(names) <= 170
+    assert not [addresses for addresses in homes.values() if len(addresses) > 1]
+    for package in HOUSE - {"cli"}:
+        assert not hasattr(importlib.import_module(f"specsim.{package}"), "__all__"), package
 
 
 #: The most lines of Python in a folder. Lower it with each merge; what is new pays for its lines.
@@ -241,16 +260,14 @@ def test_every_public_name_is_there(name):
     assert name in dir(specsim)
 
 
-@pytest.mark.parametrize(
-    "module", re.findall(r"^- `(specsim[\w.]*)`", PAGE.read_text(encoding="utf-8"), re.M)
-)
+@pytest.mark.parametrize("module", PUBLIC)
 def test_completion_offers_the_public_names_and_nothing_else(module):
     found = importlib.import_module(module)
     assert sorted(dir(found)) == sorted(found.__all__)
     assert not [name for name in found.__all__ if name.startswith("_")]
     if module == "specsim":
         packages = {name for name in dir(found) if isinstance(getattr(found, name), ModuleType)}
-        assert packages >= set(subpackages()) - {"core", "cli"}
+        assert {f"specsim.{name}" for name in packages} == {*PUBLIC} - {"specsim"}
 
 
 def test_an_unknown_name_is_an_attribute_error():

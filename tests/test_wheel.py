@@ -21,7 +21,7 @@ import specsim
 
 assert Path(specsim.__file__).is_relative_to(sys.argv[1]), specsim.__file__
 half, third = Fraction(1, 2), Fraction(1, 3)
-pair = specsim.TableModel([half, half]), specsim.TableModel([third, 2 * third])
+pair = specsim.models.TableModel([half, half]), specsim.models.TableModel([third, 2 * third])
 assert specsim.prove(*pair, gamma=2).exact
 run = specsim.simulate(*specsim.default_pair(), gamma=4, steps=2_000, rng=1)
 assert 0.3 < run.alpha_context < 0.6

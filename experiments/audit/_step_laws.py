@@ -5,7 +5,7 @@ Where all drafts of a case can be enumerated, the law of what a step emits is kn
 law of every table that the audit tests. The *distance* of a table is the chi-square distance Σ(π - P)²/P of
 its cells, π their law given that the table is visited and P the claimed one, times the probability of a
 visit: non-centrality per step. From it follows how many steps reject with probability .999 at the audit's
-level (`specsim.core.stats.needed_draws`). A step that emits an impossible token, or breaks the contract, is
+level (`specsim.stats.needed_draws`). A step that emits an impossible token, or breaks the contract, is
 *fatal*: the audit rejects at once.
 """
 
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.adapters._contract import Declared
-from specsim.auditing import BUDGET
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
@@ -29,15 +28,18 @@ from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, ta
 from specsim.auditing._checks.decoder import Processing, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject, function_subject
 from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
+from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
-from specsim.core.distributions import Floats
-from specsim.core.stats import POWER, needed_draws
-from specsim.mistakes import Mistake, sequence_law
-from specsim.mistakes._decoding import Decoder
+from specsim.core._types import Floats
+from specsim.core.stats import POWER
+from specsim.mistakes import Mistake
+from specsim.mistakes._decoding import Decoder, sequence_law
 from specsim.models import Model
 from specsim.rules import Rule
-from specsim.theory._enumeration import MAX_DRAFTS, step_law
+from specsim.stats import needed_draws
+from specsim.theory import step_law
+from specsim.theory._enumeration import MAX_DRAFTS
 
 __all__ = [
     "Deviation",

@@ -22,7 +22,8 @@ from experiments._pages import filled, joined, markdown_table
 from experiments.audit._step_laws import Known, alarm, known_decoder, known_steps, rejections, tables_of
 from specsim import mistakes, rules
 from specsim.adapters._contract import Declared
-from specsim.auditing._cases.battery import LEVELS, battery
+from specsim.auditing import LEVELS
+from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.decoder_battery import decoder_battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES
@@ -30,7 +31,7 @@ from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF
 from specsim.auditing._checks.subjects import RuleSubject, function_subject
 from specsim.auditing._checks.tables import LOOKS, Joined, Table, pooled_tables
 from specsim.auditing._verifier.local import Local
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats
 from specsim.core.stats import MIN_EXPECTED
 from specsim.mistakes import Mistake, _reference
 from specsim.models import chains

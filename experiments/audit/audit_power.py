@@ -31,12 +31,13 @@ from experiments.audit._step_laws import (
     tables_of,
 )
 from specsim import mistakes
-from specsim.auditing import BUDGET
-from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.auditing import LEVELS
+from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises
 from specsim.auditing._checks.subjects import Subject
+from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
 from specsim.mistakes import Mistake

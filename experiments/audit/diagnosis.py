@@ -15,10 +15,9 @@ import numpy as np
 from experiments import Row
 from experiments._kept import lacking
 from experiments._pages import filled, joined, markdown_table
-from specsim import mistakes
+from specsim import audit, mistakes
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
-from specsim.auditing import audit
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject

@@ -35,12 +35,12 @@ import numpy as np
 from experiments import ROOT, Row
 from experiments._pages import filled, joined, markdown_table
 from experiments.audit._criteria import FOUND, Criterion, criteria
-from specsim import mistakes
-from specsim.auditing import Audit, audit
+from specsim import audit, mistakes
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.subjects import DecoderSubject, open_subject
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
+from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import Diagnosis
 from specsim.mistakes._decoding import in_a_loop
 

@@ -21,14 +21,14 @@ import specsim
 from experiments import Row
 from experiments._kept import kept, lacking
 from experiments.audit._criteria import FOUND, Criterion, criteria
-from specsim import mistakes, rules
-from specsim.adapters._contract import Verifier as Function
-from specsim.adapters._contract import declares
-from specsim.auditing._results.audit import Verdict
-from specsim.auditing._runner import audit
-from specsim.core.distributions import Floats, Ints
+from specsim import audit, mistakes, rules
+from specsim.adapters import Verifier as Function
+from specsim.adapters import declares
+from specsim.auditing import Verdict
+from specsim.core._types import Floats, Ints
 from specsim.models import TableModel, chain
-from specsim.theory._enumeration import conditional_laws, step_law, target_law
+from specsim.theory import step_law, target_law
+from specsim.theory._enumeration import conditional_laws
 
 TITLE = "Known-wrong verifiers that the tests of inference engines pass"
 MINUTES = 60

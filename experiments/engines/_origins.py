@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import ROOT
-from specsim.adapters import EngineMissing
+from specsim.adapters import EngineMissing, Verifier
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier
 from specsim.adapters._engines import made, seed_of
 
 #: Where the clones are, OWNER/NAME each.

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from experiments.engines._origins import Wheel, made_by
+from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier, declares
 
 ORIGIN = Wheel("dflash", "dflash")
 

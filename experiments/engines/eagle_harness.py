@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from experiments.engines._origins import Wheel, made_by
+from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier, declares
 from specsim.models import Tree
 
 ORIGIN = Wheel("eagle-harness", "eagle_harness")

@@ -42,8 +42,9 @@ from experiments.engines import (
     triforce,
 )
 from experiments.engines._origins import CLONES, Clone, Wheel
+from specsim import audit
 from specsim.adapters import is_engine
-from specsim.auditing import Audit, audit
+from specsim.auditing._report.audit import Audit
 
 TITLE = "The verification code of engines, in wheels and clones, audited on a CPU"
 MINUTES = 180

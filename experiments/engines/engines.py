@@ -28,7 +28,8 @@ from urllib.request import urlopen
 
 from experiments import Row
 from experiments._pages import explained, filled, joined, known_findings, markdown_table
-from specsim.engines import audit_engine, open_engine, plant
+from specsim import audit_engine, plant
+from specsim.engines import open_engine
 
 TITLE = "Serving engines that are installed, audited with planted checkpoints"
 MINUTES = 40

@@ -22,9 +22,9 @@ import numpy as np
 
 from experiments.engines._models import log_rows
 from experiments.engines._origins import Clone, made_by
+from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier, declares
 from specsim.models import Model
 
 ORIGIN = Clone("pytorch-labs/gpt-fast")

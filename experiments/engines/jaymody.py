@@ -12,9 +12,9 @@ import numpy as np
 
 from experiments.engines._models import NoProgress
 from experiments.engines._origins import Clone, made_by
+from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier
 from specsim.core._types import Floats, Ints
 from specsim.models import Model
 

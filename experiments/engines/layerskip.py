@@ -17,9 +17,9 @@ from typing import Any
 
 from experiments.engines._models import log_rows
 from experiments.engines._origins import Clone, made_by
+from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier
 
 ORIGIN = Clone("facebookresearch/LayerSkip")
 GAMMA, PACKAGE = 3, "self_speculation"

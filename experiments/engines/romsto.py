@@ -17,9 +17,9 @@ from typing import Any
 
 from experiments.engines._models import Stateless, TupleCached
 from experiments.engines._origins import Clone, made_by
+from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier
 
 ORIGIN = Clone("romsto/Speculative-Decoding")
 GAMMA = 3

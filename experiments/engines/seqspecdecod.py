@@ -16,9 +16,9 @@ from functools import partial
 
 from experiments.engines._models import Stateless
 from experiments.engines._origins import Wheel, made_by
+from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._contract import Verifier
 
 ORIGIN = Wheel("sequential-speculative-decoding", "seqspecdecod")
 GAMMA = 3

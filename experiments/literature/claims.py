@@ -24,20 +24,14 @@ import numpy as np
 
 from experiments._pages import joined, markdown_table
 from experiments.literature.published.values import ALPHAS, FIGURES
+from specsim import default_pair, prove, speculative_accept, theory
 from specsim.core._progress import Progress
-from specsim.core.distributions import temperature
-from specsim.models import Model, Session, TableModel, branching, default_pair
-from specsim.planning.costs import Hardware, Network, Roofline
+from specsim.distributions import temperature
+from specsim.models import Model, TableModel, branching
+from specsim.models._session import Session
+from specsim.planning import Hardware, Network, Roofline
 from specsim.rules._common.tokenwise import positive_part
-from specsim.simulation._verification import speculative_accept
-from specsim.theory import (
-    expected_tokens,
-    expected_tokens_by_position,
-    operations_factor,
-    optimal_gamma,
-    walltime_improvement,
-)
-from specsim.theory._enumeration import Law, Tokens, continued_law, prove, target_law
+from specsim.theory._enumeration import Law, Tokens, continued_law
 
 __all__ = ["CLAIMS", "SOURCES", "TITLE", "VERDICTS", "Claim", "Finding", "page", "run"]
 
@@ -223,7 +217,7 @@ def step(
                 for token, weight in enumerate(row(target, (*context, *path))):
                     law[(*emitted, token)] += mass * weight
         known = {emitted: mass for emitted, mass in law.items() if mass}
-        own = target_law(target, gamma + 1, context)
+        own = theory.target_law(target, gamma + 1, context)
         distances.append(law_distance(continued_law(known, target, gamma + 1, context), own))
         tokens += sum((len(emitted) * mass for emitted, mass in known.items()), Fraction(0))
     return Step(max(distances), tokens / len(distances))
@@ -247,7 +241,7 @@ def proven(rule: str, target: Model = TARGET, draft: Model = DRAFT, **options: A
 
 def speed(alpha: float, k: int, r: float) -> float:
     """How many times faster at α; r is the draft's time over the target's."""
-    return float(walltime_improvement(alpha, k, r))
+    return float(theory.walltime_improvement(alpha, k, r))
 
 
 def speed_of_share(share: float, k: int, r: float) -> float:
@@ -257,7 +251,7 @@ def speed_of_share(share: float, k: int, r: float) -> float:
 
 def best_speed(alpha: float, r: float) -> float:
     """The speed with the best K."""
-    return speed(alpha, int(optimal_gamma(alpha, r)), r)
+    return speed(alpha, int(theory.optimal_gamma(alpha, r)), r)
 
 
 def root(function: Callable[[float], float], low: float = 0.0, high: float = 1.0 - 1e-6) -> float:
@@ -451,9 +445,9 @@ def pointwise_envelope(rule: str = "pointwise_envelope") -> Finding:
 @claim(NOTES, "acceptance probability", "α = E(β) assuming β are i.i.d. … (1 - α^{γ+1})/(1 - α)")
 def mean_of_beta(low: float = 0.3, high: float = 0.95, gamma: int = 5, extra: int = 0) -> Finding:
     """The formula needs that assumption: if the β of a step rise and fall together, it emits more tokens."""
-    formula = float(expected_tokens((low + high) / 2, gamma + extra))
-    each = [float(expected_tokens_by_position(betas)) for betas in product((low, high), repeat=gamma)]
-    once = float(np.mean(expected_tokens(np.array([low, high]), gamma)))
+    formula = float(theory.expected_tokens((low + high) / 2, gamma + extra))
+    each = [float(theory.expected_tokens_by_position(betas)) for betas in product((low, high), repeat=gamma)]
+    once = float(np.mean(theory.expected_tokens(np.array([low, high]), gamma)))
     return decide(
         np.isclose(np.mean(each), formula),
         f"With β = {low} or {high} and γ = {gamma} a step emits {np.mean(each):.2f} tokens if β is drawn for "
@@ -699,7 +693,7 @@ def formula(
 @claim(GUIDE, "5, The Bonus Token; 6, code", "improves efficiency without any additional cost")
 def bonus_pass(alpha: float = 0.75, k: int = 4, r: float = 0.1, passes: int = 1) -> Finding:
     """The code makes a target pass of its own for the bonus, which costs more than the bonus gains."""
-    tokens, every = float(expected_tokens(alpha, k)), alpha**k
+    tokens, every = float(theory.expected_tokens(alpha, k)), alpha**k
     free, paid = tokens / (k * r + 1), tokens / (k * r + 1 + passes * every)
     return decide(
         paid == free,
@@ -732,7 +726,7 @@ def six_to_eight(ks: tuple[int, int] = (6, 8), share: float = 0.95) -> Finding:
         for r in (0.02, 0.05, 0.1, 0.2)
     }
     shown = ", ".join(
-        f"{value:.0%} at r = {r} (best K {optimal_gamma(0.8, r)} to {optimal_gamma(0.95, r)})"
+        f"{value:.0%} at r = {r} (best K {theory.optimal_gamma(0.8, r)} to {theory.optimal_gamma(0.95, r)})"
         for r, value in kept.items()
     )
     return only_if(
@@ -745,7 +739,7 @@ def six_to_eight(ks: tuple[int, int] = (6, 8), share: float = 0.95) -> Finding:
 @claim(GUIDE, "1, The Promise", "no downsides except implementation complexity")
 def no_downsides(k: int = 4) -> Finding:
     """Speculative decoding costs arithmetic operations and memory, and is slower if acceptance is low."""
-    factors = {alpha: float(operations_factor(alpha, k, 0.1)) for alpha in (0.5, 0.75, 0.95)}
+    factors = {alpha: float(theory.operations_factor(alpha, k, 0.1)) for alpha in (0.5, 0.75, 0.95)}
     slow = speed(0.3, k, 0.2)
     return decide(
         max(factors.values()) <= 1 and slow >= 1,

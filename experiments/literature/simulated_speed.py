@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import Row
-from specsim.core.distributions import synthetic_pair
-from specsim.simulation._simulate import simulate
+from specsim import simulate
+from specsim.distributions import synthetic_pair
 from specsim.theory import expected_tokens, operations_factor, walltime_improvement
 
 TITLE = "Speed and operations from simulated steps, and the closed forms"

@@ -37,7 +37,7 @@ from scipy.stats import norm
 from experiments import Row
 from experiments.literature.published.recomputed import implied_alpha
 from specsim.core._progress import Progress
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats
 from specsim.theory import accepted_law
 
 TITLE = "Synthetic acceptance lengths as inference engines draw them, at one nominal mean"

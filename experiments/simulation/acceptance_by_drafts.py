@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from experiments import Row
+from specsim import acceptance_by_drafts
 from specsim.core._progress import Progress
-from specsim.core.distributions import synthetic_pair
-from specsim.simulation import acceptance_by_drafts
+from specsim.distributions import synthetic_pair
 
 TITLE = "Acceptance against the number of drafts, with the bounds"
 

@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from experiments import Row
+from specsim import default_pair
 from specsim.core._progress import Progress
-from specsim.core.distributions import Floats, synthetic_pair, temperature, top_k, top_p
-from specsim.models import default_pair, shared_contexts
+from specsim.core._types import Floats
+from specsim.distributions import synthetic_pair, temperature, top_k, top_p
+from specsim.models._base import shared_contexts
 from specsim.theory import acceptance_rate
 
 TITLE = "Acceptance against temperature, top-k and top-p"

@@ -1,7 +1,7 @@
 """Policies that choose γ, on one log: the n-gram pair, and its draft moved towards the target as by
 distillation.
 
-Every policy meets the same drafts and the same tests (`specsim.planning.policies`), with the parameters of
+Every policy meets the same drafts and the same tests (`specsim.planning`), with the parameters of
 its source and none tuned to these pairs; DISCO is fitted to the first quarter of the log, and all are
 compared on the rest. A step of g drafts takes g·c + 1 passes of the target. Beside each stands the best
 constant γ, chosen in hindsight, and the oracle, which knows what will be accepted.
@@ -10,9 +10,10 @@ constant γ, chosen in hindsight, and the oracle, which knows what will be accep
 from __future__ import annotations
 
 from experiments import Row
+from specsim import default_pair, draft_log, simulate_policies
 from specsim.core._progress import Progress
-from specsim.models import Mixture, default_pair
-from specsim.planning.policies import draft_log, every_policy, simulate_policies
+from specsim.models import Mixture
+from specsim.planning import every_policy
 
 TITLE = "Policies that choose γ, on the same drafts"
 

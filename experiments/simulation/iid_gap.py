@@ -3,7 +3,7 @@ three α.
 
 (1 - α^{γ+1})/(1 - α) (Leviathan et al., arXiv 2211.17192, Eq. 1) takes acceptances for independent and alike.
 Along a text they are neither. Here a text is drawn from the 5-gram target with what its 2-gram draft proposes
-at each position (`specsim.planning.policies._log` says why steps cut from it have the law of standard
+at each position (`specsim.planning._policies._log` says why steps cut from it have the law of standard
 sampling), and walked with γ = 1, 2, … tokens a step; the measured tokens per step stand beside the formula at
 
 - alpha_context, the mean of Σ min(p, q) over the text: the α of the papers, which does not know γ;
@@ -39,12 +39,14 @@ from typing import Any
 import numpy as np
 
 from experiments import Row
+from specsim import default_pair, draft_log
 from specsim.core._autocorrelation import autocorrelation
 from specsim.core._progress import Progress
-from specsim.core.distributions import Floats
-from specsim.models import Mixture, default_pair
-from specsim.planning.costs import ConstantRatio
-from specsim.planning.policies import ACCEPTED, Constant, DraftLog, draft_log, simulate_steps
+from specsim.core._types import Floats
+from specsim.models import Mixture
+from specsim.planning import Constant, ConstantRatio
+from specsim.planning._policies._log import ACCEPTED, DraftLog
+from specsim.planning._policies._simulate import simulate_steps
 from specsim.theory import expected_tokens, optimal_gamma
 
 TITLE = "Tokens per step along a text, measured and by the formula for independent acceptances"

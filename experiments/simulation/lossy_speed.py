@@ -1,7 +1,7 @@
 """What lossy rules gain, and what they give up, over the range of their parameters; and what lossless rules
 gain without giving anything up.
 
-On the n-gram pair, `specsim.simulation.compare` sweeps lenience with both residuals (Leviathan et al., arXiv
+On the n-gram pair, `specsim.compare` sweeps lenience with both residuals (Leviathan et al., arXiv
 2211.17192, A.5), greedy lenience (the same section), Medusa's typical acceptance (arXiv 2401.10774) and the
 cascade that defers where it pays (arXiv 2405.19261), and simulates the standard rule beside them; `group` is
 "lossy". Rules of `group` "lossless" for several drafts have two chains of γ tokens, drawn in the first way
@@ -14,9 +14,8 @@ acceptance aim at the argmax: none of their settings is near the target.
 from __future__ import annotations
 
 from experiments import Row
+from specsim import compare, default_pair
 from specsim.core._progress import Progress
-from specsim.models import default_pair
-from specsim.simulation import compare
 
 TITLE = "Lossy and lossless rules on the n-gram pair: speed against total variation"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments import Row
-from specsim.models import Pair, default_pair
+from specsim import default_pair
+from specsim.models import Pair
 from specsim.planning import compare_methods
 from specsim.planning._methods import A100, CONTEXT, step_cost
 from specsim.simulation._grid import show_tv

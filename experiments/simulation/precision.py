@@ -32,7 +32,9 @@ import numpy as np
 
 from experiments import Row
 from specsim.core._progress import Progress
-from specsim.core.distributions import Floats, round_to, synthetic_pair, temperature
+from specsim.core._types import Floats
+from specsim.core.distributions import round_to
+from specsim.distributions import synthetic_pair, temperature
 
 TITLE = "Total variation from rounding rows to float32, float16 and bfloat16"
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from experiments import Row
+from specsim import compare, default_pair
 from specsim.core._progress import Progress
-from specsim.models import default_pair
-from specsim.simulation import compare
 
 TITLE = "Tokens per step and total variation of every rule, over the range of its parameters"
 MINUTES = 5

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from experiments import Row
+from specsim import compare, default_pair
 from specsim.core._progress import Progress
-from specsim.models import default_pair
-from specsim.simulation import as_markdown, compare, load_bundled
-from specsim.simulation._comparison import Entry
+from specsim.simulation._comparison import Entry, as_markdown, load_bundled
 
 TITLE = "Tokens per step and total variation of every rule on the n-gram pair"
 MINUTES = 2

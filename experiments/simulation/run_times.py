@@ -12,10 +12,9 @@ from time import process_time
 from typing import Any
 
 from experiments import Row
+from specsim import default_pair, simulate
 from specsim.core._progress import Progress
-from specsim.core.distributions import synthetic_pair
-from specsim.models import default_pair
-from specsim.simulation._simulate import simulate
+from specsim.distributions import synthetic_pair
 
 TITLE = "Run times on 1 to 1,024 cores, from the rate of one"
 

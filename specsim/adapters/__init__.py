@@ -25,13 +25,13 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from specsim import rules
-from specsim.adapters._contract import Declared, Verifier, declares
+from specsim.adapters._contract import Verifier, declares
 from specsim.adapters._engines import EngineMissing, Function, engine_function, made
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
 from specsim.core._registry import suggestion
 
-__all__ = ["ENGINES", "Declared", "EngineMissing", "catalogue", "declares", "get", "is_engine", "names"]
+__all__ = ["EngineMissing", "Verifier", "declares", "get", "names"]
 
 #: The entry points of other packages' engines, and their names: no function of a module, and no parameters.
 GROUP, SIMPLE = "specsim.engines", re.compile(r"[\w.-]+")

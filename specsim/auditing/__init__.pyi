@@ -1,12 +1,5 @@
 from ._cases.battery import LEVELS as LEVELS
 from ._replay import replay_step as replay_step
-from ._report.audit import Audit as Audit
-from ._results.audit import BUDGET as BUDGET
-from ._results.audit import CaseResult as CaseResult
-from ._results.audit import Finding as Finding
-from ._results.audit import TableResult as TableResult
 from ._results.audit import Verdict as Verdict
-from ._results.two_sample import TwoSampleAudit as TwoSampleAudit
-from ._runner import audit as audit
 from ._shards import audit_shard as audit_shard
 from ._two_sample import audit_against as audit_against

@@ -17,7 +17,7 @@ from specsim.cli._pair_options import small_pair_of
 from specsim.cli._terminal import TEXT_OR_PICTURE, Form, PictureForm, print_result, write_report
 
 if TYPE_CHECKING:
-    from specsim.auditing import Audit
+    from specsim.auditing._report.audit import Audit
 
 #: The files that --out writes.
 REPORT, AGAINST = ("audit.json", "audit.png", "audit.svg"), "against.json"
@@ -66,7 +66,6 @@ def audit(
         fail_fast: Stop after the first case that fails.
         timeout: Seconds after which a call is reported as hanging.
     """
-    from specsim import auditing
     from specsim.adapters import is_engine
 
     values = locals()
@@ -84,7 +83,9 @@ def audit(
         refuse(audit, values, "has no effect with --shard, which counts a part of an audit", *parts)
         if out is None:
             raise ValueError("--shard counts a part of an audit: give the file for it with --out")
-        cases = auditing.audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
+        from specsim.auditing import audit_shard
+
+        cases = audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
@@ -100,7 +101,7 @@ def audit(
     if against is not None:
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
-    result = auditing.audit(
+    result = specsim.audit(
         verifier,
         level,
         rng=seed,
@@ -178,6 +179,7 @@ def merge(
         files: Files that --shard wrote, in any order.
         diagnose: The verifier that was audited, package.module:function; it is imported for the diagnosis.
     """
+    from specsim.auditing._report.audit import Audit
     from specsim.simulation._checkpoints import Part
 
     if out is not None:
@@ -185,7 +187,7 @@ def merge(
             raise ValueError("--out has no effect on parts of a simulation; -o writes its result to a file")
         form.make_folder(out, *REPORT)
     found = specsim.merge(files, diagnose=True if diagnose is None else diagnose)
-    if isinstance(found, specsim.Audit):
+    if isinstance(found, Audit):
         return report(found, out, form)
     print_result(found, form)
     return 0

@@ -76,8 +76,9 @@ def simulate_batch(
         over: A setting and its values: rate, max_batch, prompt, output or alpha, as in rate=1,10; may be
             repeated. Each is compared with a server that does not speculate.
     """
-    from specsim.planning import batch
-    from specsim.planning.batch._policies import policy_named
+    from specsim.planning import RequestLog, sweep_batch
+    from specsim.planning import simulate_batch as simulate
+    from specsim.planning._batch._policies import policy_named
 
     values = locals()
     if log is not None:
@@ -85,7 +86,7 @@ def simulate_batch(
         refuse(simulate_batch, values, why, "prompt", "output", "requests")
     settings: dict[str, Any] = {
         "rate": rate,
-        "log": None if log is None else batch.RequestLog.read(log),
+        "log": None if log is None else RequestLog.read(log),
         "alpha": _acceptance(alpha, lengths),
         "prompt": None if prompt is None else _length("prompt", prompt),
         "output": None if output is None else _length("output", output),
@@ -100,16 +101,16 @@ def simulate_batch(
         refuse(simulate_batch, values, why, "executor")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
-        print_result(batch.simulate_batch(cost, chosen, **work), form)
+        print_result(simulate(cost, chosen, **work), form)
         return 0
     swept = settings_of(over, _values, "rate=1,10")
-    found = batch.sweep_batch(cost, chosen, over=swept, executor=executor, **work)
+    found = sweep_batch(cost, chosen, over=swept, executor=executor, **work)
     print_result(found, form)
     return 3 if found.interrupted else 0
 
 
 def _cost(name: str | None, measured: str | None) -> Any:
-    from specsim.planning.batch import BatchCost, PassTime, preset
+    from specsim.planning import BatchCost, PassTime, preset
 
     if measured is None:
         return preset(PRESET if name is None else name)
@@ -126,7 +127,7 @@ def _cost(name: str | None, measured: str | None) -> Any:
 
 def _acceptance(alpha: str | None, lengths: str | None) -> Any:
     """What --alpha and --lengths say of acceptance; None where nothing is said."""
-    from specsim.planning.batch import Beta, LoggedLengths
+    from specsim.planning import Beta, LoggedLengths
 
     if lengths is not None:
         if alpha is not None:
@@ -171,7 +172,7 @@ def _number(option: str, text: str, read: Any) -> Any:
 
 def _length(name: str, text: str) -> Any:
     """A number of tokens, or a law of them."""
-    from specsim.planning.batch import Geometric
+    from specsim.planning import Geometric
 
     kind, colon, mean = text.partition(":")
     if colon and kind != "geometric":

@@ -70,7 +70,7 @@ def compare(
     work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}
     found: Any
     if method is None:
-        from specsim.simulation import compare as compare_rules
+        from specsim import compare as compare_rules
 
         shape = {"gamma": gamma_for(both, gamma), "drafts": drafts}
         found = compare_rules(both, rules=rule, sweep=sweep, **given(shape | work))
@@ -89,9 +89,9 @@ def compare(
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
     """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
+    from specsim import acceptance_by_drafts
     from specsim.core._plotting import save_figure
     from specsim.core.distributions import synthetic_pair
-    from specsim.simulation import acceptance_by_drafts
     from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
 
     write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))

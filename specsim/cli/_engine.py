@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, audit_app, command
 from specsim.cli._options import REAL, WHOLE, given, refuse
@@ -148,7 +149,7 @@ def audit_engine(
     values = locals()
     if out is not None:
         form.make_folder(out, "engine.json")  # before the work, in case it cannot be
-    pair = engines.open_planted(planted)
+    pair = specsim.open_planted(planted)
     if engine.endswith(".jsonl"):
         why = "cannot be chosen for kept texts; they are judged as they were requested"
         refuse(audit_engine, values, why, but=("engine", "planted", "tolerance", "out", "form"))
@@ -161,7 +162,7 @@ def audit_engine(
         if "rule" in options:
             raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
     sampling, form_of = asked.read()
-    found = engines.audit_engine(
+    found = specsim.audit_engine(
         name,
         pair,
         tokens=tokens,
@@ -213,7 +214,7 @@ def audit_matrix(
     name, options = _engine_of(engine)
     options |= given(asdict(opened))
     found = engines.audit_matrix(
-        name, engines.open_planted(planted), without=without, tokens=tokens, out=out, rng=seed, **options
+        name, specsim.open_planted(planted), without=without, tokens=tokens, out=out, rng=seed, **options
     )
     return _ended(found, out, form)
 

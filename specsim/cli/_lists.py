@@ -57,7 +57,7 @@ def list_command(
 def _rules() -> Shown:
     from specsim.core._tables import NONE, Table
     from specsim.rules import GROUPS, get, names
-    from specsim.simulation import load_bundled
+    from specsim.simulation._comparison import load_bundled
     from specsim.simulation._grid import show_tv
 
     comparison = load_bundled()

@@ -63,7 +63,7 @@ def check_metrics(
         found = specsim.check_metrics(**options)
         print_result(found, form)
         return found.exit_code
-    logged = specsim.served.read_acceptance(path)
+    logged = specsim.read_acceptance(path)
     numbers = {"engine": logged.engine} | logged.numbers | options
     check = specsim.check_metrics(**numbers) if logged.numbers else None
     print_result(logged, form, {"acceptance": logged.to_dict(), "check": check.to_dict() if check else None})

@@ -49,7 +49,7 @@ def small_pair_of(name: str, command: str, **options: Any) -> Pair:
 
 def gamma_for(pair: Pair, gamma: int | None) -> int:
     """The drafted tokens of a chain: `gamma`, or as many as a trace logged, or 5 where rows allow it."""
-    from specsim.traces import Trace
+    from specsim.traces._reader import Trace
 
     if gamma is not None:
         return gamma

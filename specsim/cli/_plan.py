@@ -24,7 +24,7 @@ LENGTH, TRAINED = 20_000, 0.25
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
 
 if TYPE_CHECKING:
-    from specsim.traces import Trace
+    from specsim.traces._reader import Trace
 
 
 @command(
@@ -72,7 +72,7 @@ def plan(
     else:
         refuse(plan, values, "has no effect without --policies", "tokens", "seed")
     if draft is not None:
-        from specsim.planning import rank_drafts
+        from specsim import rank_drafts
 
         refuse(plan, values, "has no effect with --draft, where each has its own: name=alpha,c", "c", "c_hat")
         return print_result(rank_drafts([_candidate(text) for text in draft], max_gamma=max_gamma), form)
@@ -125,7 +125,7 @@ def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: in
 
 def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> None:
     """Policies that choose γ along a trace, or on one text, DISCO fitted to its first part."""
-    from specsim.planning import policies as known
+    from specsim import planning as known
 
     if pair.draft is None:
         log, gamma = known.log_from_trace(pair.target), pair.target.gamma
@@ -139,12 +139,12 @@ def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, 
             known.Oracle(),
         )
     elif isinstance(pair.target, specsim.models.Model):
-        text = known.draft_log(pair.target, pair.draft, LENGTH if tokens is None else tokens, rng=seed)
+        text = specsim.draft_log(pair.target, pair.draft, LENGTH if tokens is None else tokens, rng=seed)
         train, log = text.split(TRAINED)
         compared = known.every_policy(train, log)
     else:
         raise ValueError("--policies: give two models, such as ngram, of which a text is drawn, or a trace")
-    runs = known.simulate_policies(log, compared, draft_cost=c)
+    runs = specsim.simulate_policies(log, compared, draft_cost=c)
     by_speed = type(runs)(sorted(runs, key=lambda run: -run.speedup))
     print_result(by_speed if form.is_text else runs, form)
 

@@ -11,7 +11,7 @@ from specsim.cli._options import REAL, WHOLE, Flag, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_result
 
 if TYPE_CHECKING:
-    from specsim.engines import Planted
+    from specsim.engines._planted.folder import Planted
 
 
 @command(
@@ -79,7 +79,7 @@ def plant(
         "formats": None if format is None else format.split(","),
         "rng": seed,
     }
-    from specsim.engines import plant as plant_checkpoints
+    from specsim import plant as plant_checkpoints
 
     made = plant_checkpoints(folder, **given(options))
     print(json.dumps(made.to_dict(), allow_nan=False) if form.as_json else _summary(made))

@@ -54,6 +54,6 @@ def _pair_of(source: str) -> Pair:
         from specsim.engines._planted.served_pair import ngram_pair
 
         return ngram_pair()
-    from specsim.engines import open_planted
+    from specsim import open_planted
 
     return open_planted(source)

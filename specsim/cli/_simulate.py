@@ -62,10 +62,12 @@ def simulate(
     """
     values = locals()
     if pair.endswith(".json"):
+        from specsim.simulation._result import Simulation
+
         again = ("pair", "threads", "device", "form")
         option.refuse(simulate, values, f"has no effect on {pair}, which has all settings", but=again)
         saved = specsim.load(pair)
-        if not isinstance(saved, specsim.Simulation):
+        if not isinstance(saved, Simulation):
             raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation is simulated again")
         run = specsim.rerun(saved, threads=threads, device=device or "cpu")
         print_result(run, form)
@@ -131,7 +133,7 @@ def _values(name: str, values: list[str]) -> list[Any]:
 
 def _is_bounded(target: Any) -> bool:
     """Whether the rows of a trace allow bounds only."""
-    from specsim.traces import Trace
+    from specsim.traces._reader import Trace
 
     return isinstance(target, Trace) and (target.top is not None or target.gamma == 0)
 
@@ -171,7 +173,8 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> None:
     """Where nothing was drafted β is all that is known, and so the standard rule with one drafted token."""
     from specsim.core._tables import Table, span
     from specsim.rules import get
-    from specsim.traces import TraceBounds, summarise
+    from specsim.traces import summarise
+    from specsim.traces._summary import TraceBounds
 
     if str(get(rule)) != "standard":
         raise ValueError(

@@ -19,7 +19,7 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from specsim.core._tables import Shown
     from specsim.core._verdicts import Judged
-    from specsim.traces import Trace
+    from specsim.traces._reader import Trace
 
 PICTURES = (".png", ".svg", ".pdf")
 #: Where a terminal has no UTF-8: ASCII for signs, besides the names of Greek letters.

@@ -142,7 +142,7 @@ def trace_audit(
     of_served = {name: value for name, value in of_served.items() if value is not None}
     found: Any
     if path is not None and _is_served(path):
-        from specsim.served import audit_served
+        from specsim import audit_served
 
         if lenience is not None:
             raise ValueError(f"--lenience is for traces, and {path} is a log of served responses")

@@ -1,8 +1,8 @@
 """Results as values: whether two are equal, and files that hold one.
 
-A file is JSON with the SHA-256 of its own content. Dataclasses, named tuples and enumerations of specsim are
-written with the public name of their class, and reading makes nothing else. Another object can be written if
-it has `saved()`, the arguments that its class makes it from.
+A file is JSON with the SHA-256 of its own content. Dataclasses, tuples and enumerations are written with the
+address of their class; an object that is neither needs `saved()`, the arguments that its class makes it from.
+`CLASSES` lists the classes that a file can hold: nothing else is imported or made because a file names it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,53 @@ from specsim.core._provenance import specsim_version
 from specsim.core._types import dtype_of
 
 FORMAT = "specsim result 1"
+
+#: The classes that a file can hold, by the modules that define them. A file names a class by its package,
+#: `specsim.simulation.Simulation`, whichever module of the package that is.
+CLASSES = {
+    "specsim.auditing._report.audit": "Audit",
+    "specsim.auditing._results.audit": "Alphas Candidate CaseResult Diagnosis Efficiency ProofSummary "
+    "TableResult",
+    "specsim.auditing._results.two_sample": "Difference TwoSampleAudit",
+    "specsim.auditing._verifier.origin": "Origin",
+    "specsim.core._provenance": "Provenance",
+    "specsim.core._tables": "Line Listing Table",
+    "specsim.core._verdicts": "Finding Verdict",
+    "specsim.core.stats": "ChiSquare",
+    "specsim.decoding._result": "Generation Step",
+    "specsim.engines._audit.matrix": "EngineMatrix MatrixCell",
+    "specsim.engines._audit.results": "EngineAudit EngineEfficiency KnownMistake LogProbabilities TestResult",
+    "specsim.engines._audit.two_servers_result": "GreedyTexts ServerComparison ServerSide",
+    "specsim.engines._planted.check": "Deviation PlantCheck",
+    "specsim.models._drafts.dynamic": "DynamicTree",
+    "specsim.models._drafts.tree": "Tree",
+    "specsim.models._pair": "Pair",
+    "specsim.models._table": "TableModel",
+    "specsim.models._vocabularies": "Vocabulary VocabularyComparison",
+    "specsim.planning._batch._costs": "BatchCost PassTime",
+    "specsim.planning._batch._requests": "Beta Geometric LoggedLengths RequestLog Workload",
+    "specsim.planning._batch._simulate": "BatchRun",
+    "specsim.planning._batch._sweep": "BatchSweep",
+    "specsim.planning._costs": "ConstantRatio Experts Hardware LinearStep Network Roofline",
+    "specsim.planning._methods": "MethodComparison MethodEntry",
+    "specsim.planning._plan": "Candidate Choice Plan Ranked Ranking Shift",
+    "specsim.planning._policies._simulate": "PolicyRun PolicyRuns",
+    "specsim.served._acceptance": "Acceptance AcceptedPosition",
+    "specsim.served._checking": "Check Implied MetricsCheck",
+    "specsim.served._feasible": "Range",
+    "specsim.served._logs.result": "Contradiction RareTokens ServedAudit ServedTable",
+    "specsim.simulation._comparison": "Comparison Entry",
+    "specsim.simulation._counting": "Example",
+    "specsim.simulation._replay": "Node Replay",
+    "specsim.simulation._result": "Simulation",
+    "specsim.simulation._sweep": "Sweep",
+    "specsim.simulation._verification": "Verification",
+    "specsim.theory._enumeration": "Proof",
+    "specsim.traces._analysis": "Group Reading",
+    "specsim.traces._consistency": "FlagBin LogAudit",
+    "specsim.traces._expected": "ExpectedTokens",
+    "specsim.traces._summary": "TraceBounds TraceSummary",
+}
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -168,27 +215,31 @@ def decoded(value: Any) -> Any:
 
 
 def _name(value: Any) -> str:
-    """The public address of the class of `value`, which a move of its file does not change.
-
-    A class that no public package lists has the path of its module."""
+    """The address of the class of `value` in a file. Raises TypeError for a class that no file can hold."""
     kind = type(value)
-    own, packages = kind.__qualname__, kind.__module__.split(".")[:-1]
-    above = (importlib.import_module(".".join(packages[:n])) for n in range(len(packages), 0, -1))
-    public = (one for one in above if "._" not in one.__name__ and own in getattr(one, "__all__", ()))
-    homes = (one.__name__ for one in public if getattr(one, own) is kind)
-    name = f"{next(homes, kind.__module__)}.{own}"
-    _class(name)
+    name = f"specsim.{_package(kind.__module__)}.{kind.__qualname__}"
+    if _class(name) is not kind:
+        raise TypeError(f"a {kind.__name__} cannot be written to a file")
     return name
 
 
 def _class(name: str) -> Any:
-    """The class of specsim of that name. Raises TypeError for what is no kind of value."""
-    module, _, own = name.rpartition(".")
-    ours = f"{module}.".startswith("specsim.")
-    found = getattr(importlib.import_module(module), own, None) if ours else None
-    values = isinstance(found, type) and (
-        is_dataclass(found) or issubclass(found, Enum | tuple) or callable(getattr(found, "saved", None))
-    )
-    if not values:
+    """The class at an address; of older addresses, the package and the last name count.
+
+    Raises TypeError for what is not in `CLASSES`."""
+    *above, own = name.split(".")
+    homes = [module for module, names in CLASSES.items() if own in names.split()]
+    if len(homes) > 1:
+        homes = [module for module in homes if _package(module) == _package(name)]
+    if not homes or above[:1] != ["specsim"]:
         raise TypeError(f"a {name} cannot be in a file of results")
-    return found
+    return getattr(importlib.import_module(homes[0]), own)
+
+
+def _package(path: str) -> str:
+    """The second part of a dotted path.
+
+    >>> _package("specsim.simulation._result")
+    'simulation'
+    """
+    return path.split(".")[1]

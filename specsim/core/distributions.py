@@ -21,18 +21,6 @@ from specsim.core._checks import check_count, check_unmasked
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints
 
-__all__ = [
-    "PAIR_KINDS", "TOLERANCE", "alias_draws", "alias_lookup", "alias_table", "capped_ratio",
-    "check_probabilities", "check_rows", "check_tokens", "cumulative_draw", "dyadic", "inverse_cdf",
-    "min_p", "normalise", "round_to", "synthetic_pair", "temperature", "top_k", "top_p",
-]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
-
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
 #: How far from 1 a row's sum may be, by dtype. Rounding each entry of a normalised row moves its sum by at

@@ -18,19 +18,6 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count, check_unmasked
 from specsim.core._types import Floats, Ints
 
-__all__ = [
-    "MIN_EXPECTED", "POWER", "SPIKES", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
-    "detectable_tv", "log_e_value", "log_e_values", "log_pooled_e_value", "log_pooled_e_values",
-    "log_pooled_two_sample_e", "log_shared", "log_single_cell_e_value", "log_two_sample_e",
-    "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
-]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
-
 #: Expected count below which a cell is merged with others before a chi-square is taken.
 MIN_EXPECTED = 10.0
 #: Probability of detection that "detectable" refers to.

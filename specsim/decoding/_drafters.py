@@ -10,8 +10,10 @@ import numpy as np
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.decoding._sessions import DraftSide, Side, levels
-from specsim.models import Draft, DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree, prompt_lookup
+from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
 from specsim.models._base import read_by
+from specsim.models._drafts.dynamic import Draft
+from specsim.models._drafts.prompt_lookup import prompt_lookup
 from specsim.rules import Rule
 
 

@@ -18,17 +18,9 @@ from specsim.core.distributions import check_tokens, cumulative_draw
 from specsim.decoding._drafters import Drafter, make_drafter
 from specsim.decoding._result import Generation, Step
 from specsim.decoding._sessions import TargetSide
-from specsim.models import (
-    Draft,
-    DynamicTree,
-    LookaheadDecoding,
-    Model,
-    Pair,
-    PromptLookup,
-    Tree,
-    chain,
-    check_pair,
-)
+from specsim.models import DynamicTree, LookaheadDecoding, Model, Pair, PromptLookup, Tree, chain
+from specsim.models._base import check_pair
+from specsim.models._drafts.dynamic import Draft
 from specsim.rules import Rule
 from specsim.simulation import methods
 from specsim.simulation._rows import Rows, tile_parents
@@ -103,7 +95,7 @@ def generate(
 
     Examples
     --------
-    >>> from specsim.models import default_pair
+    >>> from specsim import default_pair
     >>> text = generate(*default_pair(), b"import ", max_new_tokens=20, rng=1)
     >>> len(text.tokens), text.accepted + text.iterations - text.dropped
     (20, 20)
@@ -171,7 +163,7 @@ def sample(
 
     Examples
     --------
-    >>> from specsim.models import default_pair
+    >>> from specsim import default_pair
     >>> sample(default_pair()[0], b"import ", max_new_tokens=20, rng=1).tokens_per_iteration
     1.0
     """

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from specsim.core._provenance import Provenance
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
-from specsim.models import Draft
+from specsim.models._drafts.dynamic import Draft
 
 #: What `Generation.to_dict` adds to the fields.
 DERIVED = (

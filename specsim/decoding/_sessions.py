@@ -21,7 +21,9 @@ import numpy as np
 
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import temperature
-from specsim.models import Model, Session, Tree, draw_siblings
+from specsim.models import Model, Tree
+from specsim.models._drafts.sampling import draw_siblings
+from specsim.models._session import Session
 
 
 class Side:

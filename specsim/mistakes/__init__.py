@@ -29,9 +29,8 @@ from specsim.mistakes import (
     _truncation,
 )
 from specsim.mistakes._base import Mistake
-from specsim.mistakes._decoding import sequence_law
 
-__all__ = ["Mistake", "catalogue", "exact_controls", "get", "names", "sequence_law"]
+__all__ = ["Mistake", "catalogue", "exact_controls", "get", "names"]
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from specsim.core._parameters import Parameter, Parametrised
-from specsim.models import Draft
+from specsim.models._drafts.dynamic import Draft
 
 
 @dataclass(frozen=True)

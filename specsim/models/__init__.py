@@ -8,9 +8,10 @@ text that was held out of training: each row of `contexts` has the `order` bytes
 are equally likely. So a mean over `contexts`, such as `alpha_context`, is a mean over real text. For a
 `TableModel` they are by default all V^order contexts, once each.
 
-`default_pair()` is a 5-gram target and its 2-gram draft, trained on the source files of Python's standard
-library; `build_pair` trains such a pair on any folder of text.
+`specsim.default_pair()` is a 5-gram target and its 2-gram draft, trained on the source files of Python's
+standard library; `build_pair` trains such a pair on any folder of text.
 
+>>> from specsim import default_pair
 >>> target, draft = default_pair()
 >>> target.rows(target.contexts[:100]).shape
 (100, 256)

@@ -15,11 +15,13 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.models import Pair
-from specsim.planning.costs import Hardware, Network, Roofline
-from specsim.simulation import simulate
+from specsim.planning._costs import Hardware, Network, Roofline
 from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
+from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
-from specsim.simulation.methods import Drafting, Method, get, names
+from specsim.simulation.methods import Drafting, Method
+from specsim.simulation.methods import get as get_method
+from specsim.simulation.methods import names as method_names
 from specsim.simulation.methods._systems import LAYERS, TARGET, WIDTH
 
 #: An NVIDIA A100 with 80 GB, as its data sheet has it: bytes and bfloat16 operations a second.
@@ -154,9 +156,9 @@ def compare_methods(
     steps, batch = check_count("steps", steps), check_count("batch", batch)
     check_between("context", context, 0.0, 1e9, "number of tokens")
     root, pair = root_of(rng), pair_of(target, draft)
-    chosen = [get(name) for name in (names() if methods is None else methods)]
+    chosen = [get_method(name) for name in (method_names() if methods is None else methods)]
     if not chosen:
-        raise ValueError(f"methods: there is none; give some of {', '.join(names())}")
+        raise ValueError(f"methods: there is none; give some of {', '.join(method_names())}")
     drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
     rows = context_rows(*pair)
 

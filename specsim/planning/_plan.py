@@ -17,7 +17,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
-from specsim.planning.costs import MOST_GAMMA, ConstantRatio, StepCost
+from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
 from specsim.theory import expected_tokens_by_position
 from specsim.traces._summary import Accepted, TraceBounds, TraceSummary
 

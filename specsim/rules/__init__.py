@@ -25,10 +25,7 @@ from specsim.core._registry import suggestion
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
-__all__ = [
-    "GROUPS", "FixedPair", "Parameter", "Rule",
-    "get", "group_of", "kernel", "names", "registered_spec", "tokenwise",
-]  # fmt: skip
+__all__ = ["FixedPair", "Parameter", "Rule", "get", "kernel", "names", "tokenwise"]
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,3 @@ engines log.
 
 `DEFINITIONS` has the definitions of the engines, with sources.
 """
-
-import lazy_loader as _lazy
-
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

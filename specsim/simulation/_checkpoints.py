@@ -26,7 +26,7 @@ from specsim.core._saving import is_result
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.simulation._counting import Example, Failure, Interval, Partial
 from specsim.simulation._sources import FixedPairSource, RowSource, models_of
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 FORMAT = "specsim part 2"
 #: Seconds between two writes of a checkpoint, unless others are given.

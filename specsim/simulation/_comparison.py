@@ -25,7 +25,7 @@ from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
 from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import make_source, pair_of
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 #: Values of each parameter in a sweep.
 SWEEP = 9

@@ -21,10 +21,11 @@ from specsim.core._provenance import Provenance
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models import Model, shared_contexts
+from specsim.models import Model
+from specsim.models._base import shared_contexts
 from specsim.rules import Rule
 from specsim.simulation._executors import Task, workers_of
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 R = TypeVar("R")
 #: The most contexts for mean total variation, since declared laws are computed in Python.

@@ -16,7 +16,8 @@ from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
 from specsim.core._tables import Shown, as_dict
 from specsim.core._types import Floats, Ints, TokenArray
-from specsim.models import Draft, LookaheadDecoding, Model, PromptLookup
+from specsim.models import LookaheadDecoding, Model, PromptLookup
+from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import fixed_pairs
 from specsim.simulation._rows import (
     DynamicRows,
@@ -28,7 +29,7 @@ from specsim.simulation._rows import (
     start_of,
 )
 from specsim.simulation._sources import FixedPairSource, RowSource, make_source
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 #: The most uniforms of verification that are printed.
 SHOWN = 64

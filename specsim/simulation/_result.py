@@ -18,7 +18,8 @@ from specsim.core._provenance import Provenance
 from specsim.core._saving import decoded
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Ints
-from specsim.models import Draft, DynamicTree, Pair, Tree
+from specsim.models import DynamicTree, Pair, Tree
+from specsim.models._drafts.dynamic import Draft
 from specsim.simulation._checkpoints import Part
 from specsim.simulation._counting import Partial, missing
 from specsim.simulation._sources import accepted_law_by_position

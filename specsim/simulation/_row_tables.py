@@ -6,7 +6,8 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
-from specsim.models import Model, shared_contexts
+from specsim.models import Model
+from specsim.models._base import shared_contexts
 from specsim.models._ngram import slot_of
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables, sum_rows, sums_size

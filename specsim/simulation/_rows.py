@@ -14,19 +14,14 @@ from numpy.typing import NDArray
 
 from specsim.core._streams import Key, Purpose, uniform, uniforms
 from specsim.core.distributions import Floats, Ints
-from specsim.models import (
-    Draft,
-    DynamicTree,
-    LookaheadDecoding,
-    Model,
-    PromptLookup,
-    Tree,
-    check_pair,
-    draw_siblings,
-    shared_contexts,
-)
+from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
+from specsim.models._base import check_pair, shared_contexts
+from specsim.models._drafts.dynamic import Draft
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._multi_token import move_ahead, table_of
-from specsim.traces import Trace, TraceSummary, summarise
+from specsim.traces import summarise
+from specsim.traces._reader import Trace
+from specsim.traces._summary import TraceSummary
 
 #: Bytes of p and q rows in a batch: large enough to amortise a call, small enough for the cache.
 ROW_BATCH_BYTES = 2**21

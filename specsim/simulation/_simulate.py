@@ -25,7 +25,8 @@ from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
 from specsim.core._saving import encoded
 from specsim.core._streams import Key, RandomSource, key_of, root_of
-from specsim.models import Draft, LookaheadDecoding, Model, Pair, PromptLookup, Tree
+from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup, Tree
+from specsim.models._drafts.dynamic import Draft
 from specsim.simulation import methods
 from specsim.simulation._checkpoints import (
     CHECKPOINT_SECONDS,
@@ -41,7 +42,7 @@ from specsim.simulation._executors import LostWorkers, Workers, count_spans, wor
 from specsim.simulation._result import STEPS, Simulation, counts_of
 from specsim.simulation._sources import FixedPairSource, RowSource, make_source, models_of, pair_of
 from specsim.simulation.methods import Method
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 if TYPE_CHECKING:
     from specsim.simulation._cuda.counting import DeviceCounter

@@ -18,19 +18,11 @@ from specsim import rules
 from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms, uniforms_buffer
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import check_rows, check_tokens
-from specsim.models import (
-    Draft,
-    DynamicTree,
-    LookaheadDecoding,
-    Model,
-    Pair,
-    PromptLookup,
-    Tree,
-    as_tree,
-    check_pair,
-    default_pair,
-    shared_contexts,
-)
+from specsim.models import DynamicTree, LookaheadDecoding, Model, Pair, PromptLookup, Tree
+from specsim.models._base import check_pair, shared_contexts
+from specsim.models._drafts.dynamic import Draft
+from specsim.models._drafts.tree import as_tree
+from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables
 from specsim.simulation._row_tables import GrowingTables, fits
@@ -58,7 +50,7 @@ from specsim.theory import (
     recursive_rejection_acceptance,
     without_replacement_acceptance,
 )
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
 #: of two the uniforms of a step, which lie so many numbers apart, would share a few lines of the cache.

@@ -24,7 +24,7 @@ from specsim.simulation._grid import Swept, combinations, context_rows, run_grid
 from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
-from specsim.traces import Trace
+from specsim.traces._reader import Trace
 
 #: Columns that can be drawn, and the error of each, if it has one.
 DRAWN = {

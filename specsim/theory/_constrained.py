@@ -24,7 +24,8 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._numbers import rational
 from specsim.core._types import Tokens
-from specsim.models import MAX_NODES, Model
+from specsim.models import Model
+from specsim.models._drafts.tree import MAX_NODES
 from specsim.theory._enumeration import Exact, Law, _as_fractions, _rows_of
 
 #: More texts of one length than this are not enumerated.

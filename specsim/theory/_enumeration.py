@@ -26,19 +26,10 @@ from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core._types import Tokens
 from specsim.core.distributions import dyadic
-from specsim.models import (
-    MAX_NODES,
-    DynamicTree,
-    Model,
-    Pair,
-    TableModel,
-    Tree,
-    as_tree,
-    chain,
-    check_pair,
-    row_ahead,
-    shared_contexts,
-)
+from specsim.models import DynamicTree, Model, Pair, TableModel, Tree, chain
+from specsim.models._base import check_pair, shared_contexts
+from specsim.models._drafts.tree import MAX_NODES, as_tree
+from specsim.models._multi_token import row_ahead
 from specsim.rules import Rule
 
 #: More drafts than this are not enumerated: V^(drafted tokens).
@@ -333,7 +324,7 @@ def prove(
     ----------
     target, draft : Model or Pair
         Over one vocabulary. Fractions are used exactly. Floats are taken as rationals, so that their rows
-        must sum to exactly 1, see `specsim.core.distributions.dyadic`. Of a `Pair`, floats are taken as
+        must sum to exactly 1, see `specsim.distributions.dyadic`. Of a `Pair`, floats are taken as
         multiples of 2^-24.
     rule : str or Rule
         Its claim is tested, also for trees sampled by a method that it does not name.

@@ -38,7 +38,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: 
     drafts : int
         K ≥ 1 drafted tokens, and K ≤ V unless `draft_sampling` is "sampled".
     draft_sampling : str
-        One of `specsim.models.SAMPLING_METHODS`.
+        One of `specsim.models._drafts.sampling.SAMPLING_METHODS`.
 
     Returns
     -------

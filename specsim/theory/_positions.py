@@ -15,7 +15,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models import MAX_NODES
+from specsim.models._drafts.tree import MAX_NODES
 from specsim.theory._acceptance import plain
 
 #: The most contexts for which the chain is solved.

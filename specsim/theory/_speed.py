@@ -1,7 +1,7 @@
 """Speed-ups: wall time, operations, memory accesses, and the best γ.
 
 All formulas assume independent acceptances of one probability α, and that γ+1 parallel positions of the
-target take as long as one; `specsim.planning.costs` has better models. Theorem numbers are those of
+target take as long as one; `specsim.planning` has better models. Theorem numbers are those of
 Leviathan, Kalman & Matias, arXiv 2211.17192. Arguments outside the ranges given here raise ValueError.
 """
 

@@ -94,7 +94,8 @@ def writer(
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.traces import open_trace, summarise, writer
+    >>> from specsim import open_trace
+    >>> from specsim.traces import summarise, writer
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with writer(folder, vocab_size=2, gamma=1) as trace:
     ...         trace.append(context=0, tokens=[0], accepted=1, p=[[0.5, 0.5]] * 2, q=[[0.75, 0.25]] * 2)

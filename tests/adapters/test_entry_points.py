@@ -6,9 +6,8 @@ import sys
 import pytest
 from commands import run
 
-from specsim import adapters, rules
+from specsim import adapters, audit, rules
 from specsim.adapters import EngineMissing
-from specsim.auditing import audit
 from specsim.auditing._shards import _is_installed
 
 THEIRS = """\

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim import mistakes, rules
+from specsim import audit, mistakes, rules
 from specsim.adapters._contract import BrokenVerifier, Declared
-from specsim.auditing import BUDGET, audit
 from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks import subjects
@@ -25,7 +24,7 @@ from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report.figures import audit_figure
-from specsim.auditing._results.audit import ProofSummary, Verdict
+from specsim.auditing._results.audit import BUDGET, ProofSummary, Verdict
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.core._plotting import save_figure

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 import verifiers
 
-from specsim.auditing import _runner, _schedule, audit
+from specsim import audit
+from specsim.auditing import _runner, _schedule
 from specsim.auditing._checks import concentration
 from specsim.auditing._checks.concentration import (
     FIRST_OF_KIND,

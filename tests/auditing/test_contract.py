@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim import mistakes
+from specsim import audit, mistakes
 from specsim.adapters._contract import BrokenVerifier, Declared, declared, declares
-from specsim.auditing import audit
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import promises_result

@@ -19,8 +19,9 @@ from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value
 from specsim.decoding import _sessions as sides
-from specsim.models import Session, TableModel
+from specsim.models import TableModel
 from specsim.models._base import read_by
+from specsim.models._session import Session
 from specsim.simulation._counting import Partial, run
 
 CASES = {case.name: case for case in decoder_battery()}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specsim.auditing import audit
+from specsim import audit
 from specsim.auditing._checks.counts import PIT_BINS, count_dependence
 from specsim.auditing._checks.findings import calls_differ, design_effect
 from specsim.core.stats import tv_interval

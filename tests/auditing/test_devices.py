@@ -8,9 +8,9 @@ import numpy as np
 import on_devices
 import pytest
 
+from specsim import audit
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared, declared
-from specsim.auditing import audit
 from specsim.auditing._cases import shapes
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._replay import replay_step

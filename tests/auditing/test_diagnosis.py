@@ -13,10 +13,9 @@ import verifiers
 
 from experiments._kept import kept
 from experiments.audit import diagnosis
-from specsim import generate, mistakes, rules
+from specsim import audit, generate, mistakes, rules
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
-from specsim.auditing import audit
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject

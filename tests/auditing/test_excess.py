@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim import mistakes
+from specsim import audit, mistakes
 from specsim.adapters import declares
-from specsim.auditing import audit
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import ENDS, PIT_BINS, AuditTally

@@ -7,7 +7,7 @@ import time
 import hostile
 import pytest
 
-from specsim.auditing import audit
+from specsim import audit
 from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier import child
 from specsim.cli import _audit as command

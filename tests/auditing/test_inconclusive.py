@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import verifiers
 
+from specsim import audit
 from specsim.adapters import declares
-from specsim.auditing import audit, audit_against
+from specsim.auditing import audit_against
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import WANTED_TV, Verdict

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from interrupting import interruptible
 
+from specsim import audit
 from specsim.adapters._contract import BrokenVerifier, LostVerifier
-from specsim.auditing import audit
 from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier import child as isolation
 from specsim.auditing._verifier.child import Child, load, serve

@@ -5,10 +5,10 @@ import pytest
 import verifiers
 
 import specsim
-from specsim import Pair, audit
+from specsim import audit
 from specsim.adapters import declares
 from specsim.auditing._report import text as words
-from specsim.models import TableModel
+from specsim.models import Pair, TableModel
 
 pytestmark = pytest.mark.usefixtures("smaller_audits")
 P, Q = np.random.default_rng(1).dirichlet(np.ones(11), size=2)
@@ -60,7 +60,7 @@ def decoder(target, draft, prompt, max_new_tokens, eos, rng):
         ("standard", 3, "expected a Pair, or a target and a draft"),
         (
             "standard",
-            specsim.Pair(specsim.open_trace, specsim.open_trace),
+            specsim.models.Pair(specsim.open_trace, specsim.open_trace),
             "expected two pmfs or two models, got function",
         ),
         (declares(vocab_size=4)(lambda *given: verifiers.right(*given)), (P, Q), "declares vocab_size=4"),

@@ -24,17 +24,18 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import specsim
-from specsim import mistakes
-from specsim.auditing import Audit, audit, audit_against
+from specsim import audit, audit_engine, mistakes, plant
+from specsim.auditing import audit_against
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._report import text as words
+from specsim.auditing._report.audit import Audit
 from specsim.auditing._report.figures import audit_figure, main_tables, worst_tables
 from specsim.auditing._report.html import audit_page
 from specsim.auditing._results.audit import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
 from specsim.core._report import json_of, junit_of, page_of
 from specsim.core._tables import to_rich
-from specsim.engines import Sampling, audit_engine, audit_matrix, compare_servers, plant
+from specsim.engines import Sampling, audit_matrix, compare_servers
 from specsim.engines._audit.matrix import settings
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")

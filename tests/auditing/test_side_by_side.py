@@ -13,7 +13,8 @@ import pytest
 import verifiers
 from audits import check_same
 
-from specsim.auditing import _schedule, _side_by_side, audit
+from specsim import audit
+from specsim.auditing import _schedule, _side_by_side
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.subjects import VerifierSubject, open_subject
 from specsim.auditing._runner import CaseRun

@@ -12,7 +12,8 @@ import verifiers
 from audits import check_same
 
 from benchmarks._virtual import VirtualExecutor
-from specsim.auditing import _side_by_side, audit
+from specsim import audit
+from specsim.auditing import _side_by_side
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._runner import CaseRun

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from specsim import audit
 from specsim.adapters import declares
 from specsim.adapters._contract import SHOWN_BY, BrokenVerifier
-from specsim.auditing import audit
 from specsim.auditing._report import text as words
 from specsim.auditing._report.html import audit_page
 from specsim.auditing._verifier.child import Child

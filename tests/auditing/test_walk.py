@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import walk
 
-from specsim import simulate
-from specsim.auditing import audit
+from specsim import audit, simulate
 from specsim.cli import _audit as command
 
 PAGE = Path(__file__).parents[2] / "docs/architecture.md"

@@ -160,8 +160,8 @@ def test_rules_are_listed(run):
 
 
 def test_rules_are_compared(run, tmp_path, monkeypatch):
-    few = partial(specsim.simulation.acceptance_by_drafts, max_drafts=3, steps=2**10)
-    monkeypatch.setattr(specsim.simulation, "acceptance_by_drafts", few)
+    few = partial(specsim.acceptance_by_drafts, max_drafts=3, steps=2**10)
+    monkeypatch.setattr(specsim, "acceptance_by_drafts", few)
     options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
     code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
     assert code == 0
@@ -256,7 +256,7 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert err.strip() == "specsim: interrupted"
-    from specsim.traces import open_trace
+    from specsim import open_trace
 
     found = open_trace(tmp_path / "trace")
     assert all(shard.ok for shard in found.verify())

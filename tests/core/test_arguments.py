@@ -13,9 +13,9 @@ from specsim import theory
 from specsim.core import distributions, stats
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.models import TableModel, rows_ahead
-from specsim.planning.batch import LoggedLengths, PassTime, RequestLog
-from specsim.planning.costs import LinearStep
+from specsim.models import TableModel
+from specsim.models._multi_token import rows_ahead
+from specsim.planning import LinearStep, LoggedLengths, PassTime, RequestLog
 
 
 @checked

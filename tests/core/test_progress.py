@@ -108,7 +108,12 @@ def test_a_function_is_told_and_its_other_arguments_are_left_alone():
         ("compare", lambda: specsim.compare([0.5, 0.5], [0.2, 0.8], rules=["standard"], steps=10, rng=1)),
         ("sweep", lambda: specsim.sweep([0.5, 0.5], [0.2, 0.8], over={"gamma": [1]}, steps=10, rng=1)),
         ("audit", lambda: specsim.audit("standard", "smoke", rng=1, cases=["two-point"])),
-        ("prove", lambda: specsim.prove(specsim.TableModel([0.5, 0.5]), specsim.TableModel([0.25, 0.75]))),
+        (
+            "prove",
+            lambda: specsim.prove(
+                specsim.models.TableModel([0.5, 0.5]), specsim.models.TableModel([0.25, 0.75])
+            ),
+        ),
         ("summarise", lambda: summarise(default_trace())),
     ],
 )

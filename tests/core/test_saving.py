@@ -2,21 +2,25 @@
 
 import json
 import pickle
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from importlib import import_module
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import specsim
+from specsim import compare, draft_log
 from specsim.core._json import seal_of
-from specsim.core._saving import FORMAT, decoded, encoded, equal, load
+from specsim.core._saving import CLASSES, FORMAT, decoded, encoded, equal, load
 from specsim.core._tables import Shown
 from specsim.models import Pair, TableModel
+from specsim.planning import Constant
 from specsim.planning._plan import Candidate
-from specsim.planning.policies import Constant, draft_log
-from specsim.simulation import compare
 from specsim.traces import audit_log, default_trace, expect_tokens, read_alpha, summarise
 
+CANDIDATE = Candidate.of_rate("a", 0.7, 0.1)
 FEW_CASES = {"two-point", "asymmetric"}
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
 EXACT = [TableModel([Fraction(n, 6) for n in weights]) for weights in ((3, 2, 1), (1, 2, 3))]
@@ -32,9 +36,9 @@ def made():
     yield specsim.sweep(P, Q, over={"gamma": [1, 2]}, steps=100, rng=1)
     yield specsim.prove(*EXACT, rule="pointwise_envelope", gamma=1)
     yield specsim.plan(0.8, 0.05)
-    yield specsim.rank_drafts([Candidate.of_rate("a", 0.7, 0.1), Candidate.of_rate("b", 0.6, 0.01)])
+    yield specsim.rank_drafts([CANDIDATE, Candidate.of_rate("b", 0.6, 0.01)])
     yield specsim.simulate_policies(draft_log(*models, 500, rng=1), [Constant(2)])
-    batch, few = specsim.batch, {"requests": 400, "rng": 1}
+    batch, few = specsim.planning, {"requests": 400, "rng": 1}
     yield batch.simulate_batch(batch.preset("llama-8b"), **few)
     yield batch.sweep_batch(batch.preset("llama-8b"), over={"rate": [1.0]}, **few)
     yield specsim.generate(*models, [0], max_new_tokens=5, rng=1)
@@ -124,12 +128,39 @@ def test_values_that_differ_are_not_equal(other):
     assert not equal(np.array([1, 2]), np.array([1, 3]))
 
 
-def test_a_file_names_classes_by_their_public_address_and_reads_private_ones(results):
-    assert encoded(results[0])["class"] == "specsim.simulation.Simulation"
-    provenance = encoded(results[0].provenance)
-    assert provenance["class"] == "specsim.core._provenance.Provenance", "no package lists it"
+def test_a_file_names_classes_by_their_package_and_reads_older_addresses(results):
+    addresses = {
+        "specsim.simulation.Simulation": results[0],
+        "specsim.core.Provenance": results[0].provenance,
+    }
+    for name, value in addresses.items():
+        assert encoded(value)["class"] == name
     moved = encoded(results[0]) | {"class": "specsim.simulation._result.Simulation"}
     assert decoded(moved) == results[0]
+    for name in ("specsim.core.Verdict", "specsim.auditing.Verdict", "specsim.core._verdicts.Verdict"):
+        assert decoded({"class": name, "value": "lossy"}) is specsim.auditing.Verdict.LOSSY
+    for name in ("specsim.planning.Candidate", "specsim.planning._plan.Candidate"):
+        assert decoded(encoded(CANDIDATE) | {"class": name}) == CANDIDATE
+
+
+def classes_in(annotation):
+    """The classes of specsim in an annotation, protocols aside."""
+    inside = get_args(annotation)
+    if inside:
+        return {kind for one in inside for kind in classes_in(one)}
+    ours = getattr(annotation, "__module__", "").startswith("specsim.")
+    return {annotation} if ours and not getattr(annotation, "_is_protocol", False) else set()
+
+
+def test_every_class_of_a_result_has_an_address(results):
+    known = {
+        getattr(import_module(module), name) for module, names in CLASSES.items() for name in names.split()
+    }
+    assert known >= {type(one) for one in results}
+    for kind in filter(is_dataclass, known):
+        hints = get_type_hints(kind)
+        for field in fields(kind):
+            assert not field.init or classes_in(hints[field.name]) <= known, f"{kind.__name__}.{field.name}"
 
 
 @pytest.mark.parametrize("value", [print, object(), {1, 2}, open])
@@ -139,7 +170,15 @@ def test_what_no_file_can_hold_is_refused(value):
 
 
 @pytest.mark.parametrize(
-    "name", ["os.system", "subprocess.Popen", "specsim.core._files.check_file", "specsim.nothing.Thing"]
+    "name",
+    [
+        "os.system",
+        "subprocess.Popen",
+        "Simulation",
+        "their.Simulation",
+        "specsim.core._files.check_file",
+        "specsim.nothing.Thing",
+    ],
 )
 def test_a_file_makes_nothing_but_values_of_specsim(tmp_path, name):
     document = {"format": FORMAT, "specsim": "0", "result": {"class": name, "fields": {}}}

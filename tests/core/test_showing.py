@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import specsim
+from specsim import compare, draft_log
 from specsim.core._tables import as_dict, bars, plain, to_rich
 from specsim.models import TableModel
+from specsim.planning import Constant, Oracle
 from specsim.planning._plan import Candidate, plan, rank_drafts
-from specsim.planning.policies import Constant, Oracle, draft_log
-from specsim.simulation import compare
 from specsim.traces import summarise, writer
 
 

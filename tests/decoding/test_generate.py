@@ -21,13 +21,13 @@ from specsim.models import (
     Mixture,
     Pair,
     PromptLookup,
-    Session,
     TableModel,
     Tree,
     branching,
     chain,
     chains,
 )
+from specsim.models._session import Session
 from specsim.simulation import methods
 
 EOS = 2

@@ -17,11 +17,11 @@ from experiments.audit._step_laws import deviation, known_decoder, known_steps, 
 from experiments.audit.audit_calibration import calibrate, exact_cases
 from specsim import mistakes, rules
 from specsim.adapters._contract import Declared
-from specsim.auditing import BUDGET
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.subjects import function_subject
+from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws

@@ -5,7 +5,7 @@ from test_docs import check_imports
 
 from experiments._kept import PAGES, RESULTS, kept
 from experiments.engines import engines
-from specsim.engines import plant
+from specsim import plant
 
 
 def test_the_page_is_that_of_the_kept_rows():

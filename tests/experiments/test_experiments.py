@@ -16,12 +16,11 @@ from experiments._kept import lacking
 from experiments._tables import table
 from experiments.literature import synthetic_acceptance
 from experiments.simulation import iid_gap, lossy_speed, precision
-from specsim import default_pair
+from specsim import default_pair, draft_log
 from specsim.core._autocorrelation import autocorrelation
 from specsim.core.distributions import dyadic, round_to, synthetic_pair
 from specsim.core.stats import chi_square
 from specsim.models import TableModel
-from specsim.planning.policies import draft_log
 from specsim.theory import acceptance_rate, expected_tokens, markov_steps
 from specsim.traces import default_trace, summarise
 

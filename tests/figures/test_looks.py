@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 
 import figures
 from experiments._tables import read_table
-from specsim import audit, compare, simulate, sweep
+from specsim import acceptance_by_drafts, audit, compare, simulate, sweep
 from specsim.core._plotting import COLORS, curve, figure_style, points
-from specsim.simulation import acceptance_by_drafts
 from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
 from specsim.traces import summarise
 

@@ -4,8 +4,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from specsim.core.stats import log_pooled_e_value
-from specsim.engines import Law
-from specsim.engines._planted.law import TableLogits
+from specsim.engines._planted.law import Law, TableLogits
 from specsim.engines._planted.requests import Sampling
 from specsim.engines._planted.sampling import processed
 from specsim.engines._server.decoding import Decoder

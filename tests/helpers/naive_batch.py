@@ -1,4 +1,4 @@
-"""The server of `specsim.planning.batch` once more, in plain Python and from its documentation alone: one object
+"""The server of `specsim.planning.simulate_batch` once more, in plain Python and from its documentation alone: one object
 for each request, one uniform at a time, times from `Network.seconds`.
 """
 

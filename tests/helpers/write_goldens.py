@@ -31,8 +31,8 @@ from specsim import mistakes, rules
 from specsim.adapters import declares
 from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree
-from specsim.planning.policies import Cascade, ConfidenceThreshold, Constant, Goodput, Oracle
-from specsim.simulation import compare, load_bundled
+from specsim.planning import Cascade, ConfidenceThreshold, Constant, Goodput, Oracle
+from specsim.simulation._comparison import load_bundled
 
 __all__ = [
     "FILES",
@@ -172,7 +172,7 @@ def compared():
     """Rules of each kind, side by side."""
     names = ["standard", "gumbel", "k_seq", "without_replacement", "lenience", "greedy_match"]
     pair, names = synthetic_pair("zipf", 50, rng=0), [*names, "pruned_children"]
-    yield "compare", compare(*pair, rules=names, gamma=3, steps=4096, rng=1, threads=1).to_dict()
+    yield "compare", specsim.compare(*pair, rules=names, gamma=3, steps=4096, rng=1, threads=1).to_dict()
 
 
 #: What is run: the commands above, or a function that yields (title, document).
@@ -184,21 +184,16 @@ FILES = {f"{name}{ending}" for name in RUNS for ending in (".json", ".txt")} | {
 #: The modules whose names are public: those that the documentation mentions.
 MODULES = [
     "specsim",
-    "specsim.auditing",
     "specsim.adapters",
-    "specsim.mistakes",
-    "specsim.core.distributions",
-    "specsim.core.stats",
+    "specsim.auditing",
     "specsim.decoding",
-    "specsim.models",
-    "specsim.served",
-    "specsim.planning",
-    "specsim.planning.batch",
-    "specsim.planning.costs",
-    "specsim.planning.policies",
+    "specsim.distributions",
     "specsim.engines",
+    "specsim.mistakes",
+    "specsim.models",
+    "specsim.planning",
     "specsim.rules",
-    "specsim.simulation",
+    "specsim.stats",
     "specsim.testing",
     "specsim.theory",
     "specsim.traces",

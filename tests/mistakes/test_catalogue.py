@@ -13,6 +13,7 @@ from specsim import mistakes, rules
 from specsim.core.stats import chi_square, merge_cells
 from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
+from specsim.mistakes._decoding import sequence_law
 from specsim.models import TableModel, chain
 from specsim.theory._enumeration import conditional_laws, step_law, target_law
 
@@ -187,7 +188,7 @@ def test_every_family_has_some():
 @pytest.mark.parametrize("name", ["resamples_target", "lenience"])
 def test_the_law_of_first_tokens_is_that_of_texts_cut_short(name):
     loop = decoding.in_a_loop(mistakes.get(name))
-    whole, first = mistakes.sequence_law(loop, *STORY), mistakes.sequence_law(loop, *STORY, length=2)
+    whole, first = sequence_law(loop, *STORY), sequence_law(loop, *STORY, length=2)
     cut = defaultdict(Fraction)
     for text, mass in whole.items():
         cut[text[:2]] += mass
@@ -242,7 +243,7 @@ def test_other_errors():
     with pytest.raises(ValueError, match="one_seed: an engine makes this mistake, not a function"):
         _ = mistakes.get("one_seed").function
     with pytest.raises(ValueError, match="lenience: only decoders of the catalogue have a law"):
-        mistakes.sequence_law(mistakes.get("lenience"), *GENERIC[:2], (0,), 2, None)
+        sequence_law(mistakes.get("lenience"), *GENERIC[:2], (0,), 2, None)
 
 
 # --- verifiers -------------------------------------------------------------------------------------------
@@ -495,7 +496,7 @@ def right_law():
 
 def test_the_decoder_without_a_mutation_is_exact(right_law):
     right = Mistake("right", "none", "Nothing.", decode=decoding.Decoder())
-    assert tv(mistakes.sequence_law(right, *STORY), right_law) == 0
+    assert tv(sequence_law(right, *STORY), right_law) == 0
     assert p_value(sequences_of(right.function), right_law) > FALSE_ALARM
 
 
@@ -508,13 +509,13 @@ def test_a_decoder_that_uses_random_numbers_again_is_wrong(name, right_law):
     mistake = mistakes.get(name)
     assert p_value(sequences_of(mistake.function), right_law) < FALSE_ALARM
     with pytest.raises(ValueError, match="only decoders of the catalogue have a law"):
-        mistakes.sequence_law(mistake, *STORY)
+        sequence_law(mistake, *STORY)
 
 
 @pytest.mark.parametrize("name", [name for name in mistakes.names("decoder") if name not in BETWEEN_STEPS])
 def test_a_decoder_follows_its_law_and_not_the_targets(name, right_law, full):
     mistake = seen(name)
-    law = mistakes.sequence_law(mistake, *STORY)
+    law = sequence_law(mistake, *STORY)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)
     outcomes = sequences_of(mistake.function, enough(law, right_law, full, SEQUENCES))
     assert p_value(outcomes, law) > FALSE_ALARM
@@ -522,7 +523,7 @@ def test_a_decoder_follows_its_law_and_not_the_targets(name, right_law, full):
 
 
 def test_the_longest_of_more_tries_is_further_from_the_target(right_law):
-    laws = [mistakes.sequence_law(mistakes.get(f"longest_of_tries:tries={n}"), *STORY) for n in (1, 2, 5)]
+    laws = [sequence_law(mistakes.get(f"longest_of_tries:tries={n}"), *STORY) for n in (1, 2, 5)]
     once, twice, often = (tv(law, right_law) for law in laws)
     assert once == 0 < twice < often
 
@@ -532,14 +533,14 @@ def test_the_longest_of_two_tries_of_one_token():
     p, q = TableModel([Fraction(1, 2)] * 2), TableModel([Fraction(3, 4), Fraction(1, 4)])
     one = mistakes.get("longest_of_tries")
     decode = replace(one.decode, gamma=1, overshoots=True)
-    law = mistakes.sequence_law(replace(one, decode=decode), p, q, (0,), 1, None)
+    law = sequence_law(replace(one, decode=decode), p, q, (0,), 1, None)
     assert law == {(0,): Fraction(15, 16) * Fraction(2, 3), (1,): 1 - Fraction(15, 16) * Fraction(2, 3)}
 
 
 def test_a_draft_in_bfloat16_is_wrong_by_little():
     """Sixteenths are exact in bfloat16; other rows are not."""
     target, draft, prompt = GENERIC
-    law = mistakes.sequence_law(mistakes.get("bfloat16_draft"), target, draft, prompt, 3, None)
+    law = sequence_law(mistakes.get("bfloat16_draft"), target, draft, prompt, 3, None)
     assert 0 < tv(law, target_law(target, 3, prompt)) < 0.01
 
 
@@ -548,5 +549,5 @@ def test_a_draft_in_bfloat16_is_wrong_by_little():
 )
 def test_an_exact_control_that_decodes_is_exact(name, right_law):
     mistake = mistakes.get(name)
-    assert tv(mistakes.sequence_law(mistake, *STORY), right_law) == 0
+    assert tv(sequence_law(mistake, *STORY), right_law) == 0
     assert p_value(sequences_of(mistake.function), right_law) > FALSE_ALARM

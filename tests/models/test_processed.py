@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import specsim
+from specsim import default_pair
 from specsim.core import distributions
-from specsim.models import Mixture, Model, Processed, TableModel, default_pair
+from specsim.models import Mixture, Model, Processed, TableModel
 from specsim.models._processed import process
 
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]

@@ -18,35 +18,36 @@ from sent import Sending
 
 from specsim.core._saving import equal, load
 from specsim.core._streams import key_of
-from specsim.planning.batch import (
+from specsim.planning import (
     Bands,
     BatchCost,
     Beta,
     Blocks,
     Budget,
     Classifier,
+    Constant,
+    Experts,
     Geometric,
+    Goodput,
+    Hardware,
+    Heuristic,
     LoggedLengths,
+    Network,
+    Oracle,
     PassTime,
     RequestLog,
+    Roofline,
+    best_gamma,
+    critical_context,
+    improvement,
     preset,
     presets,
     simulate_batch,
     sweep_batch,
 )
-from specsim.planning.batch._policies import for_kernel, policy_named, spec_of
-from specsim.planning.batch._requests import Workload
-from specsim.planning.batch._simulate import _Server
-from specsim.planning.costs import (
-    Experts,
-    Hardware,
-    Network,
-    Roofline,
-    best_gamma,
-    critical_context,
-    improvement,
-)
-from specsim.planning.policies import Constant, Goodput, Heuristic, Oracle
+from specsim.planning._batch._policies import for_kernel, policy_named, spec_of
+from specsim.planning._batch._requests import Workload
+from specsim.planning._batch._simulate import _Server
 from specsim.theory import expected_tokens, expected_tokens_by_position
 
 GPU = Hardware(bandwidth=2e12, flops=300e12)

@@ -2,9 +2,7 @@
 
 import pytest
 
-from specsim.planning.batch import BatchCost, PassTime, sweep_batch
-from specsim.planning.costs import Hardware, Network
-from specsim.planning.policies import Constant
+from specsim.planning import BatchCost, Constant, Hardware, Network, PassTime, sweep_batch
 
 #: The coefficients in seconds that the simulator of SpecDecode-Bench has for Llama 3.1 8B with EAGLE on an H100
 #: (github.com/SpecDecode-Bench/simulator, 2fdccbd; arXiv 2601.11580): of a pass of the target, with the

@@ -5,9 +5,8 @@ import pytest
 import specsim
 from specsim import load
 from specsim.models import Pair
-from specsim.planning import compare_methods
+from specsim.planning import Network, Roofline, compare_methods
 from specsim.planning._methods import A100, CACHE_BYTES, step_cost
-from specsim.planning.costs import Network, Roofline
 from specsim.simulation import methods
 from specsim.simulation.methods._systems import TARGET
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.planning.costs import (
+from specsim.planning import (
     ConstantRatio,
     Experts,
     Hardware,
@@ -14,9 +14,9 @@ from specsim.planning.costs import (
     Roofline,
     best_gamma,
     critical_context,
-    experts_touched,
     improvement,
 )
+from specsim.planning._costs import experts_touched
 from specsim.theory import optimal_gamma, oracle_improvement, walltime_improvement
 
 GPU = Hardware(bandwidth=2e12, flops=300e12)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from commands import run as run_command
 
-from specsim import default_pair
+from specsim import default_pair, open_trace
 from specsim.decoding import record
 from specsim.planning._plan import Candidate, plan, rank_drafts
 from specsim.theory import operations_factor, optimal_gamma, walltime_improvement
-from specsim.traces import open_trace, summarise
+from specsim.traces import summarise
 
 
 @pytest.mark.parametrize(("alpha", "c"), [(0.8, 0.05), (0.6, 0.1), (0.95, 0.01), (0.1, 0.3)])

@@ -12,31 +12,31 @@ from conftest import FALSE_ALARM
 from scipy.stats import chi2, norm
 
 import specsim
+from specsim import default_pair
 from specsim.core.distributions import synthetic_pair, temperature
 from specsim.core.stats import chi_square
 from specsim.decoding import record
-from specsim.models import TableModel, default_pair
-from specsim.planning.costs import ConstantRatio, LinearStep
-from specsim.planning.policies import (
+from specsim.models import TableModel
+from specsim.planning import (
     SVIP,
-    UNKNOWN,
     Cascade,
     ConfidenceThreshold,
     Constant,
+    ConstantRatio,
     Disco,
-    DraftLog,
-    Features,
     Goodput,
     Heuristic,
+    LinearStep,
     Oracle,
     Policy,
     every_policy,
     log_from_trace,
-    simulate_steps,
 )
-from specsim.planning.policies._disco import examples, logistic
-from specsim.planning.policies._policy import Drafted
-from specsim.planning.policies._simple import roc_threshold
+from specsim.planning._policies._disco import examples, logistic
+from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
+from specsim.planning._policies._policy import Drafted
+from specsim.planning._policies._simple import roc_threshold
+from specsim.planning._policies._simulate import simulate_steps
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, walltime_improvement
 
 COST = ConstantRatio(0.05)

@@ -10,8 +10,9 @@ from naive import NAIVE
 from test_rules import CONTROLS, IMITATED, awkward_uniforms, settings_of
 
 from specsim import rules
-from specsim.models import Tree, branching, chain, draw_siblings
-from specsim.simulation import load_bundled
+from specsim.models import Tree, branching, chain
+from specsim.models._drafts.sampling import draw_siblings
+from specsim.simulation._comparison import load_bundled
 from specsim.simulation._rows import tile_parents
 
 #: Steps of every shape, and those of them that have awkward rows; the others have plain ones.

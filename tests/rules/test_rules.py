@@ -16,7 +16,8 @@ import specsim
 from specsim import rules
 from specsim.core._kernels import interpreted, kernel
 from specsim.core.stats import detectable_tv
-from specsim.models import SAMPLING_METHODS, TableModel, Tree, branching, chain, draw_siblings
+from specsim.models import TableModel, Tree, branching, chain
+from specsim.models._drafts.sampling import SAMPLING_METHODS, draw_siblings
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.simulation._rows import ModelRows, pieces, tile_parents

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from commands import run
 
-from specsim.served import check_metrics, read_acceptance
+from specsim import check_metrics, read_acceptance
 
 #: vllm-project/vllm#48915 and sgl-project/sglang#33518, as they were posted.
 VLLM = {

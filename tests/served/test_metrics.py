@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specsim
+from specsim import check_metrics
 from specsim.cli import main
 from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import synthetic_pair
-from specsim.served import DEFINITIONS, check_metrics
 from specsim.served._feasible import Range, read
-from specsim.served._statements import NOT_KNOWN, statements
+from specsim.served._statements import DEFINITIONS, NOT_KNOWN, statements
 
 PAGE = Path(__file__).parents[2] / "docs/checking-metrics.md"
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from served import FORMATS, Served, choose, completion, log_lines, target_rows, write_log
 
 import specsim
+from specsim import audit_served
 from specsim.core import _lines
 from specsim.core._verdicts import Finding
 from specsim.core.stats import chi_square, log_e_value
 from specsim.models import TableModel
-from specsim.served import audit_served
 from specsim.served._logs.counting import _level, _name
 from specsim.served._logs.result import BINS, LEVEL, POSITIONS, RARE
 

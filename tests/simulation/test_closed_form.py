@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from specsim import load, rules, simulate
+from specsim import load, prove, rules, simulate
 from specsim.core._tables import to_text
 from specsim.core.distributions import dyadic
 from specsim.models import TableModel, branching, chain
 from specsim.simulation._sources import acceptance_by_position, accepted_law_by_position
-from specsim.theory import expected_tokens, expected_tokens_by_position, prove
+from specsim.theory import expected_tokens, expected_tokens_by_position
 
 P, Q = [0.5, 0.25, 0.25], [0.125, 0.25, 0.625]
 

@@ -11,10 +11,9 @@ from scipy.stats import norm
 
 import experiments.simulation.rules
 import specsim
-from specsim import rules
+from specsim import acceptance_by_drafts, compare, rules
 from specsim.core.distributions import synthetic_pair
-from specsim.simulation import acceptance_by_drafts, compare, load_bundled
-from specsim.simulation._comparison import SWEEP, sweep_values
+from specsim.simulation._comparison import SWEEP, load_bundled, sweep_values
 from specsim.theory import expected_tokens
 
 ROOT = Path(__file__).parents[2]

@@ -10,20 +10,11 @@ import pytest
 from conftest import FALSE_ALARM
 from scipy import stats
 
+from specsim import default_pair
 from specsim.core._provenance import Provenance
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic, synthetic_pair
-from specsim.models import (
-    DynamicTree,
-    Pair,
-    PromptLookup,
-    TableModel,
-    Tree,
-    branching,
-    chain,
-    chains,
-    default_pair,
-)
+from specsim.models import DynamicTree, Pair, PromptLookup, TableModel, Tree, branching, chain, chains
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._replay import replay

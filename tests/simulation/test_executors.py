@@ -23,13 +23,13 @@ import verifiers
 from interrupting import interruptible
 from sent import Failing, HeldJob, NotingJob, NotingTally
 
-from specsim import audit, rules, simulate
+from specsim import audit, default_pair, rules, simulate
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._runner import CaseRun
 from specsim.auditing._schedule import Schedule
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
-from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching, default_pair
+from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching
 from specsim.simulation import _executors as executors
 from specsim.simulation._checkpoints import Part
 from specsim.simulation._counting import EXAMPLES, StepTally, add_up, count_chunks

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import specsim
-from specsim import load, rerun, rules, simulate
-from specsim.models import DynamicTree, Pair, PromptLookup, TableModel, default_pair
+from specsim import default_pair, load, rerun, rules, simulate
+from specsim.models import DynamicTree, Pair, PromptLookup, TableModel
 from specsim.simulation import methods
 from specsim.theory import expected_tokens
 

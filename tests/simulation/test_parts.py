@@ -18,7 +18,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import specsim
-from specsim import mistakes, rules, simulate
+from specsim import mistakes, open_trace, rules, simulate
 from specsim.auditing import audit_shard
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.findings import judge_case
@@ -29,7 +29,7 @@ from specsim.models import DynamicTree, NGramModel, TableModel, branching
 from specsim.simulation._checkpoints import Part, add_parts, shard_interval
 from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
 from specsim.simulation._result import Simulation
-from specsim.traces import open_trace, writer
+from specsim.traces import writer
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 #: The last two only for rules, so that a verifier that dies of wide rows dies at the end.

@@ -8,9 +8,8 @@ from commands import run
 from sent import Sending
 
 import specsim
-from specsim import rules
+from specsim import compare, rules
 from specsim.core.distributions import dyadic
-from specsim.simulation import compare
 from specsim.traces import writer
 
 GAMMA = 3

@@ -5,9 +5,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import specsim
+from specsim import default_pair, sweep
 from specsim.core.distributions import temperature
-from specsim.models import Pair, TableModel, default_pair
-from specsim.simulation import sweep
+from specsim.models import Pair, TableModel
 from specsim.traces import default_trace
 
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]

@@ -7,7 +7,8 @@ from conftest import standard_step
 from specsim import rules
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import normalise
-from specsim.models import Tree, branching, chain, draw_siblings
+from specsim.models import Tree, branching, chain
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.simulation._verification import speculative_accept, verify
 
 

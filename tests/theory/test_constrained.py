@@ -5,8 +5,9 @@ from itertools import product
 
 import pytest
 
+from specsim import prove
 from specsim.models import TableModel
-from specsim.theory import conditioned_law, projected_law, prove, target_law
+from specsim.theory import conditioned_law, projected_law, target_law
 
 #: Which tokens may follow each token.
 AFTER = {0: (1, 2), 1: (0,), 2: (0, 1, 2)}

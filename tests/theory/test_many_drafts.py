@@ -11,20 +11,20 @@ from conftest import FALSE_ALARM, PAIR_FLAVOURS, awkward_pairs, rational_pair
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
-from specsim.models import TableModel, Tree, sibling_laws
+from specsim.models import TableModel, Tree
+from specsim.models._drafts.sampling import sibling_laws
 from specsim.theory import (
     acceptance_rate,
     greedy_multi_draft_acceptance,
     gumbel_agreement,
     k_seq_acceptance,
-    k_seq_rho,
     naive_matching_acceptance,
     optimal_acceptance,
     recursive_rejection_acceptance,
     without_replacement_acceptance,
 )
 from specsim.theory._enumeration import prove
-from specsim.theory._many_drafts import MAX_ORDERS, draws_inside
+from specsim.theory._many_drafts import MAX_ORDERS, draws_inside, k_seq_rho
 
 SAMPLING_METHODS = ("sampled", "without replacement", "top", "top and sample")
 

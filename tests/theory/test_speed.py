@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim import TableModel, simulate
+from specsim import simulate
+from specsim.models import TableModel
 from specsim.theory import (
     acceptance_rate,
     accepted_tokens,

@@ -21,21 +21,22 @@ import specsim
 from specsim import (
     adapters,
     auditing,
-    costs,
     decoding,
     distributions,
     engines,
     models,
     planning,
     rules,
-    served,
-    simulation,
     stats,
     theory,
     traces,
 )
+from specsim.adapters import _contract
 from specsim.core._kernels import Kernel
-from specsim.planning import batch, policies
+from specsim.models import _base, _multi_token, _trained_pairs
+from specsim.models._drafts import prompt_lookup, sampling, sequoia, tree
+from specsim.theory._many_drafts import k_seq_rho
+from specsim.traces._truncated import beta_bounds
 
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 ROWS_P, ROWS_Q = np.tile(P, (2, 3, 1)), np.tile(Q, (2, 2, 1))
@@ -43,9 +44,9 @@ TARGET, DRAFT = models.TableModel([[0.5, 0.3, 0.2]] * 3), models.TableModel(Q)
 TREE = models.branching(2, 1)
 LAW = theory.accepted_law(0.8, 3)
 TRACE = traces.default_trace()
-COST = costs.ConstantRatio(0.05)
-SERVER = batch.BatchCost(batch.PassTime(0.02), batch.PassTime(0.002))
-LOG = policies.draft_log(TARGET, DRAFT, tokens=200, ahead=4, rng=1)
+COST = planning.ConstantRatio(0.05)
+SERVER = planning.BatchCost(planning.PassTime(0.02), planning.PassTime(0.002))
+LOG = specsim.draft_log(TARGET, DRAFT, tokens=200, ahead=4, rng=1)
 
 
 def _calls():
@@ -84,7 +85,7 @@ def _calls():
     )
     yield specsim.merge, {"paths": ["run.part"]}
     yield specsim.plan, {"alpha": 0.8, "c": 0.05, "c_hat": 0.05, "max_gamma": 8}
-    yield planning.rank_drafts, {"candidates": [planning.Candidate.of_rate("a", 0.8, 0.05)], "max_gamma": 8}
+    yield specsim.rank_drafts, {"candidates": [planning.Candidate.of_rate("a", 0.8, 0.05)], "max_gamma": 8}
     yield planning.Candidate.of_rate, {"name": "a", "alpha": 0.8, "c": 0.05}
     yield planning.Candidate.of_counts, {"name": "a", "accepted": 8, "tested": 10, "c": 0.05}
     yield specsim.check_metrics, {"gamma": 5, "accepted": 20, "emitted": 27, "steps": 7, "engine": "plain"}
@@ -92,19 +93,19 @@ def _calls():
         specsim.check_metrics,
         {"acceptance_rate": "0.8", "tokens_per_step": "3.8", "by_position": [0.8, 0.5], "speedup": 2.0},
     )
-    yield served.read_acceptance, {"path": "responses.jsonl"}
+    yield specsim.read_acceptance, {"path": "responses.jsonl"}
     yield specsim.open_trace, {"path": "trace"}
     yield traces.summarise, {"trace": TRACE, "skip_damaged": False}
     yield traces.read_alpha, {"trace": TRACE, "entropy_of": "q", "bins": 4, "rng": 1}
     yield traces.audit_log, {"trace": TRACE, "lenience": 1.0, "rng": 1}
     yield traces.expect_tokens, {"trace": TRACE, "rule": "standard", "rng": 1}
-    yield served.audit_served, {"path": "served.jsonl", "rng": 1}
+    yield specsim.audit_served, {"path": "served.jsonl", "rng": 1}
     yield (
         traces.import_trace,
         {"path": "log.npz", "out": "imported", "vocab_size": None, "dtype": "float32"},
     )
     yield traces.truncate, {"row": P, "k": 2, "keep": None}
-    yield traces.beta_bounds, {"p": traces.truncate(P, 2), "q": traces.truncate(Q, 2)}
+    yield beta_bounds, {"p": traces.truncate(P, 2), "q": traces.truncate(Q, 2)}
     yield (
         _written,
         {
@@ -135,7 +136,7 @@ def _calls():
     )
     yield models.TableModel, {"table": [[0.5, 0.5], [0.25, 0.75]]}
     yield models.Mixture, {"target": TARGET, "draft": DRAFT, "weight": 0.5}
-    yield models.load_pair, {"path": "models.npz"}
+    yield _trained_pairs.load_pair, {"path": "models.npz"}
     yield (
         models.build_pair,
         {
@@ -148,20 +149,23 @@ def _calls():
         },
     )
     yield models.NGramModel.train, {"texts": [b"abcabc" * 20], "n": 2, "contexts": np.zeros((1, 1), np.uint8)}
-    yield models.check_pair, two
-    yield models.shared_contexts, two
+    yield _base.check_pair, two
+    yield _base.shared_contexts, two
     yield models.Tree, {"parents": (0, 0, 1), "draft_sampling": "sampled", "block": 1}
     yield models.DynamicTree, {"width": 2, "depth": 2, "nodes": 3}
     yield _branching, {"width": 2, "draft_sampling": "sampled", "block": 1}
     yield models.chain, {"gamma": 2, "draft_sampling": "sampled"}
     yield models.chains, {"count": 2, "gamma": 2}
-    yield models.as_tree, {"gamma": 3}
+    yield tree.as_tree, {"gamma": 3}
     yield models.best_tree, {"rank_acceptance": [0.6, 0.2], "nodes": 4, "depth": 2}
-    yield models.expected_tokens_of_tree, {"tree": TREE, "rank_acceptance": [0.6, 0.2]}
+    yield sequoia.expected_tokens_of_tree, {"tree": TREE, "rank_acceptance": [0.6, 0.2]}
     yield models.rank_acceptance, {"p": P, "q": Q, "count": 2}
     yield models.PromptLookup, {"text": [0, 1, 2, 0, 1], "max_ngram": 2}
-    yield models.prompt_lookup, {"history": [0, 1, 2, 0, 1], "gamma": 2, "max_ngram": 2}
-    yield models.lookup_drafts, {"text": [0, 1, 2, 0, 1], "positions": [4, 5], "gamma": 2, "max_ngram": 2}
+    yield prompt_lookup.prompt_lookup, {"history": [0, 1, 2, 0, 1], "gamma": 2, "max_ngram": 2}
+    yield (
+        prompt_lookup.lookup_drafts,
+        {"text": [0, 1, 2, 0, 1], "positions": [4, 5], "gamma": 2, "max_ngram": 2},
+    )
     yield models.LookaheadDecoding, {"window": 3, "candidates": 2, "text": [0, 1, 2, 0, 1]}
     yield models.tree_of_heads, {"accuracies": [[0.6, 0.2], [0.5, 0.1]], "nodes": 3}
     yield (
@@ -173,7 +177,7 @@ def _calls():
         specsim.generate,
         two | {"prompt": [0, 1], "max_new_tokens": 8, "rng": 1, "method": "eagle2:width=2,depth=2,nodes=3"},
     )
-    yield simulation.simulate, pair | few | {"method": "spectr:drafts=2"}
+    yield specsim.simulate, pair | few | {"method": "spectr:drafts=2"}
     yield (
         planning.compare_methods,
         pair | few | {"methods": ["autoregressive"], "batch": 2, "context": 10.0, "progress": None},
@@ -186,17 +190,17 @@ def _calls():
     )
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
-    yield _served, {"cost": SERVER, "policy": policies.Constant(2)} | server
+    yield _served, {"cost": SERVER, "policy": planning.Constant(2)} | server
     yield (
-        batch.sweep_batch,
-        {"cost": SERVER, "policy": batch.Bands(), "over": {"max_batch": [1, 2]}, "executor": None}
+        planning.sweep_batch,
+        {"cost": SERVER, "policy": planning.Bands(), "over": {"max_batch": [1, 2]}, "executor": None}
         | {"alpha": 0.7, "output": 10, "requests": 60, "rng": 1, "threads": 1},
     )
-    yield batch.Budget, {"max_gamma": 8, "tokens": 128, "alpha": 0.7}
-    yield batch.Classifier, {"max_gamma": 8, "missed": 0.3, "false_alarm": 0.1}
-    yield batch.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
-    yield batch.LoggedLengths, {"lengths": [5, 3, 2]}
-    yield models.sibling_laws, {"q": Q, "count": 2, "draft_sampling": "sampled"}
+    yield planning.Budget, {"max_gamma": 8, "tokens": 128, "alpha": 0.7}
+    yield planning.Classifier, {"max_gamma": 8, "missed": 0.3, "false_alarm": 0.1}
+    yield planning.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
+    yield planning.LoggedLengths, {"lengths": [5, 3, 2]}
+    yield sampling.sibling_laws, {"q": Q, "count": 2, "draft_sampling": "sampled"}
     yield theory.acceptance_rate, {"p": P, "q": Q}
     yield theory.divergence, {"p": P, "q": Q}
     yield theory.accepted_law, {"alpha": 0.8, "gamma": 3}
@@ -217,14 +221,14 @@ def _calls():
     yield theory.accepted_tokens, {"p": P, "q": Q, "gamma": 2}
     yield theory.optimal_acceptance, {"p": P, "q": Q, "drafts": 2}
     yield theory.k_seq_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield theory.k_seq_rho, {"p": P, "q": Q, "drafts": 2}
+    yield k_seq_rho, {"p": P, "q": Q, "drafts": 2}
     yield theory.recursive_rejection_acceptance, {"p": P, "q": Q, "drafts": 2}
     yield theory.without_replacement_acceptance, {"p": P, "q": Q, "drafts": 2}
     yield theory.naive_matching_acceptance, {"p": P, "q": Q, "drafts": 2}
     yield theory.greedy_multi_draft_acceptance, {"p": P, "q": Q, "drafts": 2}
     yield theory.gumbel_agreement, {"p": P, "q": Q}
     yield (
-        simulation.compare,
+        specsim.compare,
         pair
         | {
             "names": ["standard"],
@@ -237,28 +241,28 @@ def _calls():
         },
     )
     yield (
-        simulation.acceptance_by_drafts,
+        specsim.acceptance_by_drafts,
         {"p": P, "q": Q, "max_drafts": 2, "steps": 64, "rng": 1, "threads": 1},
     )
     yield rules.get, {"name": "lenience:lenience=0.5"}
-    yield costs.ConstantRatio, {"c": 0.05, "overhead": 0.0}
-    yield costs.improvement, {"cost": COST, "alpha": 0.8, "gamma": 3}
-    yield costs.best_gamma, {"cost": COST, "alpha": 0.8, "max_gamma": 8}
-    yield policies.draft_log, two | {"tokens": 20, "ahead": 2, "rng": 1}
+    yield planning.ConstantRatio, {"c": 0.05, "overhead": 0.0}
+    yield planning.improvement, {"cost": COST, "alpha": 0.8, "gamma": 3}
+    yield planning.best_gamma, {"cost": COST, "alpha": 0.8, "max_gamma": 8}
+    yield specsim.draft_log, two | {"tokens": 20, "ahead": 2, "rng": 1}
     yield (
-        policies.simulate_policies,
-        {"log": LOG, "policies": (policies.Constant(2),), "draft_cost": 0.05, "blocks": 4},
+        specsim.simulate_policies,
+        {"log": LOG, "policies": (planning.Constant(2),), "draft_cost": 0.05, "blocks": 4},
     )
-    yield policies.Constant, {"gamma": 2}
-    yield policies.SVIP, {"h": 0.3, "c": 0.15, "max_gamma": 40}
-    yield policies.Heuristic, {"gamma": 5, "call": None}
-    yield policies.ConfidenceThreshold, {"threshold": 0.4, "max_gamma": 20, "call": 512}
-    yield policies.Goodput, {"max_gamma": 16, "window": 64, "alpha": 0.7}
-    yield policies.Cascade, {"gamma": 3, "max_gamma": 16, "trial": 32, "trials": 4, "settle": 256}
-    yield models.row_ahead, {"model": TARGET, "context": (0,), "ahead": 2}
-    yield models.rows_ahead, {"model": TARGET, "histories": [[0], [1]], "ahead": 2}
+    yield planning.Constant, {"gamma": 2}
+    yield planning.SVIP, {"h": 0.3, "c": 0.15, "max_gamma": 40}
+    yield planning.Heuristic, {"gamma": 5, "call": None}
+    yield planning.ConfidenceThreshold, {"threshold": 0.4, "max_gamma": 20, "call": 512}
+    yield planning.Goodput, {"max_gamma": 16, "window": 64, "alpha": 0.7}
+    yield planning.Cascade, {"gamma": 3, "max_gamma": 16, "trial": 32, "trials": 4, "settle": 256}
+    yield _multi_token.row_ahead, {"model": TARGET, "context": (0,), "ahead": 2}
+    yield _multi_token.rows_ahead, {"model": TARGET, "histories": [[0], [1]], "ahead": 2}
     yield (
-        engines.plant,
+        specsim.plant,
         {
             "out": "planted",
             "order": 1,
@@ -272,10 +276,10 @@ def _calls():
             "rng": 1,
         },
     )
-    yield engines.open_planted, {"path": "pair"}
+    yield specsim.open_planted, {"path": "pair"}
     yield engines.Sampling, {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "stop": ()}
     yield (
-        adapters.Declared,
+        _contract.Declared,
         {"arrays": "numpy", "dtypes": ("float32",), "batch": 8, "gamma": 4, "vocab_size": 100},
     )
     yield adapters.declares, {"arrays": "numpy", "dtypes": ("float32",), "batch": 8}
@@ -342,7 +346,7 @@ def _written(**options):
 
 
 def _served(**settings):
-    return batch.simulate_batch(**settings).load  # numbers that a short run does not have are NaN
+    return planning.simulate_batch(**settings).load  # numbers that a short run does not have are NaN
 
 
 def _first_two(seen):
@@ -356,7 +360,7 @@ def _branching(width, draft_sampling, block):
 def _appended(**step):
     with traces.writer("appended", vocab_size=3, gamma=2) as log:
         log.append(**step)
-    return traces.summarise(traces.open_trace("appended")).alpha_context
+    return traces.summarise(specsim.open_trace("appended")).alpha_context
 
 
 class Awkward:
@@ -425,7 +429,7 @@ none = None
 
 def make_things():
     """The files that calls name, in this folder."""
-    from specsim.engines import plant
+    from specsim import plant
 
     run = specsim.simulate(P, Q, gamma=2, steps=100, rng=1, threads=1, checkpoint="run.part")
     run.save("run.json")

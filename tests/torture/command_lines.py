@@ -18,13 +18,12 @@ from calls import make_things
 from commands import every_command
 from judging import answer_of
 
-from specsim import cli
+from specsim import acceptance_by_drafts, cli
 from specsim.__main__ import main
 from specsim.auditing._cases import battery
 from specsim.auditing._checks import subjects
 from specsim.cli._app import app
 from specsim.engines._server.http import Server
-from specsim.simulation import acceptance_by_drafts
 
 #: Lines that a command can carry out quickly, to be changed in one to three places; {} is a name not yet used.
 LINES = """

@@ -15,13 +15,14 @@ from command_lines import make_cases, smaller_audits
 from judging import answer_of
 
 import specsim
-from specsim import engines, models, served, traces
+from specsim import audit_engine, engines, open_planted, traces
 from specsim.auditing import audit_shard
 from specsim.auditing._offline import score
 from specsim.cli._engine import prompts_of
 from specsim.decoding._recording.huggingface import read_prompts
-from specsim.engines import audit_engine, open_planted
 from specsim.engines._audit.run import TEXTS
+from specsim.models._trained_pairs import load_pair
+from specsim.simulation._result import Simulation
 
 
 def _counts(run):
@@ -30,7 +31,7 @@ def _counts(run):
 
 def _merged(path):
     found = specsim.merge([path])
-    if isinstance(found, specsim.Simulation):
+    if isinstance(found, Simulation):
         return _counts(found)
     return [
         (case.case, str(case.verdict), case.steps, [table.log10_e for table in case.tables])
@@ -39,7 +40,7 @@ def _merged(path):
 
 
 def _pair_of(path):
-    target, draft = models.load_pair(path)
+    target, draft = load_pair(path)
     contexts = target.contexts[:5]
     return [target.provenance, draft.provenance, target.contexts.tolist()] + [
         model.rows(contexts[:, contexts.shape[1] - model.order :]).tolist() for model in (target, draft)
@@ -48,7 +49,7 @@ def _pair_of(path):
 
 def _trace_of(path):
     folder = Path(path).parent
-    found = traces.open_trace(folder)
+    found = specsim.open_trace(folder)
     assert all(shard.ok for shard in found.verify()), "a shard is damaged"
     told = traces.summarise(found).to_dict()
     return {
@@ -105,9 +106,9 @@ KINDS = [
     ("answers", "answers/*", lambda path: score("cases", Path(path).parent).verdict, False),
     ("prompts", "prompts.txt", prompts_of, False),
     ("prompts, JSON", "prompts.jsonl", read_prompts, False),
-    ("served responses", "served.jsonl", lambda path: served.audit_served(path, rng=1), False),
-    ("logged metrics", "responses.jsonl", served.read_acceptance, False),
-    ("counters", "counters.txt", served.read_acceptance, False),
+    ("served responses", "served.jsonl", lambda path: specsim.audit_served(path, rng=1), False),
+    ("logged metrics", "responses.jsonl", specsim.read_acceptance, False),
+    ("counters", "counters.txt", specsim.read_acceptance, False),
     ("log .npz", "log.npz", _imported, False),
     ("log .safetensors", "log.safetensors", _imported, False),
     ("log .parquet", "log.parquet", _imported, False),

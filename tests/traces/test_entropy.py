@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy
 
+from specsim import open_trace
 from specsim.core._kernels import interpreted
-from specsim.traces import open_trace, read_alpha, summarise, writer
+from specsim.traces import read_alpha, summarise, writer
 from specsim.traces._analysis import entropies, summarise_and_read
 from specsim.traces._format import DTYPES, Columns
 from specsim.traces._reader import Shard

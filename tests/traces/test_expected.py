@@ -13,16 +13,16 @@ import pytest
 from conftest import FALSE_ALARM, PAIR_FLAVOURS, rational_pair
 from scipy import stats
 
-from specsim import rules
+from specsim import open_trace, rules
 from specsim.core.distributions import capped_ratio
 from specsim.models import TableModel, chain
 from specsim.rules._chain import block
 from specsim.rules._common import tokenwise
 from specsim.rules._lossy import cactus, ensemble, judge, two_thresholds
-from specsim.simulation import load_bundled
+from specsim.simulation._comparison import load_bundled
 from specsim.theory._enumeration import prove
 from specsim.traces import _expected as expected
-from specsim.traces import default_trace, open_trace, writer
+from specsim.traces import default_trace, writer
 from specsim.traces._expected import expect_tokens
 from specsim.traces._truncated import Listed, truncate
 

@@ -20,10 +20,12 @@ import pytest
 from safetensors.numpy import save_file
 from served import FORMATS, Served
 
+from specsim import open_trace
 from specsim.core._files import open_file
-from specsim.traces import beta_bounds, open_trace, summarise, truncate
+from specsim.traces import summarise, truncate
 from specsim.traces._importing import formats, import_trace, jsonl, npz
 from specsim.traces._jsonl.rows import Tokens, loads, parse_line
+from specsim.traces._truncated import beta_bounds
 
 N, GAMMA, V, K = 40, 2, 12, 5
 

@@ -19,8 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.traces import TraceSummary, open_trace, summarise, truncate, writer
+from specsim import open_trace
+from specsim.traces import summarise, truncate, writer
 from specsim.traces._format import Layout, rounding
+from specsim.traces._summary import TraceSummary
 
 VOCAB, GAMMA, STEPS = 11, 3, 20
 DTYPES = ["float32", "float16", "bfloat16"]
@@ -870,7 +872,7 @@ with writer({str(tmp_path / "t")!r}, vocab_size=2, gamma=1, rows_per_shard=6) as
 
 def test_listing_a_trace_does_not_import_numba(folder: Path) -> None:
     program = (
-        f"import sys; from specsim.traces import open_trace; t = open_trace({str(folder)!r});"
+        f"import sys; from specsim import open_trace; t = open_trace({str(folder)!r});"
         "assert t.shards[0].columns.p.shape == (28, 11); sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

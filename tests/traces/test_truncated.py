@@ -11,11 +11,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim import simulate
+from specsim import open_trace, simulate
 from specsim.core._kernels import interpreted
-from specsim.traces import Listed, TraceBounds, beta_bounds, open_trace, summarise, truncate, writer
+from specsim.traces import summarise, truncate, writer
 from specsim.traces._format import Layout, rounding
+from specsim.traces._summary import TraceBounds
 from specsim.traces._token_probabilities import acceptance_chances
+from specsim.traces._truncated import Listed, beta_bounds
 
 DTYPES = ("float32", "float16", "bfloat16")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.adapters._contract import Verifier
-from specsim.core.distributions import Floats, Ints
+from specsim.adapters import Verifier
+from specsim.core._types import Floats, Ints
 
 __all__ = ["Criterion", "chi_square_below", "reached", "rounds", "tally"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.stats import chi2, ncx2
 
 from experiments.audit._criteria.base import Criterion, chi_square_below, reached, rounds
-from specsim.adapters._contract import Verifier
-from specsim.core.distributions import Floats
+from specsim.adapters import Verifier
+from specsim.core._types import Floats
 
 __all__ = ["CRITERIA"]
 

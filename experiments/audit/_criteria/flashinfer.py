@@ -11,8 +11,9 @@ from itertools import product
 import numpy as np
 
 from experiments.audit._criteria.base import Criterion
-from specsim.adapters._contract import Verifier
-from specsim.core.distributions import Floats, Ints, normalise
+from specsim.adapters import Verifier
+from specsim.core._types import Floats, Ints
+from specsim.distributions import normalise
 
 __all__ = ["CRITERIA"]
 

@@ -13,8 +13,9 @@ from scipy.special import softmax
 from scipy.stats import chi2
 
 from experiments.audit._criteria.base import Criterion, rounds, tally
-from specsim.adapters._contract import Verifier
-from specsim.core.distributions import Floats, normalise
+from specsim.adapters import Verifier
+from specsim.core._types import Floats
+from specsim.distributions import normalise
 
 __all__ = ["CRITERIA"]
 

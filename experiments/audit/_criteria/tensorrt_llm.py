@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import rel_entr
 
 from experiments.audit._criteria.base import Criterion, rounds, tally
-from specsim.adapters._contract import Verifier
-from specsim.core.distributions import Floats
+from specsim.adapters import Verifier
+from specsim.core._types import Floats
 
 __all__ = ["CRITERIA"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import softmax
 
 from experiments.audit._criteria.base import Criterion, chi_square_below, reached, rounds, tally
-from specsim.adapters._contract import Verifier
-from specsim.core.distributions import Floats
+from specsim.adapters import Verifier
+from specsim.core._types import Floats
 
 __all__ = ["CRITERIA"]
 

@@ -54,9 +54,7 @@ from experiments.literature.published.values import (
     YIN_FIGURE,
     Figure,
 )
-from specsim.theory._acceptance import expected_tokens
-from specsim.theory._block import block_range
-from specsim.theory._speed import walltime_improvement
+from specsim.theory import block_range, expected_tokens, walltime_improvement
 
 __all__ = ["ERRORS", "bounds", "findings"]
 

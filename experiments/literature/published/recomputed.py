@@ -63,10 +63,7 @@ from experiments.literature.published.values import (
     TASKS,
     YIN_FIGURE,
 )
-from specsim.theory._acceptance import expected_tokens
-from specsim.theory._block import accepted_tokens, block_range
-from specsim.theory._many_drafts import k_seq_acceptance, recursive_rejection_acceptance
-from specsim.theory._speed import operations_factor, optimal_gamma, walltime_improvement
+from specsim import theory
 
 __all__ = ["implied_alpha", "lenience_misfit", "published"]
 
@@ -85,7 +82,7 @@ def implied_alpha(tokens: float, gamma: int) -> float:
 
     if gamma < 1 or not 1 <= tokens <= gamma + 1:
         raise ValueError(f"implied_alpha: {tokens} tokens a step of {gamma} drafted; expected 1 to γ + 1")
-    return float(brentq(lambda alpha: expected_tokens(alpha, gamma) - tokens, 0.0, 1.0, xtol=1e-14))
+    return float(brentq(lambda alpha: theory.expected_tokens(alpha, gamma) - tokens, 0.0, 1.0, xtol=1e-14))
 
 
 def lenience_misfit(alphas: Sequence[float], leniences: Sequence[float]) -> float:
@@ -171,7 +168,7 @@ def _operations() -> list[Row]:
     for alpha, gamma, *_ in OPERATIONS_ROWS:
         g = int(gamma)
         for name, value in (
-            ("operations", float(operations_factor(float(alpha), g, 0.0))),
+            ("operations", float(theory.operations_factor(float(alpha), g, 0.0))),
             ("speed-up", _speed(float(alpha), g, 0.0)),
         ):
             figure = figure_at(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
@@ -217,7 +214,7 @@ def _chinchilla() -> list[Row]:
 
     def fastest(time: float, alone: float, drafting: float) -> float:
         alpha = implied_alpha((alone + 4 * drafting) / time, 4)
-        return float(optimal_gamma(alpha, drafting / alone))
+        return float(theory.optimal_gamma(alpha, drafting / alone))
 
     task, _, _, _, alone_ms, _, ms, _ = CHINCHILLA_ROWS[0]
     draft = first_number(figure_at(CHINCHILLA_TEXT, DRAFT_MS))
@@ -271,14 +268,14 @@ def _ratios() -> list[Row]:
 
 def _examples() -> list[Row]:
     third = Fraction(1, 3)
-    lengths = accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)
+    lengths = theory.accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)
     sure, even = [1, 0], [0.5, 0.5]
     values = {
         (EXAMPLE, "accepted tokens, token by token"): lengths.token,
         (EXAMPLE, "accepted tokens, block verification"): lengths.block,
         (EXAMPLE, "accepted tokens, min-joint bound"): lengths.bound,
-        (COVER, "SpecInfer rejects"): 1 - recursive_rejection_acceptance(sure, even, 2),
-        (COVER, "K-SEQ accepts"): k_seq_acceptance(sure, even, 2),
+        (COVER, "SpecInfer rejects"): 1 - theory.recursive_rejection_acceptance(sure, even, 2),
+        (COVER, "K-SEQ accepts"): theory.k_seq_acceptance(sure, even, 2),
     }
     return [
         compare(figure_at(where, quantity), float, (float(value), 0.0))
@@ -334,7 +331,7 @@ def _block_lengths() -> list[Row]:
 
         def predicted(*tokens: float, gamma: int = gamma, others: Sequence[int] = others) -> float:
             alphas = [implied_alpha(value, other) for value, other in zip(tokens, others, strict=True)]
-            return float(expected_tokens(float(np.mean(alphas)), gamma))
+            return float(theory.expected_tokens(float(np.mean(alphas)), gamma))
 
         alpha = implied_alpha(numbers(token[gamma])[0], gamma)
         rows.append(
@@ -357,7 +354,7 @@ def _k_seq_lengths() -> list[Row]:
     return [
         compare(
             figure,
-            lambda tokens: float(expected_tokens(implied_alpha(tokens, 4), 8)),
+            lambda tokens: float(theory.expected_tokens(implied_alpha(tokens, 4), 8)),
             first_number(source),
             note="from 1 draft of 4; no α of independent acceptances gives both",
         )
@@ -418,9 +415,9 @@ def _eagle_means() -> list[Row]:
 
 def _speed(alpha: float, gamma: int, cost: float) -> float:
     """Leviathan et al., Theorem 3.8, with `cost` the time of a draft token in target calls."""
-    return float(walltime_improvement(alpha, gamma, cost))
+    return float(theory.walltime_improvement(alpha, gamma, cost))
 
 
 def _range_note(alpha: float, gamma: int) -> str:
-    found = block_range(alpha, gamma)
+    found = theory.block_range(alpha, gamma)
     return f"block verification of i.i.d. pairs gives {1 + found.low:.2f} to {1 + found.high:.2f}"

@@ -13,7 +13,9 @@ from specsim.adapters._contract import Declared
 from specsim.core._streams import Key, key_of
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
-from specsim.models import Model, TableModel, Tree, branching, chain, chains, default_pair, shared_contexts
+from specsim.models import Model, TableModel, Tree, branching, chain, chains
+from specsim.models._base import shared_contexts
+from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 
 

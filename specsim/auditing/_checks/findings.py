@@ -27,7 +27,7 @@ from specsim.core.stats import (
     lower_tail_p_value,
     tv_interval,
 )
-from specsim.models import row_ahead
+from specsim.models._multi_token import row_ahead
 from specsim.simulation._counting import Counts, Example, Partial
 from specsim.theory import expected_tokens
 

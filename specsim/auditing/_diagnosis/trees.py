@@ -31,7 +31,7 @@ from specsim.auditing._diagnosis.posterior import (
 from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.mistakes import Mistake, catalogue
-from specsim.models import row_ahead
+from specsim.models._multi_token import row_ahead
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise
 from specsim.rules._lossy import typical_tree

@@ -26,11 +26,12 @@ from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, u
 from specsim.core._types import Floats
 from specsim.core.distributions import temperature, top_k, top_p
 from specsim.decoding._recording.models import new_log
-from specsim.models import chain, draw_siblings
+from specsim.models import chain
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
-from specsim.traces import Trace, open_trace
+from specsim.traces._reader import Trace, open_trace
 
 INSTALL = "pip install torch transformers"
 

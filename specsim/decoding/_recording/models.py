@@ -17,7 +17,8 @@ from specsim.core._streams import Purpose, RandomSource, key_of, root_of, unifor
 from specsim.core._types import Floats
 from specsim.models import Model, chain
 from specsim.simulation._rows import ModelRows, model_rows, start_of
-from specsim.traces import Trace, open_trace, truncate, writer
+from specsim.traces import truncate, writer
+from specsim.traces._reader import Trace, open_trace
 
 #: Steps of each text; then the next held-out context begins another one.
 STEPS_PER_TEXT = 32

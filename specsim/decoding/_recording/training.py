@@ -16,8 +16,8 @@ from specsim.core._types import Ints
 from specsim.decoding._recording.huggingface import record_hf
 from specsim.decoding._recording.models import new_log
 from specsim.models._trained_pairs import standard_library
-from specsim.traces import Trace, default_trace, summarise
-from specsim.traces._reader import BUNDLED
+from specsim.traces import default_trace, summarise
+from specsim.traces._reader import BUNDLED, Trace
 
 SEED = 1
 VOCAB_SIZE = 1024

@@ -302,7 +302,7 @@ def audit_matrix(
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import plant
+    >>> from specsim import plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
     ...     len(audit_matrix("specsim", pair, tokens=1, rng=1).cells)

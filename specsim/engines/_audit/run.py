@@ -109,7 +109,7 @@ def audit_engine(
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import audit_engine, plant
+    >>> from specsim import audit_engine, plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pair = plant(f"{folder}/pair", vocab_size=4, context=128, rng=1)
     ...     print(audit_engine("specsim", pair, tokens=20_000, rng=1).verdict)
@@ -186,7 +186,8 @@ def judge_texts(
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import audit_engine, judge_texts, plant
+    >>> from specsim import audit_engine, plant
+    >>> from specsim.engines import judge_texts
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pair = plant(f"{folder}/pair", vocab_size=4, context=128, rng=1)
     ...     first = audit_engine("specsim", pair, tokens=2_000, out=f"{folder}/run", rng=1)

@@ -57,7 +57,7 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import plant
+    >>> from specsim import plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     engine = open_engine("specsim", plant(f"{folder}/pair", vocab_size=4, context=64, rng=1))
     ...     engine.close()

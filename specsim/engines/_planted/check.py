@@ -151,7 +151,8 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import check, plant
+    >>> from specsim.engines import check
+    >>> from specsim import plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
     ...     check(f"{folder}/pair").passed

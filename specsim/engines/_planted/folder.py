@@ -201,7 +201,7 @@ def open_planted(path: str | Path) -> Planted:
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import open_planted, plant
+    >>> from specsim import open_planted, plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
     ...     open_planted(f"{folder}/pair").target.offsets

@@ -70,7 +70,7 @@ def plant(
     vocab_size : int
         Number of words, the tokens that may come, 2 to 131072. End-of-text and openers have ids above these.
     kind : str
-        The shape of the rows: a kind of `specsim.core.distributions.synthetic_pair`.
+        The shape of the rows: a kind of `specsim.distributions.synthetic_pair`.
     overlap : float
         Σ min(p, q) of target and draft, up to the rounding of logits: from 0, disjoint, to 1, equal. Of laws
         that are sums it is the mean over contexts.
@@ -96,7 +96,7 @@ def plant(
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.engines import plant
+    >>> from specsim import plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
     >>> pair.target.rows([[0], [3]]).round(3)  # the last of the 5 ids is end-of-text

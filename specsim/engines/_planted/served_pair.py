@@ -7,12 +7,13 @@ import numpy as np
 
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.requests import Request
-from specsim.models import Model, default_pair
+from specsim.models import Model
+from specsim.models._trained_pairs import default_pair
 
 
 class ReadingLaw(Protocol):
     """The law of the next token given the tokens at some distances, and the first token if there are openers;
-    see `specsim.engines.Law`."""
+    see `specsim.engines._planted.law.Law`."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -28,7 +29,7 @@ class ReadingLaw(Protocol):
 
 
 class Pair(Protocol):
-    """A target and a draft with one vocabulary; a `specsim.engines.Planted` is one."""
+    """A target and a draft with one vocabulary; a what `specsim.open_planted` returns is one."""
 
     @property
     def target(self) -> ReadingLaw: ...

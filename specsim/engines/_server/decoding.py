@@ -21,7 +21,8 @@ from specsim.engines._planted.requests import Completion, Request
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
 from specsim.engines._server.mistakes import find_mistake
 from specsim.engines._server.step import Running, Step, Text, text_uniforms
-from specsim.models import chain, draw_siblings
+from specsim.models import chain
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.rules import Rule
 from specsim.simulation._rows import tile_parents
 

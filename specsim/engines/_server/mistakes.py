@@ -19,7 +19,7 @@ from specsim.engines._planted.requests import Sampling
 from specsim.engines._planted.sampling import truncated
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax
-from specsim.models import draw_siblings
+from specsim.models._drafts.sampling import draw_siblings
 
 #: Where a mistake acts, with what `act` is given.
 PLACES = {

@@ -13,7 +13,7 @@ from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import normalise
 from specsim.engines._planted.requests import Request, Sampling
 from specsim.engines._planted.sampling import processed
-from specsim.models import draw_siblings
+from specsim.models._drafts.sampling import draw_siblings
 
 #: A change of the sampling parameters of a text.
 Change = Callable[[Sampling], Sampling]

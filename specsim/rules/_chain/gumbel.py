@@ -32,7 +32,8 @@ from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
-from specsim.models import Draft, Tree
+from specsim.models import Tree
+from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (

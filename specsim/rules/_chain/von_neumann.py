@@ -32,7 +32,8 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, cumulative_draw
-from specsim.models import Draft, Tree
+from specsim.models import Tree
+from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise

@@ -11,7 +11,8 @@ import numpy as np
 from specsim.core._kernels import Kernel
 from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._types import Floats, Row
-from specsim.models import Draft, Tree
+from specsim.models import Tree
+from specsim.models._drafts.dynamic import Draft
 
 
 def uniform_per_node(tree: Draft, vocab_size: int = 0) -> int:
@@ -77,7 +78,7 @@ class Rule(Parametrised):
     ----------
     name, citation : str
     draft_sampling : tuple of str
-        The sampling methods for which the claim holds, of `specsim.models.SAMPLING_METHODS`.
+        The sampling methods for which the claim holds, of `specsim.models._drafts.sampling.SAMPLING_METHODS`.
     law : callable
         `law(parents, tokens, p, q, **values)` gives, node by node of a drafted tree, the probability of
         stopping there and the pmf of the token that follows, in the arithmetic of p and q (Fraction or

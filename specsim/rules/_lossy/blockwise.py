@@ -26,8 +26,8 @@ import numpy as np
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
-from specsim.models import MAX_NODES
 from specsim.models._drafts.sampling import rank_tokens
+from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule

@@ -35,7 +35,8 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, Tokens
 from specsim.core.distributions import alias_table
-from specsim.models import MAX_NODES, Tree
+from specsim.models import Tree
+from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule

@@ -44,7 +44,8 @@ import numpy as np
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Ints, Row
 from specsim.core.distributions import copy_row, cumulative_draw
-from specsim.models import Draft, Tree
+from specsim.models import Tree
+from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import block
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (

@@ -48,7 +48,7 @@ import numpy as np
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Ints, Row
-from specsim.models import Draft
+from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule

@@ -8,7 +8,7 @@ rare tokens. The errors of all tests add up to at most `BUDGET`.
 
 **Tolerance.** Logged log-probabilities are rounded, by up to τ. The probability of a bin is then within
 exp(±17 τ) of uniform: a listed cell is within exp(±τ), and the cell of all other tokens has the rest, which
-is off by at most τ, or 16 τ of a bin. `specsim.core.stats.log_e_value` allows for that tolerance.
+is off by at most τ, or 16 τ of a bin. `specsim.stats.log_e_value` allows for that tolerance.
 
 **Unseen tokens.** Many servers do not log the token that ends a text. The logged tokens are then those that
 did not end it, which follow another distribution. The missing token goes into the bin with the fewest: that

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from specsim.core._parameters import Parameter, Parametrised
 from specsim.core.distributions import check_rows
-from specsim.models import Draft, LookaheadDecoding, Model, Pair, PromptLookup
-from specsim.traces import Trace
+from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup
+from specsim.models._drafts.dynamic import Draft
+from specsim.traces._reader import Trace
 
 
 @dataclass(frozen=True)

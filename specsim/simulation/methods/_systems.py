@@ -29,10 +29,10 @@ from specsim.models import (
     branching,
     chain,
     chains,
-    rows_ahead,
-    shared_contexts,
     tree_of_heads,
 )
+from specsim.models._base import shared_contexts
+from specsim.models._multi_token import rows_ahead
 from specsim.simulation.methods._method import Drafting, Method
 
 # Sizes of drafters beside a target with the dimensions of LLaMA-7B (Touvron et al., arXiv 2302.13971).

@@ -9,11 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from specsim import default_pair, replay, simulate
-from specsim.decoding import STEPS_PER_TEXT, record, record_hf
+from specsim import default_pair, open_trace, replay, simulate
+from specsim.decoding import record, record_hf
 from specsim.decoding._recording.huggingface import read_prompts
+from specsim.decoding._recording.models import STEPS_PER_TEXT
 from specsim.models import TableModel, branching
-from specsim.traces import open_trace, summarise, writer
+from specsim.traces import summarise, writer
 
 
 @pytest.fixture(scope="module")

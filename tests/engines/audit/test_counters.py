@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from listening import answering, listening
 
+from specsim import audit_engine, plant
 from specsim.core._tables import to_text
-from specsim.engines import Completion, Sampling, audit_engine, plant
+from specsim.engines import Completion, Sampling
 from specsim.engines._audit.counters import (
     _mean_step,
     draft_length,

@@ -9,19 +9,10 @@ import pytest
 from commands import run
 from listening import listening
 
+from specsim import audit_engine, plant
 from specsim.auditing import Verdict
 from specsim.core._tables import to_rich, to_text
-from specsim.engines import (
-    Completion,
-    Failure,
-    Sampling,
-    _audit,
-    audit_engine,
-    audit_matrix,
-    judge_texts,
-    open_engine,
-    plant,
-)
+from specsim.engines import Completion, Failure, Sampling, _audit, audit_matrix, judge_texts, open_engine
 from specsim.engines._audit import diagnosis, matrix, places
 from specsim.engines._audit.judge import judge, likely_orders
 from specsim.engines._audit.matrix import settings
@@ -447,7 +438,7 @@ def test_each_cell_has_the_command_that_repeats_it(pair, monkeypatch):
         made.append(options)
         raise ValueError("noted")
 
-    monkeypatch.setattr("specsim.engines.audit_engine", noted)
+    monkeypatch.setattr("specsim.audit_engine", noted)
     rows = settings(pair)
     assert {row.name: row for row in rows if row.options() == ""}.keys() == {"plain"}
     for row in rows:

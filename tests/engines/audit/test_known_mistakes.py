@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from specsim.engines import Sampling, plant
+from specsim import plant
+from specsim.engines import Sampling
 from specsim.engines._audit import known_mistakes
 from specsim.engines._audit.known_mistakes import _averaged
 from specsim.engines._audit.places import Given

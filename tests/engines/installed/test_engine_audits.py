@@ -5,7 +5,7 @@ import runpy
 import pytest
 
 from experiments.engines.engines import REPRODUCTIONS
-from specsim.engines import audit_engine, plant
+from specsim import audit_engine, plant
 
 TOKENS = 20_000
 

@@ -6,8 +6,8 @@ import numpy as np
 import on_devices
 import pytest
 
+from specsim import audit
 from specsim.adapters._contract import DTYPES, Declared
-from specsim.auditing import audit
 from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier import arrays
 from specsim.auditing._verifier.arrays import library_of

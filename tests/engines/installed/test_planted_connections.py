@@ -5,8 +5,8 @@ import pytest
 from conftest import FALSE_ALARM
 from letters import decoded, log_e, tables_of
 
+from specsim import plant
 from specsim.core.stats import needed_draws
-from specsim.engines import plant
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.sampling import processed

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from specsim.engines import check, plant
+from specsim import plant
+from specsim.engines import check
 
 #: Log-probabilities that engines return are float32.
 FLOAT32 = 4e-6

@@ -5,9 +5,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specsim import open_trace
 from specsim.decoding._recording import training
 from specsim.models._trained_pairs import Corpus
-from specsim.traces import audit_log, open_trace, summarise
+from specsim.traces import audit_log, summarise
 
 
 def test_models_are_trained_and_their_trace_is_recorded(tmp_path, monkeypatch):

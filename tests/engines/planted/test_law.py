@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from specsim.engines import Law
-from specsim.engines._planted.law import AdditiveLogits, TableLogits, sign_codes
+from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
 from specsim.models import Model
 
 WORDS = 3

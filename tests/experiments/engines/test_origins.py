@@ -6,8 +6,8 @@ import pytest
 
 import experiments
 from experiments.engines import _origins, engine_code, gpt_fast
+from specsim import audit
 from specsim.adapters import EngineMissing, is_engine
-from specsim.auditing import audit
 from specsim.auditing._verifier.child import load
 
 RESEARCH = [one for one in engine_code.SUBJECTS[:-2] if not is_engine(one.engine)]

@@ -8,30 +8,23 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM, LAST_UNIFORM, PAIR_FLAVOURS, rational_pair
 
-from specsim import rules
+from specsim import default_pair, rules
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import normalise
 from specsim.core.stats import chi_square
-from specsim.models import (
-    MAX_NODES,
+from specsim.models import Model, TableModel, Tree, branching, chain, chains
+from specsim.models._drafts.dynamic import dynamic_drafts, expand, paths
+from specsim.models._drafts.sampling import (
+    DISTINCT,
     SAMPLING_METHODS,
-    Model,
-    TableModel,
-    Tree,
-    as_tree,
-    branching,
-    chain,
-    chains,
-    default_pair,
     draw_siblings,
-    row_ahead,
-    rows_ahead,
+    rank_tokens,
     sibling_laws,
 )
-from specsim.models._drafts.dynamic import dynamic_drafts, expand, paths
-from specsim.models._drafts.sampling import DISTINCT, rank_tokens
 from specsim.models._drafts.sequoia import best_tree, expected_tokens_of_tree, rank_acceptance
+from specsim.models._drafts.tree import MAX_NODES, as_tree
 from specsim.models._mixture import Mixture
+from specsim.models._multi_token import row_ahead, rows_ahead
 from specsim.simulation._rows import ModelRows
 from specsim.theory._enumeration import continued_law, prove, target_law
 

@@ -15,8 +15,9 @@ from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, u
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import cumulative_draw
 from specsim.core.distributions import temperature as at_temperature
-from specsim.models import Model, check_pair, shared_contexts
-from specsim.planning.policies._log import DraftLog, Features, read_rows
+from specsim.models import Model
+from specsim.models._base import check_pair, shared_contexts
+from specsim.planning._policies._log import DraftLog, Features, read_rows
 
 #: Positions whose rows are computed at a time: few enough to stay in cache.
 CHUNK = 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from specsim.core._checks import check_between, check_count
-from specsim.planning.costs import StepCost
+from specsim.planning._costs import StepCost
 
 
 class Drafted:

@@ -11,7 +11,7 @@ from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name, written
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
-from specsim.planning.batch._kernel import (
+from specsim.planning._batch._kernel import (
     BANDS,
     BLOCKS,
     BUDGET,
@@ -21,9 +21,9 @@ from specsim.planning.batch._kernel import (
     HEURISTIC,
     ORACLE,
 )
-from specsim.planning.policies._goodput import Goodput
-from specsim.planning.policies._policy import AnyPolicy
-from specsim.planning.policies._simple import Constant, Heuristic, Oracle
+from specsim.planning._policies._goodput import Goodput
+from specsim.planning._policies._policy import AnyPolicy
+from specsim.planning._policies._simple import Constant, Heuristic, Oracle
 
 
 @checked

@@ -8,19 +8,16 @@ adds up times.
 The policies: `Constant`, `Heuristic` and `ConfidenceThreshold` (Hugging Face transformers), `SVIP`, `Disco`
 (fitted on a part of the log), `Goodput` (SmartSpec), `Cascade`, and the `Oracle`, which knows what will be
 accepted and bounds all others. `every_policy` returns one of each. A server of many requests
-(`specsim.planning.batch`) takes `Constant`, `Heuristic`, `Goodput` and `Oracle` too.
+(`simulate_batch`) takes `Constant`, `Heuristic`, `Goodput` and `Oracle` too.
 
 Examples
 --------
->>> from specsim.models import default_pair
->>> from specsim.planning.policies import draft_log, every_policy, simulate_policies
+>>> from specsim import default_pair
+>>> from specsim import draft_log, simulate_policies
+>>> from specsim.planning import every_policy
 >>> log = draft_log(*default_pair(), tokens=4000, rng=1)
 >>> train, test = log.split(0.5)
 >>> runs = simulate_policies(test, every_policy(train, test), draft_cost=0.05)
 >>> max(runs, key=lambda run: run.speedup).policy
 'oracle'
 """
-
-import lazy_loader as _lazy
-
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -14,7 +14,7 @@ from specsim.core._columns import read_columns
 from specsim.core._files import PathLike
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
-from specsim.planning.batch._kernel import BLOCK
+from specsim.planning._batch._kernel import BLOCK
 
 #: The longest prompt and output, in tokens, and the most requests of a replication.
 LONGEST, MOST_REQUESTS = 2**24, 10**7

@@ -6,19 +6,15 @@ the accepted ones and one more. Requests that are complete leave, and waiting on
 
 `BatchCost` has the time of an iteration: of rooflines (`PassTime` of a `Network` on `Hardware`), fitted to
 measured passes (`PassTime.fit`), or one of `presets`. The policies choose draft lengths: `Constant`,
-`Goodput`, `Heuristic` and `Oracle` are those of `specsim.planning.policies`, and `Budget` (AdaServe),
+`Goodput`, `Heuristic` and `Oracle` are those of single texts too, and `Budget` (AdaServe),
 `Blocks` (DSpark), `Bands` and `Classifier` are for servers alone.
 `simulate_batch` simulates one server, `sweep_batch` compares it with one that does not speculate.
 
 Examples
 --------
->>> from specsim.planning.batch import preset, simulate_batch
->>> from specsim.planning.policies import Constant
+>>> from specsim.planning import preset, simulate_batch
+>>> from specsim.planning import Constant
 >>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=2.0, alpha=0.7, requests=500, rng=1)
 >>> run.load
 'steady'
 """
-
-import lazy_loader as _lazy
-
-__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

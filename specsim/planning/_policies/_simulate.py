@@ -14,12 +14,12 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
-from specsim.planning.costs import StepCost
-from specsim.planning.policies._disco import Disco
-from specsim.planning.policies._goodput import Cascade, Goodput
-from specsim.planning.policies._log import UNKNOWN, DraftLog
-from specsim.planning.policies._policy import Drafted, Policy
-from specsim.planning.policies._simple import SVIP, ConfidenceThreshold, Constant, Heuristic, Oracle
+from specsim.planning._costs import StepCost
+from specsim.planning._policies._disco import Disco
+from specsim.planning._policies._goodput import Cascade, Goodput
+from specsim.planning._policies._log import UNKNOWN, DraftLog
+from specsim.planning._policies._policy import Drafted, Policy
+from specsim.planning._policies._simple import SVIP, ConfidenceThreshold, Constant, Heuristic, Oracle
 
 DRAFT_COST = 0.05
 
@@ -59,8 +59,8 @@ def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[St
     Examples
     --------
     >>> from specsim.models import TableModel
-    >>> from specsim.planning.costs import ConstantRatio
-    >>> from specsim.planning.policies import draft_log
+    >>> from specsim.planning import ConstantRatio
+    >>> from specsim import draft_log
     >>> log = draft_log(TableModel([0.5, 0.5]), TableModel([0.8, 0.2]), 100, rng=1)
     >>> steps = [*simulate_steps(log, Constant(3), ConstantRatio(0.05))]
     >>> sum(step.accepted + 1 for step in steps)
@@ -262,12 +262,13 @@ def simulate_policies(
 
     References
     ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Algorithm 1; `specsim.planning.policies._log` has the proof
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Algorithm 1; `specsim.planning._policies._log` has the proof
     that steps cut from one log follow its law.
 
     Examples
     --------
-    >>> from specsim.planning.policies import SVIP, draft_log
+    >>> from specsim.planning import SVIP
+    >>> from specsim import draft_log
     >>> from specsim.models import TableModel
     >>> log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 5000, rng=1)
     >>> (run,) = simulate_policies(log, [SVIP(h=0.5)])
@@ -377,7 +378,7 @@ def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
     Examples
     --------
     >>> from specsim.models import TableModel
-    >>> from specsim.planning.policies import draft_log
+    >>> from specsim import draft_log
     >>> pair = TableModel([0.5, 0.5]), TableModel([0.8, 0.2])
     >>> train, log = (draft_log(*pair, 1000, rng=rng) for rng in (1, 2))
     >>> print(every_policy(train, log)[0])

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._streams import Purpose, fill_uniforms
-from specsim.planning.policies._policy import PRIOR_TESTS
+from specsim.planning._policies._policy import PRIOR_TESTS
 
 #: Uniforms of a request that are drawn at once, as rows × columns of a buffer.
 ROWS, COLUMNS = 3, 16

@@ -17,9 +17,9 @@ from specsim.core._provenance import Provenance
 from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, as_dict, span
-from specsim.planning.batch._costs import BatchCost
-from specsim.planning.batch._policies import AnyPolicy, Constant
-from specsim.planning.batch._simulate import BatchRun, Estimate, estimate, simulate_batch
+from specsim.planning._batch._costs import BatchCost
+from specsim.planning._batch._policies import AnyPolicy, Constant
+from specsim.planning._batch._simulate import BatchRun, Estimate, estimate, simulate_batch
 from specsim.simulation._grid import Swept, combinations, run_grid, swept_values
 
 #: The settings that may be swept.
@@ -159,8 +159,8 @@ def sweep_batch(
 
     Examples
     --------
-    >>> from specsim.planning.batch import preset, sweep_batch
-    >>> from specsim.planning.policies import Constant
+    >>> from specsim.planning import preset, sweep_batch
+    >>> from specsim.planning import Constant
     >>> settings = {"alpha": 0.5, "prefill": False, "requests": 2560, "rng": 1}
     >>> found = sweep_batch(preset("llama-8b"), Constant(4), over={"max_batch": [1, 256]}, **settings)
     >>> found.capacity_gain(0).mean > 1 > found.capacity_gain(1).mean

@@ -9,9 +9,9 @@ import numpy as np
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._types import Ints
-from specsim.planning.costs import StepCost
-from specsim.planning.policies._log import DraftLog
-from specsim.planning.policies._policy import MOST, Drafted, PlannedPolicy, Policy, check_begin
+from specsim.planning._costs import StepCost
+from specsim.planning._policies._log import DraftLog
+from specsim.planning._policies._policy import MOST, Drafted, PlannedPolicy, Policy, check_begin
 
 
 @checked

@@ -25,17 +25,6 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.theory import expected_tokens
 
-__all__ = [
-    "ConstantRatio", "Experts", "Hardware", "LinearStep", "Network", "Roofline", "StepCost", "best_gamma",
-    "critical_context", "experts_touched", "improvement",
-]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
-
 #: The largest γ that is looked at in the search for the best one.
 MOST_GAMMA = 2**16
 

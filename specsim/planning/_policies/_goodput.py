@@ -4,8 +4,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from specsim.core._arguments import checked
-from specsim.planning.costs import StepCost
-from specsim.planning.policies._policy import PRIOR_TESTS, Drafted, PlannedPolicy, check_begin
+from specsim.planning._costs import StepCost
+from specsim.planning._policies._policy import PRIOR_TESTS, Drafted, PlannedPolicy, check_begin
 
 #: The longest pause of `Cascade`, in multiples of the first one.
 LONGEST_PAUSE = 64

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from specsim.core._checks import check_count
 from specsim.core._types import Floats, Ints
-from specsim.planning.policies._log import UNKNOWN, DraftLog, Features
-from specsim.planning.policies._policy import Drafted, Policy
+from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
+from specsim.planning._policies._policy import Drafted, Policy
 
 #: Keeps coefficients finite if the classes are separable, or there is only one.
 RIDGE = 1e-3

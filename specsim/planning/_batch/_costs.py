@@ -16,8 +16,8 @@ from specsim.core._columns import read_columns
 from specsim.core._files import PathLike
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
-from specsim.planning.batch._kernel import pass_seconds
-from specsim.planning.costs import Experts, Hardware, Network
+from specsim.planning._batch._kernel import pass_seconds
+from specsim.planning._costs import Experts, Hardware, Network
 
 #: The longest pass.
 MOST_SECONDS = 1e6

@@ -21,10 +21,10 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
-from specsim.planning.batch._costs import BatchCost
-from specsim.planning.batch._kernel import TOTALS, serve
-from specsim.planning.batch._policies import AnyPolicy, Constant, for_kernel, spec_of
-from specsim.planning.batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
+from specsim.planning._batch._costs import BatchCost
+from specsim.planning._batch._kernel import TOTALS, serve
+from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, spec_of
+from specsim.planning._batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
 
 #: Two-sided confidence of intervals.
 CONFIDENCE = 0.95
@@ -254,8 +254,8 @@ def simulate_batch(
 
     Examples
     --------
-    >>> from specsim.planning.batch import preset, simulate_batch
-    >>> from specsim.planning.policies import Constant
+    >>> from specsim.planning import preset, simulate_batch
+    >>> from specsim.planning import Constant
     >>> run = simulate_batch(preset("llama-8b"), Constant(4), rate=100.0, requests=400, rng=1)
     >>> run.load
     'overloaded'

@@ -15,8 +15,8 @@ record` writes them within a text; no step of a policy crosses the end of a reco
 
 import numpy as np
 
-from specsim.planning.policies._log import ACCEPTED, UNKNOWN, DraftLog, Features, read_rows
-from specsim.traces import Trace
+from specsim.planning._policies._log import ACCEPTED, UNKNOWN, DraftLog, Features, read_rows
+from specsim.traces._reader import Trace
 
 #: Rows of p and q that are read at a time.
 CHUNK_ROWS = 4096
@@ -42,7 +42,8 @@ def log_from_trace(trace: Trace) -> DraftLog:
     Examples
     --------
     >>> import tempfile
-    >>> from specsim.traces import open_trace, writer
+    >>> from specsim import open_trace
+    >>> from specsim.traces import writer
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with writer(folder, vocab_size=2, gamma=1) as steps:
     ...         steps.append(context=0, tokens=[0], accepted=1, p=[[0.5, 0.5]] * 2, q=[[0.75, 0.25]] * 2)

@@ -1,2 +1,0 @@
-from . import distributions as distributions
-from . import stats as stats
