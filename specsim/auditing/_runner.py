@@ -322,8 +322,7 @@ class CaseRun:
         self._before_pace = 0.0
 
     def next(self) -> Span | None:
-        """The steps to be counted next; None at the end, for now if the seconds are over or the goal is
-        reached."""
+        """The steps to be counted next; None at the end, or while it has no seconds or no goal left."""
         done = self.total.steps
         planned = done < self.plan.steps or self.evidence >= NEAR
         end = next((end for end in self._ends if end > done), None)

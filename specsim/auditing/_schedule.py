@@ -189,8 +189,7 @@ class Schedule(Generic[R]):
         return too_slow(self._candidates(), self._left(), len(self.runs) + self._left_out, ended)
 
     def _concentrate(self) -> Sequence[R]:
-        """Count the cases that `choose` names up to the wanted power, while there is time; leave out the
-        others."""
+        """Count the cases that `choose` names up to the wanted power, and leave out the others."""
         by_name = {run.plan.case.name: run for run in self.runs}
         served: dict[str, Candidate] = {}
         while (left := self._left()) > 0:
@@ -239,9 +238,7 @@ class Schedule(Generic[R]):
         return self._left() if self.place.slots is None else self._limit.left()
 
     def _finish(self, runs: Sequence[R], most: int | None = None) -> None:
-        """Count `runs` to their goals, at most so many at a time, those nearest to an alarm first.
-
-        They get half of the time that is left, which is then divided again at the pace that was measured."""
+        """Count `runs` to their goals, the `most` nearest to an alarm first, in half of the time left."""
         while (still := [run for run in runs if not run.at_goal]) and (left := self._left()) > 0:
             nearest = sorted(still, key=lambda run: -run.evidence)[:most]
             more = max(left / 2, PIECE * self._limit.seconds) / len(nearest)
@@ -343,8 +340,7 @@ class _Segment:
             self.sum += found
 
     def result(self) -> Partial:
-        """The counts of all steps, or the failure of the earliest one, as on one process: spans are begun in
-        their order, so that no earlier one is missing."""
+        """The counts of all steps, or the failure of the earliest: spans begin in their order."""
         if not self.failures:
             return self.sum
         failed = self.failures[min(self.failures)]
@@ -352,9 +348,7 @@ class _Segment:
 
 
 class _Case:
-    """A case in spans: the steps up to its next look and, if it is `cut`, ahead of it, and what came back.
-
-    Steps beyond the next look are dropped if the case ends there."""
+    """A case in spans, up to its next look and, if it is `cut`, ahead of it: dropped if it ends there."""
 
     def __init__(self, run: Run, cut: tuple[Spans, int | None] | None):
         self.run, self._cut = run, cut is not None

@@ -127,9 +127,7 @@ def audit_shard(
 
 
 def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
-    """Judge the audit whose parts add up to `part`, and `diagnose` what failed, as `specsim.merge` says.
-
-    Raises ValueError with the names of missing cases, and where `diagnose` names another verifier."""
+    """Judge the audit of all parts, and `diagnose` what failed. Raises ValueError for missing cases."""
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
     if isinstance(diagnose, str) and diagnose != run["audit of"]:

@@ -141,9 +141,7 @@ _own = threading.local()
 
 @dataclass(frozen=True)
 class _Opened:
-    """A subject that a thread of a worker has opened, whose sources are cached.
-
-    The process of a verifier ends with the thread."""
+    """A subject that a thread of a worker has opened; a verifier's process ends with the thread."""
 
     reference: str
     timeout: float

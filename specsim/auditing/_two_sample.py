@@ -151,10 +151,7 @@ def _shared(one: Subject, other: Subject) -> list[int]:
 
 
 def _identity(case: Case | ShapesCase | DecoderCase) -> tuple[Any, ...] | None:
-    """What two verifiers must have in common; None if a case is not compared.
-
-    Calls of changing shape mix the laws of many rows, in proportions that depend on the seed: two lossy
-    verifiers that are the same would differ there."""
+    """What two verifiers must have in common; None for calls of changing shape: their law has the seed."""
     if isinstance(case, ShapesCase):
         return None
     if isinstance(case, DecoderCase):

@@ -106,9 +106,7 @@ def case_key(root: int, case: str) -> Key:
 
 
 def battery(subject: Rule | Declared) -> list[Case]:
-    """All cases of a built-in rule, or of a user's verifier with these declarations.
-
-    A rule for several drafts gets pairs of chains, sampled by the first of its `draft_sampling` methods."""
+    """The cases of a built-in rule, or of a user's verifier with these declarations."""
     if isinstance(subject, Declared):
         return _for_verifier(subject)
     cases = [make(BITS["float64"]) for make in _PAIRS.values()] + [_markov(24), _ngrams()]
@@ -225,9 +223,7 @@ def _opposite(bits: int) -> Case:
 
 
 def _rounded_rows() -> Case:
-    """Rows of a softmax, which sum to 1 only to the rounding of the verifier's dtype.
-
-    In float32 that changes their law by 1e-7, too little to be detected."""
+    """Rows of a softmax, which sum to 1 only to the dtype's rounding: no deviation that can be detected."""
     p, q = normalise(np.random.default_rng(5).gamma(0.5, size=(2, 24)))
     return Case("rounded rows", "rows that sum to 1 only to rounding", TableModel(p), TableModel(q), chain(3))
 
@@ -236,8 +232,7 @@ def _rounded_rows() -> Case:
 def _flat_tail() -> Case:
     """A tail of 2^17 tokens, each just rarer than the smallest float32 exponential, 2^-24.
 
-    At level quick its expected count is 41, and a count of 0 has probability 10^-18. With half the steps it
-    would be 10^-9, the level of one test in some audits."""
+    At level quick its expected count is 41; with half the steps a count of 0 would have probability 10^-9."""
     size, tail = 2**17, 2.0**-7.05
     p, q = np.full((2, size), tail / size)
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])

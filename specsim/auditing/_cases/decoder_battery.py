@@ -22,9 +22,7 @@ BACK = 17
 
 @dataclass(frozen=True)
 class DecoderCase:
-    """Requests to a decoder: continue a prompt by `max_new_tokens` tokens, or up to and including `eos`.
-
-    The requests have the `prompts` in turn."""
+    """Requests to a decoder, the `prompts` in turn: emit `max_new_tokens` tokens, or up to and with `eos`."""
 
     name: str
     purpose: str
@@ -70,10 +68,8 @@ def _case(
 
 @dataclass(frozen=True, eq=False)
 class WholeText:
-    """A model that reads its whole text: how long it is, its first token, the one 17 back, and the last.
-
-    `table` float64 [2, V, V, V, V] has a row for each parity of the length and each of these tokens; a text
-    that is shorter has token 0 there."""
+    """A model of a whole text: `table` [2, V, V, V, V] by the parity of its length, its first token, the
+    one 17 back, the last (0 if missing)."""
 
     table: Floats
     order = 1
@@ -103,10 +99,7 @@ class WholeText:
 
 
 class ContextTable(TableModel):
-    """A table that has a row for a text that is shorter than it reads too, as a language model has: the mean
-    over the tokens that are missing.
-
-    So a draft may read as little as it likes, and a target that has lost a token has another law."""
+    """A table whose row for a text shorter than it reads is the mean over the tokens that are missing."""
 
     def __init__(self, table: Floats):
         super().__init__(table)

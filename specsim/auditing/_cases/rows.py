@@ -81,9 +81,7 @@ _UNKNOWN = np.empty(0, dtype=np.int32)
 
 
 class InverseCDF:
-    """Draws tokens from rows of pmfs [C, V], as `searchsorted` in the cumulative sums does.
-
-    A search begins at the first token that the part of [0, 1) with the uniform can lead to."""
+    """Draws tokens from rows of pmfs [C, V], as `searchsorted` does, from the first that may be meant."""
 
     def __init__(self, rows: Floats):
         self.cdf = rows.cumsum(axis=1)
@@ -145,9 +143,7 @@ def _take_rows(table, last, out):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class TableRows(ModelRows):
-    """As `ModelRows`, for chains of a draft that reads at most one token: its rows are those of a table.
-
-    So are those of a target that reads at most one token."""
+    """As `ModelRows`, where target and draft read at most one token: their rows are those of a table."""
 
     @cached_property
     def tables(self) -> tuple[Floats | None, Floats]:
@@ -285,10 +281,9 @@ PREFIX = "pair"
 
 
 def case_of_pair(pair: Pair, subject: Rule | Declared) -> Case:
-    """A case with the rows of `pair`, and a draft like that of the battery's first case.
+    """A case with the rows of `pair`, rounded to what the verifier's dtype holds, and the first case's draft.
 
-    Pmfs are rounded to fractions that the verifier's dtype holds exactly. Raises ValueError for what is not a
-    pair of pmfs or of models with one vocabulary, and for a vocabulary that the verifier does not take."""
+    Raises ValueError for what is not a pair, and for a vocabulary that the verifier does not take."""
     dtype = subject.dtypes[0] if isinstance(subject, Declared) else "float64"
     name = f"{PREFIX} {pair.name}" if pair.name else PREFIX
     target, draft = pair

@@ -66,9 +66,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Bank:
-    """Pairs of rows over one vocabulary: p, q float64 [K, V], dyadic, and the mass below each token.
-
-    `below` float64 [4, K, V] is the mass of the tokens before each token in each of `ORDERS`."""
+    """Pairs of dyadic rows p, q [K, V]; `below` [4, K, V] is the mass before each token by `ORDERS`."""
 
     p: Floats
     q: Floats

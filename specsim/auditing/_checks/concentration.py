@@ -28,10 +28,7 @@ MOST_STEPS = 2**32
 
 @dataclass(frozen=True)
 class Candidate:
-    """A case that was begun: `done` of its `planned` steps, at `pace` seconds each.
-
-    From `needed` steps on the wanted total variation is detectable. `kind` is empty for a case that is of no
-    kind of its own."""
+    """A case that was begun: `done` of its `planned` steps, `needed` for power, at `pace` seconds each."""
 
     name: str
     kind: str
@@ -71,8 +68,7 @@ def kind_of(plan: Plan) -> str:
 
 
 def steps_needed(plan: Plan, tv: float, level: float) -> int:
-    """The steps of a case from which on a total variation `tv` of the first token is detectable, each test at
-    false-alarm probability `level`; at most `MOST_STEPS`."""
+    """The steps, at most `MOST_STEPS`, that show a total variation `tv` of the first token at `level`."""
     table = first_token_of(plan.tables)
     if table is None:
         return MOST_STEPS
@@ -84,8 +80,7 @@ def steps_needed(plan: Plan, tv: float, level: float) -> int:
 
 
 def too_slow(candidates: Sequence[Candidate], seconds: float, asked: int, ended: int = 0) -> bool:
-    """Whether equal shares of `seconds` leave less than the wanted power in more than half of the `asked`
-    cases, some of which could have it with more time; `ended` others have it."""
+    """Whether equal shares of `seconds` leave most of the `asked` cases without a power in their reach."""
     if not candidates:
         return False
     share = seconds / len(candidates)
@@ -102,11 +97,10 @@ def choose(
     *,
     least: int = 0,
 ) -> list[Candidate]:
-    """The cases that reach the wanted power one after the other in `seconds`, in the order to serve them.
+    """The cases that reach the wanted power in turn in `seconds`, at most `each` seconds for one, in their
+    order.
 
-    A case has `each` seconds at most, as where several processes have the `seconds` together. `served` are
-    the kinds that had a case before. If fewer than `least` can reach it, those that come nearest with all of
-    the time are added."""
+    `served` kinds had a case before. If fewer than `least` can reach it, the nearest ones are added."""
     waiting, kinds, chosen = [one for one in candidates if one.reachable], {"", *served}, list[Candidate]()
     left = seconds
     while fitting := [one for one in waiting if one.cost <= min(left, each)]:

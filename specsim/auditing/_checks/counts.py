@@ -115,8 +115,8 @@ class AuditTally:
 
     @cached_property
     def cdfs(self) -> tuple[Floats, Floats, Floats]:
-        """For each position, and for each token before it unless they are all alike: the claimed law, and the
-        mass below each token by p/q and by mass, each [depth+1, C, V]."""
+        """By position and token before: laws, the mass below each token by p/q and by mass [depth+1, C,
+        V]."""
         p, q = tables_of(self.case)
         positions = range(self.case.gamma + 1)
         laws = np.array([[self.claim.row(*pair, i) for pair in zip(p, q, strict=True)] for i in positions])
@@ -354,9 +354,7 @@ def count_dependence(first, neighbours, calls):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _mass_before(p, score, x, some):  # type: ignore[no-untyped-def]
-    """The mass of the tokens before x in order of `score`, ties by token; `some` [V] is overwritten.
-
-    It is the sum of eight sums, since the additions of one sum have to wait for each other."""
+    """The mass of the tokens before x by `score`, ties by token, as eight independent sums."""
     goal, whole = score[x], p.size // 8 * 8
     for y in range(x):
         mass = p[y]

@@ -139,8 +139,7 @@ class DecoderTally:
         return [Example(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places]
 
     def _impossible(self, tokens: TokenArray, prompt: Tokens, v: Floats) -> tuple[NDArray[np.bool_], Floats]:
-        """Which of the tokens [L, B] after `prompt` have probability 0 under the claimed law, and the images
-        of the first tokens, by id."""
+        """Which tokens [L, B] after `prompt` have probability 0; the images of the first tokens, by id."""
         target, (length, sequences) = self.case.target, tokens.shape
         start = np.tile(np.array(prompt, dtype=np.int32), (sequences, 1))
         text = np.hstack([start, np.maximum(tokens.T, 0)])
@@ -156,10 +155,7 @@ class DecoderTally:
 
 
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
-    """The tables of `steps` sequences with at least two cells of expected count ≥ 10, or of a law that is
-    certain, and the table of pairs of sequences.
-
-    There is one table for each prompt and prefix without the end of the text; its expected count is exact."""
+    """A table of `steps` sequences for each prompt and prefix of enough counts, and that of pairs."""
     tables: list[Table] = []
     for k, prompt in enumerate(case.prompts):
         where = f"after prompt {k + 1}" if len(case.prompts) > 1 else ""
@@ -184,8 +180,7 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
 def _laws(
     case: DecoderCase, processing: Processing, prompt: Tokens
 ) -> Callable[[Sequence[Tokens]], tuple[Floats, Floats, Floats | None]]:
-    """The laws after prefixes of the text, how likely each token is followed by another, and the laws under
-    each alternative, which a decoder may be anywhere in the text."""
+    """The laws after prefixes, how likely another token follows each, the laws under each alternative."""
 
     def laws(prefixes: Sequence[Tokens]) -> tuple[Floats, Floats, Floats | None]:
         texts = np.array([(*prompt, *prefix) for prefix in prefixes], dtype=np.int32)

@@ -85,9 +85,7 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
 def judge_table(
     table: Table, log_e: float, counts: Counts, level: float, planned: bool = True
 ) -> TableResult:
-    """Test one table, whose e-value is exp(log_e), at false-alarm probability `level`.
-
-    The certified bound holds at every interim look; where the steps were not `planned`, there is none."""
+    """Test a table, whose e-value is exp(log_e), at `level`; certify only the steps that were `planned`."""
     observed = table.counts(counts)
     n = int(observed.sum())
     rejected = log_e >= -np.log(level)
@@ -114,9 +112,7 @@ def judge_table(
 
 
 def detectable_in_table(table: Table, n: int, level: float) -> float:
-    """As `stats.detectable_tv` of `n` draws; where one outcome is certain, one draw of another rejects.
-
-    Of single tokens it is the share of draws that go to the most probable one in addition."""
+    """As `stats.detectable_tv` of `n` draws; of single tokens the additional share of the likeliest one."""
     if table.kind == "ids":
         return detectable_tv(2, n, level / (2 * len(SPIKES) * len(table.law)))
     if len(table.law) == 1:
@@ -125,8 +121,7 @@ def detectable_in_table(table: Table, n: int, level: float) -> float:
 
 
 def evidence(plan: Plan, counts: Counts, level: float) -> tuple[float, float]:
-    """The logarithm of the largest e-value, as a share of what rejects at `level`: of all, and of the tables
-    one by one; inf if a token was impossible."""
+    """The largest log e-value of all tests and of single tables, as a share of what rejects; or inf."""
     if counts["impossible"].any():
         return float("inf"), float("inf")
     alarm = -float(np.log(level))
@@ -214,9 +209,7 @@ def _deviations(
 def _deviation(
     plan: Plan, table: Table, counts: Counts, level: float, before: str = "", spread: float | None = 1.0
 ) -> Finding:
-    """Where a table deviates, by how much, at which tokens, and of which kind these are.
-
-    `spread` is the design effect, if it is known."""
+    """Where a table deviates, by how much, at which tokens, of which kind; `spread` is the design effect."""
     observed = table.counts(counts)
     kind = excess_kind(table, counts, plan.case)
     log10_e = table.log_e(observed) / np.log(10.0)
@@ -272,11 +265,10 @@ def dependent(results: Sequence[TableResult]) -> list[TableResult]:
 
 
 def calls_differ(counts: Counts) -> float | None:
-    """How many times the variance between calls is that of independent steps, where calls differ by more than
-    chance, or None.
+    """How many times the variance between calls is that of independent steps, None if it is not larger.
 
-    Of the first token's counts by bin. Where all steps of a call share their random numbers, this shows with
-    few calls, and pairs of steps show it only with many."""
+    Where all steps of a call share their random numbers, few calls show this, and pairs of steps only
+    many."""
     found = _variance_between_calls(counts)
     if found is None:
         return None
@@ -299,9 +291,7 @@ def _variance_between_calls(counts: Counts) -> tuple[float, int] | None:
 
 
 def design_effect(results: Sequence[TableResult], counts: Counts) -> float | None:
-    """The design effect of the first token's counts: 1 where steps are independent, None where it is unknown.
-
-    It is known where only steps of one call depend on each other."""
+    """The design effect of the first token's counts: 1 if steps are independent, None if it is unknown."""
     pairs = dependent(results)
     if not pairs and calls_differ(counts) is None:
         return 1.0
@@ -311,8 +301,7 @@ def design_effect(results: Sequence[TableResult], counts: Counts) -> float | Non
 
 
 def effect_of_calls(counts: Counts) -> float | None:
-    """An upper bound of the design effect of steps that depend on those of their call, None of less than two
-    calls."""
+    """An upper bound of the design effect of steps that depend on those of their call, or None."""
     found = _variance_between_calls(counts)
     if found is None:
         return None
@@ -321,16 +310,14 @@ def effect_of_calls(counts: Counts) -> float | None:
 
 
 def independence(pairs: Ints) -> float:
-    """A conservative p-value of independence, with too many degrees of freedom, of the counts [16] of pairs
-    of quarters; it selects words and names only."""
+    """A conservative p-value of independence of pairs of quarters [16]; it selects words and names only."""
     observed = pairs.reshape(QUARTERS, QUARTERS)
     law = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / float(observed.sum()) ** 2
     return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
 
 
 def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Finding]:
-    """Dependent steps: random numbers shared by the rows of a call, or by successive calls, or a law that
-    changes from call to call, which makes tokens dependent even if the steps of each call are not."""
+    """Steps that depend on each other, within a call or between calls, or whose law changes between calls."""
     pairs = dependent(results)
     for result in pairs:
         pair = int(np.subtract(result.observed, result.expected).argmax())
@@ -419,9 +406,7 @@ def _alphas(plan: Plan, counts: Counts) -> Alphas | None:
 
 
 def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
-    """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts.
-
-    Where siblings are the draft's most probable tokens it is relative to the most that a rule can accept."""
+    """Relative to the standard rule on one chain or, with a draft that is certain, to the most possible."""
     case, alpha = plan.case, plan.alpha_context
     if alpha is None or not isinstance(case, Case):
         return None
@@ -491,8 +476,7 @@ def _evidence(counts: Ints, expected: Floats, law: Floats) -> float:
 
 
 def _ends_as(case: Case, position: int) -> str:
-    """What ends a step at that position: a bonus below a drafted token without others below, else a recovered
-    token."""
+    """What ends a step at that position: a bonus where no drafted token follows, else a recovered token."""
     if position == case.gamma:
         return BONUS
     tree = case.tree

@@ -137,9 +137,7 @@ def _class(ends: Sequence[int], number: int) -> int:
 
 @dataclass(frozen=True)
 class ShapesTally:
-    """Counts of a case of changing shape: images by code and order, pairs of images, impossible tokens.
-
-    The arrays that `AuditTally` has too have its names and layout; `tail` has no row."""
+    """Images by code and order, pairs of images, impossible tokens; arrays of `AuditTally` have its names."""
 
     case: ShapesCase
 

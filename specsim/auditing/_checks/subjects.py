@@ -102,9 +102,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class RuleSubject(_Counted):
-    """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
-
-    With a `pair` there is a case of it too. If `workers` are given they count the steps."""
+    """A built-in rule, by its fixed-pair kernel where p and q never change; `workers` may count its steps."""
 
     rule: Rule
     threads: int
@@ -186,9 +184,7 @@ class _FunctionSubject(_Counted):
 
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:
-    """How many steps `level` gives a case of a user's verifier, which gets whole rows; a multiple of 8.
-
-    A case with longer rows has fewer steps, so that cases take about the same time."""
+    """The steps, a multiple of 8, that `level` gives a case of a user's verifier: fewer of longer rows."""
     allowed = int(case.weight * LEVELS[level].verifier_bytes) // case.step_bytes
     return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
@@ -344,9 +340,7 @@ def open_subject(
 
 
 def with_pair(subject: Subject, pair: Any) -> Subject:
-    """The subject with a case of `pair` too, a Pair or (target, draft).
-
-    Raises ValueError for a decoder, and where cases are counted by workers, which do not have the pair."""
+    """The subject with a case of `pair` too. Raises ValueError where it cannot have one."""
     if isinstance(subject, DecoderSubject):
         raise ValueError("pair: a decoder is audited with models of its own cases; give a verifier")
     if subject.workers is not None:
@@ -376,9 +370,7 @@ def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Su
 
 @dataclass(frozen=True)
 class Span:
-    """Steps [first, first + steps) of a case.
-
-    `patience` is a factor of the time-out of each call, and no part of what is counted."""
+    """Steps [first, first + steps) of a case; `patience` multiplies the time-out, and changes no count."""
 
     case: str
     key: Key
@@ -388,9 +380,7 @@ class Span:
 
 
 def count_span(subject: Subject, asked: Span, progress: Progress | None = None) -> Partial:
-    """Count the steps of a span of a case of the audit or of its diagnosis.
-
-    Raises BrokenVerifier or NotADraftPath if a step breaks the contract."""
+    """Count the steps of a span. Raises BrokenVerifier or NotADraftPath if one breaks the contract."""
     source, tally = subject.counter(asked.case, asked.patience)
     if isinstance(subject, VerifierSubject):
         parts = count_in_turn(source, tally, asked.key, asked.first, asked.steps)
@@ -417,11 +407,7 @@ def try_span(subject: Subject, asked: Span, progress: Progress | None = None) ->
 
 
 def _smallest_call(subject: Subject, asked: Span, details: str) -> tuple[str, str]:
-    """A sentence with the fewest rows of a call, among powers of two up to 4,096, that break the verifier,
-    and the traceback there.
-
-    Without a sentence for decoders and verifiers of trees, which are called step by step, and if no such call
-    breaks it: then `details` is the traceback."""
+    """A sentence with the fewest rows of a call, a power of two, that break it, and the traceback there."""
     source: Any = subject.counter(asked.case, asked.patience)[0]
     if not isinstance(subject, VerifierSubject) or subject.declared.tree:
         return "", details

@@ -161,14 +161,12 @@ class Joined:
         return log_e_values(observed, self.law, self.starts)
 
     def log_pooled_e(self, observed: Ints) -> Floats:
-        """The logarithm [n] of the e-value of all tables together: the mean of those against all laws, and
-        against the alternatives that the tables have."""
+        """The log e-values [n] of all tables together, against all laws and against their alternatives."""
         return log_pooled_e_values(observed, self.law, self.starts, self.log_ratios)
 
 
 def pooled_tables(tables: Sequence[Table]) -> list[Table]:
-    """Prefix tables, and PIT bins of the positions without: they count each token once, and it has its law
-    given those before it."""
+    """Prefix tables, and PIT bins of positions without: each token once, with its law given those before."""
     full = {table.position for table in tables if table.kind == "prefix"}
     return [
         table
@@ -207,10 +205,7 @@ def _declared_tv(case: Case, claim: Claim) -> float:
 
 
 def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
-    """The tables of `case` with at least two cells of expected count ≥ 10 in `steps` steps.
-
-    The expected counts of prefixes and positions are those of the standard rule; a wrong estimate costs only
-    power."""
+    """The tables of `case` that have enough counts in `steps` steps, estimated of the standard rule."""
 
     least: dict[Tokens, float] = {(): 1.0}  # of the ratios of p to q of a prefix's tokens
 
@@ -283,8 +278,7 @@ def _bin_tables(case: Case, steps: int, claim: Claim) -> Iterator[Table]:
 
 
 def _bin_alternatives(case: Case) -> tuple[Floats, Floats]:
-    """The PIT bins [M, 16] under each alternative, where tokens are drafted and at the bonus, the mean over
-    some contexts."""
+    """The PIT bins [M, 16] under each alternative, at drafted tokens and at the bonus, as means."""
     contexts = case.contexts[:ALTERNATIVE_CONTEXTS]
     p_rows, q_rows = (model.rows(contexts) for model in (case.target, case.draft))
     drafted, bonus = alternatives(p_rows, q_rows, None), alternatives(p_rows, None, q_rows)

@@ -34,10 +34,12 @@ from specsim.auditing._diagnosis.likelihood import (
 )
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
 from specsim.auditing._diagnosis.posterior import (
+    FAR,
     Scored,
     check_time,
     conclude,
     drop_far,
+    narrow,
     posterior,
     reproducing,
 )
@@ -84,9 +86,7 @@ EXACT_NAMES = [one.name for one in EXACT]
 
 @dataclass(frozen=True)
 class _Seen:
-    """The texts of one case, and its models with processed rows.
-
-    `counts` [prefixes, V] has the tokens after each prefix of a text, shorter ones first."""
+    """The texts of a case, its processed models, and the `counts` [prefixes, V] of tokens after prefixes."""
 
     case: DecoderCase
     processed: tuple[Model, Model]
@@ -136,9 +136,7 @@ def diagnose_decoder(
     known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose the decoder `subject` from the `results` of its audit, by default with all known mistakes.
-
-    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+    """Diagnose a decoder from the results of its audit. Raises OutOfTime after `deadline`."""
 
     def in_time(*_: int) -> None:
         check_time(deadline)
@@ -200,9 +198,7 @@ def diagnose_decoder(
 
 
 def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
-    """Whether the texts of an audit refute `mistake`, whatever its draft length and its parameters.
-
-    The level is that of the odds from which on a name is given."""
+    """Whether the texts of an audit refute `mistake` at the level of `ODDS`, whatever its parameters."""
 
     def fits(one: Mistake) -> bool:
         shapes = [one, *_of_all_lengths(one, audited, MORE_DRAFTS)]
@@ -231,9 +227,7 @@ def _enumerable(case: DecoderCase) -> bool:
 def audited_texts(
     subject: DecoderSubject, result: CaseResult, root: int, in_time: Callable[..., None]
 ) -> list[_Seen]:
-    """The texts of a case of the audit after each of its prompts; none where their law is not enumerated.
-
-    New ones are drawn where the audit has few, and in cases that failed, where it stops early."""
+    """The texts of a case after each prompt, if they are enumerated; new ones where the audit has few."""
     case = subject.cases[subject.index(result.case)]
     if not _enumerable(case):
         return []
@@ -262,26 +256,19 @@ def _process_model(model: Model, processing: Processing) -> Model:
 def _rank(
     mistakes: Sequence[Mistake], seen: Sequence[_Seen], in_time: Callable[[], None]
 ) -> tuple[list[Scored], list[Scored]]:
-    """The mistakes that come near the likeliest, and the exact decoders.
+    """The mistakes near the likeliest, and the exact decoders; those far behind at first are not scored."""
 
-    Mistakes that are far behind on the first tokens of one case are not scored on whole texts."""
-    first: list[tuple[float, Mistake]] = []
-    for mistake in [*mistakes, *EXACT]:
-        in_time()
-        first.append(max(_at_first(mistake, seen[:1]), key=lambda one: one[0]))
-    best = max(likelihood for likelihood, _ in first)
-    shaped: list[tuple[float, Mistake]] = []
-    for likelihood, mistake in first:
-        if best - likelihood <= FAR_AT_FIRST:
-            in_time()
-            shaped.append(max(_by_shape(mistake, seen), key=lambda one: one[0]))
-    best = max(likelihood for likelihood, _ in shaped)
-    scored = []
-    for likelihood, mistake in shaped:
-        if best - likelihood <= FAR_WITHOUT_FIT:
-            in_time()
-            scored.append(_score(mistake, seen))
-    close = drop_far(scored)
+    def at_first(mistake: Mistake) -> Scored:
+        return max(_at_first(mistake, seen[:1]), key=lambda one: one.log_likelihood)
+
+    def by_shape(mistake: Mistake) -> Scored:
+        return max(_by_shape(mistake, seen), key=lambda one: one.log_likelihood)
+
+    def whole(mistake: Mistake) -> Scored:
+        return _score(mistake, seen)
+
+    stages = [(at_first, FAR_AT_FIRST), (by_shape, FAR_WITHOUT_FIT), (whole, FAR)]
+    close = narrow([*mistakes, *EXACT], stages, in_time)
     exact = [one for one in close if one.mistake.name in EXACT_NAMES]
     return [one for one in close if one.mistake.name not in EXACT_NAMES], exact
 
@@ -294,19 +281,19 @@ def _is_near(mistake: Mistake, seen: Sequence[_Seen], best: float, in_time: Call
     return any(best - likelihood <= FAR_WITHOUT_FIT for likelihood in found)
 
 
-def _at_first(mistake: Mistake, seen: Sequence[_Seen]) -> Iterator[tuple[float, Mistake]]:
+def _at_first(mistake: Mistake, seen: Sequence[_Seen]) -> Iterator[Scored]:
     """The log-likelihood of the first tokens for each draft length and a few values of a parameter."""
     decode = _decoder(mistake)
     for one in (replace(mistake, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS):
         for values in few_values(one.parameters, FEW):
             tried = one.with_parameters(**values)
-            yield sum(_likelihoods(tried, seen, FIRST, log_likelihood)), tried
+            yield Scored(tried, sum(_likelihoods(tried, seen, FIRST, log_likelihood)), -math.inf)
 
 
-def _by_shape(mistake: Mistake, seen: Sequence[_Seen]) -> list[tuple[float, Mistake]]:
+def _by_shape(mistake: Mistake, seen: Sequence[_Seen]) -> list[Scored]:
     """The log-likelihood of the texts for each draft length, with drafts beyond the end and without."""
     shapes = _of_all_lengths(mistake, seen)
-    return [(sum(_likelihoods(one, seen, None, log_likelihood)), one) for one in shapes]
+    return [Scored(one, sum(_likelihoods(one, seen, None, log_likelihood)), -math.inf) for one in shapes]
 
 
 def _of_all_lengths(mistake: Mistake, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mistake]:
@@ -326,9 +313,7 @@ def _decoder(mistake: Mistake) -> Decoder:
 
 
 def _score(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
-    """`mistake` with the likeliest draft length and parameters, each at the other's optimum.
-
-    Each length is as probable."""
+    """`mistake` with the likeliest draft length and parameters, each at the other's optimum."""
 
     def whole(one: Mistake) -> float:
         return sum(_likelihoods(one, seen, None, log_likelihood))
@@ -337,18 +322,19 @@ def _score(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
         return marginalise(one.parameters, lambda values: whole(one.with_parameters(**values)), POINTS)
 
     lengths = _by_shape(mistake, seen)
-    likeliest, best = max(lengths, key=lambda one: one[0])
-    mean = likeliest
+    likeliest = max(lengths, key=lambda one: one.log_likelihood)
+    mean = likeliest.log_likelihood
     for _ in range(ROUNDS if mistake.parameters else 0):
-        tried = best
+        tried = likeliest.mistake
         mean, values = by_value(tried)
         lengths = _by_shape(tried.with_parameters(**values), seen)
-        likeliest, best = max(lengths, key=lambda one: one[0])
-        if best.decode == tried.decode:
+        likeliest = max(lengths, key=lambda one: one.log_likelihood)
+        if likeliest.mistake.decode == tried.decode:
             break
-    mean += log_mean_exp([one for one, _ in lengths]) - likeliest
+    mean += log_mean_exp([one.log_likelihood for one in lengths]) - likeliest.log_likelihood
     # what is unknown of the parameters is so for the laws near by too
-    return Scored(best, mean, sum(_likelihoods(best, seen, None, near)) + mean - likeliest)
+    best = likeliest.mistake
+    return Scored(best, mean, sum(_likelihoods(best, seen, None, near)) + mean - likeliest.log_likelihood)
 
 
 def near(prediction: Prediction, counts: Ints) -> float:

@@ -31,9 +31,7 @@ Signature = dict[tuple[str, tuple[int, int]], tuple[int, int]]
 
 
 def signatures(callee: Callee, timeout: float, versions: int = 1) -> list[Signature]:
-    """How often the tokens of pairs agree in `ROUNDS` pairs of calls, for each four rows of a call.
-
-    Empty for a broken contract, and where the verifier's vocabulary is too small for all of these cases."""
+    """How often tokens of pairs agree in `ROUNDS` pairs of calls, for each four rows; none if it breaks."""
     found: list[Signature] = [{} for _ in range(versions)]
     size = versions * ROWS
     for case in _cases(callee.declared):

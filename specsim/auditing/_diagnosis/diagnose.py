@@ -14,9 +14,8 @@ from specsim.auditing._cases.battery import case_key
 from specsim.auditing._checks.contract_checks import PROMISES, RARE_TOKEN, rare_draft_case, rare_rows
 from specsim.auditing._checks.subjects import DecoderSubject, Subject, VerifierSubject
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
-from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
-from specsim.auditing._diagnosis.parameters import Values, marginalise
-from specsim.auditing._diagnosis.posterior import STANDARD, OutOfTime, Scored, conclude, posterior
+from specsim.auditing._diagnosis.likelihood import Prediction
+from specsim.auditing._diagnosis.posterior import STANDARD, OutOfTime, Seen, conclude, fitted, posterior
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._results.audit import Audit, CaseResult, Diagnosis
@@ -31,10 +30,7 @@ DIAGNOSIS = 20.0
 def diagnosis_of(
     subject: Subject, found: Audit, took: float, seconds: float | None = None
 ) -> Diagnosis | None:
-    """The diagnosis of what failed in an audit whose tests `took` so long, None if there is none to make.
-
-    It is unknown if it is not finished after `seconds`, by default those of the tests, at least
-    `DIAGNOSIS`."""
+    """Diagnose what failed in `seconds`, by default those that the tests `took`, at least `DIAGNOSIS`."""
     deadline = time.monotonic() + (max(took, DIAGNOSIS) if seconds is None else seconds)
     results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     root = found.provenance.root
@@ -61,11 +57,7 @@ def diagnose_failed(
     known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose `subject` from the results of its audit, by default with all known mistakes; None for a
-    built-in rule.
-
-    Without what broke the contract: `results` have counts to compare with.
-    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+    """Diagnose `subject` from results with counts; None for a rule. Raises OutOfTime after `deadline`."""
     failed = [result for result in results if result.findings]
     if isinstance(subject, DecoderSubject):
         return diagnose_decoder(subject, results, root, known, deadline)
@@ -96,20 +88,12 @@ def diagnose_edge_case(
     counts = np.bincount(accepted * size + last, minlength=2 * size)[None]
     p, q = ([float(weight) for weight in model.row(())] for model in (case.target, case.draft))
 
-    def prediction(mistake: Mistake) -> Prediction:
+    def predictions(mistake: Mistake) -> Seen:
         assert mistake.law is not None
         stop, follow = mistake.law((0,), (RARE_TOKEN,), [p, p], [q], **mistake.values)
         law = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
-        return Prediction(np.clip(law, 0.0, None).reshape(1, -1))
-
-    def score(mistake: Mistake) -> Scored:
-        def likelihood(values: Values) -> float:
-            return log_likelihood(prediction(mistake.with_parameters(**values)), counts)
-
-        mean, values = marginalise(mistake.parameters, likelihood)
-        best = mistake.with_parameters(**values)
-        near = log_near(prediction(best), counts) + mean - likelihood(values)
-        return Scored(best, mean, near)
+        return [(Prediction(np.clip(law, 0.0, None).reshape(1, -1)), counts)]
 
     mistakes = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
-    return conclude(posterior([score(one) for one in mistakes], [score(STANDARD)], len(mistakes)), STEPS)
+    *scored, exact = [fitted(one, one.parameters, predictions) for one in (*mistakes, STANDARD)]
+    return conclude(posterior(scored, [exact], len(mistakes)), STEPS)

@@ -36,10 +36,7 @@ class Prediction:
 
     @classmethod
     def simulated(cls, counts: Ints) -> "Prediction":
-        """From the counts [groups, cells] of a simulation.
-
-        As many counts are spread over the cells as cells have one count, and one more: by Good and Turing
-        that is the mass of what a simulation has not seen."""
+        """From counts [groups, cells]; the cells share what was not seen (Good and Turing's estimate)."""
         unseen = 1 + (counts == 1).sum(axis=1)
         draws = counts.sum(axis=1) + unseen
         return cls((counts + unseen[:, None] / counts.shape[1]) / draws[:, None], draws)
@@ -86,8 +83,7 @@ def log_near(prediction: Prediction, counts: Ints, distances: Sequence[float] = 
 
 
 def fit(tables: Sequence[tuple[Prediction, Ints]]) -> float:
-    """The p-value of counts under their predictions: Pearson's test of all groups at once, and how many
-    counts are in cells that expect few."""
+    """The p-value of counts under their predictions: Pearson's test of all groups, and of the rare cells."""
     statistic, freedom, rare, expected_rare = 0.0, 0, 0, 0.0
     for prediction, counts in tables:
         n = counts.sum(axis=1)

@@ -64,9 +64,7 @@ def _marginalise(
 def as_likely(
     parameters: Sequence[Parameter], log_likelihood: Callable[[Values], float], values: Values, points: int
 ) -> list[Values]:
-    """Others that are about as likely as `values`: these in fewer digits, as people choose them, and then at
-    most `points` more of the first parameter, with the defaults of those after it or with theirs in `values`.
-    """
+    """Other values that are about as likely: in fewer digits, then at most `points` of the first."""
     if not parameters:
         return []
     (first, *others), least = parameters, log_likelihood(values) - SMOOTH

@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from specsim.auditing._diagnosis.likelihood import log_mean_exp
+from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
+from specsim.auditing._diagnosis.parameters import Values, marginalise
 from specsim.auditing._results.audit import ODDS, Candidate, Diagnosis
+from specsim.core._parameters import Parameter
+from specsim.core._types import Ints
 from specsim.mistakes import Mistake
 from specsim.mistakes import _reference as pieces
 from specsim.rules import get, names
@@ -52,9 +55,56 @@ class Scored:
     log_likelihood: float
     near: float
 
-    def plus(self, log_likelihood: float, near: float) -> "Scored":
+    def plus(self, more: "Scored") -> "Scored":
         """With the log-likelihoods of more evidence."""
-        return Scored(self.mistake, self.log_likelihood + log_likelihood, self.near + near)
+        return Scored(more.mistake, self.log_likelihood + more.log_likelihood, self.near + more.near)
+
+
+#: What was seen: counts, and their prediction.
+Seen = Sequence[tuple[Prediction, Ints]]
+
+
+def score(mistake: Mistake, seen: Seen) -> Scored:
+    """`mistake` by its predictions of what was seen."""
+    likelihoods = (sum(of(*one) for one in seen) for of in (log_likelihood, log_near))
+    return Scored(mistake, *likelihoods)
+
+
+def fitted(
+    mistake: Mistake,
+    parameters: Sequence[Parameter],
+    predictions: Callable[[Mistake], Seen],
+    points: int | None = None,
+) -> Scored:
+    """`mistake` with its likeliest parameters; what is unknown of them is so for the laws near by too."""
+
+    def likelihood(values: Values) -> float:
+        return sum(log_likelihood(*one) for one in predictions(mistake.with_parameters(**values)))
+
+    mean, values = marginalise(parameters, likelihood, points)
+    best = mistake.with_parameters(**values)
+    one = score(best, predictions(best))
+    return Scored(best, mean, one.near + mean - one.log_likelihood)
+
+
+def narrow(
+    mistakes: Sequence[Mistake],
+    stages: Sequence[tuple[Callable[[Mistake], Scored | None], float]],
+    in_time: Callable[[], None],
+) -> list[Scored]:
+    """The mistakes that come near the likeliest.
+
+    Each of the stages (score, nats) scores, of what the stage before has left, all mistakes that keep the
+    contract, and drops those that are further behind the likeliest."""
+    left, scored = list(mistakes), list[Scored]()
+    for of_stage, far in stages:
+        found = []
+        for mistake in left:
+            in_time()
+            found.append(of_stage(mistake))
+        scored = drop_far([one for one in found if one is not None], far)
+        left = [one.mistake for one in scored]
+    return scored
 
 
 @dataclass(frozen=True)
@@ -105,9 +155,7 @@ def reproducing(
     number: int,
     reproduced: Callable[[Scored], Mistake | None],
 ) -> Posterior:
-    """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials.
-
-    `reproduced` gives the mistake, perhaps with other parameters, or None."""
+    """The posterior in which all named mistakes are `reproduced`, if within `TRIED` trials, else of none."""
     right: list[Scored] = []
     for _ in range(TRIED):
         found = posterior(scored, exact, number)

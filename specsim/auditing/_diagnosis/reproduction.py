@@ -48,8 +48,7 @@ def comparable(subject: VerifierSubject, result: CaseResult) -> bool:
 
 
 def run_on(mistake: Mistake, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
-    """The counts of `most` steps of `mistake`, or of fewer, in the case of `result`; None if it breaks the
-    contract."""
+    """The counts of at most `most` steps of `mistake` in a case; None if it breaks the contract."""
     case = subject.cases[subject.index(result.case)]
     steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
     callee = Local(mistake.function, Declared(batch=subject.declared.batch))
@@ -107,8 +106,7 @@ def refuted(
 
 
 def _design_effect(result: CaseResult, counts: Counts) -> float | None:
-    """The larger design effect of the verifier's steps and of a mistake's `counts`; 1 if the verifier's are
-    independent, and None if it is unknown."""
+    """The larger design effect of both; 1 if the verifier's steps are independent, None if it is unknown."""
     effect = design_effect(result.tables, result.counts)
     if effect is None or effect == 1.0:
         return effect
@@ -130,9 +128,7 @@ def _same_draws(subject: VerifierSubject, result: CaseResult) -> bool:
 
 
 def p_value(one: Ints, other: Ints, effect: float = 1.0) -> float:
-    """The p-value of the chi-square test that two samples have one law; 1 where counts are too small.
-
-    `effect` is the design effect of their draws."""
+    """The p-value of a chi-square test that two samples, of this design effect, have one law."""
     table = _merge(np.array([one, other]))
     if table.shape[1] < 2 or (table.sum(axis=1) < MERGED).any():
         return 1.0

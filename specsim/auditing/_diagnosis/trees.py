@@ -17,17 +17,10 @@ import numpy as np
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
-from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_near
-from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
-from specsim.auditing._diagnosis.posterior import (
-    FAR,
-    STANDARD,
-    Scored,
-    check_time,
-    conclude,
-    drop_far,
-    posterior,
-)
+from specsim.auditing._diagnosis import posterior as odds
+from specsim.auditing._diagnosis.likelihood import LEAST, Prediction
+from specsim.auditing._diagnosis.parameters import few_values
+from specsim.auditing._diagnosis.posterior import FAR, STANDARD, Scored, check_time, conclude, score
 from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.mistakes import Mistake, catalogue
@@ -150,9 +143,7 @@ def diagnose_tree(
     known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis:
-    """Diagnose the verifier of trees `subject`, whose cases `failed`, by default with all known mistakes.
-
-    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+    """Diagnose a verifier of trees, whose cases `failed`. Raises OutOfTime after `deadline`."""
     seen: list[_Seen] = []
     left = IN_ALL
     for result in sorted(failed, key=lambda result: -result.largest_log10_e):
@@ -168,19 +159,20 @@ def diagnose_tree(
     seen = [_with_more(one, subject, root, steps, deadline) for one in seen]
     # of one node alone: nothing that depends on other positions, rows or steps
     mistakes = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
-    first = []
-    for mistake in mistakes:
-        check_time(deadline)
+
+    def predictions(mistake: Mistake) -> odds.Seen:
+        return [(one.prediction(mistake), one.counts) for one in seen]
+
+    def at_first(mistake: Mistake) -> Scored:
         tried = (mistake.with_parameters(**values) for values in few_values(mistake.parameters, FEW))
-        first.append(max((_score(one, seen) for one in tried), key=lambda one: one.log_likelihood))
-    scored = []
-    for likely in drop_far(first, 5 * FAR):
-        check_time(deadline)
-        scored.append(_marginal(likely.mistake, seen))
-    exact = Scored(
-        STANDARD, *(sum(of(one.right, one.counts) for one in seen) for of in (log_likelihood, log_near))
-    )
-    found = posterior(drop_far(scored), [exact], len(mistakes))
+        return max((score(one, predictions(one)) for one in tried), key=lambda one: one.log_likelihood)
+
+    def whole(mistake: Mistake) -> Scored:
+        return odds.fitted(mistake, mistake.parameters, predictions, FEW)
+
+    scored = odds.narrow(mistakes, [(at_first, 5 * FAR), (whole, FAR)], partial(check_time, deadline))
+    exact = score(STANDARD, [(one.right, one.counts) for one in seen])
+    found = odds.posterior(scored, [exact], len(mistakes))
     return conclude(found, sum(int(one.counts[0].sum()) for one in seen))
 
 
@@ -190,21 +182,3 @@ def _with_more(one: _Seen, subject: VerifierSubject, root: int, steps: int, dead
     asked = Span(name, case_key(root, f"diagnosis, {name}"), 0, steps)
     more = count_span(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
     return replace(one, counts=one.counts + more.reshape(one.counts.shape))
-
-
-def _score(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
-    predictions = [(one.prediction(mistake), one.counts) for one in seen]
-    return Scored(
-        mistake, *(sum(of(*prediction) for prediction in predictions) for of in (log_likelihood, log_near))
-    )
-
-
-def _marginal(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
-    """`mistake` with its likeliest parameters."""
-
-    def likelihood(values: Values) -> float:
-        return _score(mistake.with_parameters(**values), seen).log_likelihood
-
-    mean, values = marginalise(mistake.parameters, likelihood, FEW)
-    best = _score(mistake.with_parameters(**values), seen)
-    return replace(best, log_likelihood=mean, near=best.near + mean - best.log_likelihood)

@@ -23,17 +23,21 @@ from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.dependence import ROWS, VERSIONS, Signature, independent, signatures
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
-from specsim.auditing._diagnosis.parameters import Values, as_likely, marginalise
+from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.posterior import (
     FAR,
     STANDARD,
     OutOfTime,
     Scored,
+    Seen,
     check_time,
     conclude,
     drop_far,
+    fitted,
+    narrow,
     posterior,
     reproducing,
+    score,
 )
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
@@ -46,7 +50,6 @@ from specsim.mistakes import Mistake, catalogue, exact_controls
 from specsim.mistakes import _acceptance as acceptance
 from specsim.mistakes import _randomness as randomness
 from specsim.rules import Parameter, get
-from specsim.simulation._counting import Counts
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
 SEGMENTS = [2**13, 2**15, 2**17]
@@ -92,9 +95,7 @@ def diagnose_chain(
     known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose the verifier `subject` from the results of its audit, by default with all known mistakes.
-
-    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+    """Diagnose a verifier of chains from the results of its audit. Raises OutOfTime after `deadline`."""
 
     def in_time(*_: int) -> None:
         check_time(deadline)
@@ -132,8 +133,7 @@ def _by_law(
     in_time: Callable[..., None],
     or_between: bool,
 ) -> Diagnosis:
-    """Rank the mistakes by the law of their steps in the diagnostic cases; `or_between` steps, where it is
-    that of an exact verifier."""
+    """Rank the mistakes by the law of their steps, or by dependence where that is an exact verifier's."""
     cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
     # where the mistake is between steps alone, steps are not independent
     between_steps = mistakes
@@ -201,24 +201,16 @@ def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
 def _by_outcomes(
     mistakes: Sequence[Mistake], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
 ) -> tuple[list[Scored], list[Scored]]:
-    """The mistakes that come near the likeliest, and the exact verifiers.
-
-    Mistakes that are far behind on a part of the cases are not scored on the others, which take longer."""
+    """The mistakes near the likeliest, and the exact verifiers; those far behind at first are not scored."""
     seen = list(zip(cases, outcomes, strict=True))
     plain = [one for one in seen if not one[0].rotated]
-    found = [*mistakes, *EXACT]
-    for part, far in ((plain[:FIRST], FAR_AT_FIRST), (plain, FAR)):
-        scored = []
-        for mistake in found:
-            in_time()
-            scored.append(_score(mistake, part))
-        near = drop_far([one for one in scored if one is not None], far)
-        found = [one.mistake for one in near]
-    whole = []
-    for one in near:
+    parts = (plain[:FIRST], FAR_AT_FIRST), (plain, FAR)
+    stages = [(partial(_score, seen=part), far) for part, far in parts]
+    rotated, whole = [one for one in seen if one[0].rotated], []
+    for one in narrow([*mistakes, *EXACT], stages, in_time):
         in_time()
-        if (more := _log_likelihoods(one.mistake, [one for one in seen if one[0].rotated])) is not None:
-            whole.append(one.plus(*more))
+        if len(more := _predictions(one.mistake, rotated)) == len(rotated):
+            whole.append(one.plus(score(one.mistake, more)))
     exact = [_or_equal(one) for one in whole if one.mistake.name in EXACT_NAMES]
     return drop_far([one for one in whole if one.mistake.name not in EXACT_NAMES]), exact
 
@@ -230,13 +222,9 @@ def _or_equal(exact: Scored) -> Scored:
 
 def _score(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
     """`mistake` with its likeliest parameters; None if it breaks the contract."""
-    mean, values = marginalise(_fitted(mistake), _likelihood_of(mistake, seen))
-    best = mistake.with_parameters(**values)
-    more = _log_likelihoods(best, seen)
-    if more is None:
+    if mistake.law is None and len(_predictions(mistake, seen)) < len(seen):
         return None
-    likeliest, near = more  # what is unknown of the parameters is so for the laws near by too
-    return Scored(best, mean, near + mean - likeliest)
+    return fitted(mistake, _free(mistake), partial(_predictions, seen=seen))
 
 
 def _no_others(mistake: Mistake) -> Iterator[Mistake]:
@@ -246,34 +234,22 @@ def _no_others(mistake: Mistake) -> Iterator[Mistake]:
 def _as_likely(mistake: Mistake, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Iterator[Mistake]:
     """`mistake` with other values of a parameter that are about as likely in the diagnostic cases."""
     if outcomes:
-        likelihood = _likelihood_of(mistake, list(zip(cases, outcomes, strict=True)))
-        for values in as_likely(_fitted(mistake), likelihood, dict(mistake.values), OTHERS):
+        seen = list(zip(cases, outcomes, strict=True))
+
+        def likelihood(values: Values) -> float:
+            return sum(log_likelihood(*one) for one in _predictions(mistake.with_parameters(**values), seen))
+
+        for values in as_likely(_free(mistake), likelihood, dict(mistake.values), OTHERS):
             yield mistake.with_parameters(**values)
 
 
-def _fitted(mistake: Mistake) -> tuple[Parameter, ...]:
+def _free(mistake: Mistake) -> tuple[Parameter, ...]:
     return mistake.parameters if mistake.law is not None else ()
 
 
-def _likelihood_of(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Callable[[Values], float]:
-    def likelihood(values: Values) -> float:
-        one = mistake.with_parameters(**values)
-        predictions = [(predict(one, case), counts) for case, counts in seen]
-        return sum(log_likelihood(p, counts) for p, counts in predictions if p is not None)
-
-    return likelihood
-
-
-def _log_likelihoods(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> tuple[float, float] | None:
-    """The log-likelihood of `mistake`, and that of laws near its own; None if it breaks the contract."""
-    likely, near = 0.0, 0.0
-    for case, counts in seen:
-        prediction = predict(mistake, case)
-        if prediction is None:
-            return None
-        likely += log_likelihood(prediction, counts)
-        near += log_near(prediction, counts)
-    return likely, near
+def _predictions(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Seen:
+    """What was seen where `mistake` keeps the contract."""
+    return [(law, counts) for case, counts in seen if (law := predict(mistake, case)) is not None]
 
 
 def _with_tables(
@@ -285,16 +261,14 @@ def _with_tables(
     others: Others,
     in_time: Callable[[], None],
 ) -> tuple[list[Scored], list[Scored]]:
-    """The same with the rejected tables of the two worst cases: each mistake is run on them.
-
-    Where laws near by are likelier, `others` are tried."""
+    """The same with the rejected tables of the two worst cases: each mistake, or `others`, run on them."""
     compared = [result for result in failed if comparable(subject, result)]
     for result in sorted(compared, key=lambda result: -result.largest_log10_e)[:2]:
         tables = _rejected(subject, result, level)
         if not tables:
             continue
-        right = _log_likelihood_of_tables(result, tables, None)
-        exact = [one.plus(*right) for one in exact]
+        laws = [(Prediction(table.law[None]), table.counts(result.counts)[None]) for table in tables]
+        exact = [one.plus(score(one.mistake, laws)) for one in exact]
         again = []
         for one in known:
             best: Scored | None = None
@@ -303,10 +277,11 @@ def _with_tables(
                 counts = run_on(mistake, subject, result, min(2 * result.steps, COMPARED_STEPS))
                 if counts is None:
                     break
-                likely, near = _log_likelihood_of_tables(result, tables, counts)
-                found = replace(one, mistake=mistake).plus(likely, near)
+                runs = [Prediction.simulated(table.counts(counts)[None]) for table in tables]
+                more = score(mistake, [(run, seen) for run, (_, seen) in zip(runs, laws, strict=True)])
+                found = one.plus(more)
                 best = found if best is None or found.log_likelihood > best.log_likelihood else best
-                if likely >= near:
+                if more.log_likelihood >= more.near:
                     break
             again += [best] if best is not None else []
         known = again
@@ -322,22 +297,6 @@ def _rejected(subject: VerifierSubject, result: CaseResult, level: str) -> list[
     return prefixes or [table for table, _ in sorted(others, key=lambda pair: -pair[1].log10_e)[:1]]
 
 
-def _log_likelihood_of_tables(
-    result: CaseResult, tables: Sequence[Table], simulated: Counts | None
-) -> tuple[float, float]:
-    """The log-likelihood of rejected tables, and that of laws near the predicted one: simulated, or exact."""
-    likely, near = 0.0, 0.0
-    for table in tables:
-        counts = table.counts(result.counts)[None]
-        if simulated is None:
-            prediction = Prediction(table.law[None])
-        else:
-            prediction = Prediction.simulated(table.counts(simulated)[None])
-        likely += log_likelihood(prediction, counts)
-        near += log_near(prediction, counts)
-    return likely, near
-
-
 def _between_steps(
     mistakes: Sequence[Mistake],
     subject: VerifierSubject,
@@ -345,9 +304,7 @@ def _between_steps(
     reproduced: Callable[[Scored], Mistake | None],
     reason: str,
 ) -> Diagnosis:
-    """Rank the mistakes without a law of a step by which steps depend on each other.
-
-    The outcomes are not used, since the steps are not independent. Without a name it is for `reason`."""
+    """Rank the mistakes by which steps depend on each other; without a name, for `reason`."""
     seen = signatures(subject.callee, subject.timeout)
     if not seen:
         return conclude(None, 0, reason)

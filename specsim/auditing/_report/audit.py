@@ -73,8 +73,7 @@ class Audit(_results.Audit):
         return {"level": self.level} | {name: str(flag).lower() for name, flag in flags.items()}
 
     def checks(self) -> Iterator[Check]:
-        """Each case, the proof and the power. A case without power, or that was not run to its end, is
-        skipped."""
+        """Each case, the proof and the power; a case without power, or not run to its end, is skipped."""
         yield from (self._check(case) for case in self.cases)
         if self.proof is not None:
             line = str(words.proof_line(self))

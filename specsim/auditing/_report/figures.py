@@ -45,8 +45,7 @@ class Tested:
         return f"{self.case.case}, position {table.position + 1}{what}"
 
     def title(self, audit: Audit) -> str:
-        """The name, the e-value, and the total variation with its interval, which supposes that steps are
-        independent and is left out where they are not."""
+        """The name, the e-value, and the total variation, with its interval where steps are independent."""
         table = self.table
         name = f"{self.name}\ne = 10^{table.log10_e:.0f}"
         if any(finding.kind == "dependent" for finding in self.case.findings):
@@ -151,8 +150,7 @@ def power_figure(audit: Audit) -> Figure:
 
 
 def audit_figure(audit: Audit) -> Figure:
-    """The table that deviates most, if any does; α against Σ min(p, q); and the law of emitted lengths
-    against theory, of one pair and of the n-gram pair."""
+    """The worst table, if any deviates; α against Σ min(p, q); and emitted lengths against theory."""
     from matplotlib.figure import Figure
 
     pairs = [case for case in audit.cases if case.iid and case.alphas is not None]

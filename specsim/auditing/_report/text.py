@@ -143,8 +143,7 @@ def grouped(audit: Audit) -> list[list[CaseResult]]:
 
 
 def _clarity(case: CaseResult) -> float:
-    """The log10 e-value of its clearest table, 0 where tables reject only together, which show less of what
-    is wrong; infinity where one step is enough."""
+    """The log10 e-value of its clearest table, 0 without one; infinity where one step is enough."""
     if any(finding.kind in CERTAIN for finding in case.findings):
         return float("inf")
     return max((table.log10_e for table in case.tables if table.rejected), default=0.0)
@@ -181,8 +180,7 @@ def test_line(audit: Audit) -> str:
 
 
 def wanted_line(audit: Audit) -> str:
-    """Whether the wanted power was reached, and the evidence beside what an alarm needs; empty where a
-    verdict is against the verifier, which needs no power."""
+    """Whether the wanted power was reached, and the evidence; empty where the verdict needs no power."""
     if audit.exit_code == 1:
         return ""
     asked = audit.planned + len(audit.left_out)
@@ -295,8 +293,7 @@ def legend(audit: Audit) -> str:
 
 
 def iid_report(audit: Audit) -> list[str]:
-    """`iid_lines` of the cases whose rows change with the context, of the standard rule, whose α they are,
-    unless something was found."""
+    """`iid_lines` of the standard rule's cases whose rows change with the context, if nothing was found."""
     if audit.verifier != "standard" or audit.exit_code == 1:
         return []
     return [line for case in audit.cases if not case.iid for line in iid_lines(case)]

@@ -86,8 +86,7 @@ class Alphas:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Tokens per step, relative to the standard rule on one chain, with an interval; where siblings are the
-    draft's most probable tokens, relative to the most that any lossless rule can accept of them."""
+    """Tokens per step relative to the standard rule on one chain, or the most that certain drafts allow."""
 
     ratio: float
     lower: float
@@ -225,9 +224,7 @@ def first_token_of(tables: Iterable[T]) -> T | None:
 
 @dataclass(frozen=True)
 class ProofSummary:
-    """The number of generated models, and the largest deviation from the claim: 0 if proved.
-
-    If `lossless` the claim is the target's law, else a declared one."""
+    """The largest deviation from the target's law, or the declared one; 0 if it is proved."""
 
     models: int
     largest_tv: float

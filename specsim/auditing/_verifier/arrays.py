@@ -41,9 +41,7 @@ class Device:
 
 
 class Library(Protocol):
-    """Arrays of one library on one device.
-
-    `writable` says whether a verifier can write to them. What a verifier is handed is never a bank itself."""
+    """Arrays of a library on a device, `writable` or not; a verifier is handed no bank itself."""
 
     writable: bool
 
@@ -63,9 +61,7 @@ class Library(Protocol):
 
 
 def library_of(declared: Declared) -> Library:
-    """The declared library on the declared device.
-
-    Raises ValueError if it is not installed, and if it has no such device here."""
+    """The declared library on the declared device. Raises ValueError if either is not here."""
     try:
         return _LIBRARIES[declared.arrays](declared.device)
     except ImportError as error:
@@ -322,9 +318,7 @@ def as_sequence(output: Any, case: DecoderCase, number: int) -> TokenArray:
 
 
 def as_texts(output: Any, requests: int, number: int) -> list[Any]:
-    """What a call of a decoder of several requests returned for each, the first of which is `number`.
-
-    Raises BrokenVerifier."""
+    """The texts that a call of several requests returned, from `number` on, or BrokenVerifier."""
     try:
         texts = list(output)
     except Exception as error:

@@ -37,10 +37,7 @@ LEAST_FROM_BANK = 8
 
 @dataclass(frozen=True)
 class VerifierSource:
-    """The steps of `case`, verified by `callee`, as it declares.
-
-    While a child process verifies a batch, the batch before is counted and the next one is drawn. A batch
-    ends where a chunk does."""
+    """The steps of `case`, verified by `callee`; it verifies a batch while the one before is counted."""
 
     callee: Callee
     case: Case
@@ -81,9 +78,8 @@ class VerifierSource:
             yield self._question(rows, key, start), rows
 
     def verify(self, rows: Rows, key: Key, first: int, size: int | None = None) -> tuple[TokenArray, Ints]:
-        """The tokens int32 [γ+1, B] of `rows` from step `first`, and the number of accepted ones [B].
-
-        Calls have at most `size` rows, by default half of them."""
+        """The tokens [γ+1, B] of `rows` from step `first`, and accepted [B], in calls of at most `size`
+        rows."""
         asked = self._question(rows, key, first)
         return self._answer(asked if size is None else replace(asked, size=min(size, asked.size)), rows)
 
@@ -172,9 +168,7 @@ class VerifierSource:
 
 @dataclass(frozen=True)
 class ShapesSource(VerifierSource):
-    """The steps of a case of changing shape: a question for each block, in calls of the block's rows.
-
-    A bank for each vocabulary is sent once."""
+    """The steps of a case of changing shape: a question for each block; each bank is sent once."""
 
     case: Any  # a ShapesCase
 

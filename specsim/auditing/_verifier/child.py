@@ -209,10 +209,7 @@ class Child:
             raise self._lost(self._how_it_ended()) from None
 
     def _exactly(self, size: int, deadline: float) -> bytearray:
-        """`size` bytes.
-
-        Raises EOFError if the child has ended, also if it left its socket to another process; TimeoutError
-        after `deadline`."""
+        """Receive `size` bytes. Raises EOFError if the child has ended, TimeoutError after `deadline`."""
         assert self._end is not None
         assert self._process is not None
         content = bytearray(size)
@@ -286,15 +283,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve(handle: str, nonce: str, reference: str, device: str) -> None:
-    """Load `reference`, and answer question after question over the socket `handle`, until the parent has
-    ended. Its arrays are on `device`, or where it declares if that is empty."""
+    """Answer questions to `reference` over the socket `handle` until the parent has ended."""
     with contextlib.suppress(EOFError, ConnectionError):
         _serve(socket.socket(fileno=int(handle)), bytes.fromhex(nonce), reference, device)
 
 
 def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
-    """Answer the questions that come from `end`, the first with the nonce `own`. Raises EOFError or
-    ConnectionError once the parent has ended."""
+    """Answer the questions from `end`, the first with the nonce `own`, until EOFError or ConnectionError."""
     try:
         function = load(reference)
     except ValueError as error:
@@ -323,9 +318,7 @@ def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
 
 
 def load(reference: str) -> Verifier:
-    """Import "package.module:function", or the function of an adapter such as "hf:generate:top_k=3".
-
-    Raises ValueError with the part that is missing."""
+    """Import package.module:function, or an adapter's function. Raises ValueError with what is missing."""
     if adapters.is_engine(reference):
         return adapters.get(reference)
     module_name, _, function_name = reference.partition(":")
@@ -394,9 +387,7 @@ class Children:
         self._loading: list[Child] = []
 
     def start_others(self) -> None:
-        """Start the other children in the background, if that was not asked for before.
-
-        One that cannot be loaded, as where memory is short, or declares something else, is done without."""
+        """Start the others in the background, once; one that cannot be loaded is done without."""
         if not self._asked_for:
             self._asked_for = True
             for _ in range(self.most - 1):

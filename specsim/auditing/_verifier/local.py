@@ -46,9 +46,7 @@ FRAMES = 12
 
 @dataclass(frozen=True)
 class Local:
-    """A user's function in this process, as a `Callee`.
-
-    Any error inside the function is raised as `BrokenVerifier`."""
+    """A user's function in this process, as a `Callee`; any error inside it is a `BrokenVerifier`."""
 
     function: Verifier
     declared: Declared = field(default_factory=Declared)
@@ -213,8 +211,7 @@ def _where_rows_are(asked: RowsAsked, name: str, part: slice) -> tuple[str, Any]
 
 
 def _arrays_of(asked: RowsAsked, part: slice) -> list[Any]:
-    """The draft_tokens, p and q of some rows of `asked`, as NumPy arrays; none of them if they are too large
-    to be shown."""
+    """The draft_tokens, p and q of some rows, as NumPy arrays; none if they are too large to be shown."""
     drafted: Any = asked.arrays["draft_tokens"]
     rows = [(asked.arrays[name], index) for name, index in (_where_rows_are(asked, x, part) for x in "pq")]
     p = rows[0][0]
@@ -246,9 +243,7 @@ def _handing(rows: int) -> Iterator[None]:
 
 @contextmanager
 def call_safely(timeout: float, where: str = "") -> Iterator[None]:
-    """Raise `BrokenVerifier` for exceptions except Ctrl-C, and after `timeout` seconds.
-
-    The result of a call is read inside too: it may be an object that does anything."""
+    """Raise `BrokenVerifier` for exceptions except Ctrl-C, and after `timeout` s; read the result inside."""
     try:
         with _time_limit(timeout):
             yield
@@ -268,8 +263,7 @@ class _Hung(BaseException):
 
 
 def _traceback(error: BaseException, said: str) -> str:
-    """The user's last frames of `error`, which `said` describes, with the arrays of the last of them that is
-    not in an installed package."""
+    """The user's last frames of `error`, with the arrays of the last that is not in an installed package."""
     frames = [
         (frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -342,10 +336,7 @@ _OF_LIBRARY = {"numpy": "{}", "torch": "torch.from_numpy({})", "jax": "jax.numpy
 def call_as_code(
     function: Any, declared: Declared, seed: tuple[int, ...], inputs: list[Any], extras: dict[str, Any]
 ) -> list[str]:
-    """The lines of a call with NumPy arrays `inputs`, a generator of that seed, and keyword arguments.
-
-    No lines for a call that is too large, for arrays on other devices, and for bfloat16, of which NumPy has
-    no arrays of its own."""
+    """The lines of a call with NumPy arrays `inputs`; none if it is too large, on a device, or bfloat16."""
     name = getattr(function, "__qualname__", "")
     arrays = [value for value in (*inputs, *extras.values()) if isinstance(value, np.ndarray)]
     numbers = sum(array.size for array in arrays)

@@ -112,9 +112,7 @@ class Callee(Protocol):
         """Begin with a question; a child process then works on it."""
 
     def read(self, asked: Asked) -> Iterator[Ints]:
-        """The answers int64 [n, width] in turn to what was asked last, `asked.rows` rows in all.
-
-        Raises BrokenVerifier or NotADraftPath if the function breaks its contract."""
+        """The answers int64 [n, width] in turn, `asked.rows` rows, or BrokenVerifier or NotADraftPath."""
 
 
 def answer(callee: Callee, asked: Asked) -> Ints:
