@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 from interrupting import interruptible
 
 import specsim
-from specsim import rules
-from specsim.cli import main
 from specsim.cli._simulate import simulate as simulate_command
 
 FEW_CASES = {"two-point", "one-hot draft", "zeros", "Markov chain"}
@@ -24,29 +23,14 @@ HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line in this process: run("audit", "standard") -> (exit code, stdout, stderr)."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specsim", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.out + captured.err
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
-def trace(run, tmp_path):
+def trace(tmp_path):
     code, out, _ = run("trace", "record", tmp_path / "trace", "--steps", "60", "--gamma", "3", "--seed", "1")
     assert code == 0
     assert "60 steps, 240 rows" in out
     return tmp_path / "trace"
 
 
-def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path, few_cases_in_module):
+def test_audit_prints_a_verdict_and_writes_its_files(tmp_path, few_cases_in_module):
     code, out, _ = run("audit", "standard", "--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
     assert code == 0
     assert "standard: consistent" in out
@@ -57,7 +41,7 @@ def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path, few_cases_in
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
 
-def test_audit_of_a_wrong_verifier_exits_with_1(run, theirs, few_cases_in_module, full):
+def test_audit_of_a_wrong_verifier_exits_with_1(theirs, few_cases_in_module, full):
     wrong = "verifiers:resamples_from_target" if full else "one_coin_real_q"
     code, out, _ = run("audit", wrong, "--level", "smoke", "--seed", "1")
     assert code == 1
@@ -67,7 +51,7 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run, theirs, few_cases_in_module
     assert "out of cheese" in out
 
 
-def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs, tmp_path):
+def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp_path):
     options = ("--level", "smoke", "--case", "two-point", "-o", tmp_path / "x.png")
     code, out, err = run("audit", f"{theirs}:raises", *options, "--out", tmp_path / "out")
     assert f"{theirs}:raises: broken" in out
@@ -113,7 +97,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(run, theirs
         (["trace", "record", ".", "--steps", "5"], "not empty"),
     ],
 )  # fmt: skip
-def test_bad_usage_is_one_line_and_exit_code_2(run, arguments, said, monkeypatch):
+def test_bad_usage_is_one_line_and_exit_code_2(arguments, said, monkeypatch):
     monkeypatch.chdir(HELPERS)
     code, _, err = run(*arguments)
     assert code == 2
@@ -121,45 +105,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(run, arguments, said, monkeypatch
     assert err.startswith("specsim: ")
 
 
-def test_simulate_says_all_three_alphas(run):
-    code, out, _ = run("simulate", "zipf", "--steps", "20000", "--seed", "1")
-    assert code == 0
-    assert "20,000 steps, seed 1" in out
-    for name in ("context", "verified", "drafted"):
-        assert f"α {name}" in out
-
-
-def test_simulate_prints_json(run):
-    code, out, _ = run("simulate", "--steps", "2000", "--seed", "1", "--json")
-    document = json.loads(out)
-    assert code == 0
-    assert sum(document["lengths"]) == document["steps"] == 2000
-    assert np.array(document["tokens"]).shape == (256,)
-    assert document["provenance"]["root"] == 1
-
-
-def test_replay_prints_a_step(run):
-    code, out, _ = run("replay", "--step", "3", "--seed", "1")
-    assert code == 0
-    assert "step 3 of models, rule standard, seed 1" in out
-
-
-def test_rules_are_listed(run):
-    code, out, _ = run("list", "rules")
-    assert code == 0
-    assert all(name in out for name in rules.names())
-    for claim in (
-        "a single draft, lossless",
-        "wrong on purpose",
-        "argmax p: lossless at temperature 0",
-        "clamped to [p/β, p/α]",
-        "2211.17192",
-    ):
-        assert claim in out
-    assert "lenience: lenience in (0, 1], 0.5: l; 1 is the standard rule" in out
-
-
-def test_rules_are_compared(run, tmp_path, monkeypatch):
+def test_rules_are_compared(tmp_path, monkeypatch):
     few = partial(specsim.acceptance_by_drafts, max_drafts=3, steps=2**10)
     monkeypatch.setattr(specsim, "acceptance_by_drafts", few)
     options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
@@ -173,17 +119,6 @@ def test_rules_are_compared(run, tmp_path, monkeypatch):
         "compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there", "--json"
     )
     assert len(json.loads(out)["entries"]) == 2
-
-
-def test_a_tree_is_drafted(run):
-    code, out, _ = run(
-        "simulate", "zipf", "--rule", "traversal", "--tree", "2,2", "--steps", "1000", "--seed", "1"
-    )
-    assert code == 0
-    assert "parents (0, 0, 1, 1, 2, 2)" in out
-    code, out, _ = run("replay", "zipf", "--rule", "k_seq", "--tree", "2,1", "--seed", "1", "--step", "3")
-    assert code == 0
-    assert "draft   2 below 0" in out
 
 
 @pytest.mark.parametrize(
@@ -200,28 +135,14 @@ def test_a_tree_is_drafted(run):
         (("--rule", "k_seq", "--tree", "2", "--draft-sampling", "sorted"), "'sorted' is not one of"),
     ],
 )
-def test_drafts_that_a_rule_cannot_verify(run, options, message):
+def test_drafts_that_a_rule_cannot_verify(options, message):
     code, _, err = run("simulate", "zipf", *options, "--steps", "10")
     assert code == 2
     assert message in err
     assert "Traceback" not in err
 
 
-def test_trace_info_and_alpha(run, trace):
-    code, out, _ = run("trace", "info", trace)
-    assert code == 0
-    assert "ok" in out
-    code, out, _ = run("trace", "alpha", trace)
-    assert code == 0
-    assert "α context" in out
-    code, out, _ = run("trace", "alpha", trace, "--json")
-    assert json.loads(out)["steps"] == 60
-    code, out, _ = run("simulate", trace, "--gamma", "3", "--steps", "1000", "--seed", "1")
-    assert code == 0
-    assert "frozen rows" in out
-
-
-def test_an_altered_shard_is_named_with_its_row(run, trace):
+def test_an_altered_shard_is_named_with_its_row(trace):
     shard = trace / "shard-00000.safetensors"
     raw = bytearray(shard.read_bytes())
     raw[-3000] ^= 1
@@ -283,7 +204,7 @@ def test_help_and_import_do_not_load_numba():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_module_that_exits_on_import_is_bad_usage(run, tmp_path, monkeypatch):
+def test_a_module_that_exits_on_import_is_bad_usage(tmp_path, monkeypatch):
     (tmp_path / "quits.py").write_text("import sys; sys.exit(0)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -292,14 +213,14 @@ def test_a_module_that_exits_on_import_is_bad_usage(run, tmp_path, monkeypatch):
     assert "cannot import quits" in err
 
 
-def test_a_refused_recording_leaves_nothing_behind(run, tmp_path):
+def test_a_refused_recording_leaves_nothing_behind(tmp_path):
     code, _, err = run("trace", "record", tmp_path / "trace", "--rule", "nope", "--steps", "3")
     assert code == 2
     assert "unknown rule 'nope'" in err
     assert not (tmp_path / "trace").exists()
 
 
-def test_a_trace_of_one_step_has_no_standard_errors(run, tmp_path):
+def test_a_trace_of_one_step_has_no_standard_errors(tmp_path):
     run("trace", "record", tmp_path / "trace", "--steps", "1", "--seed", "1")
     code, out, _ = run("trace", "alpha", tmp_path / "trace")
     assert code == 0
@@ -309,7 +230,7 @@ def test_a_trace_of_one_step_has_no_standard_errors(run, tmp_path):
 @pytest.mark.parametrize(
     "command", ["trace info", "trace alpha", "trace alpha --skip-damaged", "trace audit", "plan --c 0.1"]
 )
-def test_a_damaged_manifest_is_refused(run, trace, command):
+def test_a_damaged_manifest_is_refused(trace, command):
     """Also where damaged shards are left out: it says which shards there are."""
     words = (*command.split(), trace)
     assert run(*words)[0] == 0
@@ -321,7 +242,7 @@ def test_a_damaged_manifest_is_refused(run, trace, command):
     assert "restore the file" in err
 
 
-def test_an_empty_trace_is_refused(run, tmp_path):
+def test_an_empty_trace_is_refused(tmp_path):
     from specsim.traces import writer
 
     with writer(tmp_path / "trace", vocab_size=2, gamma=1) as log:
@@ -334,7 +255,7 @@ def test_an_empty_trace_is_refused(run, tmp_path):
         assert "no step" in err
 
 
-def test_generate_prints_text_and_numbers_beside_the_target_alone(run):
+def test_generate_prints_text_and_numbers_beside_the_target_alone():
     code, out, _ = run(
         "generate", "--prompt", "def ", "--max-new-tokens", "30", "--gamma", "3", "--seed", "1"
     )
@@ -357,7 +278,7 @@ def test_generate_prints_text_and_numbers_beside_the_target_alone(run):
         (["--rule", "standart"], "did you mean 'standard'"),
     ],
 )
-def test_generate_refuses_bad_input(run, arguments, says):
+def test_generate_refuses_bad_input(arguments, says):
     code, _, err = run("generate", *arguments)
     assert code == 2
     assert says in err
@@ -388,7 +309,7 @@ def theirs(tmp_path, monkeypatch):
     return "of_two_tokens"
 
 
-def test_a_call_that_hangs_is_given_up_after_the_timeout(run, theirs):
+def test_a_call_that_hangs_is_given_up_after_the_timeout(theirs):
     code, out, _ = run("audit", f"{theirs}:hangs", "--level", "smoke", "--timeout", "0.3")
     assert code == 1
     assert "hangs: broken" in out
@@ -396,7 +317,7 @@ def test_a_call_that_hangs_is_given_up_after_the_timeout(run, theirs):
 
 
 @pytest.mark.slow  # tests/auditing/test_isolation.py has the same without the command line
-def test_a_slow_verifier_is_given_the_time_that_it_may_take(run, theirs, tmp_path):
+def test_a_slow_verifier_is_given_the_time_that_it_may_take(theirs, tmp_path):
     options = ("--level", "deep", "--time", "2", "--seed", "1")
     code, out, _ = run("audit", f"{theirs}:slow", *options, "--out", tmp_path / "audit")
     assert code == 3  # too few steps for a verdict
@@ -407,7 +328,7 @@ def test_a_slow_verifier_is_given_the_time_that_it_may_take(run, theirs, tmp_pat
     assert all(16 <= case["steps"] < case["planned"] and case["tables"] for case in limited)
 
 
-def test_old_is_compared_with_new(run, theirs, tmp_path):
+def test_old_is_compared_with_new(theirs, tmp_path):
     options = ("--level", "smoke", "--seed", "1")
     code, out, _ = run("audit", f"{theirs}:right", "--against", "standard", *options)
     assert code == 0
@@ -432,7 +353,7 @@ def test_old_is_compared_with_new(run, theirs, tmp_path):
     )
 
 
-def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
+def test_cases_are_exported_and_tokens_scored(tmp_path, monkeypatch, full):
     from safetensors.numpy import load_file, save_file
 
     from specsim.auditing import _offline
@@ -466,15 +387,7 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
     assert "cannot be read" in out
 
 
-def test_engines_are_listed(run):
-    from specsim import adapters
-
-    code, out, _ = run("list", "engines")
-    assert code == 0
-    assert all(name in out for name in adapters.names())
-
-
-def test_shards_are_merged_to_what_simulate_prints(run, tmp_path):
+def test_shards_are_merged_to_what_simulate_prints(tmp_path):
     common = ("zipf", "--vocab-size", "50", "--steps", "300000", "--seed", "1", "--json")
     _, whole, _ = run("simulate", *common)
     files = [tmp_path / f"{i}.part" for i in range(3)]
@@ -521,7 +434,7 @@ def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monke
         (("--executor", "dusk"), "'dusk' is none of threads, processes, dask"),
     ],
 )
-def test_wrong_executors_and_shards_are_told(run, tmp_path, monkeypatch, options, message):
+def test_wrong_executors_and_shards_are_told(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     code, _, complaint = run("simulate", "zipf", "--seed", "1", "--steps", "1000", *options)
     assert (code, message in complaint) == (2, True)

@@ -1,6 +1,7 @@
 """The command line in this process."""
 
 import contextlib
+import functools
 import io
 import os
 import sys
@@ -64,6 +65,7 @@ def every_command(tree=app, path=()):
             yield from every_command(tree[name], (*path, name))
 
 
+@functools.cache
 def help_of(path):
     """What `specsim *path --help` prints, 100 columns wide, without colour."""
     text = io.StringIO()

@@ -108,101 +108,11 @@ def test_at_temperature_zero_the_standard_rule_is_greedy_match():
 # --- accepted lengths ------------------------------------------------------------------------------------
 
 
-def test_the_expected_length_of_block_verification_and_of_token_by_token(models):
-    """E[τ] = Σ E_q[b_ℓ] (Sun et al., arXiv 2403.10444); token ≤ block ≤ the min-joint sum, each strictly
-    somewhere.
-    """
-    apart = np.zeros(2, dtype=int)
-    for target, draft, tree, context in generated(RULE["block"], min(models, 120), seed=24):
-        token, block = (
-            prove(target, draft, rule=RULE[name], gamma=tree, context=context).mean_tokens - 1
-            for name in ("standard", "block")
-        )
-        bound = min_joint(target, draft, tree.size, context)
-        assert block == expected_b(target, draft, tree.size, context)
-        assert token <= block <= bound
-        apart += token < block, block < bound
-    assert (apart > 10).all()
-
-
-def paths(model, length, context):
-    """{tokens: probability} of the first `length` tokens."""
-    return dict(chain(length).drafts(lambda seen, ahead: [Fraction(w) for w in row(model, context + seen)]))
-
-
 def row(model, history):
     return model.row(history[len(history) - model.order :])
 
 
-def min_joint(target, draft, gamma, context):
-    total = Fraction(0)
-    for length in range(1, gamma + 1):
-        p, q = paths(target, length, context), paths(draft, length, context)
-        total += sum((min(mass, p.get(x, Fraction(0))) for x, mass in q.items()), Fraction(0))
-    return total
-
-
-def expected_b(target, draft, gamma, context):
-    total = Fraction(0)
-    for x, mass in paths(draft, gamma, context).items():
-        b = Fraction(1)
-        for i, token in enumerate(x):
-            p, q = (row(model, context + x[:i])[token] for model in (target, draft))
-            b = min(Fraction(1), b * Fraction(p) / Fraction(q))
-            total += mass * b
-    return total
-
-
-def test_the_example_in_which_token_block_and_bound_are_three_numbers():
-    """V = 2, γ = 2: public notes state that block verification reaches the min-joint sum; here it does
-    not.
-    """
-    target = TableModel(tenths((8, 2), (9, 1)))
-    draft = TableModel(tenths((1, 9), (3, 7)))
-    # the first rows differ from those after either token, so they get a state of their own
-    p0, q0 = tenths((8, 2), (2, 8))
-    target, draft = after_start(target, p0), after_start(draft, q0)
-    lengths = [
-        prove(target, draft, rule=name, gamma=2, context=(2,)).mean_tokens - 1
-        for name in ("standard", "block")
-    ]
-    assert [*lengths, min_joint(target, draft, 2, (2,))] == [
-        Fraction(54, 100),
-        Fraction(66, 100),
-        Fraction(78, 100),
-    ]
-
-
-def tenths(*rows):
-    return [[Fraction(weight, 10) for weight in row] for row in rows]
-
-
-def after_start(model, first):
-    """The same over one more token, 2, which never comes up and after which the row is `first`."""
-    rows = [[*model.row([x]), Fraction(0)] for x in range(2)]
-    return TableModel([*rows, [*first, Fraction(0)]])
-
-
 # --- many drafts -----------------------------------------------------------------------------------------
-
-CLOSED = {
-    "naive_matching": theory.naive_matching_acceptance,
-    "k_seq": theory.k_seq_acceptance,
-    "recursive_rejection": theory.recursive_rejection_acceptance,
-    "without_replacement": theory.without_replacement_acceptance,
-    "greedy_multi_draft": theory.greedy_multi_draft_acceptance,
-    "univer": theory.greedy_multi_draft_acceptance,
-}
-
-
-@pytest.mark.parametrize("name", CLOSED)
-@pytest.mark.parametrize("drafts", [2, 3])
-def test_acceptance_is_the_closed_form(name, drafts):
-    for p, q in fixed_pairs(40, seed=26, sizes=(3, 4, 5)):
-        if len(q) ** drafts <= 128:
-            assert float(acceptance(name, p, q, drafts)) == pytest.approx(
-                CLOSED[name](*floats(p, q), drafts), abs=1e-9
-            )
 
 
 def test_gumbel_agreement():
@@ -236,37 +146,6 @@ def test_the_lower_bound_of_list_matching(drafts):
         assert acceptance("gumbel_list", p, p, drafts) == 1
         above += rate > bound
     assert (above > 10) == (drafts > 1)
-
-
-@pytest.mark.parametrize("drafts", [2, 3])
-def test_no_rule_beats_the_optimal_transport_bound(full, drafts):
-    """And greedy drafts reach it (Hu et al., arXiv 2502.18779)."""
-    short_of_it = dict.fromkeys(rules.names("tree"), 0)
-    for p, q in fixed_pairs(60 if full else 24, seed=28, sizes=(3, 4, 5)):
-        if len(q) ** drafts > 128:
-            continue
-        for name in rules.names("tree"):
-            for drawing in RULE[name].draft_sampling:
-                bound = theory.optimal_acceptance(*floats(p, q), drafts, drawing)
-                rate = float(acceptance(name, p, q, drafts, drawing))
-                assert rate <= bound + 1e-9
-                short_of_it[name] += rate < bound - 1e-6
-                if name in ("greedy_multi_draft", "univer") and drawing == "top and sample":
-                    assert rate == pytest.approx(bound)
-    assert min(short_of_it[name] for name in ("k_seq", "recursive_rejection", "naive_matching")) > 0
-
-
-def test_the_cover_property_of_drafts_without_replacement():
-    """Chen et al., arXiv 2402.12374: with as many drafts as q has tokens one is accepted; i.i.d. drafts lack
-    that.
-    """
-    p, q = [Fraction(1), Fraction(0)], [Fraction(1, 2)] * 2
-    assert acceptance("without_replacement", p, q, 2) == 1
-    assert acceptance("recursive_rejection", p, q, 2) == Fraction(3, 4)
-    assert float(acceptance("k_seq", p, q, 2)) == pytest.approx(0.75)
-    for p, q in fixed_pairs(40, seed=30, sizes=(3,)):
-        if all(b > 0 for b in q):
-            assert acceptance("without_replacement", p, q, 3) == 1
 
 
 def test_traversal_against_going_down_from_the_root(models):

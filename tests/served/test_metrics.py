@@ -6,17 +6,16 @@ import itertools
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run as command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specsim
 from specsim import check_metrics
-from specsim.cli import main
 from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import synthetic_pair
@@ -451,14 +450,6 @@ def test_what_cannot_be_checked_is_said(numbers, said):
         check_metrics(**numbers)
 
 
-def command(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["specsim", "check-metrics", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -469,15 +460,15 @@ def command(monkeypatch, capsys, *arguments):
         ([], 2),
     ],
 )
-def test_exit_codes(monkeypatch, capsys, arguments, code):
-    ended, out, err = command(monkeypatch, capsys, *arguments)
+def test_exit_codes(arguments, code):
+    ended, out, err = command("check-metrics", *arguments)
     assert ended == code
     assert (err.startswith("specsim: ") and err.count("\n") == 1 and not out) == (code == 2)
 
 
-def test_json(monkeypatch, capsys):
+def test_json():
     arguments = ["--accepted", "20", "--steps", "7", "--emitted", "30", "--json"]
-    code, out, _ = command(monkeypatch, capsys, *arguments)
+    code, out, _ = command("check-metrics", *arguments)
     found = json.loads(out)
     assert code == 1
     assert found["possible"] is False
@@ -486,13 +477,13 @@ def test_json(monkeypatch, capsys):
     assert [check["slack"] for check in found["checks"] if not check["holds"]] == [-3]
 
 
-def test_the_pages_examples_are_what_the_program_prints(monkeypatch, capsys):
+def test_the_pages_examples_are_what_the_program_prints():
     examples = re.findall(
         r"```console\n\$ specsim check-metrics (.*?)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S
     )
     assert len(examples) == 2
     for arguments, shown in examples:
-        _, out, _ = command(monkeypatch, capsys, *shlex.split(arguments))
+        _, out, _ = command("check-metrics", *shlex.split(arguments))
         assert [line.rstrip() for line in out.splitlines()] == shown.splitlines()
 
 
