@@ -81,7 +81,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp
         (["audit", "--threads", "0", "--level", "smoke"], "threads"),
         (["audit", "--seed", "1.5"], "'1.5' is not a whole number"),
         (["simulate", "zipf", "--steps", "1e-6"], "'1e-6' is not a whole number"),
-        (["simulate", "zipf", "--gamma", "1000000"], "at most 1024"),
+        (["simulate", "zipf", "--gamma", "1000000"], "at most 1,024"),
         (["simulate", "zipf", "--vocab-size", "1000000000000"], "--vocab-size: 1000000000000 is not at most"),
         (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
         (["audit", "--out", "verifiers.py"], "verifiers.py"), (["audit", "--colour"], "colour"),
