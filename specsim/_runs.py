@@ -76,7 +76,7 @@ def rerun(
     draft: Any = None,
     *,
     threads: int | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     progress: ShowProgress = None,
 ) -> Simulation:
     """Run a simulation again: the same pair, rule, draft, number of steps and seed.

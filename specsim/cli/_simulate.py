@@ -69,7 +69,7 @@ def simulate(
         saved = specsim.load(pair)
         if not isinstance(saved, Simulation):
             raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation is simulated again")
-        run = specsim.rerun(saved, threads=threads, device=device or "cpu")
+        run = specsim.rerun(saved, threads=threads, device=device)
         print_result(run, form)
         return 3 if run.interrupted else 0
     if over is not None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._numbers import whole
+
 #: Steps, positions and tokens are numbered in 64 bits.
 MOST = 2**63 - 1
 
@@ -24,6 +26,20 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
         bound = f"at least {least}" if found < least else f"at most {largest}"
         raise ValueError(f"{name}: {shown_number(found)} is not {bound}")
     return found
+
+
+def count_of(name: str, value: int | str, least: int = 1, most: int = MOST) -> int:
+    """`check_count`, of a text such as "10M" too.
+
+    >>> count_of("steps", "2e6"), count_of("steps", 12)
+    (2000000, 12)
+    """
+    if isinstance(value, str):
+        try:
+            value = whole(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}; write 1000000, 1e6 or 1M") from None
+    return check_count(name, value, least, most)
 
 
 def shown_number(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core.distributions import check_tokens, cumulative_draw
@@ -35,6 +36,7 @@ DRAFTINGS = {
 
 
 @checked
+@shows_progress("generate", " tokens")
 def generate(
     target: Model,
     draft: Model | PromptLookup | LookaheadDecoding,
@@ -47,6 +49,7 @@ def generate(
     method: str | Method | None = None,
     eos: int | None = None,
     rng: RandomSource = None,
+    progress: ShowProgress = None,
 ) -> Generation:
     """Decode speculatively after `prompt`.
 
@@ -77,6 +80,8 @@ def generate(
         A token that ends the text; it is kept.
     rng : int, Generator or None
         The seed. Every random number is a function of it and the step.
+    progress : bool or callable, optional
+        As in `specsim.simulate`, in tokens.
 
     Returns
     -------
@@ -123,10 +128,11 @@ def generate(
     drafter = make_drafter(target, draft, text, shape, drafting == "greedy", chosen, root)
     about = None if system is None else str(system)
     speculation = _Speculation(drafter, chosen, shape, drafting, about)
-    return _decode(target, text, speculation, max_new_tokens, eos, root)
+    return _decode(target, text, speculation, max_new_tokens, eos, root, told(progress))
 
 
 @checked
+@shows_progress("sample", " tokens")
 def sample(
     target: Model,
     prompt: Sequence[int],
@@ -134,6 +140,7 @@ def sample(
     max_new_tokens: int,
     eos: int | None = None,
     rng: RandomSource = None,
+    progress: ShowProgress = None,
 ) -> Generation:
     """Sample from the target alone, one token per pass: the baseline of `generate`.
 
@@ -149,6 +156,8 @@ def sample(
         A token that ends the text; it is kept.
     rng : int, Generator or None
         The seed. Every random number is a function of it and the step.
+    progress : bool or callable, optional
+        As in `specsim.simulate`, in tokens.
 
     Returns
     -------
@@ -168,7 +177,7 @@ def sample(
     1.0
     """
     _check_model(target)
-    return _decode(target, _check_prompt(prompt, (target,)), None, max_new_tokens, eos, rng)
+    return _decode(target, _check_prompt(prompt, (target,)), None, max_new_tokens, eos, rng, told(progress))
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,7 @@ def _decode(
     max_new_tokens: int,
     eos: int | None,
     rng: RandomSource,
+    tell: Progress | None,
 ) -> Generation:
     limit = check_count("max_new_tokens", max_new_tokens)
     eos = None if eos is None else int(check_tokens([eos], target.vocab_size, "eos")[0])
@@ -212,6 +222,8 @@ def _decode(
                 emitted, step = _speculative_step(session, speculation, room, key, len(steps), clock)
             tokens += emitted
             steps.append(step)
+            if tell is not None:
+                tell(min(len(tokens), limit), limit)
     except KeyboardInterrupt:
         if not steps:
             raise

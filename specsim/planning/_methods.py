@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_count, count_of
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
@@ -109,9 +110,10 @@ def compare_methods(
     batch: int = 1,
     context: float = CONTEXT,
     hardware: Hardware = A100,
-    steps: int = 2**12,
+    steps: int | str = 2**12,
     rng: RandomSource = None,
     threads: int | None = None,
+    executor: Executor | str | None = None,
     progress: ShowProgress = None,
 ) -> MethodComparison:
     """Simulate drafting systems on one pair, and compare tokens per step, cost and speed.
@@ -131,7 +133,7 @@ def compare_methods(
         Tokens of each that precede the step, ≥ 0.
     hardware : Hardware
         An A100 by default.
-    steps, rng, threads
+    steps, rng, threads, executor
         Of each method, as in `specsim.simulate`.
     progress : bool or callable, optional
         As in `specsim.simulate`, in methods.
@@ -153,7 +155,7 @@ def compare_methods(
     >>> [entry.drafted for entry in found.entries]
     [5, 16]
     """
-    steps, batch = check_count("steps", steps), check_count("batch", batch)
+    steps, batch = count_of("steps", steps), check_count("batch", batch)
     check_between("context", context, 0.0, 1e9, "number of tokens")
     root, pair = root_of(rng), pair_of(target, draft)
     chosen = [get_method(name) for name in (method_names() if methods is None else methods)]
@@ -161,11 +163,12 @@ def compare_methods(
         raise ValueError(f"methods: there is none; give some of {', '.join(method_names())}")
     drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
     rows = context_rows(*pair)
+    work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
 
     def one_of(one: tuple[Method, Drafting], threads: int | None) -> MethodEntry:
         method, made = one
         rule, shape = rules.get(method.rule), made.shape
-        run = simulate(made.pair, rule=rule, gamma=shape, steps=steps, rng=root, threads=threads)
+        run = simulate(made.pair, rule=rule, gamma=shape, **work, threads=threads)
         cost = step_cost(made, hardware, batch, context)
         measured = (run.tokens_per_step, run.tokens_per_step_error, cost, run.tokens_per_step / cost)
         return MethodEntry(str(method), method.rule, shape.size, *measured, tv_of(rule, lambda: rows))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +15,7 @@ from numpy.typing import ArrayLike
 from specsim import theory
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count, check_counts
+from specsim.core._checks import check_count, check_counts, count_of
 from specsim.core._plotting import MARKERS, Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
@@ -106,10 +108,11 @@ def compare(
     rules: Sequence[str | Rule] | None = None,
     gamma: int = 5,
     drafts: int = 2,
-    steps: int = 2**16,
+    steps: int | str = 2**16,
     sweep: bool = False,
     rng: RandomSource = None,
     threads: int | None = None,
+    executor: Executor | str | None = None,
     progress: ShowProgress = None,
 ) -> Comparison:
     """Simulate rules on one pair, and compare tokens per step and total variation.
@@ -123,7 +126,7 @@ def compare(
         frozen rows those for a chain of `gamma` tokens.
     gamma, drafts : int
         Rules for one draft get a chain of `gamma` tokens, the others `drafts` such chains.
-    steps, rng, threads
+    steps, rng, threads, executor
         Of each rule, as in `simulate`.
     sweep : bool
         Simulate lossy rules at several values of each parameter.
@@ -149,7 +152,8 @@ def compare(
     check_counts(gamma=gamma, drafts=drafts)
     if isinstance(rules, str | Rule):
         raise TypeError(f"rules: expected a sequence of rules, such as ['{rules}']")
-    root, pair = root_of(rng), pair_of(target, draft)
+    root, pair, steps = root_of(rng), pair_of(target, draft), count_of("steps", steps)
+    work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
     asked = _served(pair, gamma) if rules is None or not len(rules) else rules
     try:
         chosen = [variant for one in asked for variant in _variants(one, sweep)]
@@ -161,7 +165,7 @@ def compare(
 
     def one_of(rule: Rule, threads: int | None) -> tuple[Entry, str, Pair]:
         tree = draft_for(rule, gamma, drafts)
-        run = simulate(pair, rule=rule, gamma=tree, steps=steps, rng=root, threads=threads)
+        run = simulate(pair, rule=rule, gamma=tree, **work, threads=threads)
         measured, tv = mean_tokens(run.lengths), tv_of(rule, lambda: rows)
         return Entry(str(rule), _group(rule), describe(tree, gamma), *measured, tv), run.source, run.pair
 
@@ -313,7 +317,7 @@ def acceptance_by_drafts(
     q: Floats,
     max_drafts: int = 8,
     *,
-    steps: int = 2**18,
+    steps: int | str = 2**18,
     rng: RandomSource = None,
     threads: int | None = None,
 ) -> list[Acceptance]:

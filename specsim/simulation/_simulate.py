@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.core._checks import MOST_SECONDS, check_between, check_count
+from specsim.core._checks import MOST_SECONDS, check_between, count_of
 from specsim.core._files import check_target
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, working
@@ -57,14 +57,14 @@ def simulate(
     rule: str | rules.Rule = "standard",
     gamma: int | Draft = 5,
     method: str | Method | None = None,
-    steps: int = 1_000_000,
+    steps: int | str = 1_000_000,
     rng: RandomSource = None,
     threads: int | None = None,
     executor: Executor | str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     shard: tuple[int, int] | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     progress: ShowProgress = None,
 ) -> Simulation:
     """Draw speculative steps of a rule, and count accepted lengths and emitted tokens.
@@ -84,8 +84,8 @@ def simulate(
     method : str or Method, optional
         A drafting system in place of `rule` and `gamma`, of `specsim.simulation.methods`, such as
         "eagle2:nodes=30".
-    steps : int
-        Number of steps.
+    steps : int or str
+        Number of steps; "10M" and "2e6" are counts too.
     rng : int, Generator, SeedSequence or None
         The same integer gives the same counts for any `threads`, `executor`, `checkpoint` and `shard`.
     threads : int, optional
@@ -100,11 +100,11 @@ def simulate(
         Store them that often instead, ≥ 0; 0 after every chunk.
     shard : tuple of int, optional
         (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
-    device : str
-        "cuda" takes an NVIDIA GPU, the first that `CUDA_VISIBLE_DEVICES` names. It draws and counts the steps
-        of two pmfs [V], for the token-wise rules and block verification; of rows it verifies those that the
-        CPU makes, for all rules but those that need logarithms, exponentials, powers or sorting. The counts
-        are the same as on the CPU.
+    device : str, optional
+        The CPU by default. "cuda" takes an NVIDIA GPU, the first that `CUDA_VISIBLE_DEVICES` names. It draws
+        and counts the steps of two pmfs [V], for the token-wise rules and block verification; of rows it
+        verifies those that the CPU makes, for all rules but those that need logarithms, exponentials, powers
+        or sorting. The counts are the same as on the CPU.
     progress : bool or callable, optional
         A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
         progress(steps done, steps in all).
@@ -135,7 +135,7 @@ def simulate(
         drafting = system.drafting(pair)
         drafted, rule, gamma = drafting.pair, system.rule, drafting.shape
     source = make_source(*drafted, rule=rule, gamma=gamma)
-    steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
+    steps, root = count_of("steps", steps), _root(rng, checkpoint, shard)
     tally = StepTally(source.tree.depth, source.vocab_size)
     gpu = gpu_of(device, source, rule, tally, threads, executor)
     threads = available_threads(threads if gpu is None else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -94,9 +95,10 @@ def sweep(
     over: Mapping[str, Sequence[Any]],
     rule: str | rules.Rule = "standard",
     gamma: int = 5,
-    steps: int = 100_000,
+    steps: int | str = 100_000,
     rng: RandomSource = None,
     threads: int | None = None,
+    executor: Executor | str | None = None,
     progress: ShowProgress = None,
 ) -> Sweep:
     """Simulate for every combination of the values of some settings.
@@ -110,7 +112,7 @@ def sweep(
         "top_p" and "min_p", with which both models are then sampled.
     rule, gamma
         The rule and the number of drafted tokens where `over` has no others.
-    steps, rng, threads
+    steps, rng, threads, executor
         Of each run, as in `simulate`.
     progress : bool or callable, optional
         As in `simulate`, in runs.
@@ -135,8 +137,10 @@ def sweep(
     root, pair, values = root_of(rng), pair_of(target, draft), swept_values(over)
     cells = [_Cell.of(pair, rule, gamma, setting) for setting in combinations(values)]
 
+    work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
+
     def one_of(cell: _Cell, threads: int | None) -> tuple[Simulation, float | None]:
-        run = simulate(cell.pair, rule=cell.rule, gamma=cell.gamma, steps=steps, rng=root, threads=threads)
+        run = simulate(cell.pair, rule=cell.rule, gamma=cell.gamma, **work, threads=threads)
         return run, tv_of(cell.rule, partial(context_rows, *cell.pair))
 
     ran = run_grid(one_of, cells, "sweep", " runs", root=root, threads=threads, progress=progress)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 import specsim
-from specsim import theory
+from specsim import decoding, engines, planning, theory
 from specsim.core import distributions, stats
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
@@ -54,6 +54,30 @@ class Awkward:
 def test_what_made_a_call_fail_is_named(given, error, said):
     with pytest.raises(error, match=said):
         example(**given)
+
+
+def test_counts_are_read_as_people_write_them(tmp_path):
+    pair = [0.5, 0.5], [0.2, 0.8]
+    runs = [specsim.simulate(*pair, steps=steps, rng=1) for steps in ("2e3", "2k", "2000", 2000)]
+    assert {run.steps for run in runs} == {2000}
+    cost = planning.preset("llama-8b")
+    for call in (
+        lambda text: specsim.simulate(*pair, steps=text),
+        lambda text: specsim.compare(*pair, rules=["standard"], steps=text),
+        lambda text: specsim.sweep(*pair, over={"gamma": [1]}, steps=text),
+        lambda text: planning.compare_methods(*pair, steps=text),
+        lambda text: specsim.acceptance_by_drafts(*pair, 2, steps=text),
+        lambda text: decoding.record(tmp_path, *specsim.default_pair(), steps=text),
+        lambda text: specsim.draft_log(*specsim.default_pair(), text),
+        lambda text: planning.simulate_batch(cost, requests=text),
+        lambda text: engines.audit_engine("specsim", None, tokens=text),
+        lambda text: engines.audit_matrix("specsim", None, tokens=text),
+        lambda text: engines.compare_servers("one", "other", ["text"], tokens=text),
+    ):
+        with pytest.raises(ValueError, match=r"^(steps|tokens|requests): 'many' is not a whole number; write"):
+            call("many")
+        with pytest.raises(ValueError, match=r"^(steps|tokens|requests): 0 is not at least 1"):
+            call("0")
 
 
 def test_calls_that_succeed_are_not_looked_at():

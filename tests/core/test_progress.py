@@ -107,6 +107,7 @@ def test_a_function_is_told_and_its_other_arguments_are_left_alone():
         ("simulate", lambda: specsim.simulate([0.5, 0.5], [0.2, 0.8], steps=1000, rng=1)),
         ("compare", lambda: specsim.compare([0.5, 0.5], [0.2, 0.8], rules=["standard"], steps=10, rng=1)),
         ("sweep", lambda: specsim.sweep([0.5, 0.5], [0.2, 0.8], over={"gamma": [1]}, steps=10, rng=1)),
+        ("generate", lambda: specsim.generate(*specsim.default_pair(), b"import ", max_new_tokens=9, rng=1)),
         ("audit", lambda: specsim.audit("standard", "smoke", rng=1, cases=["two-point"])),
         (
             "prove",

@@ -23,7 +23,7 @@ import verifiers
 from interrupting import interruptible
 from sent import Failing, HeldJob, NotingJob, NotingTally
 
-from specsim import audit, default_pair, rules, simulate
+from specsim import audit, compare, default_pair, rules, simulate, sweep
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._runner import CaseRun
 from specsim.auditing._schedule import Schedule
@@ -120,6 +120,14 @@ def test_spans_are_whole_chunks_of_all_steps_once(chunks):
     assert all(n % 10 == 0 or first + n in (255, 611) for first, n in found)
     assert found[0][1] == min(10 * chunks, 110), "a quarter of what is left, at most"
     assert found[-1][1] <= 10, "short ones at the end, so that workers end together"
+
+
+def test_comparisons_and_sweeps_count_in_other_processes_too(pool):
+    options = {"steps": "3k", "rng": 2, "threads": 1}
+    there, here = (compare(P, Q, rules=["standard"], **options, executor=one) for one in (pool, None))
+    assert there.entries == here.entries
+    there, here = (sweep(P, Q, over={"gamma": [1, 2]}, **options, executor=one) for one in (pool, None))
+    assert [counts_of(run) for run in there.runs] == [counts_of(run) for run in here.runs]
 
 
 def test_spans_grow_to_a_second_and_not_at_once():

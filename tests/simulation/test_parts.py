@@ -297,7 +297,7 @@ import sys
 import time
 from specsim import simulate
 from specsim.core.distributions import synthetic_pair
-P, Q = synthetic_pair("zipf", 300, 0.8)
+P, Q = synthetic_pair("zipf", 300, 0.8, rng=0)
 options = dict(gamma=4, steps=int(sys.argv[2]), rng=3, threads=1, checkpoint=sys.argv[1])
 options["checkpoint_seconds"] = 0.1
 simulate(P, Q, **options, progress=lambda *_: time.sleep(0.05))

@@ -143,7 +143,7 @@ def record_hf(
     rule: str | Rule = "standard",
     dtype: str = "float32",
     top: int | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     rng: RandomSource = None,
     progress: ShowProgress = None,
 ) -> Trace:
@@ -192,7 +192,7 @@ def record_hf(
     chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
     chosen.check(tree)
     max_new_tokens = check_count("max_new_tokens", max_new_tokens)
-    (big, tokenizer), (small, other) = load(target, device), load(draft, device)
+    (big, tokenizer), (small, other) = (load(one, device or "cpu") for one in (target, draft))
     check_tokenizers(tokenizer, other, prompts)
     room = min(_context(big), _context(small))
     if gamma >= room:

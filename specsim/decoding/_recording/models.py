@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, count_of
 from specsim.core._kernels import interpreted
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
@@ -69,7 +69,7 @@ def record(
     draft: Model,
     *,
     gamma: int = 5,
-    steps: int = 1000,
+    steps: int | str = 1000,
     rule: str | rules.Rule = "standard",
     dtype: str = "float32",
     top: int | None = None,
@@ -90,7 +90,7 @@ def record(
         Two models over one vocabulary.
     gamma : int
         Drafted tokens per step, ≥ 1.
-    steps : int
+    steps : int or str
         At least 1.
     rule : str or Rule
         Verifies the drafts.
@@ -124,7 +124,7 @@ def record(
     30
     """
     tell = told(progress)
-    steps = check_count("steps", steps)
+    steps = count_of("steps", steps)
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
     root = root_of(rng)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_counts
+from specsim.core._checks import count_of
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -263,7 +263,7 @@ def audit_matrix(
     planted: Planted,
     *,
     without: str | None = None,
-    tokens: int = 20_000,
+    tokens: int | str = 20_000,
     tolerance: float | None = None,
     out: str | Path | None = None,
     rng: RandomSource = None,
@@ -281,7 +281,7 @@ def audit_matrix(
     without : str, optional
         The address of the same server without speculation. An engine in this process needs none: it is run
         both ways.
-    tokens : int
+    tokens : int or str
         Emitted tokens of each audit, at least 1.
     out : path, optional
         Folder in which the texts are kept as they arrive, a file for each setting in `speculative` and in
@@ -308,7 +308,7 @@ def audit_matrix(
     ...     len(audit_matrix("specsim", pair, tokens=1, rng=1).cells)
     17
     """
-    check_counts(tokens=tokens)
+    tokens = count_of("tokens", tokens)
     tell = told(progress)
     root = root_of(rng)
     cells: list[MatrixCell] = []

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specsim.core._checks import check_between, check_counts, check_seconds
+from specsim.core._checks import check_between, check_counts, check_seconds, count_of
 from specsim.core._files import make_folder
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
@@ -33,7 +33,7 @@ def audit_engine(
     engine: str | Engine,
     planted: Planted,
     *,
-    tokens: int = 100_000,
+    tokens: int | str = 100_000,
     sampling: Sampling = PLAIN,
     texts: int = 1,
     request_seeds: bool = True,
@@ -61,7 +61,7 @@ def audit_engine(
         "http://127.0.0.1:8000/v1", or an object with the methods of `Engine`.
     planted : Planted
         What the engine serves.
-    tokens : int
+    tokens : int or str
         Emitted tokens to test, at least 1.
     sampling : Sampling
         Temperature, truncation, a stop string of one token, the log-probabilities that are asked for, and
@@ -115,7 +115,8 @@ def audit_engine(
     ...     print(audit_engine("specsim", pair, tokens=20_000, rng=1).verdict)
     consistent
     """
-    check_counts(tokens=tokens, texts=texts)
+    tokens = count_of("tokens", tokens)
+    check_counts(texts=texts)
     if len(sampling.stop) > 1 or not all(_is_token(planted, stop) for stop in sampling.stop):
         raise ValueError(
             f"stop: {sampling.stop} is not the text of one token, such as {planted.decode([0])!r}"

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from specsim.auditing._checks.two_samples import block_ends
-from specsim.core._checks import check_count, check_seconds
+from specsim.core._checks import check_count, check_seconds, count_of
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -37,7 +37,7 @@ def compare_servers(
     other: str,
     prompts: Sequence[str],
     *,
-    tokens: int = 200_000,
+    tokens: int | str = 200_000,
     length: int | None = None,
     sampling: Sampling = PLAIN,
     texts: int = 1,
@@ -62,7 +62,7 @@ def compare_servers(
         Addresses, such as "http://127.0.0.1:8000/v1".
     prompts : sequence of str
         A few are enough; texts after the same prompt are compared.
-    tokens : int
+    tokens : int or str
         Emitted tokens of both servers together, at least 1. Not used at temperature 0, where each server
         gets each prompt twice.
     length : int, optional
@@ -111,7 +111,7 @@ def compare_servers(
     ...
     ValueError: prompts: there is none; give at least one text
     """
-    check_count("tokens", tokens)
+    tokens = count_of("tokens", tokens)
     if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise TypeError("prompts: expected a sequence of str")
     if not prompts or not all(prompts):

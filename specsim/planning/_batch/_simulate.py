@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, count_of
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, shows_progress, told
@@ -196,7 +196,7 @@ def simulate_batch(
     output: int | Geometric = 128,
     max_batch: int = 32,
     prefill: bool = True,
-    requests: int = 2000,
+    requests: int | str = 2000,
     replications: int = 8,
     rng: RandomSource = None,
     threads: int | None = None,
@@ -264,7 +264,7 @@ def simulate_batch(
     if not isinstance(cost, BatchCost):
         raise TypeError(f"cost: expected a BatchCost, got {type(cost).__name__}")
     _, parameters = for_kernel(policy)
-    work = Workload(rate, log, prompt, output, alpha, requests)
+    work = Workload(rate, log, prompt, output, alpha, count_of("requests", requests))
     prefill = bool(prefill)
     check_count("max_batch", max_batch, most=MOST_BATCH)
     check_count("replications", replications, 2, 10_000)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, count_of
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
 from specsim.core._types import Floats, TokenArray
@@ -27,7 +27,7 @@ CHUNK = 1024
 def draft_log(
     target: Model,
     draft: Model,
-    tokens: int = 100_000,
+    tokens: int | str = 100_000,
     *,
     rng: RandomSource = None,
     ahead: int = 16,
@@ -39,7 +39,7 @@ def draft_log(
     ----------
     target, draft : Model
         Two models over one vocabulary; the text begins after one of their contexts.
-    tokens : int
+    tokens : int or str
         Length of the text, ≥ 1.
     rng : int, Generator or None
         The seed.
@@ -66,7 +66,7 @@ def draft_log(
     (1000, 0.7, 16)
     """
     check_pair(target, draft)
-    tokens, ahead = check_count("tokens", tokens), check_count("ahead", ahead, 0)
+    tokens, ahead = count_of("tokens", tokens), check_count("ahead", ahead, 0)
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature: {temperature} is not a finite number ≥ 0")
     root = root_of(rng)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def gpu_of(
-    device: str,
+    device: str | None,
     source: FixedPairSource | RowSource,
     rule: str | rules.Rule,
     tally: StepTally,
@@ -23,7 +23,7 @@ def gpu_of(
     executor: Executor | str | None,
 ) -> DeviceCounter | DeviceRowCounter | None:
     """The counter of `device`, None for the CPU. Raises ValueError if the device cannot count these steps."""
-    if device == "cpu":
+    if device in (None, "cpu"):
         return None
     if device != "cuda":
         raise ValueError(f"device: {device!r} is neither 'cpu' nor 'cuda'")
