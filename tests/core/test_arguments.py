@@ -70,11 +70,13 @@ def test_counts_are_read_as_people_write_them(tmp_path):
         lambda text: decoding.record(tmp_path, *specsim.default_pair(), steps=text),
         lambda text: specsim.draft_log(*specsim.default_pair(), text),
         lambda text: planning.simulate_batch(cost, requests=text),
-        lambda text: engines.audit_engine("specsim", None, tokens=text),
+        lambda text: specsim.audit_engine("specsim", None, tokens=text),
         lambda text: engines.audit_matrix("specsim", None, tokens=text),
         lambda text: engines.compare_servers("one", "other", ["text"], tokens=text),
     ):
-        with pytest.raises(ValueError, match=r"^(steps|tokens|requests): 'many' is not a whole number; write"):
+        with pytest.raises(
+            ValueError, match=r"^(steps|tokens|requests): 'many' is not a whole number; write"
+        ):
             call("many")
         with pytest.raises(ValueError, match=r"^(steps|tokens|requests): 0 is not at least 1"):
             call("0")
