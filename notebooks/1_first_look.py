@@ -1,9 +1,10 @@
 # %% [markdown]
 # # A first look
 #
-# Speculative decoding lets a small draft model propose tokens, has the large target model check several of
-# them in one pass, and accepts or rejects them by a rule. Here is that rule on three tokens: one step by
-# hand, why what comes out is exactly the target's, and how many tokens a step gives.
+# Speculative decoding lets a small draft model propose tokens, has the large target model check several
+# of them in one pass, and accepts or rejects them by a rule. This notebook shows that rule on three
+# tokens. It takes one step by hand, shows why the output has exactly the target's distribution, and
+# counts the tokens of a step.
 #
 # p is the target, q the draft, γ the number of drafted tokens in a step.
 
@@ -20,9 +21,9 @@ p = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
 q = [Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]
 
 # %% [markdown]
-# What the two share is Σ min(p, q), the probability that a drafted token is accepted. Where q has too much,
-# some drafts must be rejected; where it has too little, the tokens recovered after a rejection make up for
-# it.
+# What the two share is Σ min(p, q), the probability that a drafted token is accepted. Where q has too
+# much, some drafts must be rejected; where it has too little, the tokens recovered after a rejection make
+# up for it.
 
 # %%
 tokens, common = np.arange(3), np.minimum(p, q).astype(float)
@@ -42,8 +43,9 @@ plt.show()
 # %% [markdown]
 # ## One step by hand
 #
-# `simulate` draws steps by the million; `replay` shows any one of them, number by number. Step 3 of the run
-# with seed 1 takes both branches: of two drafted tokens, the first is accepted and the second rejected.
+# `simulate` draws steps by the million; `replay` shows any one of them, number by number. Step 3 of the
+# run with seed 1 takes both branches: of two drafted tokens, the first is accepted and the second
+# rejected.
 
 # %%
 pair = [float(x) for x in p], [float(x) for x in q]
@@ -68,8 +70,8 @@ assert (step.num_accepted, step.tokens[-1]) == (1, 0)
 # %% [markdown]
 # ## Why it is exact
 #
-# Token x comes out in two ways: drafted and accepted, with q · min(1, p/q) = min(p, q), or recovered after a
-# rejection, which has probability 1 − Σ min(p, q). In fractions, so that nothing is rounded:
+# Token x comes out in two ways: drafted and accepted, with q · min(1, p/q) = min(p, q), or recovered
+# after a rejection, which has probability 1 − Σ min(p, q). In fractions, so that nothing is rounded:
 
 # %%
 accepted = [min(a, b) for a, b in zip(p, q, strict=True)]
@@ -80,8 +82,9 @@ for x in range(3):
 assert [a + b for a, b in zip(accepted, recovered, strict=True)] == p
 
 # %% [markdown]
-# That was one position. A step has several, and the token after a full draft. `prove` enumerates every draft
-# and every outcome, and compares the law of what is emitted with the target's, with no tolerance.
+# That was one position. A step has several, and the token after a full draft. `prove` enumerates every
+# draft and every outcome, and compares the distribution of the emitted tokens with the target's, without
+# tolerance.
 
 # %%
 target, draft = specsim.models.TableModel(p), specsim.models.TableModel(q)
@@ -90,9 +93,9 @@ assert proof.exact
 proof
 
 # %% [markdown]
-# A rule that draws the replacement anew from q until one passes, which some lecture notes call equivalent,
-# gives the tokens a law ∝ min(p, q) after a rejection. It is in the registry as a negative control, and is
-# refuted:
+# A rule that draws the replacement anew from q until one passes, which some lecture notes call
+# equivalent, draws them ∝ min(p, q) after a rejection. specsim has it as a negative control, and refutes
+# it:
 
 # %%
 specsim.prove(target, draft, rule="pointwise_envelope", gamma=3)
@@ -100,8 +103,8 @@ specsim.prove(target, draft, rule="pointwise_envelope", gamma=3)
 # %% [markdown]
 # ## How many tokens a step gives
 #
-# If drafts are accepted independently with probability α, a step accepts k of γ with probability αᵏ(1 − α),
-# and all of them with αᵞ. A million simulated steps beside that:
+# If drafts are accepted independently with probability α, a step accepts k of γ with probability αᵏ(1 −
+# α), and all of them with αᵞ. A million simulated steps beside that:
 
 # %%
 run = specsim.simulate(*pair, gamma=5, steps=1_000_000, rng=1)
@@ -121,9 +124,9 @@ print(f"tokens per step: {run.tokens_per_step:.4f} ± {run.tokens_per_step_error
 assert abs(run.tokens_per_step - expected) < 6 * run.tokens_per_step_error
 
 # %% [markdown]
-# On real text p and q change from context to context, and α is no single number. The n-gram pair that comes
-# along, trained on the Python standard library, shows three α that differ; *Your own logs* goes on from
-# there.
+# On real text p and q change from context to context, so there is more than one α. specsim comes with an
+# n-gram pair, trained on the Python standard library. It shows three α that differ. *Your own logs*
+# explains them.
 
 # %%
 specsim.simulate(*specsim.default_pair(), gamma=5, steps=100_000, rng=1)

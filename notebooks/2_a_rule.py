@@ -1,14 +1,14 @@
 # %% [markdown]
 # # A rule, taken apart
 #
-# A verification rule in specsim is a law, written to be read, and two compiled kernels that are held to it.
-# Here is a small one, from nothing: *half-hearted* verification accepts a draft that the standard rule
-# accepts only with probability h. It is lossless and wasteful. Then a version with a likely mistake, and how
-# that is refuted.
+# A verification rule in specsim has three parts: its distribution, written to be read, and two compiled
+# kernels that are tested against it. This notebook builds a small one from nothing. *Half-hearted*
+# verification takes a draft that the standard rule accepts, and accepts it with probability h. It is
+# lossless and wasteful. Then comes a version with a likely mistake, and what refutes it.
 #
-# In the package a rule is one file in `specsim/rules/`, which registers itself; `docs/adding-a-rule.md` has
-# this one as a file. In a notebook the same pieces make a `Rule`, which `prove`, `simulate` and `audit` take
-# as well as a name.
+# In the package a rule is one file in `specsim/rules/`, which registers itself; `docs/adding-a-rule.md`
+# has this one as a file. In a notebook the same pieces make a `Rule`, which `prove`, `simulate` and
+# `audit` take as well as a name.
 
 # %%
 from dataclasses import replace
@@ -25,9 +25,9 @@ plt.style.use("specsim.style")
 # %% [markdown]
 # ## The law
 #
-# Accepting x with probability h · min(1, p/q) emits h · min(p, q) in all. What is missing to p is p − h ·
-# min(p, q), which is never negative; so a recovered token drawn from that, normalised, completes p. Two
-# functions say so, in plain Python that works on fractions as well as on floats.
+# Accepting x with probability h · min(1, p/q) emits h · min(p, q) in all. That leaves p − h · min(p, q)
+# of p, which is never negative. A recovered token drawn from it, normalised, completes p. Two functions
+# say so, in plain Python that works on fractions as well as on floats.
 
 
 # %%
@@ -45,8 +45,8 @@ def recovered(p, q, x, share):
 law = tokenwise.law("half_hearted", acceptance, recovered)
 
 # %% [markdown]
-# The law of a whole step follows from these: for each node of the draft, the probability of stopping there,
-# and the pmf of the token that comes next. Two drafted tokens, 0 and 2, at h = 1/2:
+# The law of a whole step follows from these: for each node of the draft, the probability of stopping
+# there, and the pmf of the token that comes next. Two drafted tokens, 0 and 2, at h = 1/2:
 
 # %%
 p = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
@@ -60,8 +60,8 @@ assert sum(stop) == 1
 # ## The row kernel
 #
 # The same for arrays, compiled, from the mathematics and not from the lines above, so that the two can be
-# tested against each other: does u in [0, 1) accept x, and with what weights is a token recovered? `values`
-# are the rule's parameters. The test is strict, so that a token with p = 0 never passes.
+# tested against each other: does u in [0, 1) accept x, and with what weights is a token recovered?
+# `values` are the rule's parameters. The test is strict, so that a token with p = 0 never passes.
 
 
 # %%
@@ -79,8 +79,9 @@ def recover(p, q, x, values, weights):
 # %% [markdown]
 # ## The fixed-pair kernel, and the entry
 #
-# For one pair p, q the tables are made once, and a step costs the same for any vocabulary. A rule like this
-# only has to say how likely each token is accepted, and the weights of the recovered token and of the bonus.
+# For one pair p, q the tables are made once, and a step costs the same for any vocabulary. A rule like
+# this only has to say how likely each token is accepted, and the weights of the recovered token and of
+# the bonus.
 
 
 # %%
@@ -103,8 +104,9 @@ half_hearted = Rule(
 # %% [markdown]
 # ## Proved, and audited
 #
-# The proof enumerates what a step can emit; the audit proves the rule on thirty generated models and tests
-# both kernels on the cases of its battery. *Wasteful* is not a failure: efficiency is no part of the verdict.
+# The proof enumerates what a step can emit; the audit proves the rule on thirty generated models and
+# tests both kernels on the cases of its battery. *Wasteful* is not a failure, since the verdict does not
+# depend on efficiency.
 
 # %%
 target, draft = specsim.models.TableModel(p), specsim.models.TableModel(q)
@@ -144,7 +146,7 @@ assert all(
 # ## A wrong one
 #
 # The likely mistake: accept half-heartedly, but recover from the standard residual (p − q)₊, as every
-# implementation has it. Tokens come out, all of them possible ones, and text still looks fine. The law is
+# implementation has it. All its tokens are possible, and the text still looks fine. Its distribution is
 # another:
 
 
@@ -176,8 +178,8 @@ assert not proof.exact
 proof
 
 # %% [markdown]
-# The proof speaks of the law. That the kernels go wrong too, and in which direction, the audit says from what
-# they emit:
+# The proof is about the distribution. The audit tests what the kernels emit, and says in which direction
+# they go wrong:
 
 # %%
 audit = specsim.audit(wrong, level="smoke", rng=1)

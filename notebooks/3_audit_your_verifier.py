@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Audit your verifier
 #
-# You have a function that accepts and rejects drafted tokens, perhaps a kernel behind it, and want to know
-# whether the tokens still follow the target's law. A verifier is a function of arrays; row b of each is one
-# step:
+# You have a function that accepts and rejects drafted tokens, perhaps a kernel behind it, and want to
+# know whether the tokens still have the target's distribution. A verifier is a function of arrays, and
+# row b of each belongs to one step:
 #
 #     verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
 #
-# The result holds the accepted tokens and one more, then −1. `docs/auditing-your-engine.md` has all that it
+# The result holds the accepted tokens and one more, then −1. `docs/auditing-your-engine.md` lists what it
 # may declare.
 
 # %%
@@ -61,8 +61,9 @@ for _ in range(4):
 # %% [markdown]
 # ## The audit
 #
-# Level *smoke* takes seconds. An exact verifier is called biased with probability at most one in a million,
-# whatever the level; a deeper one finds smaller deviations. The table's *detectable TV* says how small.
+# Level *smoke* takes seconds. At every level the audit calls a right verifier biased with probability at
+# most one in a million. A deeper level finds smaller deviations. The table's *detectable TV* says how
+# small.
 
 # %%
 for level, steps in LEVELS.items():
@@ -72,9 +73,9 @@ assert audit.verdict == "biased"
 audit
 
 # %% [markdown]
-# One finding as a picture: the first token of a step in the case *asymmetric*. Tokens that the draft neglects
-# should have been made up for after a rejection. They were not, and the one that it favours comes out too
-# often.
+# One finding as a picture: the first token of a step in the case *asymmetric*. A right verifier makes up
+# for the tokens that the draft neglects after a rejection. This one does not, and emits the token that
+# the draft favours too often.
 
 # %%
 case = next(case for case in audit.cases if case.case == "asymmetric")
@@ -91,9 +92,9 @@ plt.show()
 # %% [markdown]
 # ## The diagnosis
 #
-# The diagnosis names the known mistake, from a catalogue after reported bugs, its odds against any other, and
-# the evidence for it. The last line names one step in which it shows. For a verifier in a file that line is a
-# command; here, call `replay_step` with its case, step and seed:
+# The diagnosis names the known mistake, from a catalogue of reported bugs. It gives its odds against all
+# others, and the evidence. The last line names one step that shows the mistake. For a verifier in a file
+# that line is a command. Here, call `replay_step` with its case, step and seed:
 
 # %%
 print("\n".join(audit.diagnosis.lines()))
@@ -103,8 +104,8 @@ assert audit.diagnosis.named[0].name == "resamples_target"
 print(replay_step(verify, "diagnosis, zeros", step=33, rng=1))
 
 # %% [markdown]
-# Token 4 was drafted and rejected, and token 1 came instead. It has q > p: the residual (p − q)₊ is 0 there,
-# so no exact token-wise verifier gives it after a rejection.
+# Token 4 was drafted and rejected, and token 1 came instead. It has q > p: the residual (p − q)₊ is 0
+# there, so no exact token-wise verifier gives it after a rejection.
 #
 # ## Repaired
 
@@ -124,7 +125,7 @@ assert audit.verdict == "consistent"
 audit
 
 # %% [markdown]
-# *Consistent* means that no deviation was found, down to the detectable TV; *exact* is said only of what was
-# proved. The same seed drew the same drafts for both. In a test suite this is
-# `specsim.testing.assert_exact(verify)`, at the command line `specsim audit module:function`, and for more
-# certainty `level="quick"` or `"standard"`.
+# *Consistent* means that the audit found no deviation, down to the detectable TV. specsim calls *exact*
+# only what it has proved. The same seed drew the same drafts for both. In a test suite write
+# `specsim.testing.assert_exact(verify)`, at the command line `specsim audit module:function`. For more
+# certainty choose `level="quick"` or `"standard"`.

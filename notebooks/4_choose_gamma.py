@@ -2,7 +2,7 @@
 # # Choose γ
 #
 # How many tokens to draft in a step depends on how often they are accepted, and on what drafting and
-# verifying cost. Here are the closed form, what it is sensitive to, a cost model of real hardware, and
+# verifying cost. This notebook has the closed form, its sensitivity, a cost model of real hardware, and
 # sliders at the end.
 
 # %%
@@ -30,17 +30,18 @@ plt.style.use("specsim.style")
 # %% [markdown]
 # ## From two numbers
 #
-# α is the probability that a drafted token is accepted, c the time of a draft's pass over that of a target's.
-# If γ + 1 tokens are verified in the time of one, a step takes γc + 1 and emits (1 − α^(γ+1))/(1 − α) tokens.
-# The improvement is over the target alone; *operations* is the arithmetic relative to it.
+# α is the probability that a drafted token is accepted, c the time of a draft's pass over that of a
+# target's. If γ + 1 tokens are verified in the time of one, a step takes γc + 1 and emits (1 −
+# α^(γ+1))/(1 − α) tokens. The improvement is over the target alone; *operations* is the arithmetic
+# relative to it.
 
 # %%
 plan = specsim.plan(alpha=0.8, c=0.05)
 plan
 
 # %% [markdown]
-# Neither number is known exactly. What if they were others: the γ that would be best then, and how much of
-# its gain the planned one keeps.
+# Neither number is known exactly. For other values of them, the table has the γ that would be best, and
+# how much of its gain the planned γ keeps.
 
 # %%
 for shift in plan.sensitivity:
@@ -48,8 +49,8 @@ for shift in plan.sensitivity:
     print(f"{shift.what:>8}: best γ = {shift.gamma:2}, {shift.improvement:.2f} times; {kept}")
 
 # %% [markdown]
-# The maximum is flat, so that a γ that is a little off costs little, and four tokens too many cost less than
-# four too few.
+# The maximum is flat, so a γ that is a little off costs little. Four tokens too many cost less than four
+# too few.
 
 # %%
 gammas = np.arange(21)
@@ -68,8 +69,8 @@ plt.show()
 # %% [markdown]
 # ## Which of several drafts
 #
-# A draft that is accepted more often is mostly a slower one. Each at its own best γ, with the interval that
-# its counts allow:
+# A draft that is accepted more often is mostly a slower one. Each at its own best γ, with the interval
+# that its counts allow:
 
 # %%
 ranked = specsim.rank_drafts(
@@ -85,10 +86,10 @@ ranked
 # %% [markdown]
 # ## Your hardware
 #
-# Verification is free only while passes are bound by memory. A roofline takes the slower of reading weights
-# and caches, and of arithmetic. Put in what your machine attains rather than what its data sheet says, and
-# your models: parameters, bytes of each, and bytes of cache for a token of context, 2 · layers · heads of the
-# cache · their size · bytes.
+# Verification is free only while passes are bound by memory. A roofline takes the slower of reading
+# weights and caches, and of arithmetic. Put in what your machine attains rather than what its data sheet
+# says, and your models: parameters, bytes of each, and bytes of cache for a token of context, 2 · layers
+# · heads of the cache · their size · bytes.
 
 # %%
 hardware = Hardware(bandwidth=2.5e12, flops=5e14)
@@ -103,8 +104,8 @@ for batch in (1, 8, 32, 128, 512):
     )
 
 # %% [markdown]
-# With long contexts the caches are what is read, and verification becomes cheap again. From some context on,
-# a larger batch costs speculation nothing (MagicDec, arXiv 2408.11049):
+# With long contexts a pass reads mostly caches, and verification becomes cheap again. From some context
+# on, a larger batch costs speculation nothing (MagicDec, arXiv 2408.11049):
 
 # %%
 cost = Roofline(target, draft, hardware, batch=64, draft_context=512)
@@ -114,8 +115,8 @@ print(f"from {context:,.0f} tokens of context on, doubling a batch of 64 costs n
 # %% [markdown]
 # ## All of it, to play with
 #
-# A function first, which draws both: the roofline, with a draft that has a c-th of the target's parameters
-# and cache, and in grey the closed form, for which verification is free.
+# A function first, which draws both: the roofline, with a draft that has a c-th of the target's
+# parameters and cache, and in grey the closed form, for which verification is free.
 
 
 # %%

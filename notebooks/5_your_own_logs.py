@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Your own logs
 #
-# A trace holds what a decoder saw: for each speculative step the drafted tokens, how many were accepted, and
-# the rows p and q at every position. Here one is recorded from the bundled n-gram pair, into a
-# temporary folder; an engine writes the same with `specsim.traces.writer`. Then: α by position, policies that
-# choose γ, a plan, and whether reported numbers can be true.
+# A trace holds what a decoder saw: for each speculative step the drafted tokens, how many were accepted,
+# and the rows p and q at every position. This notebook records one from the bundled n-gram pair, into a
+# temporary folder. An engine writes the same with `specsim.traces.writer`. It then shows α by position, a
+# plan, policies that choose γ, and a test whether reported numbers can be true.
 
 # %%
 from pathlib import Path
@@ -24,8 +24,8 @@ folder = TemporaryDirectory()
 # %% [markdown]
 # ## Record, and open
 #
-# Each step goes on where the one before ended, so the contexts are those of the target's own text. The rows
-# are stored in float32, memory-mapped when read, and every row carries a checksum.
+# Each step begins where the one before ended, so the contexts are those of the target's own text. The
+# rows are stored in float32 and memory-mapped when read. Every row has a checksum.
 
 # %%
 target, draft = specsim.default_pair()
@@ -39,10 +39,10 @@ assert all(shard.ok for shard in trace.verify())
 # %% [markdown]
 # ## α by position
 #
-# Three α, of one run: the mean of Σ min(p, q) over the contexts of the text, accepted / tested, and accepted
-# / drafted, which is what engines report. The textbook formula (1 − α^(γ+1))/(1 − α) takes acceptances to be
-# independent and alike. They are not: with what engines report it is far off, and that it comes near with the
-# others is luck of this pair. Rates by position give the measured number, always.
+# One run has three α: the mean of Σ min(p, q) over the contexts of the text, accepted / tested, and
+# accepted / drafted, which engines report. The textbook formula (1 − α^(γ+1))/(1 − α) takes acceptances
+# to be independent and alike. They are not. With the α that engines report the formula is far off. With
+# the others it comes near by luck of this pair. Rates by position always give the measured number.
 
 # %%
 summary = summarise(trace)
@@ -58,8 +58,8 @@ assert np.isclose(by_position, summary.tokens_per_step)
 
 # %% [markdown]
 # A token is tested where those before it were accepted, and these are the easy places of the text. So the
-# acceptance rate rises along a step. β is the mean of Σ min(p, q) over the same steps; the two agree if the
-# rows logged are the rows that were sampled from. In a log of your own, this is the first thing to look at.
+# acceptance rate rises along a step. β is the mean of Σ min(p, q) over the same steps. The two agree if
+# the engine sampled from the rows that it logged. In a log of your own, look at this first.
 
 # %%
 rates, betas = summary.alpha_by_position, summary.beta_by_position[:-1]
@@ -76,7 +76,7 @@ assert (abs(rates - betas) < 5 * errors).all()
 
 # %% [markdown]
 # A trace of two small transformers is bundled too. They sampled from their 20 most probable tokens, which
-# the rows list, in float16; the bounds of β are those of rounding.
+# the rows list in float16. The bounds of β are those of rounding.
 
 # %%
 neural = summarise(specsim.traces.default_trace("transformers"))
@@ -85,8 +85,8 @@ neural
 # %% [markdown]
 # ## A plan
 #
-# From the rates by position, with a draft that takes a twentieth of the target's time. Beyond the logged γ
-# the last rate goes on.
+# From the rates by position, with a draft that takes a twentieth of the target's time. Beyond the logged
+# γ the plan uses the last rate.
 
 # %%
 plan = specsim.plan(rates, c=0.05)
@@ -95,10 +95,10 @@ plan
 # %% [markdown]
 # ## Policies
 #
-# The plan is a constant γ. A policy may choose it anew in every step, or look at what it has drafted and stop
-# where the draft is unsure. Each one walks the same log. A trace does not know what lies behind a rejected
-# token, so policies that look at tokens are now and then cut there, and their time comes out too small: the
-# last column says how often. The oracle knows what will be accepted, and bounds them all.
+# The plan is a constant γ. A policy may choose it anew in every step, or look at what it has drafted and
+# stop where the draft is unsure. Each one walks the same log. A trace does not know what comes after a
+# rejected token. It cuts steps of policies that look at tokens there, and their time comes out too small.
+# The last column says how often. The oracle knows what will be accepted, and bounds them all.
 
 # %%
 log = log_from_trace(trace)
@@ -116,12 +116,12 @@ runs
 
 # %% [markdown]
 # The plan and the constants differ by little: rates by position were measured in steps of γ = 5, and a
-# shorter γ begins its steps at other places of the text. Which γ is best by a hair, two thousand steps do not
-# say; see the errors.
+# shorter γ begins its steps at other places of the text. Two thousand steps do not say which γ is best by
+# a hair, as the errors show.
 #
 # ## Can the numbers be true?
 #
-# What an engine would report of this run, as it would be printed. All statements hold, and others follow:
+# These are the numbers that an engine would print of this run. All statements hold, and others follow:
 
 # %%
 reported = {
@@ -136,8 +136,8 @@ assert right.possible
 right
 
 # %% [markdown]
-# With another α in the place of the acceptance rate, an easy mistake in a table of results, they cannot all
-# be:
+# With another α in the place of the acceptance rate, an easy mistake in a table of results, they cannot
+# all be:
 
 # %%
 wrong = specsim.check_metrics(engine="vllm", acceptance_rate=f"{summary.alpha_verified:.1%}", **reported)

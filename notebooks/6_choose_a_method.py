@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Choose a method
 #
-# Drafting systems differ in what they draft, a chain, a tree, a copy from the text, in the rule that verifies
-# it, and in what a step costs. Which of them suits a pair of models, one request or a full server? Here is an
-# answer for the log that comes with specsim, and for the models that it was recorded from.
+# Drafting systems differ in what they draft (a chain, a tree, a copy from the text), in the rule that
+# verifies it, and in what a step costs. Which of them suits a pair of models, one request or a full
+# server? This notebook answers that for the log that comes with specsim, and for the models that it was
+# recorded from.
 
 # %%
 import matplotlib.pyplot as plt
@@ -29,8 +30,8 @@ plt.style.use("specsim.style")
 # %% [markdown]
 # ## What the log says
 #
-# A log of p and q has the rates at which drafted tokens were accepted. The chain of four that was logged is a
-# method already; how many steps accepted 0, 1, … of its tokens is what a server will need below.
+# A log of p and q has the rates at which drafted tokens were accepted. The chain of four that was logged
+# is a method already; how many steps accepted 0, 1, … of its tokens is what a server will need below.
 
 # %%
 trace = default_trace()
@@ -41,8 +42,8 @@ print("accepted 0, 1, … of four, share of steps:", np.round(lengths / lengths.
 
 # %% [markdown]
 # Its rows are cut to their sixteen most probable tokens, which is enough for these counts. Policies that
-# stop drafting early read the draft's confidence too, so they meet a text of the models that the log is of,
-# all the same drafts and the same tests. With a draft's pass at a twentieth of the target's:
+# stop drafting early read the draft's confidence too. So they get a text of the models behind the log,
+# with the same drafts and the same tests. With a draft's pass at a twentieth of the target's:
 
 # %%
 pair = specsim.default_pair()
@@ -64,8 +65,8 @@ except ValueError as error:
 # %% [markdown]
 # ## Every method on the models
 #
-# With the models themselves all of them run, by their names. Each has its paper, what is modelled
-# and what is not; parameters stand behind a colon.
+# With the models themselves all of them run, by their names. For each, the list has its paper, what is
+# modelled and what is not. Parameters follow a colon.
 
 # %%
 print(", ".join(method_names()))
@@ -73,9 +74,9 @@ eagle = get_method("eagle2:nodes=30")
 print(f"\n{eagle}, {eagle.citation}\n{eagle.modelled}\nnot modelled: {eagle.left_out}")
 
 # %% [markdown]
-# *Cost* is that of a roofline, a target with the dimensions of LLaMA-7B on one A100; *speed* is tokens per
-# step over cost. All draft from the rows of the same 2-gram model, so this compares the methods, not the
-# drafters that were trained for them.
+# *Cost* is that of a roofline, a target with the dimensions of LLaMA-7B on one A100; *speed* is tokens
+# per step over cost. All draft from the rows of the same 2-gram model, so this compares the methods, not
+# the drafters that were trained for them.
 
 # %%
 alone = compare_methods(*pair, batch=1, steps=1000, rng=1, progress=False)
@@ -88,8 +89,8 @@ plt.show()
 # %% [markdown]
 # ## The same with 64 requests at once
 #
-# Tokens that came for free at one request fill the target's passes now. Large trees pay for what they do not
-# use, and lose; what drafts little keeps something.
+# Tokens that came for free at one request fill the target's passes now. Large trees pay for what they do
+# not use, and lose. Methods that draft little keep something.
 
 # %%
 full = compare_methods(*pair, batch=64, steps=1000, rng=1, progress=False)
@@ -104,9 +105,9 @@ assert next(one for one in full.entries if one.method == fastest.method).speed <
 # %% [markdown]
 # ## A server with the log's acceptance
 #
-# Here batches are full, with the accepted lengths of the log, on a target of 8 billion parameters with its
-# draft on one H100: where a chain of four stops paying, and what a policy keeps that drafts less when the
-# batch is large. With a `rate` requests come, wait and leave.
+# Here batches are full, with the accepted lengths of the log, on a target of 8 billion parameters with
+# its draft on one H100. The tables show where a chain of four stops paying, and what a policy keeps that
+# drafts less in large batches. With a `rate`, requests come, wait and leave.
 
 # %%
 sizes = [1, 8, 32, 64, 128, 256]
@@ -129,8 +130,8 @@ assert min(gained) > 1.0 > four.capacity_gain(len(sizes) - 1).mean
 # %% [markdown]
 # ## The method that was chosen, decoding
 #
-# The name that was compared decodes, too. Whatever is drafted, the text has the target's law, since the rule
-# is lossless.
+# The name that was compared decodes, too. Whatever is drafted, the text has the target's distribution,
+# since the rule is lossless.
 
 # %%
 text = specsim.generate(*pair, b"import ", max_new_tokens=200, method=fastest.method, rng=1)
@@ -139,6 +140,6 @@ assert text.tokens_per_iteration > 2.0
 text
 
 # %% [markdown]
-# At the command line these are `specsim compare ngram --methods all --batch 64`, `specsim plan FOLDER
-# --c 0.05 --policies`, `specsim simulate-batch --lengths … --over max_batch=1,64,256` and `specsim generate
+# At the command line these are `specsim compare ngram --methods all --batch 64`, `specsim plan FOLDER --c
+# 0.05 --policies`, `specsim simulate-batch --lengths … --over max_batch=1,64,256` and `specsim generate
 # --method eagle3`.

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "notebooks").glob("[0-9]*.py")),
+    ROOT / "paper/paper.tex",
+]
 
 TURNS = [
     "is told", "are told", "besides", "is none", "are none", "no bool", "no number", "no pair", "stands? beside",
