@@ -70,7 +70,7 @@ def export(
     if dtype == "bfloat16":
         raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")
     if dtype not in DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is none of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype: {dtype!r} cannot be written; choose from {', '.join(DTYPES)}")
     declared, root = Declared(dtypes=(dtype,), lengths=lengths), root_of(rng)
     check_new_folder(folder)
     path = make_folder(folder)
@@ -209,7 +209,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); give the folder that export wrote") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"{path}: is no manifest of audit cases ({FORMAT!r})")
+        raise ValueError(
+            f"{path}: is not a manifest of audit cases ({FORMAT!r}); give the folder that export wrote"
+        )
     _check_fields(path, document, FIELDS)
     for entry in document["cases"]:
         _check_fields(path, entry, CASE_FIELDS)
@@ -226,7 +228,7 @@ def _check_fields(path: Path, found: Any, expected: dict[str, type]) -> None:
     for name, kind in expected.items():
         if not isinstance(found, dict) or not isinstance(found.get(name), kind):
             raise ValueError(
-                f"{path}: has been altered: {name!r} is missing or no {kind.__name__}; export again"
+                f"{path}: has been altered: {name!r} is missing or not of type {kind.__name__}; export again"
             )
 
 

@@ -102,7 +102,7 @@ def _case(subject: Subject, name: str, level: str) -> tuple[Any, list[int]]:
                 return case, SEGMENTS
     names = [case.name for case in subject.cases]
     if name not in names:
-        raise ValueError(f"case: {name!r} is none of the audit's: {', '.join(names)}")
+        raise ValueError(f"case: {name!r} is not a case of the audit; choose from {', '.join(names)}")
     plan = subject.plan(names.index(name), level)
     return plan.case, interim_looks(plan.steps)
 

@@ -76,56 +76,50 @@ def audit(
     diagnose: bool = True,
     progress: ShowProgress = None,
 ) -> Audit:
-    """Test whether the output of `verifier` has the claimed law, at a stated false-alarm rate and power.
+    """Test whether the output of `verifier` has the claimed distribution.
 
-    An exact verifier is called biased with probability at most `BUDGET`, whenever the audit stops. Built-in
-    rules are also proved, by enumeration in fractions. Ctrl-C ends the audit with the verdict so far.
+    An exact verifier is called biased with probability at most `BUDGET`, whenever the audit stops. A built-in
+    rule is also proved, by enumeration in fractions. Ctrl-C ends the audit with the verdict so far.
 
     Parameters
     ----------
     verifier : str, Rule or callable
-        A built-in rule, "package.module:function", which runs in a child process, or a function
+        A built-in rule; "package.module:function", which runs in a child process; or a function
         verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1],
         whose rows are the accepted tokens and one more, padded with -1. `declares` changes these arguments. A
-        lossy rule is tested against its declared law.
+        lossy rule is tested against the distribution that it declares.
     level : {"smoke", "quick", "standard", "deep"}
         The number of steps of each case, see `LEVELS`.
     rng : int, Generator, SeedSequence or None
         The same seed gives the same counts.
     pair : Pair or (target, draft), optional
-        Rows of your own for one case more, from `specsim.read_pair`: pmfs [V], or models. Not for decoders,
-        and not with an executor.
+        Add a case with your own p and q, from `specsim.read_pair`: pmfs [V], or models. Not for decoders, and
+        not with an executor.
     seconds : float, optional
-        Time limit, the diagnosis included, divided equally among the cases; what some leave goes to the case
-        whose evidence is nearest to an alarm. If less than half of the cases would have the wanted power,
-        it goes to those that can have it, and the others are left out. With an executor it is the time of
-        all workers together.
+        Time limit, the diagnosis included. The cases share it equally; what some leave goes to the case
+        nearest to an alarm. If that gives less than half of the cases the wanted power, the cases that can
+        reach it get all of the time. With an executor it is the time of all workers together.
     cases : sequence of str, optional
         The names of the cases to run, for a slow verifier; all by default.
     wanted_tv : float
-        The total variation of the first token, in (0, 1], that must be detectable at half of the cases;
+        The total variation of the first token, in (0, 1], that half of the cases must be able to detect;
         otherwise the verdict is `inconclusive` unless something is found.
     timeout : float
-        Seconds after which one call of the verifier counts as hanging; a slow verifier, as the calls before
-        show, has more for calls of many rows.
+        Seconds after which one call hangs; more for large calls of a verifier that is slow.
     threads : int, optional
-        Threads of a built-in rule, or processes of a verifier given by name, at most four, which count the
+        Threads of a built-in rule, or processes (at most four) of a verifier given by name, which count the
         cases of a long audit side by side; all cores by default.
     executor : Executor or str, optional
         Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     device : str, optional
-        Where the rows of a verifier of torch, JAX or CuPy arrays are, in place of what it declares: "cuda",
-        "cuda:1", "cpu", or another name that its library knows. On another device than the CPU there is a
-        case of calls of 4,096 rows over 131,072 tokens too; all others have the calls and the random numbers
-        that they have on the CPU. Not with an executor.
+        Device of the input arrays (torch, JAX, CuPy), such as "cuda:1", in place of the declared one. A GPU
+        adds a case of calls of 4,096 rows over 131,072 tokens. Not with an executor.
     fail_fast : bool
         Stop after the first case that fails.
     diagnose : bool
-        Draw more steps of a biased verifier of chains or decoder, and compare them with
-        `specsim.mistakes`.
+        Draw more steps of a biased verifier or decoder, and compare them with `specsim.mistakes`.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called as progress(steps done,
-        steps in all).
+        A bar by default, as in `specsim.simulate`. A function is called as progress(steps done, all steps).
 
     Returns
     -------
@@ -135,9 +129,8 @@ def audit(
     Raises
     ------
     ValueError
-        If the rule, level, module, case or executor is unknown, a function is combined with an executor, the
-        pair is none that the verifier takes, or the device is not there, has no arrays of the library that
-        the verifier declares, or has no room for the rows of a call.
+        If the rule, level, module, case or executor is unknown, workers cannot have the function, the
+        verifier does not take the pair, or the device is missing, unknown to the library, or too small.
 
     Examples
     --------
@@ -175,8 +168,8 @@ def chosen_plans(subject: Subject, level: str, cases: Sequence[str] | None) -> l
     names = [case.name for case in subject.cases]
     unknown = [name for name in cases if name not in names]
     if unknown or not cases:
-        said = f"{unknown[0]!r} is none of the audit's cases" if unknown else "name some of the audit's cases"
-        raise ValueError(f"cases (--case): {said}: {', '.join(map(repr, names))}")
+        said = f"{unknown[0]!r} is not a case of the audit" if unknown else "empty"
+        raise ValueError(f"cases (--case): {said}; choose from {', '.join(map(repr, names))}")
     return [subject.plan(index, level) for index, name in enumerate(names) if name in cases]
 
 
@@ -189,10 +182,9 @@ def check_room(device: Device, cases: Sequence[Any]) -> None:
     if largest.largest_call > device.free * FOR_ROWS:
         rows, free = (size / 2**30 for size in (largest.largest_call, device.free))
         raise ValueError(
-            f"device: a call of the case {largest.name!r} has {rows:.1f} GiB of rows, and the {device.name} "
-            f"has {free:.1f} GiB free, of which a quarter is for rows and the rest for what the verifier "
-            "makes of them; declare a smaller batch, name other cases (--case), or leave device out, to "
-            "audit on the CPU"
+            f"device: a call of the case {largest.name!r} has {rows:.1f} GiB of rows, more than a quarter of "
+            f"the {free:.1f} GiB free on the {device.name}; declare a smaller batch, name other cases "
+            "(--case), or leave device out, to audit on the CPU"
         )
 
 
@@ -201,7 +193,7 @@ def check_limits(
 ) -> None:
     """Raise ValueError for an unknown level, times that are not positive, and a TV outside (0, 1]."""
     if level not in LEVELS:
-        raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
+        raise ValueError(f"level: {level!r} is unknown; choose from {', '.join(LEVELS)}")
     for name, limit in (("seconds", seconds), ("timeout", timeout)):
         if limit is not None:
             check_seconds(name, limit)
@@ -292,13 +284,11 @@ def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
 class CaseRun:
     """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
-    There are eight looks, each test at false-alarm probability `alarm`; a case ends early only if a table
-    rejects. If only the tables together do, it goes on to `SHOWN` times its steps, to show where. If it
-    `extends`, it goes on to a ninth look if its evidence is near an alarm. With a limit in
-    `seconds`, which may be raised, a few steps are counted first to measure the pace; the first ones may
-    compile, and are not timed. A call hangs after `timeout` seconds times the `patience`, or later where the
-    pace says so. It does not go on beyond `goal` steps, which may be raised too. `pace` are the
-    seconds of a step, as they were last, and `left_out` says that others got its time."""
+    There are eight looks, each test at false-alarm probability `alarm`. A case ends early if a table rejects;
+    if only the tables together do, it has up to `SHOWN` times its steps, to show where. If it `extends`, it
+    has a ninth look where its evidence is near an alarm. It ends for now after its `seconds`, where a few
+    steps measure the pace first, or at its `goal`; both may be raised. A call hangs after `timeout` seconds
+    times the `patience`, or later where the pace says so."""
 
     def __init__(
         self,

@@ -103,7 +103,9 @@ def audit_shard(
         plans = subject.plans(level)
         mine = plans[i::n]
         if n > len(plans):
-            raise ValueError(f"shard: {len(plans)} cases cannot be cut into {n} parts")
+            raise ValueError(
+                f"shard: {len(plans)} cases cannot be cut into {n} parts; use {len(plans)} at most"
+            )
         kept = Checkpoint(out, _which_run(subject, level, root), {"threads": subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
@@ -131,15 +133,15 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
     if isinstance(diagnose, str) and diagnose != run["audit of"]:
-        raise ValueError(
-            f"diagnose: {diagnose!r}, where the parts are of {run['audit of']!r}; name that verifier"
-        )
+        raise ValueError(f"diagnose: {diagnose!r} is not the audited verifier; name {run['audit of']!r}")
     subject = planned_subject(run["audit of"], promise, part.about["threads"])
     plans = subject.plans(run["level"])
     promises = [PROMISES] if isinstance(subject, VerifierSubject) else []
     names = [*(plan.case.name for plan in plans), *promises]
     if lost := [name for name in names if name not in found]:
-        raise ValueError(f"of {len(names)} cases {len(lost)} are missing: {', '.join(lost)}")
+        raise ValueError(
+            f"{len(lost)} of {len(names)} cases are missing: {', '.join(lost)}; give the parts that have them"
+        )
     tests = sum(plan.tests for plan in plans)
     cases = [judge_case(plan, found[plan.case.name], BUDGET / tests) for plan in plans]
     merged = Audit(
@@ -162,7 +164,7 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     verifier = subject.name if diagnose is True else diagnose
     if diagnose is True and not _is_installed(subject.name):
         why = f"specsim merge imports only what you name: --diagnose {shlex.quote(subject.name)}"
-        return replace(merged, diagnosis=Diagnosis(reason=f"There is none, since {why}."))
+        return replace(merged, diagnosis=Diagnosis(reason=f"It was not made: {why}."))
     return replace(merged, diagnosis=_diagnosis(verifier, subject, merged, part.seconds))
 
 
@@ -175,7 +177,7 @@ def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: 
     """The diagnosis of a merged audit of a user's verifier, or why there is none: more steps are drawn, so
     it must be here, and the one that was audited. Its file is compared before it is imported."""
     audited = merged.origin and merged.origin.digest
-    another = Diagnosis(reason="There is none, since the verifier's file is not the one that was audited.")
+    another = Diagnosis(reason="It was not made: the verifier's file is not the one that was audited.")
     if isinstance(verifier, str) and audited and not adapters.is_engine(verifier):
         here = digest_of(source_of(verifier.partition(":")[0]))
         if here is not None and here != audited:
@@ -184,11 +186,11 @@ def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: 
         try:
             subject = stack.enter_context(open_subject(verifier, 1, TIMEOUT))
         except (ValueError, TypeError) as error:
-            return Diagnosis(reason=f"There is none, since the verifier cannot be opened here: {error}.")
+            return Diagnosis(reason=f"It was not made: the verifier cannot be opened here: {error}.")
         if subject.origin is None or (subject.origin.digest or None) != audited:
             return another
         if [case.name for case in subject.cases] != [case.name for case in planned.cases]:
-            return Diagnosis(reason="There is none, since the verifier declares something else here.")
+            return Diagnosis(reason="It was not made: the verifier declares something else here.")
         return diagnosis_of(subject, merged, took)
 
 

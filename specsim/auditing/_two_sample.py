@@ -61,9 +61,9 @@ def audit_against(
     timeout: float = TIMEOUT,
     progress: ShowProgress = None,
 ) -> TwoSampleAudit:
-    """Test whether two verifiers follow the same law on the cases that both take.
+    """Test whether the outputs of two verifiers have one distribution, in the cases that both take.
 
-    Neither need be exact. Two verifiers with the same law are called changed with probability at most
+    Neither need be exact. Two verifiers of one distribution are called changed with probability at most
     `BUDGET`.
 
     Parameters
@@ -73,14 +73,13 @@ def audit_against(
     level, rng, timeout, progress
         As in `specsim.audit`.
     wanted_tv : float
-        The total variation between the laws of the first token that must be detectable at half of the cases;
+        The total variation between the first tokens of both that half of the cases must be able to detect;
         otherwise the verdict is "inconclusive" unless a difference is found.
 
     Returns
     -------
     TwoSampleAudit
-        The verdict ("same", "changed", "broken" or "inconclusive"), and the most significant table of each
-        case.
+        The verdict ("same", "changed", "broken" or "inconclusive"), and the worst table of each case.
 
     Raises
     ------

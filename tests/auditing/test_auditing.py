@@ -178,7 +178,7 @@ def test_reports_of_a_lossy_rule_say_so(lenient):
     console.print(*to_rich(lenient.parts()))
     text = " ".join(console.file.getvalue().split())
     assert f"lenience:lenience=0.5: lossy as declared, TV up to {lenient.declared_tv:.3f}" in text
-    assert "the law of a step is the declared one" in text
+    assert "the distribution of a step is the declared one" in text
     assert "lossy as declared" in lenient._repr_html_()
     audit_figure(lenient)
 

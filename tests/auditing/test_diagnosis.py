@@ -477,7 +477,10 @@ def test_a_law_that_changes_with_the_call_is_not_said_to_be_dependence():
     (case,) = failures(by_parity, ["shapes, 1 000 ids"], "quick")
     said = [finding.text for finding in case.findings if finding.kind == "dependent"]
     assert said
-    assert all("depend on each other, or their law changes from call to call, e = 10^" in one for one in said)
+    assert all(
+        "depend on each other, or their distribution changes from call to call, e = 10^" in one
+        for one in said
+    )
 
 
 def test_a_law_of_small_calls_alone_is_not_called_dependence():

@@ -163,8 +163,8 @@ def test_rows_of_float16_are_scored_as_such(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"level": "forever"}, "unknown level 'forever'"),
-        ({"dtype": "float8"}, "'float8' is none of float64, float32, float16"),
+        ({"level": "forever"}, "level: 'forever' is unknown"),
+        ({"dtype": "float8"}, "'float8' cannot be written; choose from float64, float32, float16"),
         ({"dtype": "bfloat16"}, "bfloat16 cannot be written from NumPy; float32 holds its values exactly"),
     ],
 )
@@ -321,10 +321,10 @@ def altered(folder, tmp_path, change):
     ("change", "said"),
     [
         (lambda document: "not json", "cannot be read"),
-        (lambda document: [], "is no manifest of audit cases"),
-        (lambda document: {"format": "specsim trace 1"}, "is no manifest of audit cases"),
+        (lambda document: [], "is not a manifest of audit cases"),
+        (lambda document: {"format": "specsim trace 1"}, "is not a manifest of audit cases"),
         (lambda document: {"format": document["format"]}, "'specsim' is missing"),
-        (lambda document: document.update(root="7"), "'root' is missing or no int"),
+        (lambda document: document.update(root="7"), "'root' is missing or not of type int"),
         (lambda document: document.update(level="forever"), "a known level"),
         (lambda document: document.update(cases=[]), "at least one case"),
         (lambda document: document.update(cases=[3]), "'file' is missing"),

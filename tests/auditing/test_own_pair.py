@@ -64,7 +64,7 @@ def decoder(target, draft, prompt, max_new_tokens, eos, rng):
             "expected two pmfs or two models, got function",
         ),
         (declares(vocab_size=4)(lambda *given: verifiers.right(*given)), (P, Q), "declares vocab_size=4"),
-        (declares(decoder=True)(decoder), (P, Q), "a decoder is audited with models of its own"),
+        (declares(decoder=True)(decoder), (P, Q), "a decoder is audited with the models of its cases"),
         (
             declares(dtypes="float16")(lambda *given: verifiers.right(*given)),
             specsim.default_pair(),
@@ -78,5 +78,5 @@ def test_what_is_no_pair_for_this_verifier(verifier, pair, says):
 
 
 def test_workers_do_not_have_it():
-    with pytest.raises(ValueError, match="audit it without an executor"):
+    with pytest.raises(ValueError, match="cannot be combined with an executor"):
         audit("standard", "smoke", rng=1, pair=(P, Q), executor="processes")

@@ -64,7 +64,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp
     ("arguments", "said"),
     [
         (["audit", "standrad"], "did you mean 'standard'"),
-        (["audit", "--level", "forever"], "unknown level"),
+        (["audit", "--level", "forever"], "level: 'forever' is unknown"),
         (["audit", "--time", "0"], "--time: 0.0 is not a positive number of seconds"),
         (["audit", "--time", "inf"], "--time: inf is not a positive number of seconds"),
         (["audit", "--time", "1e308"], "is not a positive number of seconds, of at most 1e+08"),

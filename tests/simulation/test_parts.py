@@ -550,7 +550,7 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     assert merged.diagnosis == whole.diagnosis
     assert audited(merged) == audited(whole)
     with pytest.raises(
-        ValueError, match="diagnose: 'merged_here:right', where the parts are of 'merged_here:w"
+        ValueError, match="diagnose: 'merged_here:right' is not the audited verifier; name 'merged_here:w"
     ):
         specsim.merge(paths, diagnose="merged_here:right")
     ran = tmp_path / "ran"

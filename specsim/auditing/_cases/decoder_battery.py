@@ -189,7 +189,7 @@ _CASES: tuple[tuple[Any, ...], ...] = (
     ),
     (
         "end in the draft",
-        "the end of the text, token 0, is often drafted with tokens behind it",
+        "the end of the text, token 0, is often drafted with tokens after it",
         lambda: _end(3, 3, 4),
         (2, 1),
         5,

@@ -328,17 +328,17 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
         if result.kind == OF_CALLS:
             outer = abs(pair - (len(result.labels) - 1) / 2) > len(result.labels) / 4
             how = (
-                f"how many of them are in the lower half of the law varies {'more' if outer else 'less'} "
-                "from call to call than for independent steps"
+                "how many of them are in the lower half of the distribution varies "
+                f"{'more' if outer else 'less'} from call to call than for independent steps"
             )
         else:
             how = (
-                f"{result.labels[pair]} of the law occur together in {share:.4f} of the pairs, expected "
-                f"{expected:.4f}"
+                f"{result.labels[pair]} of the distribution occur together in {share:.4f} of the pairs, "
+                f"expected {expected:.4f}"
             )
         yield Finding(
             "dependent",
-            f"{which} depend on each other, or their law changes from call to call, "
+            f"{which} depend on each other, or their distribution changes from call to call, "
             f"e = 10^{result.log10_e:.0f}: {how}",
             position=0,
             cell=result.labels[pair],
@@ -351,8 +351,8 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
         yield Finding(
             "dependent",
             f"the counts of the first token vary between calls {ratio:.3g} times as much as those of "
-            "independent steps: the steps of a call depend on each other, or their law changes from call to "
-            "call",
+            "independent steps: the steps of a call depend on each other, or their distribution changes from "
+            "call to call",
             position=0,
         )
 
@@ -367,8 +367,8 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
     if df >= MIN_TOO_GOOD_DF and lower_tail_p_value(statistic, df) < level:
         yield Finding(
             "dependent",
-            f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws "
-            "are not independent",
+            f"counts agree with the distribution too well (χ² = {statistic:.1f} on {df} degrees of "
+            "freedom): draws are not independent",
         )
 
 

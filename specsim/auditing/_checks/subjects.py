@@ -342,9 +342,9 @@ def open_subject(
 def with_pair(subject: Subject, pair: Any) -> Subject:
     """The subject with a case of `pair` too. Raises ValueError where it cannot have one."""
     if isinstance(subject, DecoderSubject):
-        raise ValueError("pair: a decoder is audited with models of its own cases; give a verifier")
+        raise ValueError("pair: a decoder is audited with the models of its cases; leave pair out")
     if subject.workers is not None:
-        raise ValueError("pair: workers do not have it; audit it without an executor")
+        raise ValueError("pair: cannot be combined with an executor; leave one of them out")
     try:
         given = pair if isinstance(pair, Pair) else Pair(*pair)
     except TypeError:

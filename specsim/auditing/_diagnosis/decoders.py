@@ -142,14 +142,14 @@ def diagnose_decoder(
         check_time(deadline)
 
     if subject.declared.repetition_penalty != 1.0:
-        return conclude(None, 0, "The laws of the known mistakes are not known with a repetition penalty.")
+        return conclude(None, 0, "No mistake has a known distribution with a repetition penalty.")
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
     failed = [result for result in results if result.findings]
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
-        return conclude(None, 0, "No case that failed has texts whose law can be enumerated.")
+        return conclude(None, 0, "No case that failed has texts whose distribution can be enumerated.")
     mistakes = [
         in_a_loop(one)
         for one in known or catalogue()

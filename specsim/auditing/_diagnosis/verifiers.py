@@ -75,12 +75,12 @@ Others = Callable[[Mistake], Iterator[Mistake]]
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = (
-    "The steps depend on each other, or their law changes from call to call, in a pattern of no known "
-    "mistake."
+    "The steps depend on each other, or their distribution changes from call to call, in a pattern of no "
+    "known mistake."
 )
 FEW_ROWS = (
-    f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their law depends on the call, or "
-    "they depend on each other."
+    f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their distribution depends on the "
+    "call, or they depend on each other."
 )
 TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
 #: Impossible outcomes from which on they may show a mistake by themselves.

@@ -40,7 +40,7 @@ CERTAIN = ("contract", "path", "support")
 #: What is wrong where each row by itself is not.
 DEPENDENT = (
     "Over all calls, each row of the output has the distribution that the verifier claims, but rows depend "
-    "on each other, as if they shared random numbers, or their law changes from call to call."
+    "on each other, as if they shared random numbers, or their distribution changes from call to call."
 )
 EDGE_CASE = (
     "An impossible token is emitted in an edge case, which the finding names with its probability. All else "
@@ -163,8 +163,8 @@ def proof_line(audit: Audit) -> str | None:
     wrong = f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
     said = claim if audit.proof.as_claimed else wrong
     return (
-        f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the law of a "
-        f"step is {said}."
+        f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the "
+        f"distribution of a step is {said}."
     )
 
 

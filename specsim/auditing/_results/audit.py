@@ -425,7 +425,7 @@ class Diagnosis:
     def _odds(self) -> str:
         """What the names stand against, with the posterior odds."""
         together = sum(one.probability for one in self.named)
-        said = [f"{_odds(together, self.none)} against none of the known bugs"]
+        said = [f"{_odds(together, self.none)} against an unknown bug"]
         said.append(f"{_odds(together, self.exact)} against exact steps")
         others = self.considered[len(self.named) :]
         if others and others[0].probability > 10.0**-MOST_ODDS:

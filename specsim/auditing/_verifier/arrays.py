@@ -36,7 +36,7 @@ class Device:
         """From what a child process says. Raises TypeError or KeyError if that is not one."""
         name, free = said["name"], said["free"]
         if not isinstance(name, str) or not isinstance(free, int | None):
-            raise TypeError("the device of the verifier is none")
+            raise TypeError("the verifier's device is not a name and a size")
         return cls(name[:LONGEST], free)
 
 

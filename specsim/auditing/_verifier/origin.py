@@ -42,9 +42,9 @@ class Origin:
         libraries = said["libraries"]
         texts = [said["file"], said["digest"], *libraries, *libraries.values()]
         if not isinstance(libraries, Mapping) or not all(isinstance(text, str) for text in texts):
-            raise TypeError("the origin of the verifier is no text")
+            raise TypeError("the verifier's origin is not text")
         if any(len(text) > LONGEST for text in texts) or len(libraries) > len(LIBRARIES):
-            raise ValueError("the origin of the verifier is too long")
+            raise ValueError("the verifier's origin is too long")
         return cls(said["file"], int(said["line"]), said["digest"], dict(libraries))
 
 
