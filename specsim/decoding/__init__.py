@@ -1,8 +1,8 @@
 """The loop of speculative decoding: draft, score the draft in one pass of the target, verify, repeat.
 
-`generate` decodes speculatively, `sample` from the target alone; both return a `Generation`. `record` and
-`record_hf` log p and q of each step in a trace: each step continues where the last one ended, so the contexts
-are those of the target's own text.
+`specsim.generate` decodes speculatively, `specsim.sample` from the target alone. `record` and `record_hf` log
+p and q of each step in a trace: each step continues where the last one ended, so the contexts are those of
+the target's own text.
 """
 
 import lazy_loader as _lazy

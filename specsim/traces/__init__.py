@@ -6,14 +6,14 @@ position. Rows are whole, or truncated to the most probable tokens; then β is a
 number computed from it. Every row has a checksum, and so have each shard and the manifest; altered data are
 refused, with their place.
 
-`writer` makes a trace, `open_trace` reads it, `import_trace` converts other programs' logs. `summarise`
-measures α in one streaming pass; `read_alpha` adds confidence intervals and α by position; `audit_log` checks
-that a log's flags and tokens follow from its own rows; `expect_tokens` computes how many tokens a rule would
-emit.
+`writer` makes a trace, `specsim.open_trace` reads it, `import_trace` converts other programs' logs.
+`summarise` measures α in one streaming pass; `read_alpha` adds confidence intervals and α by position;
+`audit_log` checks that a log's flags and tokens follow from its own rows; `expect_tokens` computes how many
+tokens a rule would emit.
 
 A log lacks the target's distribution after any token but the logged one. A trace shows the acceptance along
-its own path; it is no audit of the decoder that wrote it. `audit_served` reads another kind of log, the
-responses of a server with their log-probabilities, and tests whether each emitted token follows its row.
+its own path; it is no audit of the decoder that wrote it. `specsim.audit_served` reads another kind of log,
+the responses of a server with their log-probabilities, and tests whether each emitted token follows its row.
 """
 
 import lazy_loader as _lazy
