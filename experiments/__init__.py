@@ -17,8 +17,6 @@ docs/results. `_tables` keeps tables on disk, `_kept` those in the repository. L
 none of them.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from functools import cache
@@ -59,8 +57,7 @@ def names() -> list[str]:
 
 def path_of(name: str) -> str:
     """Return the dotted name of an experiment's module. Raises ValueError, with the nearest name, for an
-    unknown `name`.
-    """
+    unknown `name`."""
     check_known("experiment", name, names())
     return f"{__name__}.{_homes()[name]}.{name}"
 
@@ -78,8 +75,7 @@ def number_of_cells(name: str, *, fast: bool) -> int:
 
 def cell_rows(name: str, number: int, fast: bool, rng: int, progress: Progress | None = None) -> list[Row]:
     """The rows of part `number` of an experiment, from 0; another process than that of the other parts may
-    run it.
-    """
+    run it."""
     module = get(name)
     with working(False, name):  # what it calls shows no progress of its own, in a worker as well
         if not hasattr(module, "cells"):

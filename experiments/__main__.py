@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +35,7 @@ def experiments(
     only: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
     pages: Flag = False,
 ) -> None:
-    """Run experiments; a table that is there already, made by the same code and seed, is left as it is.
+    """Run experiments; a current table, made by the same code and seed, is kept.
 
     Args:
         fast: Do less work: fewer steps, cells or seeds.

@@ -2,10 +2,8 @@
 in docs/results.
 
 Kept rows are in kept/NAME.json, with their provenance. They are not run again with each change to the code,
-so the tests compare parts of them with the code as it is.
+so the tests compare parts of them with the current code.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,8 +15,6 @@ from experiments import ROOT, Row
 from experiments._tables import provenance, table
 from specsim.core._files import atomic_write
 from specsim.core._progress import ShowProgress, shows_progress, told
-
-__all__ = ["KEPT", "PAGES", "keep", "kept", "kept_provenance", "lacking", "page_of", "renewed", "write_page"]
 
 #: The experiments whose rows are kept.
 KEPT = (
@@ -42,8 +38,7 @@ def kept(name: str) -> list[Row]:
 
 def lacking(cells: Iterable[tuple[str, ...]], rows: Sequence[Row], column: str) -> str:
     """The sentence that a page needs where entries have been added since its rows were computed, else
-    nothing; `column` has the first value of a cell.
-    """
+    nothing; `column` has the first value of a cell."""
     here = {row[column] for row in rows}
     added = [name for name in dict.fromkeys(cell[0] for cell in cells) if name not in here]
     return f"Added since, and not in this table: {', '.join(f'`{name}`' for name in added)}." if added else ""
@@ -96,8 +91,7 @@ def renewed(name: str, only: Iterable[str], *, rng: int, progress: ShowProgress 
 
 def page_of(name: str, tables: Path) -> str:
     """The page of an experiment: from its kept rows, or else from its table in the folder `tables`, run if
-    need be.
-    """
+    need be."""
     rows = kept(name) if name in KEPT else table(name, tables).to_pylist()
     page: str = experiments.get(name).page(rows)
     return page

@@ -1,14 +1,12 @@
 """Pieces of the pages in docs/results."""
 
-from __future__ import annotations
-
 import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Known", "explained", "filled", "joined", "known_findings", "markdown_table"]
+from experiments import Row
 
 
 def filled(text: str) -> str:
@@ -22,15 +20,14 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
-    """A Markdown table, whose last columns, so many, are numbers."""
+    """A Markdown table; its last `numbers` columns are aligned to the right."""
     rules = ["---"] * (len(head) - numbers) + ["---:"] * numbers
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rules, *rows))
 
 
 class Known(NamedTuple):
     """A finding that was looked at: a heading, where it comes from and where it was reported, and a program
-    that shows it where the command alone does not.
-    """
+    that shows it where the command alone does not."""
 
     heading: str
     text: str
@@ -41,6 +38,12 @@ def known_findings(module: str) -> dict[str, Known]:
     """The findings in the TOML file beside a module."""
     read = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
     return {name: Known(**found) for name, found in read.items()}
+
+
+def audited_on(rows: Iterable[Row]) -> str:
+    """The beginning of a sentence: on which dates the audits of the rows ran."""
+    dates = sorted({row["date"] for row in rows})
+    return f"The audits ran {'from ' + dates[0] + ' to ' + dates[-1] if dates[1:] else 'on ' + dates[0]}"
 
 
 def explained(known: Known, package: str, where: str, reported: str) -> Iterator[str]:

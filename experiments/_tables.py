@@ -1,5 +1,4 @@
-"""Tables of experiments on disk, as Parquet: run when they are asked for, and kept as long as they are
-current.
+"""Tables of experiments on disk, as Parquet: run on demand, and kept while they are current.
 
 The metadata of a table, under "specsim", hold its provenance, a digest of its rows, and a digest of all that
 the rows depend on: the experiment's name, `fast`, `rng`, the version, and all files of specsim/ and of the
@@ -10,8 +9,6 @@ While an experiment runs, the rows of finished cells are kept in NAME.part, from
 continues. Its first line is the digest; each other one is the CRC-32 of what follows, and the number of a
 cell with its rows, in JSON. A line that is cut or damaged ends what is read.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -32,16 +29,6 @@ from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
 from specsim.simulation._executors import Task, workers_of
-
-__all__ = [
-    "MissingTable",
-    "make_tables",
-    "provenance",
-    "read_table",
-    "rows_digest",
-    "table",
-    "table_digest",
-]
 
 KEY = b"specsim"
 REMEDY = "make it again with python -m experiments or make figures"
@@ -85,8 +72,7 @@ def make_tables(
     inside: Progress | None = None,
 ) -> dict[str, pa.Table]:
     """The tables of several experiments, as `table` makes them; `progress` is called with cells done and
-    cells in all, `inside` by an experiment that runs all at once and reports its own parts.
-    """
+    cells in all, `inside` by an experiment that runs all at once and reports its own parts."""
     sizes = {name: experiments.number_of_cells(name, fast=fast) for name in names}
     made: dict[str, pa.Table] = {}
     parts: dict[str, _Part] = {}
@@ -144,7 +130,7 @@ def _results(
     executor: Executor | str | None,
     inside: Progress | None,
 ) -> Iterator[tuple[str, int, list[Row]]]:
-    """(experiment, number of the cell, its rows), as they are computed."""
+    """(experiment, number of the cell, its rows), in the order of computation."""
     with workers_of(executor) as workers:
         if workers is None:
             for name, number in cells:
@@ -158,8 +144,8 @@ def _results(
 def read_table(name: str, folder: Path | str, *, fast: bool = False, rng: int = 0) -> pa.Table:
     """The table of the experiment `name` that is in `folder`; nothing is run.
 
-    Raises MissingTable where there is none; ValueError, naming the file, where it is damaged, or was made
-    with other settings or by other code.
+    Raises MissingTable without a file; ValueError, naming the file, where it is damaged, or was made with
+    other settings or by other code.
     """
     digest, place = table_digest(name, fast=fast, rng=rng), Path(folder) / f"{name}.parquet"
     if not place.is_file():
@@ -206,8 +192,7 @@ def rows_digest(made: pa.Table) -> str:
 
 def provenance(rng: int) -> dict[str, object]:
     """What a table records of its origin: neither threads nor seconds nor date, which change no row, and
-    should change no byte.
-    """
+    should change no byte."""
     return Provenance.record(root_of(rng), threads=0, seconds=0.0).to_dict() | {"date": ""}
 
 

@@ -6,8 +6,6 @@ an underscore are shared: `_making.py` makes tables and pictures. Listing the fi
 matplotlib nor pyarrow.
 """
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 
@@ -26,6 +24,6 @@ def names() -> list[str]:
 
 
 def get(name: str) -> ModuleType:
-    """The module of the figure called `name`. Raises ValueError, with the nearest name, if there is none."""
+    """The module of the figure called `name`. Raises ValueError, with the nearest name."""
     check_known("figure", name, names())
     return importlib.import_module(f"{__name__}.{name}")

@@ -1,7 +1,5 @@
 """`python -m figures [NAME ...]`: tables first, then pictures as .svg, .png and .pdf."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

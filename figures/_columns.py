@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns", "groups", "where"]
-
 Columns = dict[str, list[Any]]
 
 

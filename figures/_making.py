@@ -4,8 +4,6 @@
 Files are written whole or not at all; the same tables give the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -18,8 +16,6 @@ from experiments._kept import KEPT, kept
 from experiments._tables import make_tables
 from specsim.core._plotting import save_figure
 from specsim.core._progress import ShowProgress, shows_progress, told
-
-__all__ = ["make_figures"]
 
 ENDINGS = ("svg", "png", "pdf")
 

@@ -1,10 +1,6 @@
 """Colours that mean the same in every figure."""
 
-from __future__ import annotations
-
 from specsim.core._plotting import COLORS, MARKERS
-
-__all__ = ["BAND", "COLORS", "GREY", "VERDICTS"]
 
 GREY = "#5a5a5a"
 #: The background of values that agree.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_differences"]
-
 
 def draw_differences(table: pa.Table, title: str) -> Figure:
     """A line for each value that could be recomputed; inside the band it rounds to the published one."""

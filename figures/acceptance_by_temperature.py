@@ -21,8 +21,7 @@ STYLES = {"both": "-", "target": "--"}
 
 def draw(table: pa.Table) -> Figure:
     """A panel for each way of reshaping, a colour and marker for each pair, with a band of two standard
-    errors; dashed where the target alone is reshaped.
-    """
+    errors; dashed where the target alone is reshaped."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 

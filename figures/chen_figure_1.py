@@ -39,8 +39,7 @@ RING: dict[str, Any] = {
 
 def draw(table: pa.Table) -> Figure:
     """A panel for each quantity: solid with the loop time as it was read off, dashed with the draft's own
-    time; open markers are what a third party read off the printed figure, circles the shortest times.
-    """
+    time; open markers are what a third party read off the printed figure, circles the shortest times."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 

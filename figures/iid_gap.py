@@ -27,9 +27,8 @@ DRAFTS = ("o", "s")
 
 def draw(table: pa.Table) -> Figure:
     """Tokens per step and overstatement against γ, autocorrelation against the lag, and the best γ for each
-    c; round for the 2-gram draft, square for the one moved towards its target. Bars and
-    bands are two standard errors.
-    """
+    c; round for the 2-gram draft, square for the one moved towards its target. Bars and bands are two
+    standard errors."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -114,9 +113,8 @@ def _draw_correlation(axis: Axes, table: pa.Table, marker: str) -> None:
 
 
 def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
-    """A group for each c and draft: the measured best, then by each α, with a loss of 1 % of improvement
-    or more.
-    """
+    """A group for each c and draft: the measured best, then by each α, with a loss of 1 % of improvement or
+    more."""
     best, lost = (where(table, quantity=name) for name in ("best gamma", "improvement lost"))
     ticks: list[tuple[float, str]] = []
     found: dict[str, list[tuple[float, float]]] = {}

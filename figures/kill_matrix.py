@@ -22,8 +22,7 @@ RIGHT, WRONG, NOTHING = "#9fc5e0", "#e8923f", "#eeeeee"
 
 def draw(table: pa.Table) -> Figure:
     """A row for each verifier, a column for each criterion; the number in a cell is the fraction of runs that
-    pass.
-    """
+    pass."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -84,5 +83,5 @@ def draw(table: pa.Table) -> Figure:
 
 
 def _shown(fraction: float) -> str:
-    """0, 1, or two decimals; – where there is none."""
+    """0, 1, or two decimals; – without a cell."""
     return "–" if np.isnan(fraction) else f"{fraction:.{2 if 0 < fraction < 1 else 0}f}"

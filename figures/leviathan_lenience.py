@@ -22,8 +22,7 @@ TABLES = ("leviathan_lenience",)
 
 def draw(table: pa.Table) -> Figure:
     """A line for each lenience, with the band of all α and c that round to the printed ones, its maximum, and
-    the printed speed-up, grey.
-    """
+    the printed speed-up, grey."""
     from matplotlib.figure import Figure
 
     with figure_style():

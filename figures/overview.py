@@ -47,8 +47,7 @@ LINES = {"light": COLORS, "dark": DARK_COLORS}
 def draw(speed: pa.Table, bias: pa.Table, *, page: str = "light") -> Figure:
     """Four panels: tokens per step, improvement and operations against α, lines closed forms, points
     simulated; then tokens per step against total variation, for lossless rules and for lossy ones over the
-    range of their parameter.
-    """
+    range of their parameter."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -17,9 +17,8 @@ TABLES = ("simulated_speed",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """Tokens per step, improvement and operations against α, a colour and marker for each γ; last,
-    deviations in standard errors.
-    """
+    """Tokens per step, improvement and operations against α, a colour and marker for each γ; last, deviations
+    in standard errors."""
     from matplotlib.figure import Figure
 
     c = table["c"][0].as_py()

@@ -30,8 +30,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 def draw(table: pa.Table) -> Figure:
     """The law of tokens per step, standard deviation against the nominal length, improvement against γ, and
-    of a batch.
-    """
+    of a batch."""
     from matplotlib.figure import Figure
 
     fitted = table.slice(0, 1).to_pylist()[0]
@@ -48,7 +47,7 @@ def draw(table: pa.Table) -> Figure:
                 every = max(1, len(line["x"]) // 6)
                 axis.plot(line["x"], line["value"], label=setting, markevery=every, **STYLES[setting])
         _draw_misses(axes[0, 1], where(table, quantity="mean"))
-        axes[0, 0].set_title("probability of so many tokens")
+        axes[0, 0].set_title("probability of this many tokens")
         axes[0, 0].set_xlabel("tokens per step")
         axes[0, 1].set_title("standard deviation (thin: bias of the mean)")
         axes[0, 1].set_xlabel("nominal mean of tokens per step")

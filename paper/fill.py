@@ -4,8 +4,6 @@ it.
 Usage: python -m paper.fill [--fast], after make figures; with --fast, after make figures-fast.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

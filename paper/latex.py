@@ -1,7 +1,5 @@
 """Numbers and words as LaTeX reads them; siunitx, by the commands of paper.tex, rounds and groups digits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 SIGNS = {
@@ -48,7 +46,7 @@ def word(number: int) -> str:
 
 
 def decimal(number: float, places: int) -> str:
-    """A number with so many decimals."""
+    """A number with `decimals` decimals."""
     return rf"\decimal{{{places}}}{{{float(number)!r}}}"
 
 

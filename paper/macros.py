@@ -4,8 +4,6 @@ A function for each section; each returns {name: LaTeX}. Where the text around a
 number does, `hold` checks it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

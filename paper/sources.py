@@ -1,7 +1,5 @@
 """Where the article's numbers come from: tables of experiments, and what the package ships."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,8 +26,7 @@ class Sources:
 
     def rows(self, name: str, **values: Any) -> Rows:
         """Rows of an experiment's table that have these values. Raises MissingTable or ValueError, as
-        `read_table`.
-        """
+        `read_table`."""
         found = read_table(name, self.figures / "tables", fast=self.fast).to_pylist()
         return [row for row in found if all(row[column] == value for column, value in values.items())]
 
@@ -44,8 +41,7 @@ class Sources:
     @cached_property
     def power(self) -> dict[str, Any]:
         """The rows of `audit_power` and `audit_calibration`, with the columns of the best case and of the run
-        apart.
-        """
+        apart."""
         mistakes = []
         for row in kept("audit_power"):
             found = {"name": row["mistake"], "family": row["family"], "first_level": row["first_level"]}
@@ -86,7 +82,7 @@ def _shipped(name: str) -> dict[str, Any]:
 
 
 def the(rows: Rows, where: Callable[[dict[str, Any]], bool] = lambda row: True) -> dict[str, Any]:
-    """The one row of which `where` is true. Raises ValueError if there are none, or several."""
+    """The one row that `where` accepts. Raises ValueError without a row, or with several."""
     (row,) = filter(where, rows)
     return row
 

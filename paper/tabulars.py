@@ -1,7 +1,5 @@
 """The article's tables, by the name of their file in build/."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path

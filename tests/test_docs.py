@@ -37,7 +37,7 @@ from experiments.audit import independent_set
 from experiments.audit._criteria import FOUND
 from experiments.audit.independent_set import first_verdicts, subjects
 from specsim.core._kernels import _folder, interpreted
-from specsim.engines._planted.guide import guide
+from specsim.engines._planted.plant import guide
 from specsim.models import TableModel, chain
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law

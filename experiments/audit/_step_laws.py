@@ -9,8 +9,6 @@ level (`specsim.stats.needed_draws`). A step that emits an impossible token, or 
 *fatal*: the audit rejects at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -40,19 +38,6 @@ from specsim.rules import Rule
 from specsim.stats import needed_draws
 from specsim.theory import step_law
 from specsim.theory._enumeration import MAX_DRAFTS
-
-__all__ = [
-    "Deviation",
-    "Known",
-    "alarm",
-    "deviation",
-    "known_decoder",
-    "known_law",
-    "known_steps",
-    "rejections",
-    "subject_of",
-    "tables_of",
-]
 
 Tokens = tuple[int, ...]
 #: Distances of rounding, not of a law.
@@ -107,8 +92,7 @@ class Known:
 
 def known_steps(owner: Rule | Mistake, case: Case, claim: Claim) -> Known | None:
     """The steps of a rule or a mistake in `case`, held to `claim`; None where there are too many drafts to
-    enumerate.
-    """
+    enumerate."""
     rotated = case.rotated or case.uneven or case.certain
     if owner.law is None or rotated or len(case.contexts) > 1 or _drafts(case) > MAX_DRAFTS:
         return None

@@ -2,13 +2,11 @@
 
 Where the law of a step is known (`experiments.audit._step_laws`), an audit need not be run: the counts of a
 thousand audits are drawn from it at once. Whole steps are multinomial; PIT and tail bins are multinomial
-given their visits, as they are for an exact verifier; so are pairs of quarters. Each drawn audit has the
+given their visits, as for an exact verifier; so are pairs of quarters. Each drawn audit has the
 interim looks of a real one, and its e-values are compared with the same threshold. The exact binomial tests
 of single cells are calibrated by construction; they are left out, though they keep their share of the budget.
 A few whole audits are run as well.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -80,13 +78,18 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     cases = exact_cases(rules.get(name) if kind == "rule" else mistakes.get(name))
     stream = np.random.SeedSequence([*kind.encode(), *name.encode()], spawn_key=(rng,))
     found = calibrate(cases, BUDGET, FAST_AUDITS if fast else AUDITS, np.random.default_rng(stream))
+    return _row(kind, name, len(cases), sum(len(tables) for _, tables, _ in cases), found)
+
+
+def _row(kind: str, name: str, cases: int, tables: int | None, found: "Calibration") -> Row:
+    """The row of a verifier; whole audits have neither tables nor p-values."""
     low, high = found.alarm_rate()
-    bins = np.histogram(found.p_values, BINS, (0.0, 1.0))[0].tolist()
+    bins = [None] * BINS if tables is None else np.histogram(found.p_values, BINS, (0.0, 1.0))[0].tolist()
     return {
         "kind": kind,
         "verifier": name,
-        "cases": len(cases),
-        "tables": sum(len(tables) for _, tables, _ in cases),
+        "cases": cases,
+        "tables": tables,
         "audits": found.audits,
         "alarms": found.alarms,
         "low": low,
@@ -104,19 +107,8 @@ def _whole_audits(name: str, seeds: Sequence[int]) -> Row:
     for i in range(len(subject.cases)):
         steps = rejections(subject, i, "smoke", level, seeds)
         alarmed |= {seed for seed, n in zip(seeds, steps, strict=True) if n is not None}
-    low, high = Calibration(len(seeds), len(alarmed), np.empty(0)).alarm_rate()
-    return {
-        "kind": "whole audits",
-        "verifier": name,
-        "cases": len(subject.cases),
-        "tables": None,
-        "audits": len(seeds),
-        "alarms": len(alarmed),
-        "low": low,
-        "high": high,
-        "uniformity": None,
-        **{f"bin_{k}": None for k in range(BINS)},
-    }
+    found = Calibration(len(seeds), len(alarmed), np.empty(0))
+    return _row("whole audits", name, len(subject.cases), None, found)
 
 
 @dataclass(frozen=True)
@@ -135,8 +127,7 @@ class Calibration:
     @property
     def uniformity(self) -> float | None:
         """The p-value of Kolmogorov and Smirnov for the p-values' being uniform; None if nothing was left to
-        test.
-        """
+        test."""
         if not self.p_values.size:
             return None
         return float(stats.kstest(self.p_values, "uniform").pvalue)
@@ -144,8 +135,7 @@ class Calibration:
 
 def exact_cases(owner: Rule | Mistake) -> list[Drawn]:
     """The cases of an exact rule's or exact control's audit that can be enumerated; several drafts are cut to
-    two of two tokens.
-    """
+    two of two tokens."""
     if isinstance(owner, Mistake) and owner.decode:
         return [
             (known_decoder(owner, case), tables_of(case, None, DECODER_STEPS), DECODER_STEPS)

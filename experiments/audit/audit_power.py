@@ -9,8 +9,6 @@ as many. That case is then run with several seeds. Where no law is known, or the
 the case that is run is the one that a smoke audit rejects soonest.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -53,7 +51,7 @@ FAST_MISTAKES = ("resamples_target", "draft_top_k")
 CLAIMED = {"quick": 0.01, "standard": 0.002}
 #: The case that shows a mistake, where it has too many drafts to be enumerated.
 TOO_LARGE = {"floored_race": ("flat tail 131 072", "standard")}
-#: A seed that is none of those of the runs.
+#: A seed that no run has.
 PILOT = 10_000
 
 
@@ -66,9 +64,9 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     """What is predicted of a mistake, and the outcome of running it.
 
     `case`, `table`, `position` and `prefix` name the table of the largest chi-square distance; `tv`,
-    `distance`, `total` and `fatal` are those of `Deviation`. `needed` is None where no number of steps is
-    enough, and all of these where no law is known. `promise` says that the contract checks detect the mistake
-    before a step is drawn.
+    `distance`, `total` and `fatal` are those of `Deviation`. `needed` is None where no steps suffice,
+    and all of these where no law is known. `promise` says that the contract checks detect the mistake before
+    a step is drawn.
     """
     (name,) = cell
     mistake = mistakes.get(name)
@@ -93,8 +91,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int, list[str]]:
     """The columns about the case in which a quick audit needs the fewest steps, its index, and the levels
-    that must reject.
-    """
+    that must reject."""
     found = {i: _deviation(subject, law, i, "quick") for i, law in enumerate(laws) if law is not None}
     if not found:
         names = "case table position prefix tv distance total fatal needed first_level"
@@ -162,8 +159,7 @@ def page(rows: Sequence[Row]) -> str:
 
 def failures(rows: Sequence[Row]) -> list[str]:
     """The mistakes that a level must detect, as claimed or as predicted, and that were not rejected in every
-    run.
-    """
+    run."""
     return [row["mistake"] for row in rows if due(row) and not _detected(row)]
 
 

@@ -1,11 +1,9 @@
 """How often the diagnosis of a rejected verifier names the right mistake.
 
 Every mistake of the catalogue is audited with its default parameters and with others, and diagnosed twice:
-with the whole catalogue, and without its own entry and those that cannot be told apart from it. The second
-answer should be *unknown*.
+with the whole catalogue, and without its own entry and those that the audit cannot distinguish from it. The
+second answer should be *unknown*.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +28,7 @@ MINUTES = 60
 
 #: The level of the audits that must reject the mistake first, and their seed where `rng` is 0.
 LEVEL, SEED = "smoke", 11
-#: Values that are drawn for a parameter, besides the default.
+#: Values that are drawn for a parameter, in addition to the default.
 OTHERS = 2
 #: Nats behind the likeliest, the price of its parameters included, up to which a mistake that fits is not
 #: told apart.

@@ -18,8 +18,6 @@ must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set
 `diagnosed_sixth.json` of the sixth, at level quick.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json
@@ -28,13 +26,10 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
-from zlib import crc32
-
-import numpy as np
 
 from experiments import ROOT, Row
 from experiments._pages import filled, joined, markdown_table
-from experiments.audit._criteria import FOUND, Criterion, criteria
+from experiments.audit._criteria import FOUND, criteria
 from specsim import audit, mistakes
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.subjects import DecoderSubject, open_subject
@@ -105,16 +100,9 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     decoder, checks = about["kind"].endswith("decoder"), dict.fromkeys(one.name for one in CRITERIA)
     if not decoder:
         function = getattr(importlib.import_module(module_of(about["set"], about["kind"])), about["name"])
-        checks = {one.name: _passes(one, function, rng) for one in CRITERIA}
+        checks = {one.name: one.holds(function, rng) for one in CRITERIA}
     row = {"subject": subject, "set": about["set"], "kind": about["kind"], "tv": about["tv"]}
     return row | {"verdict": about["verdict"]} | checks
-
-
-def _passes(criterion: Criterion, function: Any, rng: int) -> bool:
-    try:
-        return criterion.passes(function, np.random.default_rng([crc32(criterion.name.encode()), rng]))
-    except Exception:  # of whatever kind: a test that raises is a test that fails
-        return False
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -125,7 +113,7 @@ def page(rows: Sequence[Row]) -> str:
         "variation of a mistake in the shape that it shows in, as its author measured it. The verdicts are "
         "those of the first audits, at level quick, before anybody who works on the battery had read a set: "
         "they measure power on unseen mistakes. What was missed has been read since, and cases were added "
-        "for it, so that the code as it is finds more of the first two sets."
+        "for it, so that the current code finds more of the first two sets."
     )
     bands = []
     for each, kind in dict.fromkeys((row["set"], row["kind"]) for row in rows):
@@ -137,7 +125,7 @@ def page(rows: Sequence[Row]) -> str:
                 bands.append((each, kind, band, str(len(here)), str(len(_found(here)))))
     missed = (
         "Each criterion that engines keep (see [kill-matrix.md](kill-matrix.md)), run once on each verifier, "
-        f"misses so many of the wrong ones with a TV of at least {BANDS[1]:g}, and fails so many right ones. "
+        f"misses some of the wrong ones with a TV of at least {BANDS[1]:g}, and fails some right ones. "
         "*All together* misses what each of them misses:"
     )
     wrong, right = _verifiers(rows)
@@ -216,7 +204,7 @@ def allowed_names() -> dict[str, set[str]]:
     """The names of the catalogue that are right for each subject, as "set:name", by readers who had seen no
     diagnosis.
 
-    The word *dependent* stands for steps that depend on each other in a pattern of no known mistake."""
+    The word *dependent* means steps that depend on each other in a pattern of no known mistake."""
     found = {}
     for each in SETS:
         names = json.loads((FOLDER / f"{each}_names.json").read_text(encoding="utf-8"))["names"]
@@ -230,8 +218,7 @@ def diagnosed(name: str, *, rng: int = 0) -> Row:
     *unknown*.
 
     `named` and `outcome` are None where nothing was diagnosed."""
-    about = subjects()[name]
-    reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
+    about, reference = subjects()[name], _reference(name)
     found = _audited(reference, rng + 1)
     diagnosis = _diagnosed(reference, found, rng + 1)
     return {
@@ -244,6 +231,16 @@ def diagnosed(name: str, *, rng: int = 0) -> Row:
     }
 
 
+def _reference(name: str) -> str:
+    """The function of the subject "set:name"."""
+    about = subjects()[name]
+    return f"{module_of(about['set'], about['kind'])}:{about['name']}"
+
+
+def _diagnosable(found: Audit) -> list[Any]:
+    return [case for case in found.cases if not case.broken and case.case != PROMISES]
+
+
 def _audited(reference: str, rng: int) -> Audit:
     found: Audit = audit(reference, LEVEL, rng=rng, seconds=SECONDS, diagnose=False)
     return found if str(found.verdict) in FOUND else audit(reference, LEVEL, rng=rng, diagnose=False)
@@ -251,7 +248,7 @@ def _audited(reference: str, rng: int) -> Audit:
 
 def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
     """The diagnosis, without a time limit, so that names do not depend on the machine."""
-    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
+    results = _diagnosable(found)
     if not any(case.findings for case in results):
         return None
     with open_subject(reference, 1, 60.0) as subject:
@@ -260,13 +257,12 @@ def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
 
 def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
     """Which `names`, of mistakes with their parameters, fit all texts of a decoder of the sets."""
-    about = subjects()[subject]
-    reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
+    reference = _reference(subject)
     found = _audited(reference, rng + 1)
-    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
-    with open_subject(reference, 1, 60.0) as subject:
-        assert isinstance(subject, DecoderSubject)
-        texts = [one for case in results for one in audited_texts(subject, case, rng + 1, always)]
+    results = _diagnosable(found)
+    with open_subject(reference, 1, 60.0) as opened:
+        assert isinstance(opened, DecoderSubject)
+        texts = [one for case in results for one in audited_texts(opened, case, rng + 1, always)]
     fit = [name for name in names if not refuted(in_a_loop(mistakes.get(name)), texts, always)]
     return {"subject": subject, "names": list(names), "fit": fit}
 

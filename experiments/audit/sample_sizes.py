@@ -10,8 +10,6 @@ with which the logarithm of its largest e-value, of a table or of the tables tog
 the same power, by its mean and standard deviation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ class TupleCached(Stateless):
 
 
 class Shifted:
-    """`model` with all ids raised by `by`; the lower ids have probability 0, or stand for end-of-text.
+    """`model` with all ids raised by `by`; the lower ids have probability 0, or mean end-of-text.
 
     For loops that give some low ids a meaning of their own: `eos_id` is the id, below `by`, that takes the
     place of the model's token `eos`."""

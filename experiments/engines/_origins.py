@@ -7,8 +7,6 @@ installed or of the clone in results/clones/OWNER/NAME:
     specsim audit experiments.engines.sequoia:verify
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,13 +43,14 @@ class Wheel(NamedTuple):
         """The installed version."""
         return version(self.package)
 
-    def folder(self, needs: str = "torch") -> Path:
-        """The folder in which the package lies, not imported. Raises EngineMissing."""
-        return stubs.installed_folder(self.module, f"pip install --no-deps {self.package}, and {needs}")
+    def part(self, *names: str, needs: str = "torch", **more: Any) -> Any:
+        """The first of the modules `names`, as `stubs.part`. Raises EngineMissing."""
+        install = f"pip install --no-deps {self.package}, and {needs}"
+        return stubs.part(stubs.installed_folder(self.module, install), *names, **more)
 
 
 class Clone(NamedTuple):
-    """A repository, OWNER/NAME; where only files of it are there, the file COMMIT says of which commit."""
+    """A repository, OWNER/NAME; where only files of it are there, the file COMMIT names their commit."""
 
     repository: str
 
@@ -78,6 +77,12 @@ class Clone(NamedTuple):
                 f"git clone https://github.com/{self.repository} {folder}"
             )
         return folder
+
+    def part(self, *names: str, inside: str = "", **more: Any) -> Any:
+        """The first of the modules `names`, `inside` a folder of the clone, as `stubs.part`. Raises
+        EngineMissing."""
+        folder = self.folder(f"{inside}{names[0].replace('.', '/')}.py")
+        return stubs.part(folder / inside, *names, **more)
 
 
 def made_by(module: str, /, **makers: Callable[[], Verifier]) -> Callable[[str], Verifier]:

@@ -17,7 +17,6 @@ import numpy as np
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Clone("deepseek-ai/DeepSpec")
 
@@ -58,11 +57,7 @@ def adapt(verify_draft_tokens: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("deepspec/eval/base_evaluator.py")
-    names = ("deepspec.eval.base_evaluator", "deepspec.utils.sampling")
-    return adapt(stubs.part(folder, *names, absent=["transformers"]).verify_draft_tokens)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+NAMES = "deepspec.eval.base_evaluator", "deepspec.utils.sampling"
+__getattr__ = made_by(
+    __name__, verify=lambda: adapt(ORIGIN.part(*NAMES, absent=["transformers"]).verify_draft_tokens)
+)

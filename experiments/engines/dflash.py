@@ -15,7 +15,6 @@ import numpy as np
 from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Wheel("dflash", "dflash")
 
@@ -35,10 +34,9 @@ def adapt(rejection_sample: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt DFlash's own function. Raises EngineMissing if it is not installed."""
-    folder = ORIGIN.folder("torch, transformers")
-    return adapt(stubs.part(folder, "dflash.model", absent=["transformers"])._rejection_sample)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+__getattr__ = made_by(
+    __name__,
+    verify=lambda: adapt(
+        ORIGIN.part("dflash.model", needs="torch, transformers", absent=["transformers"])._rejection_sample
+    ),
+)

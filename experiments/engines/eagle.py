@@ -27,7 +27,6 @@ import numpy as np
 from experiments.engines._origins import Clone, Wheel, made_by, seeded_random
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.models import Tree
 
 ORIGIN, WHEEL = Clone("SafeAILab/EAGLE"), Wheel("eagle-llm", "eagle")
@@ -44,38 +43,17 @@ def _verify() -> Verifier:
 
 def _verify_2() -> Verifier:
     """Adapt the function of EAGLE-2 and 3 of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("eagle/model/utils.py")
-    return adapt_2(stubs.part(folder, "eagle.model.utils", absent=["transformers"]).evaluate_posterior)
+    return adapt_2(ORIGIN.part("eagle.model.utils", absent=["transformers"]).evaluate_posterior)
 
 
 def _batched() -> Verifier:
     """Adapt the clone's function for batches of EAGLE-1, with a single row. Raises EngineMissing."""
-    folder = ORIGIN.folder("eagle/modeling_eagle.py")
     missing = ["transformers", "huggingface_hub"]
-    batched = stubs.part(folder, "eagle.modeling_eagle", absent=missing).evaluate_posterior
+    batched = ORIGIN.part("eagle.modeling_eagle", absent=missing).evaluate_posterior
 
-    def alone(
-        logits: Any,
-        candidates: Any,
-        processor: Any,
-        chances: Any,
-        op: Any,
-        p_indices: Any,
-        tree_candidates: Any,
-        b_indices: Any,
-    ) -> tuple[Any, Any, Any]:
+    def alone(logits: Any, candidates: Any, processor: Any, chances: Any, op: Any, *rest: Any) -> Any:
         rows = [level[None] for level in op]
-        found = batched(
-            logits[None],
-            candidates[None],
-            processor,
-            chances[None],
-            rows,
-            p_indices,
-            tree_candidates,
-            b_indices,
-            [False],
-        )
+        found = batched(logits[None], candidates[None], processor, chances[None], rows, *rest, [False])
         best, length, sample_p = (values[0] for values in found)
         return best, length, sample_p
 

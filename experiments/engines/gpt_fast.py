@@ -24,7 +24,6 @@ from experiments.engines._models import log_rows
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.models import Model
 
 ORIGIN = Clone("pytorch-labs/gpt-fast")
@@ -78,21 +77,20 @@ def adapt_step(module: Any) -> Verifier:
 
 def _module() -> Any:
     """The module of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("generate.py")
     import torch
 
     torch.backends.cuda.sdp_kernel = _no_kernel  # deprecated: it warns in every call
-    return stubs.part(folder, "generate", given={"model": {}, "tokenizer": {}})
+    return ORIGIN.part("generate", given={"model": {}, "tokenizer": {}})
 
 
 @contextmanager
 def _no_kernel(**_: Any) -> Any:
-    """Chooses no kernel for attention, of which there is none."""
+    """Chooses no kernel: these models have no attention."""
     yield
 
 
 class _Network:
-    """`model` with a cache by position: what stands behind the positions of a call is overwritten later."""
+    """`model` with a cache by position: what follows the positions of a call is overwritten later."""
 
     def __init__(self, model: Model):
         self.model, self.config = model, SimpleNamespace(block_size=4096)

@@ -14,7 +14,6 @@ from experiments.engines._models import NoProgress
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.core._types import Floats, Ints
 from specsim.models import Model
 
@@ -49,9 +48,8 @@ def adapt(speculative_sampling: engines.Function) -> Verifier:
 
 def _verify() -> Verifier:
     """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("main.py")
-    module = stubs.part(folder, "main", absent=["tqdm"], given={"gpt2": {}, "utils": {}})
-    module.tqdm = NoProgress  # type: ignore[attr-defined]
+    module = ORIGIN.part("main", absent=["tqdm"], given={"gpt2": {}, "utils": {}})
+    module.tqdm = NoProgress
     return adapt(module.speculative_sampling)
 
 

@@ -17,7 +17,6 @@ from experiments.engines._models import log_rows
 from experiments.engines._origins import Clone, made_by, seeded_random
 from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.models import Model
 
 ORIGIN = Clone("hao-ai-lab/LookaheadDecoding")
@@ -51,9 +50,8 @@ def adapt(jacobi_sample_multilevel: engines.Function) -> Verifier:
 
 def _verify() -> Verifier:
     """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("lade/decoding.py")
-    given: stubs.Given = {"transformers.generation.utils": {}}  # names that later versions have no more
-    module = stubs.part(folder, "lade.decoding", given=given)
+    given: dict[str, Any] = {"transformers.generation.utils": {}}  # names that later versions have no more
+    module = ORIGIN.part("lade.decoding", given=given)
     module.CONFIG_MAP.update(LEVEL=LEVEL, WINDOW_SIZE=WINDOW, GUESS_SET_SIZE=GUESSES, POOL_FROM_PROMPT=1)
     return adapt(module.jacobi_sample_multilevel)
 

@@ -20,7 +20,6 @@ import numpy as np
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.models import Tree
 
 ORIGIN = Clone("FasterDecoding/Medusa")
@@ -47,10 +46,4 @@ def adapt(evaluate_posterior: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("medusa/model/utils.py")
-    return adapt(stubs.part(folder, "medusa.model.utils").evaluate_posterior)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+__getattr__ = made_by(__name__, verify=lambda: adapt(ORIGIN.part("medusa.model.utils").evaluate_posterior))

@@ -17,7 +17,6 @@ import numpy as np
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Clone("VioletsOleander/naive-speculate")
 
@@ -37,10 +36,5 @@ def adapt(speculative_sampling: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("src/naive_speculate/speculate/utils.py") / "src"
-    return adapt(stubs.part(folder, "naive_speculate.speculate.utils").speculative_sampling)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+NAME = "naive_speculate.speculate.utils"
+__getattr__ = made_by(__name__, verify=lambda: adapt(ORIGIN.part(NAME, inside="src/").speculative_sampling))

@@ -18,7 +18,6 @@ from experiments.engines._models import Stateless
 from experiments.engines._origins import Wheel, made_by
 from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Wheel("sequential-speculative-decoding", "seqspecdecod")
 GAMMA = 3
@@ -46,8 +45,7 @@ def adapt(step: engines.Function) -> Verifier:
 
 def _step(module: str, function: str) -> Verifier:
     """Adapt a step of the wheel. Raises EngineMissing if it is not installed."""
-    names = (f"seqspecdecod.{module}", "seqspecdecod.sampling")
-    return adapt(getattr(stubs.part(ORIGIN.folder(), *names), function))
+    return adapt(getattr(ORIGIN.part(f"seqspecdecod.{module}", "seqspecdecod.sampling"), function))
 
 
 #: Standard, naive hierarchical and capped hierarchical speculative decoding.

@@ -17,7 +17,6 @@ import numpy as np
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier, declares
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Clone("shreyansh26/Speculative-Decoding")
 
@@ -44,10 +43,4 @@ def adapt(probabilistic_verify: engines.Function) -> Verifier:
     return verify
 
 
-def _verify() -> Verifier:
-    """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("common/verification.py")
-    return adapt(stubs.part(folder, "common.verification").probabilistic_verify)
-
-
-__getattr__ = made_by(__name__, verify=_verify)
+__getattr__ = made_by(__name__, verify=lambda: adapt(ORIGIN.part("common.verification").probabilistic_verify))

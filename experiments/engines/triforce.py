@@ -9,7 +9,7 @@ retrieval cache (`graph_verify`), and the small model (`graph_draft_inference`).
 place of the retrieval cache, and the small model says all tokens alike.
 
 Known issues: in the lower level a rejected token is replaced by a sample of the middle model's p, not of the
-residual, while the upper level is told that it was drawn from p (`:212`).
+residual, while the upper level takes it as drawn from p (`:212`).
 """
 
 from types import SimpleNamespace
@@ -19,7 +19,6 @@ from experiments.engines._models import log_rows
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Clone("Infini-AI-Lab/TriForce")
 GAMMA = 3
@@ -50,12 +49,6 @@ def adapt(module: Any) -> Verifier:
         return engines.until_eos(said[: request.max_new_tokens], request.eos)
 
     return decode
-
-
-def _verify() -> Verifier:
-    """Adapt the code of the clone. Raises EngineMissing without it."""
-    folder = ORIGIN.folder("utils/decoding.py")
-    return adapt(stubs.part(folder, "utils.decoding", "utils.sampling", given={"utils.misc": {}}))
 
 
 class _Cache:
@@ -111,7 +104,10 @@ class _Graph:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Stands for what a cache does that is not there."""
+    """Does nothing, in the place of a cache's methods."""
 
 
-__getattr__ = made_by(__name__, verify=_verify)
+GIVEN: dict[str, Any] = {"utils.misc": {}}
+__getattr__ = made_by(
+    __name__, verify=lambda: adapt(ORIGIN.part("utils.decoding", "utils.sampling", given=GIVEN))
+)

@@ -11,8 +11,6 @@ The text has the shortest time for XSum at K = 3; independent acceptances have i
 for HumanEval at 6 or 7. The points that were read off are no more exact than the eye that read them.
 """
 
-from __future__ import annotations
-
 from experiments import Row
 from experiments.literature.published.recomputed import implied_alpha
 from experiments.literature.published.values import CHINCHILLA_ROWS, DRAFT_MS, FIGURES

@@ -10,8 +10,6 @@ A claim is a function with the decorator `claim`. Its docstring is the correct s
 default arguments, so that a test can give others.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +30,6 @@ from specsim.models._session import Session
 from specsim.planning import Hardware, Network, Roofline
 from specsim.rules._common.tokenwise import positive_part
 from specsim.theory._enumeration import Law, Tokens, continued_law
-
-__all__ = ["CLAIMS", "SOURCES", "TITLE", "VERDICTS", "Claim", "Finding", "page", "run"]
 
 TITLE = "Claims about speculative decoding, checked"
 
@@ -91,8 +87,7 @@ def decide(holds: bool | np.bool_, found: str) -> Finding:
 
 def only_if(there: bool | np.bool_, elsewhere: bool | np.bool_, found: str) -> Finding:
     """Return the finding for a claim that holds under a condition (`there`), and without it (`elsewhere`) or
-    not.
-    """
+    not."""
     return Finding((RIGHT if elsewhere else CONDITIONAL) if there else WRONG, found)
 
 
@@ -158,7 +153,7 @@ def law_distance(one: Law, other: Law) -> Fraction:
 
 @cache
 def ngram_rows(contexts: int = 1024) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the n-gram target and draft after so many contexts, the first that the target knows."""
+    """Rows of the n-gram target and draft after the first `contexts` contexts of the target."""
     target, draft = default_pair()
     chosen = target.contexts[:contexts]
     return target.rows(chosen), draft.rows(chosen)
@@ -286,8 +281,7 @@ def closed_test(bits: int = 24) -> Finding:
 @claim(EXERCISE, "Background, Notes", "provably yields samples from the target distribution")
 def lossless(recovered: Callable[[Row, Row], Row] = positive_part) -> Finding:
     """With a draw from (p - q)₊ after a rejection, as the notes of the page say. The accept test alone is not
-    enough.
-    """
+    enough."""
     whole = step(TARGET, DRAFT, recovered=recovered).tv
     again = step(TARGET, DRAFT, recovered=lambda p, q: p).tv
     return decide(whole == 0, f"TV = {whole}; with p in place of (p - q)₊ TV = {float(again):.3f}.")
@@ -296,8 +290,7 @@ def lossless(recovered: Callable[[Row, Row], Row] = positive_part) -> Finding:
 @claim(EXERCISE, "Notes", "expected number of accepted tokens … governs the wall-clock speed-up")
 def acceptance_governs(alpha: float = 0.8, k: int = 5, costs: tuple[float, float] = (0.02, 0.6)) -> Finding:
     """Only together with the cost of drafting: the same acceptance gains with a cheap draft and loses with a
-    dear one.
-    """
+    dear one."""
     speeds = {r: speed(alpha, k, r) for r in costs}
     cheap, dear = speeds.values()
     found = f"With α = {alpha} and K = {k} the speed is {listed(speeds, '.2f', ' at r = ')}."
@@ -362,9 +355,8 @@ def always_rejects(gamma: int = 3) -> Finding:
 
 @claim(REFERENCE, "decode, caches", "may lead to wrong generation results or even errors")
 def wrong_cache() -> Finding:
-    """Only to errors, where the cache of the drafter is too short to go on. Results keep the target's law
-    whatever the drafter's cache holds; acceptance falls.
-    """
+    """Only to errors, where the cache of the drafter is too short. Results keep the target's law
+    whatever the drafter's cache holds; acceptance falls."""
     near = [fractions(5, 3, 1), fractions(1, 4, 2), fractions(3, 1, 2)]
     intact = step(TARGET, TableModel(near))
     stale = step(TARGET, TableModel([[near[before]] * 3 for before in range(3)]))  # lost the last token
@@ -400,8 +392,7 @@ def parallel(tokens: int = 1024) -> Finding:
 @claim(NOTES, "EAGLE", "does not involve any fine-tuning of the target model, therefore … guaranteed")
 def untouched_target() -> Finding:
     """Only if each child of the tree is tested with the law it was drawn from; an untouched target is not
-    enough.
-    """
+    enough."""
     target, draft = TableModel(fractions(3, 2, 1)), TableModel(fractions(2, 1, 1))
     top = prove(target, draft, rule="deterministic_children", gamma=branching(2, 2, draft_sampling="top")).tv
     pruned = prove(target, draft, rule="pruned_children", gamma=branching(3)).tv
@@ -423,8 +414,7 @@ def medusa(rule: str = "typical") -> Finding:
 @claim(NOTES, "EAGLE", "This [that the law is preserved] is not the case with Lookahead")
 def lookahead(rule: str = "one_hot") -> Finding:
     """Lookahead decoding tests its guesses as certain drafts, greedily or by sampling, and keeps the law
-    (arXiv 2402.02057).
-    """
+    (arXiv 2402.02057)."""
     guess = TableModel([fractions(0, 1, 0), fractions(0, 0, 1), fractions(1, 0, 0)])
     kept = proven(rule, draft=guess)
     return decide(kept > 0, f"TV = {kept} for guesses that are tested as certain drafts.")
@@ -499,8 +489,7 @@ def clamped(epsilons: tuple[Fraction, ...] = (Fraction(1, 100), Fraction(1, 10),
 @claim(ARTICLE, "Minimal pseudocode", "ctx_prob_p = p.prob(. | x[:n] + tilde[:t-1])")
 def pseudocode(doubled: bool = True) -> Finding:
     """n has counted the accepted tokens already, so they appear twice in the draft's context; the row must be
-    kept from drafting.
-    """
+    kept from drafting."""
     first = [fractions(1, 2, 3), fractions(2, 1, 1), fractions(1, 2, 2)]
     second = [fractions(3, 1, 2), fractions(1, 1, 2), fractions(2, 2, 1)]
     draft = TableModel([first, second, [first[2], second[0], first[1]]])
@@ -520,7 +509,9 @@ def pseudocode(doubled: bool = True) -> Finding:
 def stopping(target: Model = TARGET, draft: Model = DRAFT, gamma: int = 2) -> Finding:
     """Testing the tokens after a rejected one changes the law, unless no row depends on the context."""
     found = step(target, draft, gamma=gamma, stops=False).tv
-    return decide(found > 0, f"TV = {float(found):.3f} for a step of {gamma} that goes on after a rejection.")
+    return decide(
+        found > 0, f"TV = {float(found):.3f} for a step of {gamma} that continues after a rejection."
+    )
 
 
 @claim(ARTICLE, "Why this works", "often 70–95% in practice")
@@ -543,8 +534,7 @@ def rates(low: float = 0.7, high: float = 0.95) -> Finding:
 @claim(ARTICLE, "Why this works", "2–4× wall-clock speedup")
 def two_to_four(low: float = 2.0, high: float = 4.0, alphas: tuple[float, float] = (0.7, 0.95)) -> Finding:
     """Only for a band of α that depends on the draft's cost, not for all of the 70–95% that the article
-    names.
-    """
+    names."""
     speeds = {r: [best_speed(alpha, r) for alpha in alphas] for r in (0.02, 0.1, 0.2)}
     least, most = (root(lambda a, wanted=wanted: best_speed(a, 0.1) - wanted) for wanted in (2.0, 4.0))  # type: ignore[misc]
     inside = [low <= value <= high for pair in speeds.values() for value in pair]
@@ -560,8 +550,7 @@ def two_to_four(low: float = 2.0, high: float = 4.0, alphas: tuple[float, float]
 @claim(ARTICLE, "Why this works", "the accept/reject as a rejection-sampling / MH-style correction")
 def like_a_chain(p: Row = P, q: Row = Q) -> Finding:
     """Only as an intuition: the test is theirs, but rejection sampling proposes anew and Metropolis–Hastings
-    stays, and with this test neither has the target's law. The residual draw makes it exact.
-    """
+    stays, and with this test neither has the target's law. The residual draw makes it exact."""
     rest, residual = 1 - overlap(p, q), positive_part(p, q)
     least = list(map(min, p, q))
     anew = distance([one / sum(least) for one in least], p)
@@ -598,8 +587,7 @@ def likelier(draft: tuple[int, ...] = (8, 1, 1)) -> Finding:
 @claim(GUIDE, "4, What Happens", "fundamentally breaks the algorithm and produces incorrect results")
 def other_tokens() -> Finding:
     """If ids mean other texts to the draft, it is a bad draft: acceptance falls, and the output keeps the
-    target's law.
-    """
+    target's law."""
     order = (1, 2, 0)
     rows = [[row(DRAFT, [order[x]])[order[y]] for y in range(3)] for x in range(3)]
     found = step(TARGET, TableModel(rows))
@@ -626,8 +614,7 @@ def other_vocabulary() -> Finding:
 @claim(GUIDE, "9, Pitfall Two", "If you apply temperature inconsistently, the … guarantee is violated")
 def unequal_temperatures(t: int = 2) -> Finding:
     """Only if the test uses another row than the one drawn from. Draft and target may have different
-    temperatures.
-    """
+    temperatures."""
 
     def cold(model: Model) -> TableModel:  # rows ∝ w²: at half the temperature
         rows = [[weight**t for weight in row(model, [x])] for x in range(3)]
@@ -647,8 +634,7 @@ def no_relationship(
     temperatures: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 5.0), slight: float = 0.05
 ) -> Finding:
     """On the n-gram pair acceptance falls from temperature 0 to 1, and then rises: at a high temperature both
-    rows become uniform.
-    """
+    rows become uniform."""
     p, q = ngram_rows()
     alphas = {t: ngram_alpha(temperature(p, t), temperature(q, t)) for t in temperatures}
     found = f"On the n-gram pair α is {listed(alphas, '.3f', ' at ')}."
@@ -657,7 +643,7 @@ def no_relationship(
 
 @claim(GUIDE, "7, execution trace", "Drafted: 4 … Accepted: 2 … Rejected: 2")
 def rejected(printed: int = 2, drafted: int = 4, accepted: int = 2) -> Finding:
-    """One token was rejected; the token behind it was never tested."""
+    """One token was rejected; the token after it was never tested."""
     tested = min(drafted, accepted + 1)
     return decide(
         tested - accepted == printed,
@@ -675,9 +661,8 @@ def guide_speed(alpha: float, k: int, r: float) -> float:
 def formula(
     k: int = 4, r: float = 0.1, printed: Callable[[float, int, float], float] = guide_speed
 ) -> Finding:
-    """A step that rejects emits a token too: the numerator is αK + 1 if α is accepted / drafted, and
-    (1 - α^{K+1})/(1 - α) if α is per tested token.
-    """
+    """A step that rejects emits a token too: the numerator is αK + 1 if α is accepted / drafted, and (1 -
+    α^{K+1})/(1 - α) if α is per tested token."""
     alphas = np.linspace(0.05, 0.95, 19)
     both = [[printed(a, k, r) / exact(a, k, r) - 1 for a in alphas] for exact in (speed_of_share, speed)]
     one, drafted, tested = printed(0.75, k, r), speed_of_share(0.75, k, r), speed(0.75, k, r)
@@ -705,8 +690,7 @@ def bonus_pass(alpha: float = 0.75, k: int = 4, r: float = 0.1, passes: int = 1)
 @claim(GUIDE, "8, Break-Even Analysis", "α > r + 1/K … the minimum … rate needed for any speedup … = 0.35")
 def break_even(printed: float = 0.35, r: float = 0.1, k: int = 4) -> Finding:
     """At K drafts a gain begins at α > r if α is accepted / drafted; with the best K it begins at α > r in
-    either reading.
-    """
+    either reading."""
     begins = root(lambda alpha: speed(alpha, k, r) - 1.0)
     return decide(
         max(speed(printed - 0.01, k, r), speed_of_share(printed - 0.01, k, r)) <= 1,

@@ -4,8 +4,6 @@ E[tokens] = (1 - α^{γ+1})/(1 - α) (Eq. 1) for γ = 1, 3, 5, 7, and 1/(1 - α)
 1. α is from .5 to .9. At α = .9 the curves end at 1.90, 3.439, 4.686, 5.695 and 10.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments import Row

@@ -4,8 +4,6 @@ argmax over γ of (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), for c = .01, .0
 .0005. The curves go from 5 to 24, from 4 to 19, from 3 to 13 and from 2 to 10.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments import Row

@@ -5,8 +5,6 @@ Improvement in wall time (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), and oper
 Operations begin, at α = .5, at 1.333, 2.133, 3.048, 4.016 and 5.503.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments import Row

@@ -8,8 +8,6 @@ text speed-ups of 2.5, 3.1, 3.6 and 5 with c = .015. With these α and c the the
 it for every γ.
 """
 
-from __future__ import annotations
-
 from experiments import Row
 from experiments.literature.published.values import FIGURES, LENIENCE, LENIENCE_TEXT, LENIENCES
 from specsim.core._progress import Progress

@@ -8,8 +8,6 @@ error, gives the improvement in wall time tokens/(Î³c + 1) and the operations (Î
 exactly: points belong on the lines.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -49,8 +47,7 @@ def cells(*, fast: bool) -> list[Cell]:
 
 def run_cell(cell: Cell, *, fast: bool, rng: int) -> Row:
     """Tokens per step, improvement and operations; for a simulated cell their standard errors, and how many
-    of these the tokens are away from the closed form.
-    """
+    of these the tokens are away from the closed form."""
     _, simulated, gamma, alpha = cell
     closed = float(expected_tokens(alpha, gamma))
     row: Row = {

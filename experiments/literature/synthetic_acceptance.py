@@ -25,8 +25,6 @@ neither has the best γ of independent acceptances; and that of a batch until th
 vLLM and llama.cpp, and cut by SGLang. c = `C`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -87,8 +85,7 @@ def _sglang_multinomial(length: float, gamma: int) -> Floats:
 
 class Setting(NamedTuple):
     """The law [γ + 1] of a length and γ, fitted at γ = `GAMMA`; whether a length above γ + 1 is refused;
-    whether a batch shares one draw.
-    """
+    whether a batch shares one draw."""
 
     law: Callable[[float, int], Floats]
     refuses: bool = False
@@ -111,8 +108,7 @@ SETTINGS = {
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     """For each setting, rows of five quantities: "probability" of `x` tokens in a step, at L = `LENGTH`;
     "mean" and "deviation" of the tokens of a step at L = `x`; "improvement" at γ = `x`; "improvement of a
-    batch" of `x` requests. What they were fitted to, and c, is in every row.
-    """
+    batch" of `x` requests. What they were fitted to, and c, is in every row."""
     fitted: Row = {"gamma": GAMMA, "length": LENGTH, "c": C, "request": REQUEST}
     return [
         {"setting": name, "quantity": quantity, "x": float(x), "value": float(value), **fitted}
@@ -146,7 +142,7 @@ def moments(law: Floats) -> tuple[float, float]:
 
 
 def finished_after(law: Floats, tokens: int) -> Floats:
-    """[tokens + 1] the probability that 0, 1, … steps emit at least so many tokens."""
+    """[tokens + 1] the probability that 0, 1, … steps emit at least `tokens` tokens."""
     short = np.zeros(tokens)  # of having emitted 0 … tokens - 1
     short[0] = 1.0
     found = [0.0]

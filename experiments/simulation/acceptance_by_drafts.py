@@ -6,8 +6,6 @@ closed form where there is one; the bounds, one for each way of drawing, are tho
 `specsim.theory.optimal_acceptance`.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from experiments import Row

@@ -12,8 +12,6 @@ for each of `PAIRS` seeds, with Σ min(p, q) = `OVERLAP` before anything is resh
 α goes to 1. Where the target alone is made certain, α is the draft's mean probability of its likeliest token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -52,8 +50,7 @@ SETTINGS: tuple[tuple[str, str, tuple[float, ...], Callable[..., Floats]], ...] 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     """A row for each pair, setting and value; `error` is the standard error that contexts drawn at random
-    would have.
-    """
+    would have."""
     rows: list[Row] = []
     for name, p, q in _pairs(fast):
         for quantity, sides, values, reshape in SETTINGS:

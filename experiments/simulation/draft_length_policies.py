@@ -7,8 +7,6 @@ compared on the rest. A step of g drafts takes g·c + 1 passes of the target. Be
 constant γ, chosen in hindsight, and the oracle, which knows what will be accepted.
 """
 
-from __future__ import annotations
-
 from experiments import Row
 from specsim import default_pair, draft_log, simulate_policies
 from specsim.core._progress import Progress

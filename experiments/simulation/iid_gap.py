@@ -4,7 +4,8 @@ three α.
 (1 - α^{γ+1})/(1 - α) (Leviathan et al., arXiv 2211.17192, Eq. 1) takes acceptances for independent and alike.
 Along a text they are neither. Here a text is drawn from the 5-gram target with what its 2-gram draft proposes
 at each position (`specsim.planning._policies._log` says why steps cut from it have the law of standard
-sampling), and walked with γ = 1, 2, … tokens a step; the measured tokens per step stand beside the formula at
+sampling), and walked with γ = 1, 2, … tokens a step. The measured tokens per step are compared with the
+formula at
 
 - alpha_context, the mean of Σ min(p, q) over the text: the α of the papers, which does not know γ;
 - alpha_verified, accepted / tested, at that γ;
@@ -13,7 +14,7 @@ sampling), and walked with γ = 1, 2, … tokens a step; the measured tokens per
 Acceptances cling together here, and the first two overstate, alpha_context the most, where γ is about as long
 as a run of acceptances: a step that passes all of its drafts, in easy text, takes its bonus token there
 untested, so that the tested positions are harder than the text. At γ = ∞ nothing is skipped, a step ends with
-each rejection, and both are right whatever the dependence. alpha_drafted counts drafts behind a rejection as
+each rejection, and both are right whatever the dependence. alpha_drafted counts drafts after a rejection as
 if they had been rejected themselves: from γ = 2 on it understates, and by far. The best γ is here the
 formula's at alpha_context or one more, since a step whose drafts were accepted so far is in easy text.
 
@@ -30,8 +31,6 @@ wall time tokens/(γc + 1) (Thm 3.8), measured, and by the formula at each α, w
 measured improvement that the formula's choice loses. alpha_verified and alpha_drafted are those at γ = `RUN`,
 where an engine would have measured them.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
@@ -69,8 +68,7 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     """For each draft, rows of six quantities. Against γ in `x`: "tokens per step", "alpha", and
     "overstatement", the formula / measured - 1; against the lag in `x`: "autocorrelation"; for a `c`: "best
     gamma" and "improvement lost". `of` says which line a row belongs to: "measured", "anywhere" or the α that
-    was used, "acceptance" or "β".
-    """
+    was used, "acceptance" or "β"."""
     target, draft = default_pair()
     rows: list[Row] = []
     for weight in WEIGHTS:
@@ -126,8 +124,7 @@ def measure(log: DraftLog, gamma: int) -> dict[tuple[str, str], tuple[float, flo
 
 def _estimates(sums: Floats, gamma: int) -> dict[tuple[str, str], Floats]:
     """From the sums, [7] or [7, blocks], over steps of one, drafted, accepted and tested tokens, and over
-    positions of one, β, and tokens that a step from there would accept.
-    """
+    positions of one, β, and tokens that a step from there would accept."""
     steps, drafted, accepted, tested, positions, beta, ahead = sums
     tokens = 1.0 + accepted / steps
     found = {(TOKENS, "measured"): tokens, (TOKENS, "anywhere"): 1.0 + ahead / positions}

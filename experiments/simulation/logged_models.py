@@ -7,8 +7,6 @@ these drafts up to what truncation leaves open, with a confidence interval over 
 step's first token.
 """
 
-from __future__ import annotations
-
 from experiments import Row
 from specsim.core._progress import Progress
 from specsim.theory import expected_tokens

@@ -11,8 +11,6 @@ Improvement in wall time is tokens per step/(γc + 1) at c = `C` (Thm 3.8). Gree
 acceptance aim at the argmax: none of their settings is near the target.
 """
 
-from __future__ import annotations
-
 from experiments import Row
 from specsim import compare, default_pair
 from specsim.core._progress import Progress

@@ -3,8 +3,6 @@
 Each system of `specsim.simulation.methods` has its default parameters. The cost is that of a roofline: a
 target with the dimensions of LLaMA-7B on an A100, at two batch sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from experiments import Row

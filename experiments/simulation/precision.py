@@ -12,7 +12,7 @@ and its distance is the total variation from p, the target's row in float64; not
   remains is the rounding of the target;
 - from q, before it was rounded: where a draft samples in one precision and hands over another, an everyday
   mistake;
-- or there is none: p̃ divided by its exact sum, which is what sampling without drafts would emit.
+- or no drafts: p̃ divided by its exact sum, which is what sampling without drafts would emit.
 
 The mistake adds less than the rounding of the target does itself. float16 has more bits than bfloat16 and is
 better, until a large vocabulary's tail goes below 2^-14, where it loses them one by one. Rows are rounded
@@ -23,8 +23,6 @@ Tests are exact, and strict as in u·q̃ < p̃, so that a draft with q̃ = 0 < p
 q̃, a rejected draft is replaced by one from p̃. Pairs have Σ min(p, q) = `OVERLAP` and tails that fall off as
 Zipf's law, or flat ones: the same rows at temperature `FLAT`.
 """
-
-from __future__ import annotations
 
 from itertools import product
 
@@ -49,8 +47,7 @@ PAIRS, FAST_PAIRS = 16, 4
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     """A row for each tail, vocabulary size, dtype and origin of drafts; `tv` is the mean over pairs,
-    `largest` the largest of them.
-    """
+    `largest` the largest of them."""
     rows: list[Row] = []
     for tail, size in product(TAILS, SIZES):
         pairs = [_pair(tail, size, seed) for seed in range(FAST_PAIRS if fast else PAIRS)]
@@ -89,8 +86,7 @@ def _distances(p: Floats, q: Floats, dtype: str) -> list[float]:
 
 def first_token_law(p: Floats, q: Floats, drafts: Floats) -> Floats:
     """The law of the token that the standard rule emits for one drafted from `drafts`, judged by rows `p` and
-    `q`, which need not sum to 1; all [V].
-    """
+    `q`, which need not sum to 1; all [V]."""
     accepted = drafts * np.where(p < q, p / np.where(q > 0, q, 1.0), p > 0)
     residual = np.maximum(p - q, 0.0)
     residual = residual if residual.any() else p

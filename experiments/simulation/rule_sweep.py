@@ -4,8 +4,6 @@ total variation.
 `specsim.compare` with `sweep`: γ = 5, and two chains of 5 tokens for rules that take several drafts.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from experiments import Row

@@ -5,8 +5,6 @@ total variation is between the law of a token that a rule claims and the target'
 for a lossless rule, None for a rule that is wrong on purpose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 

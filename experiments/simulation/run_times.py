@@ -4,14 +4,13 @@ A rate is the median of five runs of the standard rule with γ = 5 on one thread
 they took. The plan divides it by nothing but the number of cores. The rows differ from machine to machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from time import process_time
 from typing import Any
 
 from experiments import Row
+from experiments._pages import markdown_table
 from specsim import default_pair, simulate
 from specsim.core._progress import Progress
 from specsim.distributions import synthetic_pair
@@ -59,14 +58,12 @@ def page(rows: Sequence[Row]) -> str:
     """docs/results/run-times.md."""
     rates = dict.fromkeys((row["pair"], row["steps_per_second"]) for row in rows)
     measured = " and ".join(f"{float(f'{rate:.2g}'):,.0f} for {name}" for name, rate in rates)
-    lines = [
-        "| steps | " + " | ".join(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES) + " |",
-        "| ---: |" + " ---: |" * len(CORES),
-    ]
+    lines = []
     for name, power in dict.fromkeys((row["pair"], row["log10_steps"]) for row in rows):
         times = [row["seconds"] for row in rows if (row["pair"], row["log10_steps"]) == (name, power)]
-        lines.append(f"| {name}: 10^{power} | {' | '.join(map(_shown, times))} |")
-    table = "\n".join(lines)
+        lines.append([f"{name}: 10^{power}", *map(_shown, times)])
+    head = ["steps", *(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES)]
+    table = markdown_table(head, lines, numbers=len(head))
     return f"""# Run times
 
 The time that the standard rule takes with γ = 5: the rate of one core, by its processor time, divided by
@@ -80,6 +77,6 @@ Measured steps per second of one core: {measured}.
 
 
 def _shown(seconds: float) -> str:
-    """In the largest unit of which it is one at least."""
+    """In the largest unit that is not longer."""
     size, unit = next((one for one in UNITS if seconds >= one[0]), UNITS[-1])
     return f"{seconds / size:.2g} {unit}"

@@ -14,8 +14,6 @@ Other packages add engines as entry points of the group "specsim.engines". The n
 True
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re
@@ -170,14 +168,17 @@ def get(name: str) -> Verifier:
     for parameter, kind in known.items():
         if kind not in READERS:
             raise ValueError(
-                f"{name}: the parameter {parameter} has no number or text as its default; let the entry "
+                f"{name}: the parameter {parameter} needs a number or a text as its default; let the entry "
                 "point name a function that makes the verifier"
             )
     readers = {parameter: READERS[kind] for parameter, kind in known.items()}
     values = {} if given is None else read_options(name, given, readers)
     verifier = made(name, make, **values)
     if not callable(verifier):
-        raise ValueError(f"{name}: its entry point made {verifier!r}, which is no verifier")
+        raise ValueError(
+            f"{name}: its entry point made {verifier!r}, not a verifier; let it name a function that makes "
+            "one"
+        )
     return verifier
 
 
@@ -216,7 +217,7 @@ def _clash(name: str) -> str:
         return f"{len(owners)} packages have this name: {', '.join(owners)}"
     if name in ENGINES or SIMPLE.fullmatch(name):
         return ""
-    return f"a name has letters, digits, '-', '_' and '.' alone, but this one of {owners[0]} has others"
+    return f"the name has characters other than letters, digits, '-', '_' and '.'; tell {owners[0]}"
 
 
 def _package(point: EntryPoint) -> str:

@@ -19,8 +19,6 @@ only source of randomness. `declares` extends these arguments, and the audit tes
 The first four are only for verifiers of chains.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -121,18 +119,20 @@ class Declared:
         if self.arrays not in ARRAYS:
             raise ValueError(f"arrays: {self.arrays!r} is not one of {', '.join(ARRAYS)}")
         if self.arrays == "cupy" and "bfloat16" in dtypes:
-            raise ValueError("dtypes: CuPy has no bfloat16")
+            raise ValueError("dtypes: CuPy has no bfloat16; leave it out")
         if self.arrays == "cupy" and self.device == "cpu":
             object.__setattr__(self, "device", "cuda")
         if self.device != "cpu" and self.decoder:
-            raise ValueError(f"device: {self.device!r} for a decoder, which is given models and no arrays")
+            raise ValueError(
+                f"device: {self.device!r} for a decoder, which gets models and no arrays; leave device out"
+            )
         if self.device != "cpu" and self.arrays == "numpy":
             raise ValueError(
                 f"device: {self.device!r} for a verifier of NumPy arrays, which are on the CPU; declare "
                 "arrays='torch', 'jax' or 'cupy', or leave device out"
             )
         if not dtypes:
-            raise ValueError(f"dtypes: there is none; give some of {', '.join(DTYPES)}")
+            raise ValueError(f"dtypes: the tuple is empty; give some of {', '.join(DTYPES)}")
         for name, least in (("batch", 1), ("gamma", 1), ("vocab_size", 2)):
             size = getattr(self, name)
             if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < least):
@@ -141,7 +141,7 @@ class Declared:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name}: {getattr(self, name)!r} is neither True nor False")
         if self.tree and self.decoder:
-            raise ValueError("a function is a verifier of trees or a decoder, not both")
+            raise ValueError("tree, decoder: a function is one or the other; declare only one")
         if (self.tree or self.decoder) and (more := [name for name in _OF_CHAINS if getattr(self, name)]):
             raise ValueError(f"{', '.join(more)}: only a verifier of chains can declare this")
         if self.rule and (self.tree or self.decoder or self.lengths or self.one_hot):
@@ -149,7 +149,9 @@ class Declared:
                 "rule: only a verifier of chains of equal length, with q, can declare a lossy rule"
             )
         if self.rule and rules.get(self.rule).declared is None:
-            raise ValueError(f"rule: {self.rule!r} has the target's law: declare a lossy rule, or none")
+            raise ValueError(
+                f"rule: {self.rule!r} has the target's distribution; declare a lossy rule, or none"
+            )
         if self.rule:
             check_local(rules.get(self.rule))
         check_draft_sampling(self.draft_sampling)
@@ -174,15 +176,15 @@ def on_device(promise: Declared, device: str | None) -> Declared:
         return promise
     found = replace(promise, device=device)
     if found.device != device:
-        raise ValueError(f"device: {device!r} has no arrays of CuPy; leave device out")
+        raise ValueError(f"device: {device!r} is not a device of CuPy; leave device out")
     return found
 
 
 def check_local(rule: Rule) -> None:
-    """Raise ValueError if tokens of `rule` follow a law that the rows at their position do not tell."""
+    """Raise ValueError if the rows at a position do not determine the distribution of tokens of `rule`."""
     if rule.looks_ahead:
         raise ValueError(
-            f"rule: what {rule.name} declares depends on rows ahead of a token, which an audit does not "
+            f"rule: what {rule.name} declares depends on rows after a token, which an audit does not "
             f"have; prove it instead: specsim prove --rule {rule}"
         )
 

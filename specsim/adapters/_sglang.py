@@ -9,7 +9,7 @@
 
 The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0
 carries the last token of the text. A node's first child is its `next_token`, the next child of the same node
-`next_sibling`, -1 where there is none. `accept_index` lists the accepted nodes, the root first; `predicts`
+`next_sibling`, or -1. `accept_index` lists the accepted nodes, the root first; `predicts`
 holds, at each of them, the token that follows it.
 
 It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
@@ -74,7 +74,7 @@ verifier = engines.installed(
 
 
 def _links(tree: Tree) -> tuple[list[int], list[int]]:
-    """The first child and the next sibling of every node, -1 where there is none."""
+    """The first child and the next sibling of every node, or -1."""
     first_child, next_sibling = [-1] * (tree.size + 1), [-1] * (tree.size + 1)
     for node in range(tree.size + 1):
         children = tree.children(node)

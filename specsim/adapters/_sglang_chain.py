@@ -169,7 +169,7 @@ def _own_chain(block: bool) -> Verifier:
 
 
 def _not_compiled(*_: Any, **__: Any) -> Callable[[Any], Any]:
-    """Stands for torch.compile(…), which asks for a compiler: the function as it is written."""
+    """Replaces torch.compile(…), which needs a compiler, by the unchanged function."""
     return lambda function: function
 
 

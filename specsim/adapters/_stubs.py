@@ -175,7 +175,7 @@ class _Anything(type):
         return _stand_in(f"{cls.__qualname__}.{name}")
 
     def __call__(cls, *arguments: Any, **named: Any) -> Any:
-        if "stands_in" not in cls.__dict__:  # a class of the engine, of which a stand-in is a base
+        if "stands_in" not in cls.__dict__:  # a class of the engine, with a stand-in as base
             return super().__call__(*arguments, **named)
         if len(arguments) == 1 and not named and callable(arguments[0]):
             return arguments[0]  # a decorator

@@ -1,7 +1,5 @@
 """Triton's kernels: compiled for a GPU, or interpreted on a CPU, in Python, milliseconds for each row."""
 
-from __future__ import annotations
-
 import operator
 import os
 import sys
@@ -54,8 +52,8 @@ def interpreted() -> dict[str, Any]:
         raise EngineMissing(f"triton is not there ({error}); pip install triton, on Linux") from error
     if not isinstance(tl.cdiv, interpreter.InterpretedFunction):
         raise EngineMissing(
-            "Triton's interpreter is not there (triton was imported without TRITON_INTERPRET=1); install "
-            "nothing, but set that variable or audit in a process of its own, by the engine's name"
+            "Triton's interpreter is not there (triton was imported without TRITON_INTERPRET=1); set that "
+            "variable, or audit in a process of its own, by the engine's name"
         )
 
     def log1p(x: Any, _semantic: Any = None) -> Any:

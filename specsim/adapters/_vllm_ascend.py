@@ -44,7 +44,7 @@ from specsim.adapters._triton import get_element, interpreted
 MODULE = "vllm_ascend.sample.rejection_sampler"
 KERNELS = "vllm_ascend.ops.triton.reject_sample"
 V2 = "vllm_ascend.worker.v2.spec_decode.rejection_sampler_utils"
-#: Of an Ascend 910B: so many programs share the rows of a call.
+#: Programs that share the rows of a call, as on an Ascend 910B.
 VECTOR_CORES = 40
 INSTALL = (
     "pip install vllm-ascend, or clone vllm-project/vllm-ascend: specsim audit vllm-ascend:source=FOLDER"

@@ -3,8 +3,6 @@
 Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 interrupted or inconclusive.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys
@@ -91,9 +89,9 @@ def _run(app: cyclopts.App) -> int:
     except (ValueError, TypeError, ImportError) as error:
         return _complain(_naming_option(str(error)))
     except MemoryError as error:
-        return _complain(f"not enough memory for this ({error})")
+        return _complain(f"not enough memory ({error}); ask for less at once")
     except Exception as error:
-        return _complain(f"unexpected {type(error).__name__}: {error}; please report it")
+        return _complain(f"unexpected {type(error).__name__}: {error}; report it as a bug")
     return code if isinstance(code, int) else 0
 
 
@@ -102,7 +100,7 @@ def _of_system(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     missing = error.errno == errno.ENOENT and error.strerror == os.strerror(errno.ENOENT)
-    return f"{error.filename}: {'there is no such file' if missing else error.strerror}"
+    return f"{error.filename}: {'no such file; check the path' if missing else error.strerror}"
 
 
 def _naming_option(message: str) -> str:

@@ -57,9 +57,9 @@ def audit(
 
     Args:
         verifier: A built-in rule, package.module:function, or an engine of 'specsim list engines'.
-        against: Another verifier: test only whether the two have the same law.
+        against: Another verifier: test only whether both have the same distribution.
         time: Time limit in seconds; a slow verifier gets fewer steps, or fewer cases.
-        source: Folder with a clone of the engine that is named, where there is no wheel of it.
+        source: Folder of a clone of the engine, for an engine without a wheel.
         case: Run only the case of this name, for a slow verifier; may be repeated.
         wanted_tv: Total variation of the first token that must be detectable at half of the cases, else the
             verdict is inconclusive; 0.05, with --against 0.1.
@@ -71,28 +71,26 @@ def audit(
     values = locals()
     if source is not None:
         if not is_engine(verifier):
-            raise ValueError(
-                f"--source: {verifier} is not an engine that specsim knows; see 'specsim list engines'"
-            )
+            raise ValueError(f"--source: {verifier} is not a known engine; see 'specsim list engines'")
         verifier = f"{verifier}:source={source}"
     limits: dict[str, Any] = {"seconds": time, "timeout": timeout, "threads": threads, "executor": executor}
     if shard is not None:
-        declare = f"the verifier has to declare it, as device={device!r}"
+        declare = f"declare it in the verifier, as device={device!r}"
         refuse(audit, values, f"has no effect with --shard: {declare}", "device")
         parts = ("against", "pair", "case", "wanted_tv", "fail_fast", "form")
         refuse(audit, values, "has no effect with --shard, which counts a part of an audit", *parts)
         if out is None:
-            raise ValueError("--shard counts a part of an audit: give the file for it with --out")
+            raise ValueError("--shard: no file for the counts of this part; give it with --out")
         from specsim.auditing import audit_shard
 
         cases = audit_shard(verifier, out, shard_of(shard), level, rng=seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None:
-        declare = f"the verifiers have to declare it, as device={device!r}"
+        declare = f"declare it in the verifiers, as device={device!r}"
         refuse(audit, values, f"has no effect with --against: {declare}", "device")
         alone = ("pair", "time", "case", "fail_fast", "executor")
-        refuse(audit, values, "has no effect with --against: both verifiers run all cases here", *alone)
+        refuse(audit, values, "has no effect with --against, which runs all cases of both verifiers", *alone)
         form.check_no_picture("a comparison of two verifiers")
     if out is not None:
         written = REPORT if against is None else (AGAINST,)
@@ -184,7 +182,7 @@ def merge(
 
     if out is not None:
         if "audit of" not in Part.read(files[0]).run:
-            raise ValueError("--out has no effect on parts of a simulation; -o writes its result to a file")
+            raise ValueError("--out has no effect on parts of a simulation; use -o for its result")
         form.make_folder(out, *REPORT)
     found = specsim.merge(files, diagnose=True if diagnose is None else diagnose)
     if isinstance(found, Audit):
@@ -200,7 +198,7 @@ def report(result: Audit, out: Path | None, form: Form) -> int:
     from specsim.core._report import json_of
 
     if form.file and form.has_picture and not worst_tables(result):
-        print(f"{form.file}: not written, no case has a table that can be plotted", file=sys.stderr)
+        print(f"{form.file}: not written: no case has a table to plot", file=sys.stderr)
         form = replace(form, file=None)
     if form.as_json:
         print(json_of(result))

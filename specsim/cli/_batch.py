@@ -1,7 +1,5 @@
 """`specsim simulate-batch`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,7 +95,7 @@ def simulate_batch(
     work: dict[str, Any] = {"prefill": prefill, "rng": seed, "threads": threads} | given(settings)
     cost, chosen = _cost(preset, measured), policy_named(policy)
     if over is None:
-        why = "has no effect without --over: it runs the settings in parallel"
+        why = "has no effect without --over, whose settings it runs in parallel"
         refuse(simulate_batch, values, why, "executor")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
@@ -115,13 +113,13 @@ def _cost(name: str | None, measured: str | None) -> Any:
     if measured is None:
         return preset(PRESET if name is None else name)
     if name is not None:
-        raise ValueError("--preset and --measured: give one of the two")
+        raise ValueError("--preset and --measured: give only one")
     file, comma, text = measured.rpartition(",")
     if not comma:
-        raise ValueError(f"--measured: the draft's milliseconds are missing, as in {measured},2")
+        raise ValueError(f"--measured: the draft's milliseconds are missing; add them, as in {measured},2")
     draft_ms = _number("measured", text, real)
     if not 0.0 <= draft_ms < float("inf"):
-        raise ValueError(f"--measured: {draft_ms:g} is not a number of milliseconds")
+        raise ValueError(f"--measured: {draft_ms:g} is not a time in ms, finite and at least 0")
     return BatchCost(PassTime.read(Path(file)), PassTime(fixed=draft_ms / 1e3))
 
 
@@ -131,7 +129,7 @@ def _acceptance(alpha: str | None, lengths: str | None) -> Any:
 
     if lengths is not None:
         if alpha is not None:
-            raise ValueError("--lengths has the acceptance of a log; leave out --alpha")
+            raise ValueError("--alpha has no effect with --lengths, which has the acceptance; leave it out")
         if Path(lengths).is_file():
             return LoggedLengths(_logged(Path(lengths)))
         return LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
@@ -156,7 +154,7 @@ def _logged(path: Path) -> list[int]:
 
     found = read_logged(path).requests
     if not found:
-        raise ValueError(f"{path}: no histogram of accepted lengths in it")
+        raise ValueError(f"{path}: no histogram of accepted lengths; give a log that has one")
     for one in found:
         for wrong in one.contradictions():
             raise ValueError(f"{one.place}: {wrong}")

@@ -255,7 +255,7 @@ def audit_servers(
     for name in ("unseeded", "unequal"):
         if name in form_of:
             raise ValueError(f"--requests: {name} has no effect on a comparison of servers")
-    work = {"texts": form_of.get("texts", 1), "seconds": time, "out": out, "rng": seed}
+    work: dict[str, Any] = {"texts": form_of.get("texts", 1), "seconds": time, "out": out, "rng": seed}
     found = engines.compare_servers(
         one, other, lines, tokens=tokens, sampling=sampling, **work, **given(asdict(server))
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "list mistakes --csv",
     "list tokens models/large models/small",
     name="list",
-    codes="0 done, or with tokens: they are the same; 1 they are not; 2 usage or bad input",
+    codes="0 done, or the tokens are the same; 1 the tokens differ; 2 usage or bad input",
 )
 def list_command(
     what: str,
@@ -44,7 +44,7 @@ def list_command(
         from specsim.models import compare_vocabularies
 
         if target is None or draft is None:
-            raise ValueError("tokens: give two models, as in 'specsim list tokens TARGET DRAFT'")
+            raise ValueError("tokens: two models are missing; as in 'specsim list tokens TARGET DRAFT'")
         found = compare_vocabularies(target, draft)
         print_result(found, form)
         return found.exit_code
@@ -137,7 +137,7 @@ def _mistakes() -> Shown:
             if row["family"] == family
         ]
         parts += [family, Table(("mistake", "server", "what goes wrong", "reported"), rows)]
-    return listing([*parts, "server: whether 'specsim serve --mistake' takes it."], records)
+    return listing([*parts, "server: accepted by 'specsim serve --mistake'."], records)
 
 
 LISTS = {"rules": _rules, "methods": _methods, "engines": _engines, "mistakes": _mistakes}

@@ -43,14 +43,12 @@ Seed = Annotated[
 #: Steps that are drawn, where no other number is given.
 STEPS = 100_000
 Steps = Annotated[int | None, WHOLE, Parameter(help=f"Steps to draw. Default: {STEPS:,}.")]
-Threads = Annotated[
-    int | None, WHOLE, Parameter(help="Threads; default: all cores. Results do not depend on it.")
-]
+Threads = Annotated[int | None, WHOLE, Parameter(help="Threads; default: all cores. Results are the same.")]
 Executor = Annotated[
     str | None,
     Parameter(
         help="Executor: threads (default), processes, dask (local processes, as many as --threads), or the "
-        "address of a Dask scheduler, tcp://host:8786. Results do not depend on it."
+        "address of a Dask scheduler, tcp://host:8786. Results are the same."
     ),
 ]
 Device = Annotated[
@@ -60,7 +58,7 @@ Device = Annotated[
         "not depend on it."
     ),
 ]
-#: What tells --out apart from -o, at the end of the help of the former.
+#: The difference of --out from -o, at the end of the help of the former.
 NOT_SAVE = "; -o FILE saves the result alone."
 AuditDevice = Annotated[
     str | None,
@@ -77,7 +75,7 @@ Checkpoint = Annotated[
 CheckpointSeconds = Annotated[
     float | None,
     REAL,
-    Parameter(help="With --checkpoint: store the counts that often, in seconds. Default: 60."),
+    Parameter(help="With --checkpoint: seconds between two stores of the counts. Default: 60."),
 ]
 Shard = Annotated[
     str | None,
@@ -93,7 +91,7 @@ def pair_help(rows: str = "", traces: str = "") -> str:
     return (
         "'ngram' (the bundled models); a synthetic kind (zipf, geometric, dirichlet, two-point, one-hot, "
         "near-equal, asymmetric); a file with p and q (.npz, .npy, .safetensors, .csv) or with models "
-        f"(.npz); two files p.npy,q.npy; logits:TARGET,DRAFT{rows}{traces}. Options behind a colon: "
+        f"(.npz); two files p.npy,q.npy; logits:TARGET,DRAFT{rows}{traces}. Options after a colon: "
         "zipf:seed=3, ngram:temperature=0.7,top_p=0.9."
     )
 
@@ -112,7 +110,7 @@ WHOLE_PAIR = "The pair of p and q: " + pair_help(
 )
 WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
 #: Of commands that need pmfs, or models.
-SmallPairName = Annotated[str, Parameter(help="The pair of p and q, and no trace: " + pair_help())]
+SmallPairName = Annotated[str, Parameter(help="The pair of p and q (not a trace): " + pair_help())]
 Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
 VocabSize = Annotated[
     int | None, WHOLE, Parameter(help="Vocabulary size of a synthetic pair. Default: 1000.")
@@ -137,7 +135,7 @@ Rule = Annotated[
 Method = Annotated[
     str | None,
     Parameter(
-        help="A drafting system in place of rule and draft, with parameters if any: eagle2:nodes=60,depth=6; "
+        help="A drafting system, which sets rule and draft, with parameters if any: eagle2:nodes=60,depth=6; "
         "see 'specsim list methods'."
     ),
 ]

@@ -29,7 +29,7 @@ def pair_of(
     given = {key: value for key, value in options.items() if value is not None}
     if given and kind not in PAIR_KINDS:
         option = next(iter(given)).replace("_", "-")
-        raise ValueError(f"--{option} has no effect on {name!r}: it belongs to synthetic pairs")
+        raise ValueError(f"--{option} has no effect on {name!r}: only synthetic pairs have it")
     if given:
         name += (",", ":")[":" not in name] + ",".join(f"{key}={value!r}" for key, value in given.items())
     return specsim.read_pair(name)
@@ -90,7 +90,7 @@ def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft
     if widths is None:
         return chain(gamma_for(pair, gamma), drawn)
     if gamma is not None:
-        raise ValueError("--gamma has no effect on a tree, which is as deep as --tree says; give one")
+        raise ValueError("--gamma has no effect with --tree, which sets the depth; give only one")
     if widths.partition(":")[0] == "dynamic":
         if draft_sampling is not None:
             raise ValueError("--draft-sampling has no effect on a dynamic tree, of the most probable tokens")
@@ -103,7 +103,7 @@ def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft
 
 
 def dynamic_tree(text: str) -> Any:
-    """The tree of "dynamic:width=10,depth=6,nodes=60", any of which may be left out."""
+    """The tree of "dynamic:width=10,depth=6,nodes=60", each of them optional."""
     from specsim.core._numbers import real
     from specsim.core._parameters import check_parameters, read_options
     from specsim.models import DynamicTree

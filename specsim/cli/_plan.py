@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def plan(
     pair: Annotated[
         str | None,
-        Parameter(help=f"{ANY_PAIR} Its rates by position are used."),
+        Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position."),
     ] = None,
     *,
     alpha: Annotated[float | None, REAL] = None,
@@ -61,12 +61,12 @@ def plan(
         c: Ratio of the times of a draft's and a target's forward pass.
         c_hat: The same ratio for arithmetic operations; default: c.
         max_gamma: Largest γ to consider.
-        policies: Compare policies that choose γ in every step, on a text of two models, or along a trace.
+        policies: Compare policies that choose γ at every step, on a text of two models or along a trace.
         tokens: With --policies, of two models: length of the text in tokens. Default: 20,000.
     """
     values = locals()
     if sum(given is not None for given in (pair, alpha, draft)) != 1:
-        raise ValueError("give one of PAIR, --alpha and --draft")
+        raise ValueError("PAIR, --alpha, --draft: give exactly one of them")
     if policies:
         refuse(plan, values, "has no effect with --policies", "alpha", "draft", "c_hat", "max_gamma")
     else:
@@ -77,7 +77,7 @@ def plan(
         refuse(plan, values, "has no effect with --draft, where each has its own: name=alpha,c", "c", "c_hat")
         return print_result(rank_drafts([_candidate(text) for text in draft], max_gamma=max_gamma), form)
     if c is None:
-        raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
+        raise ValueError("--c: missing; give the time of a draft's pass over that of a target's")
     rates: Any = alpha
     if pair is not None:
         both = pair_of(pair)
@@ -143,7 +143,7 @@ def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, 
         train, log = text.split(TRAINED)
         compared = known.every_policy(train, log)
     else:
-        raise ValueError("--policies: give two models, such as ngram, of which a text is drawn, or a trace")
+        raise ValueError("--policies: give two models, such as ngram, or a trace")
     runs = specsim.simulate_policies(log, compared, draft_cost=c)
     by_speed = type(runs)(sorted(runs, key=lambda run: -run.speedup))
     print_result(by_speed if form.is_text else runs, form)
@@ -158,7 +158,7 @@ def _candidate(text: str) -> Any:
     rate, _, ratio = rest.rpartition(",")
     try:
         if not name:
-            raise ValueError("it has no name")
+            raise ValueError("the name is missing")
         c = real(ratio)
         if Path(rate).is_dir():
             return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     app,
     "plant pair --seed 1",
     "plant pair --check",
-    codes="0 done, or with --check: all log-probabilities are those of the laws; 1 they are not; 2 usage or "
+    codes="0 done, or with --check: all log-probabilities are as planted; 1 they are not; 2 usage or "
     "bad input",
 )
 def plant(
@@ -37,16 +37,16 @@ def plant(
     seed: Annotated[int | None, WHOLE] = None,
     form: Form = TEXT,
 ) -> int:
-    """Make a target and a draft, real transformers, whose next-token laws are known, or check them.
+    """Make a target and a draft, real transformers with known next-token distributions, or check them.
 
-    `specsim audit engine` tests what an engine makes of them. SERVE.md in the folder says how to serve them.
+    'specsim audit engine' tests an engine that serves them; SERVE.md in the folder says how.
 
     Args:
         folder: Folder to write; must be new or empty. With --check: to read.
-        check: Compare the log-probabilities of the checkpoints in the folder with their laws.
-        order: The laws read the last ORDER tokens. Default: 2.
+        check: Compare the log-probabilities of the checkpoints in the folder with the planted ones.
+        order: The distributions read the last ORDER tokens. Default: 2.
         offsets: Instead of --order: distances of the tokens that are read, such as 1,17,64.
-        openers: Number of tokens of which one begins each prompt and is read to its end. Default: 0.
+        openers: Number of openers: tokens that may begin a prompt and are read to its end. Default: 0.
         vocab_size: Vocabulary size, from 2 to 131072. Default: 8.
         kind: Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.
         overlap: Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.
@@ -57,14 +57,14 @@ def plant(
     """
     values = locals()
     if check:
-        why = "has no effect with --check, which reads a folder that is there"
+        why = "has no effect with --check, which reads an existing folder"
         refuse(plant, values, why, but=("folder", "check", "dtype", "form"))
         from specsim.engines import check as check_checkpoints
 
         found = check_checkpoints(folder, dtypes=() if dtype is None else dtype.split(","), rng=0)
         print_result(found, form)
         return found.exit_code
-    why = "has no effect without --check; the weights are exact in all of float32, float16, bfloat16"
+    why = "has no effect without --check; the weights are exact in float32, float16 and bfloat16"
     refuse(plant, values, why, "dtype")
     if form.as_csv or form.file is not None:
         refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")

@@ -18,7 +18,7 @@ VOCAB_SIZE, GAMMA = 8, 2
     "prove zipf --vocab-size 6 --rule block --gamma 3",
     "prove ngram",
     "prove mine.npz --rule lenience:lenience=0.5",
-    codes="0 the rule is as it claims on this pair, 1 it is not, 2 usage or bad input, 3 interrupted",
+    codes="0 the rule does what it claims on this pair, 1 it does not, 2 usage or bad input, 3 interrupted",
 )
 def prove(
     pair: option.SmallPairName = "zipf",

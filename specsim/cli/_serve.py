@@ -42,7 +42,7 @@ def serve(
         refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
     decoder = Decoder(_pair_of(source), rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
     if not 0 <= port <= 65535:
-        raise ValueError(f"port: {port} is not in [0, 65535]")
+        raise ValueError(f"port: {port} is outside [0, 65535]")
     with Server(decoder, host, port) as server:
         print(f"serving {server.model} at {server.url}; interrupt to stop", flush=True)
         server.serve_forever()

@@ -30,7 +30,7 @@ OWN_RULE = "has no effect with --method, which has its own rule and draft"
 def simulate(
     pair: Annotated[
         str,
-        Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved: it is simulated again."),
+        Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved, to simulate it again."),
     ] = "ngram",
     *,
     vocab_size: option.VocabSize = None,
@@ -68,7 +68,7 @@ def simulate(
         option.refuse(simulate, values, f"has no effect on {pair}, which has all settings", but=again)
         saved = specsim.load(pair)
         if not isinstance(saved, Simulation):
-            raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation is simulated again")
+            raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation can be simulated again")
         run = specsim.rerun(saved, threads=threads, device=device)
         print_result(run, form)
         return 3 if run.interrupted else 0
@@ -106,7 +106,7 @@ def simulate(
         "device": device,
     }
     if method is None and _is_bounded(both.target):
-        why = "its rows are not whole, so expected tokens are computed, and no step is drawn"
+        why = "its rows are truncated, so expected tokens are computed and no step is drawn"
         option.refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
         form.check_no_picture("bounds")
         print_bounds(both.target, rule, shape["gamma"], seed, form)
@@ -115,7 +115,7 @@ def simulate(
     run = specsim.simulate(both, **shape, method=method, rng=seed, **option.given(work))
     print_result(run, form)
     if run.interrupted and checkpoint is not None:
-        print(f"{checkpoint} has what was counted; the same command continues from it", file=sys.stderr)
+        print(f"{checkpoint} has the counts; the same command continues from there", file=sys.stderr)
     return 3 if run.interrupted else 0
 
 
@@ -143,7 +143,7 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form
     from specsim.traces._expected import expect_tokens
 
     if not shape.is_chain:
-        raise ValueError(f"{trace.path}: a trace logs the rows along one path, not those of a tree")
+        raise ValueError(f"{trace.path}: a trace logs the rows of chains, not of trees; leave out --tree")
     most = max(1, trace.gamma)
     if shape.size > most:
         raise ValueError(f"gamma: the log allows {most} drafted tokens a step, {shape.size} were asked for")
@@ -153,7 +153,7 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form
         return
     found = expect_tokens(trace, rule, rng=seed)
     if found.intervals is None:
-        _check_no_seed(trace, seed, "of its one document nothing can be resampled")
+        _check_no_seed(trace, seed, "its single document cannot be resampled")
     low, high = found.expected_tokens[shape.size - 1].tolist()
     if form.is_text:
         kept = f"the {trace.top} most probable tokens of each row"
@@ -178,8 +178,8 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> None:
 
     if str(get(rule)) != "standard":
         raise ValueError(
-            f"{trace.path}: nothing was drafted; of such a log only the standard rule can be bounded, {rule} "
-            "takes the drafted tokens"
+            f"{trace.path}: nothing was drafted, so only the standard rule can be bounded; {rule} needs "
+            "drafted tokens"
         )
     found = summarise(trace)
     assert isinstance(found, TraceBounds)

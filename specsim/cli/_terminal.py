@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specsim.traces._reader import Trace
 
 PICTURES = (".png", ".svg", ".pdf")
-#: Where a terminal has no UTF-8: ASCII for signs, besides the names of Greek letters.
+#: ASCII for signs where a terminal has no UTF-8; Greek letters are written by name.
 ASCII = {
     "Σ": "sum", "·": "*", "×": "x", "±": "+-", "≤": "<=", "≥": ">=", "–": "-", "−": "-", "—": "-", "…": "...",
     "∞": "inf", "█": "#", "√": "sqrt", "→": "->", "’": "'", "‖": "||", "─": "-", "│": "|", "╭": "+", "╮": "+",
@@ -57,7 +57,7 @@ class Form:
         return self.file is not None and self.file.suffix in PICTURES
 
     def check_no_picture(self, of: str) -> None:
-        """Raise ValueError, before the work, if a picture was asked for where there is none."""
+        """Raise ValueError, before the work, for a picture of a result that has no plot."""
         if self.has_picture:
             raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
@@ -70,12 +70,14 @@ class Form:
         if self.file is not None and os.path.realpath(self.file) in [
             os.path.realpath(out / n) for n in names
         ]:
-            raise ValueError(f"{self.file}: --out writes a file of this name; give --save (-o) another one")
+            raise ValueError(
+                f"{self.file}: --out writes a file of this name too; give --save (-o) another one"
+            )
 
     def __post_init__(self) -> None:
         """Raises before the work what would fail after it."""
         if self.as_json and self.as_csv:
-            raise ValueError("--json and --csv: give one of the two")
+            raise ValueError("--json and --csv: give only one")
         if self.file is not None:
             from specsim.core._files import probe_file
 
@@ -111,7 +113,7 @@ def _check_named_once(file: Path) -> None:
     words = [part for word in sys.argv[1:] for part in re.split("[=,:]", word) if part]
     if sum(os.path.realpath(word) == os.path.realpath(file) for word in words) > 1:
         raise ValueError(
-            f"{file}: this command names it twice; give the result (--save, -o) a file of its own"
+            f"{file}: this command names the file twice; give the result (--save, -o) another one"
         )
 
 
@@ -183,7 +185,7 @@ def written(trace: Trace, texts: int | None = None) -> str:
 
 
 class UntilClosed:
-    """A standard stream that goes on silently once it has raised `error`, as where `| head` closed its pipe.
+    """A standard stream that is silent after it has raised `error`, as where `| head` closed its pipe.
 
     So a command ends with the code of its verdict, whoever reads its text."""
 

@@ -40,7 +40,7 @@ def trace_import(
     trace_app,
     "trace info ours",
     name="info",
-    codes="0 every row is as it was written, 2 one is not, or bad input",
+    codes="0 every row is intact, 2 a row is damaged, or bad input",
 )
 def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
@@ -145,13 +145,15 @@ def trace_audit(
         from specsim import audit_served
 
         if lenience is not None:
-            raise ValueError(f"--lenience is for traces, and {path} is a log of served responses")
+            raise ValueError(f"--lenience has no effect on {path}, a log of served responses")
         found = audit_served(path, **of_served, rng=seed)
     else:
         from specsim.traces import audit_log
 
         if of_served:
-            raise ValueError(f"--{next(iter(of_served))} is for logs of served responses, not for a trace")
+            raise ValueError(
+                f"--{next(iter(of_served))} has no effect on a trace; it is for logs of served responses"
+            )
         lenience = 1.0 if lenience is None else lenience
         found = audit_log(trace_of(path), lenience=lenience, rng=seed)
     print_result(found, form)
@@ -220,7 +222,7 @@ def trace_record(
 
         refuse(trace_record, values, "has no effect with --target", "models", "steps")
         if draft is None or prompts is None:
-            raise ValueError("--target: give --draft and --prompts too")
+            raise ValueError("--target: --draft or --prompts is missing; give both")
         texts = read_prompts(prompts)
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "device": device}

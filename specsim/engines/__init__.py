@@ -1,4 +1,4 @@
-"""Planted checkpoints: real transformers, in an engine's own format, whose next-token law is known."""
+"""Planted checkpoints: real transformers, in an engine's own format, with a known next-token distribution."""
 
 import lazy_loader as _lazy
 

@@ -123,8 +123,8 @@ def test_names_that_are_taken_otherwise(install, name):
         ("no_such_module:verifier", EngineMissing, "No module named 'no_such_module'.*install their-package 1.0"),
         ("their_audits:no_such", EngineMissing, "their_audits:no_such is not there in version"),
         ("their_audits", EngineMissing, "their_audits is not there in version"),
-        ("their_audits:verify", ValueError, "the parameter draft_tokens has no number or text as its default"),
-        ("their_audits:nothing", ValueError, "its entry point made None, which is no verifier"),
+        ("their_audits:verify", ValueError, "the parameter draft_tokens needs a number or a text as its default"),
+        ("their_audits:nothing", ValueError, "its entry point made None, not a verifier; let it name a function that makes one"),
         ("their_audits:failing", ValueError, "its adapter raised RuntimeError: no accelerator"),
     ],
 )  # fmt: skip

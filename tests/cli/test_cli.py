@@ -55,7 +55,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp
     options = ("--level", "smoke", "--case", "two-point", "-o", tmp_path / "x.png")
     code, out, err = run("audit", f"{theirs}:raises", *options, "--out", tmp_path / "out")
     assert f"{theirs}:raises: broken" in out
-    assert (code, "x.png: not written, no case has a table that can be plotted" in err) == (1, True)
+    assert (code, "x.png: not written: no case has a table to plot" in err) == (1, True)
     assert (tmp_path / "out" / "audit.json").exists()
     assert not (tmp_path / "x.png").exists()
 
@@ -409,7 +409,7 @@ def test_shards_are_merged_to_what_simulate_prints(tmp_path):
     assert (code, "the parts are of a simulation, which has no verifier" in complaint) == (2, True)
     named = files[0].rename(tmp_path / "0.json")
     code, _, complaint = run("merge", named, *files[1:], "-o", named)
-    assert (code, f"{named}: this command names it twice" in complaint) == (2, True)
+    assert (code, f"{named}: this command names the file twice" in complaint) == (2, True)
 
 
 def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monkeypatch):
@@ -421,7 +421,7 @@ def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monke
     monkeypatch.setattr(specsim, "simulate", partial(specsim.simulate, progress=interrupt))
     assert simulate_command("zipf", steps=10_000_000, checkpoint=path) == 3
     printed = capsys.readouterr()
-    assert f"{path} has what was counted; the same command continues from it" in printed.err
+    assert f"{path} has the counts; the same command continues from there" in printed.err
     assert "of 10,000,000 steps" in printed.out
 
 

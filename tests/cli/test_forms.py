@@ -107,7 +107,7 @@ def test_a_table_is_printed_as_json_and_as_csv(command, few_cases_in_module, tmp
     assert all(len(row) == len(head) for row in rows)
     assert len(set(head)) == len(head)
     both = run(*words, "--json", "--csv", cwd=tmp_path)
-    assert (both.code, both.err) == (2, "specsim: --json and --csv: give one of the two\n")
+    assert (both.code, both.err) == (2, "specsim: --json and --csv: give only one\n")
 
 
 def test_csv_has_the_numbers_in_full(tmp_path):
@@ -144,7 +144,7 @@ def test_a_result_is_written_to_a_file_besides(tmp_path):
             "a.png: there is no picture of this result",
         ),
         ("simulate b.json", "b.json: not a result in the format"),
-        ("simulate plan.json", "plan.json: a Plan; only a Simulation is simulated again"),
+        ("simulate plan.json", "plan.json: a Plan; only a Simulation can be simulated again"),
         ("simulate a.json --seed 3", "--seed has no effect on a.json, which has all settings"),
     ):
         found = run(*command.split(), cwd=tmp_path)
@@ -256,10 +256,13 @@ def test_help_offers_pictures_where_there_are_some():
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("merge missing", "missing: there is no such file"),
-        ("simulate missing.json", "missing.json: there is no such file"),
-        ("trace record new --target one --draft two --prompts missing", "missing: there is no such file"),
-        ("simulate missing.npz", "missing.npz: there is no such file"),
+        ("merge missing", "missing: no such file; check the path"),
+        ("simulate missing.json", "missing.json: no such file; check the path"),
+        (
+            "trace record new --target one --draft two --prompts missing",
+            "missing: no such file; check the path",
+        ),
+        ("simulate missing.npz", "missing.npz: no such file; check the path"),
         ("plan --alpha 1.2 --c .1", "--alpha: 1.2 is outside [0, 1]"),
         ("compare zipf --drafts 0", "--drafts: 0 is not at least 1"),
         ("simulate zipf --draft-sampling foo", "--draft-sampling: 'foo' is not one of sampled"),
@@ -314,16 +317,16 @@ def test_completion_can_be_installed():
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("simulate ngram --overlap 0.5", "--overlap has no effect on 'ngram': it belongs to synthetic pairs"),
+        ("simulate ngram --overlap 0.5", "--overlap has no effect on 'ngram': only synthetic pairs have it"),
         ("simulate ngram --vocab-size 5", "--vocab-size has no effect on 'ngram'"),
         ("compare ngram --overlap 0.5", "--overlap has no effect on 'ngram'"),
-        ("simulate zipf --tree 2,1 --gamma 3", "--gamma has no effect on a tree"),
+        ("simulate zipf --tree 2,1 --gamma 3", "--gamma has no effect with --tree"),
         ("simulate zipf --checkpoint-seconds 3", "--checkpoint-seconds has no effect without --checkpoint"),
         ("plan --draft a=0.5,0.1 --c 0.1", "--c has no effect with --draft"),
         ("plan --draft a=0.5,0.1 --policies --tokens 5 --seed 3", "--draft has no effect with --policies"),
-        ("plan --draft =0.5,0.1", "expected name=alpha,c such as small=0.75,0.02 (it has no name)"),
+        ("plan --draft =0.5,0.1", "expected name=alpha,c such as small=0.75,0.02 (the name is missing)"),
         ("plan --draft a=3/4/5,0.1", "such as small=0.75,0.02 ('4/5' is not a whole number)"),
-        ("plan zipf --alpha 0.8 --c 0.1", "give one of PAIR, --alpha and --draft"),
+        ("plan zipf --alpha 0.8 --c 0.1", "PAIR, --alpha, --draft: give exactly one of them"),
         ("simulate zipf --over gamma", "'gamma' is not of the form setting=value,value"),
         ("simulate zipf --over gamma=1 --over gamma=2", "give each setting once"),
         ("simulate zipf --over gamma=1,,2", "--over: gamma: '' is not a number"),
@@ -332,12 +335,12 @@ def test_completion_can_be_installed():
         ("simulate zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is drafted by a model"),
         ("prove zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is not enumerated"),
         ("simulate zipf --seed -1", "--seed: a seed must be at least 0"),
-        ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names it twice; give"),
-        ("simulate p.csv:top_k=1 --steps 9 -o ./p.csv", "p.csv: this command names it twice; give the result"),
-        ("check-metrics log.json --save=log.json", "log.json: this command names it twice; give the result"),
-        ("audit standard --out r -o r/audit.json", "r/audit.json: --out writes a file of this name; give"),
+        ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names the file twice; give"),
+        ("simulate p.csv:top_k=1 --steps 9 -o ./p.csv", "p.csv: this command names the file twice; give the result"),
+        ("check-metrics log.json --save=log.json", "log.json: this command names the file twice; give the result"),
+        ("audit standard --out r -o r/audit.json", "r/audit.json: --out writes a file of this name too; give"),
         ("audit m:f --against m:g --out r -o r/against.json", "r/against.json: --out writes a file of this"),
-        ("compare zipf --out r -o r/pareto.svg", "r/pareto.svg: --out writes a file of this name; give"),
+        ("compare zipf --out r -o r/pareto.svg", "r/pareto.svg: --out writes a file of this name too; give"),
         ("audit engine specsim --planted p --out r --save r/engine.json", "r/engine.json: --out writes a file of this"),
         ("simulate zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),

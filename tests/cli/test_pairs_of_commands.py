@@ -130,7 +130,7 @@ def test_help_offers_the_pairs_that_a_command_takes(command, traces, bundled):
 def test_trees_are_decoded():
     words = "generate --tree 2,1 --rule traversal --seed 1 --max-new-tokens 10 --json"
     assert run(*words.split()).code == 0
-    assert "--gamma has no effect on a tree" in run(*words.split(), "--gamma", "3").err
+    assert "--gamma has no effect with --tree" in run(*words.split(), "--gamma", "3").err
 
 
 def test_few_positions_are_simulated_with_as_many_tokens_as_they_allow(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 
 from experiments.literature.published.bounds import ERRORS, findings
 from experiments.literature.published.consistency import Cell, allowed, judge, narrowed
-from experiments.literature.published.rows import figure_at, half_unit, numbers
 from experiments.literature.published.values import (
     ALPHAS,
     CHINCHILLA,
@@ -21,6 +20,9 @@ from experiments.literature.published.values import (
     SPEEDS,
     SPEEDS_ROWS,
     TASKS,
+    figure_at,
+    half_unit,
+    numbers,
 )
 from specsim.theory import walltime_improvement
 

@@ -132,8 +132,8 @@ def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give one of PAIR, --alpha and --draft"), (("x", "--alpha", "0.8"), "give one of"),
-        (("--alpha", "0.8"), "--c is missing"), (("--alpha", "1.8", "--c", "0.1"), "1.8 is outside"),
+        ((), "PAIR, --alpha, --draft: give exactly one of them"), (("x", "--alpha", "0.8"), "give exactly one of"),
+        (("--alpha", "0.8"), "--c: missing"), (("--alpha", "1.8", "--c", "0.1"), "1.8 is outside"),
         (("--alpha", "0.8", "--c", "-1"), "c: -1"), (("--draft", "small"), "expected name=alpha,c"),
         (("--draft", "small=9/8,0.1"), "9 accepted of 8"), (("nowhere", "--c", "0.1"), "nowhere"),
     ],

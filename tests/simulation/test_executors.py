@@ -413,7 +413,7 @@ def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(t
     _, alive = psutil.wait_procs(processes, timeout=20)
     assert not alive
     assert run.returncode == 3
-    assert f"{path} has what was counted; the same command continues from it" in complaint
+    assert f"{path} has the counts; the same command continues from there" in complaint
     assert "Traceback" not in complaint
     assert "leaked" not in complaint
     assert steps_in(path) > 0

@@ -297,7 +297,7 @@ def _ran(words):
     if code not in (0, 1, 2, 3):
         return "accident", (TRACEBACK, f"exit code {code}")
     said = err.getvalue()
-    if "Traceback" in said or "please report it" in said:
+    if "Traceback" in said or "report it as a bug" in said:
         return "accident", (TRACEBACK, said[-500:])
     if seen and type(seen[0]).__module__.split(".")[0] != "cyclopts" and (fault := answer_of(seen[0])):
         return "accident", (TRACEBACK, fault)

@@ -10,8 +10,6 @@ from experiments.audit._criteria import deepspec, flashinfer, hugging_face, tens
 from experiments.audit._criteria import smell as smell_test
 from experiments.audit._criteria.base import Criterion
 
-__all__ = ["FOUND", "Criterion", "criteria"]
-
 #: Verdicts of an audit that find a mistake.
 FOUND = ("biased", "broken")
 
@@ -23,4 +21,4 @@ def criteria() -> tuple[Criterion, ...]:
     ['vLLM V1 ratio', 'vLLM V2 wide']
     """
     projects = (vllm, tensorrt_llm, flashinfer, hugging_face, smell_test, deepspec)
-    return tuple(criterion for project in projects for criterion in project.CRITERIA)
+    return tuple(one for project in projects for one in vars(project).values() if isinstance(one, Criterion))

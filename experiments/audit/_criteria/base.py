@@ -1,16 +1,13 @@
 """What a criterion is made of, and what criteria share: rounds of a verifier, counts of what it emitted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from zlib import crc32
 
 import numpy as np
 
 from specsim.adapters import Verifier
 from specsim.core._types import Floats, Ints
-
-__all__ = ["Criterion", "chi_square_below", "reached", "rounds", "tally"]
 
 #: Entries of p and q in one call of a verifier; more rounds than that allows are several calls.
 CALL_ENTRIES = 2**25
@@ -34,6 +31,24 @@ class Criterion:
     passes: Callable[[Verifier, np.random.Generator], bool] = field(repr=False)
     repeats: int
 
+    def holds(self, verifier: Verifier, seed: int) -> bool:
+        """Whether a run passes; an exception is a failure. Its random numbers depend on criterion and seed
+        alone, so that all verifiers get the same p and q."""
+        rng = np.random.default_rng([crc32(self.name.encode()), seed])
+        try:
+            return bool(self.passes(verifier, rng))
+        except MemoryError:  # this machine's, not the verifier's
+            raise
+        except Exception:  # the verifier's own, or that of a comparison with what it returned
+            return False
+
+
+def criterion(
+    name: str, source: str, about: str, *, repeats: int
+) -> Callable[[Callable[[Verifier, np.random.Generator], bool]], Criterion]:
+    """Make a `Criterion` of the function that is one run of it."""
+    return lambda passes: Criterion(name, source, about, passes, repeats)
+
 
 def rounds(verifier: Verifier, p: Floats, q: Floats, n: int, rng: np.random.Generator) -> Ints:
     """What `n` rounds emit [n, γ+1], each with the same rows p [γ+1, V] and q [γ, V], tokens drafted from q.
@@ -55,15 +70,14 @@ def _repeated(rows: Floats, size: int) -> Floats:
 
 
 def reached(tokens: Ints, position: int) -> Ints:
-    """The tokens at `position` of those rounds that emitted so many."""
+    """The tokens at `position`, of the rounds that reach it."""
     here: Ints = tokens[(tokens >= 0).sum(axis=1) > position, position]
     return here
 
 
 def tally(tokens: Ints, vocab_size: int) -> Ints:
     """How often each token occurs. Raises ValueError for one outside the vocabulary, as an index would on a
-    device.
-    """
+    device."""
     if tokens.size and not 0 <= tokens.min() <= tokens.max() < vocab_size:
         raise ValueError(f"token {tokens.min()} or {tokens.max()} is outside [0, {vocab_size})")
     return np.bincount(tokens, minlength=vocab_size)

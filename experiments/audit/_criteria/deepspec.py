@@ -5,16 +5,12 @@ target, some 1e-9 of false failures per assertion, and a negative control whose 
 again in the test.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import chi2, ncx2
 
-from experiments.audit._criteria.base import Criterion, chi_square_below, reached, rounds
+from experiments.audit._criteria.base import chi_square_below, criterion, reached, rounds
 from specsim.adapters import Verifier
 from specsim.core._types import Floats
-
-__all__ = ["CRITERIA"]
 
 ROUNDS, GAMMA, FALSE_FAILURE = 20_000, 3, 1e-9
 TARGET = np.array([0.30, 0.20, 0.15, 0.10, 0.10, 0.05, 0.05, 0.05])
@@ -23,6 +19,13 @@ DRAFT = TARGET[::-1]
 UNDECLARED = np.full(8, 1 / 8)
 
 
+@criterion(
+    "DeepSpec",
+    "deepseek-ai/DeepSpec#48",
+    "20,000 rounds of three drafts: chi-square at each position with a false-failure rate of 1e-9, power "
+    "asserted",
+    repeats=20,
+)
 def exactness_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """20 000 rounds of three drafts; the chi-square at each position has a p-value above 1e-9.
 
@@ -48,22 +51,10 @@ def power() -> float:
 
 
 def _law_on(drafted_from: Floats) -> Floats:
-    """The law of the first token when the standard rule is told DRAFT, and the drafts come from another
+    """The law of the first token when the standard rule is given DRAFT, and the drafts come from another
     law.
     """
     accepted = drafted_from * np.minimum(1.0, TARGET / DRAFT)
     excess = np.maximum(TARGET - DRAFT, 0.0)
     law: Floats = accepted + (1.0 - accepted.sum()) * excess / excess.sum()
     return law
-
-
-CRITERIA = (
-    Criterion(
-        "DeepSpec",
-        "deepseek-ai/DeepSpec#48",
-        "20,000 rounds of three drafts: chi-square at each position with a false-failure rate of 1e-9, power "
-        "asserted",
-        exactness_test,
-        20,
-    ),
-)

@@ -4,24 +4,27 @@ Source: flashinfer-ai/flashinfer, tests of sampling, test_chain_speculative_samp
 only checks whether output is valid or not".
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
 
-from experiments.audit._criteria.base import Criterion
+from experiments.audit._criteria.base import criterion
 from specsim.adapters import Verifier
 from specsim.core._types import Floats, Ints
 from specsim.distributions import normalise
-
-__all__ = ["CRITERIA"]
 
 BATCH_SIZES, VOCAB_SIZES, GAMMAS, TRIALS = (1, 19, 99, 989), (111, 500, 32_000, 128_256), (1, 3, 5, 7), 10
 #: Larger batches of rows than this many entries of p are left out.
 MAX_ENTRIES = 2**20
 
 
+@criterion(
+    "FlashInfer validity",
+    "flashinfer-ai/flashinfer, tests, test_chain_speculative_sampling",
+    "batches of 1 to 989, V from 111, γ from 1 to 7, ten trials: shape, range, -1 after the first "
+    "difference; a one-hot target is reproduced",
+    repeats=1,
+)
 def validity(verifier: Verifier, rng: np.random.Generator) -> bool:
     """Shape, range and padding, in ten trials; and that a one-hot target brings out its own tokens.
 
@@ -60,15 +63,3 @@ def _valid(emitted: Ints, drafted: Ints, vocab_size: int) -> bool:
         return False
     differs = np.cumsum(emitted[:, :-1] != drafted, axis=1) > 0
     return bool((emitted[:, 1:][differs] == -1).all())
-
-
-CRITERIA = (
-    Criterion(
-        "FlashInfer validity",
-        "flashinfer-ai/flashinfer, tests, test_chain_speculative_sampling",
-        "batches of 1 to 989, V from 111, γ from 1 to 7, ten trials: shape, range, -1 after the first "
-        "difference; a one-hot target is reproduced",
-        validity,
-        1,
-    ),
-)

@@ -6,20 +6,22 @@ UtilsFunctionsTest.test_speculative_sampling; huggingface/transformers#34553,
 test_speculative_sampling_target_distribution.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import softmax
 
-from experiments.audit._criteria.base import Criterion, tally
+from experiments.audit._criteria.base import criterion, tally
 from specsim.adapters import Verifier
 from specsim.core._types import Floats, Ints
-
-__all__ = ["CRITERIA"]
 
 VOCAB_SIZE, DRAFTED, ROUNDS = 10, (1, 4, 5), 10_000
 
 
+@criterion(
+    "HF unit",
+    "huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling",
+    "one round with V = 10, γ = 3 and near one-hot rows: exactly the tokens 1, 4, 8",
+    repeats=20,
+)
 def unit_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """Drafted 1, 4, 5 from a draft that is sure of them; the target is sure of 1, 4, 8: that is what comes
     out.
@@ -30,6 +32,13 @@ def unit_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     return np.array_equal(emitted, [[1, 4, 8, -1]])
 
 
+@criterion(
+    "HF ordinal",
+    "huggingface/transformers#34553",
+    "the same with four tokens possible at the third position, 10,000 rounds: likelier tokens come more "
+    "often",
+    repeats=20,
+)
 def ordinal_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """As before, but the third row of the target has four tokens: the likelier, the more often in 10 000
     rounds.
@@ -47,8 +56,7 @@ def ordinal_test(verifier: Verifier, rng: np.random.Generator) -> bool:
 
 def _rounds(verifier: Verifier, third: dict[int, float], n: int, rng: np.random.Generator) -> Ints:
     """`n` rounds with the draft sure of DRAFTED, the target of its first two, and `third` the logits of its
-    third row.
-    """
+    third row."""
     q = _logits({1: 10.0}, {4: 10.0}, {5: 10.0}, others=-10.0)
     p = np.concatenate([q[:2], _logits(third, others=-np.inf), np.full((1, VOCAB_SIZE), 1 / VOCAB_SIZE)])
     drafted, target, draft = (np.repeat(rows[None], n, axis=0) for rows in (np.array(DRAFTED), p, q))
@@ -62,22 +70,3 @@ def _logits(*rows: dict[int, float], others: float) -> Floats:
             logits[i, token] = logit
     probabilities: Floats = softmax(logits, axis=1)
     return probabilities
-
-
-CRITERIA = (
-    Criterion(
-        "HF unit",
-        "huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling",
-        "one round with V = 10, γ = 3 and near one-hot rows: exactly the tokens 1, 4, 8",
-        unit_test,
-        20,
-    ),
-    Criterion(
-        "HF ordinal",
-        "huggingface/transformers#34553",
-        "the same with four tokens possible at the third position, 10,000 rounds: likelier tokens come more "
-        "often",
-        ordinal_test,
-        20,
-    ),
-)

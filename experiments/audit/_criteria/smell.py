@@ -4,20 +4,16 @@ Source: amazon-science/Approximately-Aligned-Decoding, generator_probability_sme
 found huggingface/transformers#32867 with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from experiments.audit._criteria.base import Criterion, rounds, tally
+from experiments.audit._criteria.base import criterion, rounds, tally
 from specsim.adapters import Verifier
 from specsim.core._types import Floats
 from specsim.distributions import normalise
-
-__all__ = ["CRITERIA"]
 
 ROUNDS, FAILURE, RANDOM_CASES = 1000, 1e-7, 20
 #: Added to each probability, so that an impossible cell can be divided by.
@@ -35,6 +31,12 @@ FIXED = (
 )
 
 
+@criterion(
+    "smell test",
+    "amazon-science/Approximately-Aligned-Decoding, generator_probability_smell_test",
+    "26 pairs of at most 10 tokens, one draft, 1,000 rounds each: no chi-square p-value below 1e-7",
+    repeats=20,
+)
 def smell_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """1000 first tokens of each of 26 pairs against the target: no p-value below 1e-7; cells are not merged.
 
@@ -65,14 +67,3 @@ def pairs() -> Iterator[tuple[Floats, Floats]]:
         vocab_size = size % 10 + 1
         u = np.array(words) % 2**24 / 2**24
         yield softmax(3 * u[:vocab_size]), softmax(3 * u[vocab_size : 2 * vocab_size])
-
-
-CRITERIA = (
-    Criterion(
-        "smell test",
-        "amazon-science/Approximately-Aligned-Decoding, generator_probability_smell_test",
-        "26 pairs of at most 10 tokens, one draft, 1,000 rounds each: no chi-square p-value below 1e-7",
-        smell_test,
-        20,
-    ),
-)

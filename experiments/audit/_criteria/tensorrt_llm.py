@@ -4,20 +4,23 @@ Source: NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_reject
 (NVIDIA/TensorRT-LLM#6542).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import rel_entr
 
-from experiments.audit._criteria.base import Criterion, rounds, tally
+from experiments.audit._criteria.base import criterion, rounds, tally
 from specsim.adapters import Verifier
 from specsim.core._types import Floats
-
-__all__ = ["CRITERIA"]
 
 VOCAB_SIZE, KEPT, ROUNDS = 500, 100, 50_000
 
 
+@criterion(
+    "TensorRT-LLM KL",
+    "NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py",
+    "V = 500, the 100 largest of uniforms, one draft, 50,000 rounds: |KL of the first token - KL of "
+    "direct draws| < .01",
+    repeats=5,
+)
 def kl_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """KL(p ‖ frequencies) of 50 000 verified tokens within .01 of that of 50 000 tokens drawn from p itself.
 
@@ -37,15 +40,3 @@ def _largest(rng: np.random.Generator) -> Floats:
     weights[np.argsort(weights)[:-KEPT]] = 0.0
     row: Floats = weights / weights.sum()
     return row
-
-
-CRITERIA = (
-    Criterion(
-        "TensorRT-LLM KL",
-        "NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py",
-        "V = 500, the 100 largest of uniforms, one draft, 50,000 rounds: |KL of the first token - KL of "
-        "direct draws| < .01",
-        kl_test,
-        5,
-    ),
-)

@@ -6,18 +6,23 @@ them verify one pair of p and q, the same at every position of every request. He
 originals float32 (V2 also with bfloat16 logits of the draft, left out here), on CUDA.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import softmax
 
-from experiments.audit._criteria.base import Criterion, chi_square_below, reached, rounds, tally
+from experiments.audit._criteria.base import chi_square_below, criterion, reached, rounds, tally
 from specsim.adapters import Verifier
 from specsim.core._types import Floats
 
-__all__ = ["CRITERIA"]
+_V2 = "vllm-project/vllm, tests/v1/spec_decode/test_rejection_sampler_utils.py"
 
 
+@criterion(
+    "vLLM V1 ratio",
+    "vllm-project/vllm, tests/v1/sample/test_rejection_sampler.py",
+    "V = 10, γ = 2, 10 to 100,000 requests, positions pooled, bonus dropped: the distance to p must fall "
+    "20 times as much as the mean distance to 100 random pmfs",
+    repeats=10,
+)
 def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """From 10 to 100 000 requests the L2 distance to the target falls 20 times as much as that to random
     pmfs.
@@ -36,6 +41,12 @@ def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     return bool(to_target[0] / to_target[-1] > 20 * to_references[0] / to_references[-1])
 
 
+@criterion(
+    "vLLM V2 wide",
+    _V2,
+    "V = 4096, γ = 1 and 3, 40,960 rounds: chi-square at each position below df + 10·√(2 df)",
+    repeats=1,
+)
 def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
     """V = 4096 and 40 960 rounds, for γ of 1 and 3 and temperatures of .6 and 1; each position against the
     target.
@@ -50,6 +61,12 @@ def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
     return True
 
 
+@criterion(
+    "vLLM V2 narrow",
+    f"{_V2} (vllm-project/vllm#54282)",
+    "V = 16, opposite logits, γ = 1 and 3, 200,000 rounds: the same bound",
+    repeats=5,
+)
 def narrow_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
     """V = 16 and 200 000 rounds, for γ of 1 and 3; the draft's logits are those of the target with the sign
     changed.
@@ -75,6 +92,12 @@ def every_position_fits(
     )
 
 
+@criterion(
+    "vLLM TV",
+    "vllm-project/vllm#47386",
+    "V = 8, q is p reversed, 65,536 rounds: total variation of the first token below .008",
+    repeats=20,
+)
 def total_variation(verifier: Verifier, rng: np.random.Generator) -> bool:
     """65 536 rounds of one draft, p of eight tokens and q the same reversed; the first token within TV .008
     of p.
@@ -85,38 +108,3 @@ def total_variation(verifier: Verifier, rng: np.random.Generator) -> bool:
     tokens = rounds(verifier, np.tile(p, (2, 1)), p[None, ::-1], 65_536, rng)
     frequencies = tally(tokens[:, 0], len(p)) / len(tokens)
     return bool(np.abs(frequencies - p).sum() / 2 < 0.008)
-
-
-_V2 = "vllm-project/vllm, tests/v1/spec_decode/test_rejection_sampler_utils.py"
-
-CRITERIA = (
-    Criterion(
-        "vLLM V1 ratio",
-        "vllm-project/vllm, tests/v1/sample/test_rejection_sampler.py",
-        "V = 10, γ = 2, 10 to 100,000 requests, positions pooled, bonus dropped: the distance to p must fall "
-        "20 times as much as the mean distance to 100 random pmfs",
-        ratio_test,
-        10,
-    ),
-    Criterion(
-        "vLLM V2 wide",
-        _V2,
-        "V = 4096, γ = 1 and 3, 40,960 rounds: chi-square at each position below df + 10·√(2 df)",
-        wide_chi_square,
-        1,
-    ),
-    Criterion(
-        "vLLM V2 narrow",
-        f"{_V2} (vllm-project/vllm#54282)",
-        "V = 16, opposite logits, γ = 1 and 3, 200,000 rounds: the same bound",
-        narrow_chi_square,
-        5,
-    ),
-    Criterion(
-        "vLLM TV",
-        "vllm-project/vllm#47386",
-        "V = 8, q is p reversed, 65,536 rounds: total variation of the first token below .008",
-        total_variation,
-        20,
-    ),
-)

@@ -6,8 +6,6 @@ from them and what the verdicts mean. Values that cannot be computed are bounded
 `experiments.literature.published.bounds`, by the intervals of `experiments.literature.published.consistency`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from experiments import Row

@@ -6,61 +6,18 @@ step and times, which closed forms tie to the printed numbers. What a system ass
 the note of each value: that acceptances are independent, or that a step takes the same time in several rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import sqrt
 
+from experiments.literature.published import values as at
 from experiments.literature.published.consistency import Box, Cell, Finding, Interval, judge, narrowed, same
-from experiments.literature.published.rows import figure_at, numbers, rounded
-from experiments.literature.published.values import (
-    ALPHAS,
-    ALPHAS_TEXT,
-    BIGRAM_SPEED,
-    BLOCK_SIZES,
-    BY_GAMMA,
-    CHINCHILLA,
-    CHINCHILLA_ROWS,
-    CHINCHILLA_TEXT,
-    DRAFT_MS,
-    EAGLE_DATA,
-    EAGLE_DATA_ROWS,
-    EAGLE_MIXTRAL,
-    EAGLE_ROWS,
-    EAGLE_TABLE,
-    EAGLE_TABLES,
-    EAGLE_TREE,
-    EAGLE_TREE_ROWS,
-    FIGURES,
-    GPT2,
-    HSD_MODELS,
-    HSD_TABLE,
-    LENIENCE,
-    LENIENCES,
-    LM1B,
-    MEDUSA_ROWS,
-    MEDUSA_TABLE,
-    PLAIN,
-    SEQUOIA_OFFLOADED,
-    SEQUOIA_TABLE,
-    SPEEDS,
-    SPEEDS_ROWS,
-    STERN_ROWS,
-    STERN_SPEED,
-    STERN_TEXT,
-    STERN_TOKENS,
-    TASKS,
-    YIN_FIGURE,
-    Figure,
-)
+from experiments.literature.published.values import FIGURES, Figure, figure_at, numbers, rounded
 from specsim.theory import block_range, expected_tokens, walltime_improvement
-
-__all__ = ["ERRORS", "bounds", "findings"]
 
 #: What a step may take, in passes of the target: verification is at least one.
 STEP = (1.0, 50.0)
-#: What tokens a step may be, where no number of drafted tokens limits them.
+#: The range of tokens a step, where the drafted tokens do not limit it.
 TOKENS = (1.0, 100.0)
 RATE = (0.0, 1.0)
 #: Standard errors that two measurements of one quantity may be apart.
@@ -153,8 +110,7 @@ def _judged(
     shared: Sequence[str] = (),
 ) -> Iterable[Bound]:
     """What the rest of `cells`, and `others`, allow each of `cells`; the note has what the cell's row alone
-    allows the `shared` unknowns.
-    """
+    allows the `shared` unknowns."""
     for cell in cells:
         figure, place = cell.name
         rest = [other for other in (*cells, *others) if other is not cell]
@@ -179,11 +135,11 @@ def _speed(gamma: int) -> Callable[[float, float], float]:
 def _speed_cells(column: int) -> list[tuple[Figure, Cell, Cell, Cell]]:
     """The figure of α in Table 3, and the cells of α, of c and of a speed, for each row of Tables 2 and 4."""
     found = []
-    for pair, t, gamma, alpha, c, *_ in SPEEDS_ROWS:
+    for pair, t, gamma, alpha, c, *_ in at.SPEEDS_ROWS:
         row, rate, cost = f"{pair}, t = {t}", f"α {pair} {t}", f"c {pair.split()[-1]}"
-        figure = figure_at(ALPHAS, f"α, T5-XXL, {pair}, t = {t}")
+        figure = figure_at(at.ALPHAS, f"α, T5-XXL, {pair}, t = {t}")
         name = ("expected", "measured")[column]
-        speed = figure_at(SPEEDS, f"{name} speed-up, {pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}")
+        speed = figure_at(at.SPEEDS, f"{name} speed-up, {pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}")
         found.append(
             (
                 figure,
@@ -218,10 +174,10 @@ def _lenient_alphas() -> Iterable[Bound]:
     Each slope is a share of the one before, and α(1) is the first.
     """
     for draft in ("unigram", "bigram"):
-        figure = figure_at(ALPHAS, f"α, T5-XXL, EnDe, {draft}, t = 1")
-        row = figure_at(LENIENCE, f"α(l), {draft}")
-        unknowns = ["α", *(f"share {place}" for place in range(1, len(LENIENCES)))]
-        places = [1 / float(lenience) for lenience in LENIENCES]
+        figure = figure_at(at.ALPHAS, f"α, T5-XXL, EnDe, {draft}, t = 1")
+        row = figure_at(at.LENIENCE, f"α(l), {draft}")
+        unknowns = ["α", *(f"share {place}" for place in range(1, len(at.LENIENCES)))]
+        places = [1 / float(lenience) for lenience in at.LENIENCES]
 
         def value(alpha: float, *shares: float, places: Sequence[float] = places) -> float:
             slope, total = alpha, alpha
@@ -232,12 +188,14 @@ def _lenient_alphas() -> Iterable[Bound]:
 
         others = [
             _cell(row, place, f"Table 5, l = {lenience}", unknowns[: place + 1], value)
-            for place, lenience in enumerate(LENIENCES)
+            for place, lenience in enumerate(at.LENIENCES)
         ]
         finding = judge(_cell(figure, 0, "Table 3", ["α"]), others, dict.fromkeys(unknowns, RATE))
         yield figure, 0, finding, ("from Table 5, which has it again at l = 1",)
-    figure = figure_at(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0")
-    speed = _cell(figure_at(ALPHAS_TEXT, BIGRAM_SPEED), 0, "text", ["α"], lambda alpha: _speed(3)(alpha, 0.0))
+    figure = figure_at(at.ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0")
+    speed = _cell(
+        figure_at(at.ALPHAS_TEXT, at.BIGRAM_SPEED), 0, "text", ["α"], lambda alpha: _speed(3)(alpha, 0.0)
+    )
     finding = judge(_cell(figure, 0, "Table 3", ["α"]), [speed], {"α": RATE})
     yield figure, 0, finding, ("from the text on Table 3",)
 
@@ -246,11 +204,12 @@ def _chinchilla() -> Iterable[Bound]:
     """Times from printed speed-ups; the draft's from 1 to K + 1 tokens a step at K = 4."""
     times, gains, steps = [], [], []
     box: dict[str, Interval] = {"alone": (1.0, 100.0), "draft": (0.0, 100.0)}
-    for task, *_ in CHINCHILLA_ROWS:
+    for task, *_ in at.CHINCHILLA_ROWS:
         alone, ms = (
-            figure_at(CHINCHILLA, f"ms a token, {name}, {task}") for name in ("target alone", "speculative")
+            figure_at(at.CHINCHILLA, f"ms a token, {name}, {task}")
+            for name in ("target alone", "speculative")
         )
-        gain = figure_at(CHINCHILLA, f"speed-up, {task}")
+        gain = figure_at(at.CHINCHILLA, f"speed-up, {task}")
         box |= {f"ms {task}": (1.0, 100.0), f"tokens {task}": (1.0, 5.0)}
         times += [_cell(alone, 0, task, ["alone"]), _cell(ms, 0, task, [f"ms {task}"])]
         gains.append(_cell(gain, 0, task, ["alone", f"ms {task}"], _ratio))
@@ -264,19 +223,19 @@ def _chinchilla() -> Iterable[Bound]:
             )
         )
     yield from _judged(times, box, "from the speed-ups", gains)
-    draft = _cell(figure_at(CHINCHILLA_TEXT, DRAFT_MS), 0, "draft", ["draft"])
+    draft = _cell(figure_at(at.CHINCHILLA_TEXT, at.DRAFT_MS), 0, "draft", ["draft"])
     assumed = "from 1 to 5 tokens a step of 4 drafted and one target pass"
     yield from _judged([draft], box, assumed, [*steps, *times[::2]])
 
 
 def _human_eval() -> Iterable[Bound]:
     """Two counts of the same number of samples, of one probability if speculation keeps the law."""
-    (samples,) = [samples for task, samples, *_ in CHINCHILLA_ROWS if task == "HumanEval"]
+    (samples,) = [samples for task, samples, *_ in at.CHINCHILLA_ROWS if task == "HumanEval"]
 
     def other(percent: float, errors: float) -> float:
         return percent + errors * sqrt(2 * percent * (100 - percent) / samples)
 
-    figures = [figure_at(CHINCHILLA, f"%, {name}, HumanEval") for name in ("target alone", "speculative")]
+    figures = [figure_at(at.CHINCHILLA, f"%, {name}, HumanEval") for name in ("target alone", "speculative")]
     box = {"%": (1.0, 99.0), "errors": (-ERRORS, ERRORS)}
     assumed = f"a difference of at most {ERRORS:.0f} standard errors of independent samples"
     for figure, source in (figures, figures[::-1]):
@@ -290,7 +249,8 @@ def _human_eval() -> Iterable[Bound]:
 
 def _rejections() -> Iterable[Bound]:
     rejections, gain = (
-        figure_at(YIN_FIGURE, name) for name in ("rejections in T = 50 tokens", "acceleration T / rejections")
+        figure_at(at.YIN_FIGURE, name)
+        for name in ("rejections in T = 50 tokens", "acceleration T / rejections")
     )
     ratio = _cell(gain, 0, "acceleration", ["rejections"], lambda rejections: 50 / rejections)
     yield from _judged(
@@ -310,7 +270,7 @@ def _block_ranges() -> Iterable[Bound]:
             return 1 + found.low + share * (found.high - found.low)
 
         token, block = (
-            figure_at(BY_GAMMA, f"tokens a step, {name}, γ = {gamma}")
+            figure_at(at.BY_GAMMA, f"tokens a step, {name}, γ = {gamma}")
             for name in ("token by token", "block verification")
         )
         given = _cell(
@@ -321,7 +281,7 @@ def _block_ranges() -> Iterable[Bound]:
 
 
 def _block_tasks() -> Iterable[Bound]:
-    tasks = [figure for figure in FIGURES if figure.where == TASKS and " " in figure.printed]
+    tasks = [figure for figure in FIGURES if figure.where == at.TASKS and " " in figure.printed]
     cells, box = [], {"step": STEP, "step by block": STEP}
     for figure in tasks:
         task = figure.quantity
@@ -342,9 +302,9 @@ def _spectr() -> Iterable[Bound]:
         tokens, cost = f"tokens {shape}", f"pass of the draft, {drafts} at once"
         box |= {tokens: (1.0, gamma + 1.0), cost: RATE}
         cells += [
-            _cell(figure_at(LM1B, f"tokens a step, {shape}"), 0, shape, [tokens]),
+            _cell(figure_at(at.LM1B, f"tokens a step, {shape}"), 0, shape, [tokens]),
             _cell(
-                figure_at(LM1B, f"speed, {shape}"),
+                figure_at(at.LM1B, f"speed, {shape}"),
                 0,
                 shape,
                 [tokens, cost],
@@ -356,7 +316,7 @@ def _spectr() -> Iterable[Bound]:
 
 
 def _sequoia() -> Iterable[Bound]:
-    figures = [figure for figure in FIGURES if figure.where == SEQUOIA_TABLE]
+    figures = [figure for figure in FIGURES if figure.where == at.SEQUOIA_TABLE]
     for temperature in ("temperature 0", "temperature .6"):
         cells, box = [], {"SpecInfer step": STEP}
         for figure in (figure for figure in figures if figure.quantity.endswith(temperature)):
@@ -372,36 +332,36 @@ def _sequoia() -> Iterable[Bound]:
 
 
 def _staged() -> Iterable[Bound]:
-    box = dict.fromkeys((PLAIN, "greedy", "top-k 50"), (1.0, 1e4))
-    cells = [_cell(figure_at(GPT2, PLAIN), 0, "autoregressive", [PLAIN])]
+    box = dict.fromkeys((at.PLAIN, "greedy", "top-k 50"), (1.0, 1e4))
+    cells = [_cell(figure_at(at.GPT2, at.PLAIN), 0, "autoregressive", [at.PLAIN])]
     gains = []
     for name in ("greedy", "top-k 50"):
-        cells.append(_cell(figure_at(GPT2, f"tokens a second, staged, {name}"), 0, name, [name]))
-        gains.append(_cell(figure_at(GPT2, f"gain of staged, {name}"), 0, name, [name, PLAIN], _ratio))
+        cells.append(_cell(figure_at(at.GPT2, f"tokens a second, staged, {name}"), 0, name, [name]))
+        gains.append(_cell(figure_at(at.GPT2, f"gain of staged, {name}"), 0, name, [name, at.PLAIN], _ratio))
     yield from _judged(cells, box, "from the gains", gains)
 
 
 def _hierarchical() -> Iterable[Bound]:
-    for place, model in enumerate(HSD_MODELS):
+    for place, model in enumerate(at.HSD_MODELS):
         cells, seconds = [], f"seconds a step, {model}"
         box = {seconds: (1e-3, 1.0)}
         for rule in ("token by token", "block verification", "hierarchical"):
             box[rule] = TOKENS
-            speed = figure_at(HSD_TABLE, f"tokens a second, {rule}")
-            cells.append(_cell(figure_at(HSD_TABLE, f"tokens a step, {rule}"), place, rule, [rule]))
+            speed = figure_at(at.HSD_TABLE, f"tokens a second, {rule}")
+            cells.append(_cell(figure_at(at.HSD_TABLE, f"tokens a step, {rule}"), place, rule, [rule]))
             cells.append(_cell(speed, place, rule, [rule, seconds], _ratio))
         yield from _judged(cells, box, "a step takes as long with every rule", shared=[seconds])
 
 
 def _blockwise() -> Iterable[Bound]:
     """At most k tokens a step; a speed of at most the tokens a step, of the columns "both"."""
-    speeds = figure_at(STERN_SPEED, f"speed, k = {', '.join(BLOCK_SIZES)}")
-    single = figure_at(STERN_TEXT, "speed, both, super-resolution, k = 6")
-    fastest = {(STERN_ROWS[3][0], k): (speeds, place) for place, k in enumerate(BLOCK_SIZES)}
-    fastest[STERN_ROWS[-1][0], "6"] = single, 0
-    for table, _ in STERN_ROWS:
-        figure = figure_at(table, STERN_TOKENS)
-        for place, k in enumerate(BLOCK_SIZES):
+    speeds = figure_at(at.STERN_SPEED, f"speed, k = {', '.join(at.BLOCK_SIZES)}")
+    single = figure_at(at.STERN_TEXT, "speed, both, super-resolution, k = 6")
+    fastest = {(at.STERN_ROWS[3][0], k): (speeds, place) for place, k in enumerate(at.BLOCK_SIZES)}
+    fastest[at.STERN_ROWS[-1][0], "6"] = single, 0
+    for table, _ in at.STERN_ROWS:
+        figure = figure_at(table, at.STERN_TOKENS)
+        for place, k in enumerate(at.BLOCK_SIZES):
             box = {"tokens": (1.0, float(k)), "step": STEP}
             tokens, others = _cell(figure, place, table, ["tokens"]), []
             if (table, k) in fastest:
@@ -412,9 +372,9 @@ def _blockwise() -> Iterable[Bound]:
 
 
 def _medusa() -> Iterable[Bound]:
-    for target, *_ in MEDUSA_ROWS:
+    for target, *_ in at.MEDUSA_ROWS:
         tokens, step, speed = (
-            figure_at(MEDUSA_TABLE, f"{name}, {target}")
+            figure_at(at.MEDUSA_TABLE, f"{name}, {target}")
             for name in ("tokens a step", "time of a step", "speed-up")
         )
         cells = [_cell(tokens, 0, target, ["tokens"]), _cell(step, 0, target, ["step"])]
@@ -424,9 +384,9 @@ def _medusa() -> Iterable[Bound]:
 
 def _eagle_trees() -> Iterable[Bound]:
     """The chain, the tree and the printed gain."""
-    for target, *_ in EAGLE_TREE_ROWS:
+    for target, *_ in at.EAGLE_TREE_ROWS:
         chain, tree, gain = (
-            figure_at(EAGLE_TREE, f"{name}, {target}") for name in ("chain", "tree", "gain of the tree")
+            figure_at(at.EAGLE_TREE, f"{name}, {target}") for name in ("chain", "tree", "gain of the tree")
         )
         cells = [_cell(chain, 0, target, ["chain"]), _cell(tree, 0, target, ["tree"])]
         difference = _cell(gain, 0, target, ["chain", "tree"], lambda chain, tree: tree - chain)
@@ -435,9 +395,9 @@ def _eagle_trees() -> Iterable[Bound]:
 
 def _eagle_data() -> Iterable[Bound]:
     cells, box = [], {"step": STEP}
-    for data, _ in EAGLE_DATA_ROWS:
+    for data, _ in at.EAGLE_DATA_ROWS:
         box[data] = TOKENS
-        figure = figure_at(EAGLE_DATA, data)
+        figure = figure_at(at.EAGLE_DATA, data)
         cells += [_cell(figure, 0, data, [data, "step"], _ratio), _cell(figure, 1, data, [data])]
     yield from _judged(cells, box, "a step takes as long with both drafts")
 
@@ -445,10 +405,10 @@ def _eagle_data() -> Iterable[Bound]:
 def _speed_and_tokens() -> Iterable[Bound]:
     """Tables of pairs: a speed-up is at most the tokens a step, since a step has a pass of the target."""
     figures = [
-        figure_at(SEQUOIA_OFFLOADED, "speed, tokens a step, temperature 0"),
-        figure_at(EAGLE_MIXTRAL, "speed, tokens a step"),
-        *(figure_at(EAGLE_TABLE, system) for system, _ in EAGLE_ROWS),
-        *(figure_at(table, system) for _, table, rows in EAGLE_TABLES for system, *_ in rows),
+        figure_at(at.SEQUOIA_OFFLOADED, "speed, tokens a step, temperature 0"),
+        figure_at(at.EAGLE_MIXTRAL, "speed, tokens a step"),
+        *(figure_at(at.EAGLE_TABLE, system) for system, _ in at.EAGLE_ROWS),
+        *(figure_at(table, system) for _, table, rows in at.EAGLE_TABLES for system, *_ in rows),
     ]
     for figure in figures:
         values = numbers(figure)

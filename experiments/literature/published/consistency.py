@@ -7,20 +7,16 @@ can be too wide, where an unknown occurs in several numbers, and are never too n
 certain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-__all__ = ["Box", "Cell", "Finding", "Interval", "allowed", "judge", "narrowed", "same"]
-
 Interval = tuple[float, float]
 #: The interval of each unknown.
 Box = Mapping[str, Interval]
 
-#: Narrowing goes on while an interval loses more than this part of its length.
+#: Narrowing continues while an interval loses more than this part of its length.
 GAIN = 1e-3
 #: How closely ends of intervals are found.
 PRECISION = 1e-10
@@ -36,8 +32,7 @@ def same(value: float) -> float:
 @dataclass(frozen=True)
 class Cell:
     """A printed number: its `name`, the `row` of the table that it is in, the `interval` of what rounds to
-    it, and the closed form with its unknowns, in each of which it must be monotone.
-    """
+    it, and the closed form, which must be monotone in each of its unknowns."""
 
     name: Any
     row: str

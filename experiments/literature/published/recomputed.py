@@ -9,16 +9,16 @@ inputs that round to the published inputs, or the values satisfy, up to rounding
 numbers bound it (`experiments.literature.published.bounds`); "inputs unavailable".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from experiments.literature.published import values as at
 from experiments.literature.published.bounds import bounds
-from experiments.literature.published.rows import (
+from experiments.literature.published.values import (
+    FIGURES,
     Row,
     compare,
     figure_at,
@@ -28,44 +28,7 @@ from experiments.literature.published.rows import (
     rounded,
     row_of,
 )
-from experiments.literature.published.values import (
-    ALPHAS,
-    ALPHAS_TEXT,
-    BIGRAM_SPEED,
-    BLOCK_SIZES,
-    BY_GAMMA,
-    CHINCHILLA,
-    CHINCHILLA_ROWS,
-    CHINCHILLA_TEXT,
-    COVER,
-    DRAFT_MS,
-    EAGLE_TABLES,
-    EAGLE_TREE,
-    EAGLE_TREE_ROWS,
-    EXAMPLE,
-    FASTEST_K,
-    FIGURES,
-    GPT2,
-    LENIENCE,
-    LENIENCE_TEXT,
-    LENIENCES,
-    LM1B,
-    MEDUSA_ROWS,
-    MEDUSA_TABLE,
-    OPERATIONS,
-    OPERATIONS_ROWS,
-    PLAIN,
-    SPEEDS,
-    SPEEDS_ROWS,
-    STERN_BLEU,
-    STERN_TEXT,
-    STERN_TOKENS,
-    TASKS,
-    YIN_FIGURE,
-)
 from specsim import theory
-
-__all__ = ["implied_alpha", "lenience_misfit", "published"]
 
 # --- what is computed ------------------------------------------------------------------------------------
 
@@ -165,13 +128,13 @@ def _bounded(row: Row, verdict: str, note: str) -> Row:
 
 def _operations() -> list[Row]:
     rows = []
-    for alpha, gamma, *_ in OPERATIONS_ROWS:
+    for alpha, gamma, *_ in at.OPERATIONS_ROWS:
         g = int(gamma)
         for name, value in (
             ("operations", float(theory.operations_factor(float(alpha), g, 0.0))),
             ("speed-up", _speed(float(alpha), g, 0.0)),
         ):
-            figure = figure_at(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
+            figure = figure_at(at.OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
             rows.append(compare(figure, float, (value, 0.0)))
     return rows
 
@@ -179,10 +142,10 @@ def _operations() -> list[Row]:
 def _speeds() -> list[Row]:
     """Speeds that Theorem 3.8 expects, and how the measured ones stand to them."""
     rows = []
-    for pair, t, gamma, alpha, c, printed, measured in SPEEDS_ROWS:
+    for pair, t, gamma, alpha, c, printed, measured in at.SPEEDS_ROWS:
         inputs = f"{pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}"
         expected, found = (
-            figure_at(SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured")
+            figure_at(at.SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured")
         )
 
         def value(a: float, ratio: float, *, gamma: int = int(gamma)) -> float:
@@ -191,8 +154,8 @@ def _speeds() -> list[Row]:
         rows.append(compare(expected, value, rounded(alpha), rounded(c)))
         note = f"{float(measured) / float(printed):.2f} of the expected"
         rows.append(row_of(found, note=note))
-    bigram = first_number(figure_at(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
-    figure = figure_at(ALPHAS_TEXT, BIGRAM_SPEED)
+    bigram = first_number(figure_at(at.ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
+    figure = figure_at(at.ALPHAS_TEXT, at.BIGRAM_SPEED)
     rows.append(compare(figure, lambda a: _speed(a, 3, 0.0), bigram))
     return rows
 
@@ -200,14 +163,14 @@ def _speeds() -> list[Row]:
 def _chinchilla() -> list[Row]:
     """Chen et al.: speed-ups as ratios of times, and the K that independent acceptances would choose."""
     rows = []
-    for task, samples, unit, alone, alone_ms, score, ms, _ in CHINCHILLA_ROWS:
-        gain = figure_at(CHINCHILLA, f"speed-up, {task}")
+    for task, samples, unit, alone, alone_ms, score, ms, _ in at.CHINCHILLA_ROWS:
+        gain = figure_at(at.CHINCHILLA, f"speed-up, {task}")
         times = rounded(alone_ms), rounded(ms)
         rows.append(compare(gain, lambda a, b: a / b, *times, note="the ratio of the times"))
         if unit == "%":
             before, after = float(alone) / 100, float(score) / 100
             error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
-            figure = figure_at(CHINCHILLA, f"{unit}, speculative, {task}")
+            figure = figure_at(at.CHINCHILLA, f"{unit}, speculative, {task}")
             errors = f"{(after - before) / error:.1f}"
             note = f"{errors} standard errors above the target alone, were samples independent"
             rows.append(row_of(figure, note=note))
@@ -216,23 +179,23 @@ def _chinchilla() -> list[Row]:
         alpha = implied_alpha((alone + 4 * drafting) / time, 4)
         return float(theory.optimal_gamma(alpha, drafting / alone))
 
-    task, _, _, _, alone_ms, _, ms, _ = CHINCHILLA_ROWS[0]
-    draft = first_number(figure_at(CHINCHILLA_TEXT, DRAFT_MS))
-    figure = figure_at(CHINCHILLA_TEXT, FASTEST_K)
+    task, _, _, _, alone_ms, _, ms, _ = at.CHINCHILLA_ROWS[0]
+    draft = first_number(figure_at(at.CHINCHILLA_TEXT, at.DRAFT_MS))
+    figure = figure_at(at.CHINCHILLA_TEXT, at.FASTEST_K)
     note = f"independent acceptances with the speed of {task}, at {draft[0]} ms a drafted token"
     rows.append(compare(figure, fastest, rounded(ms), rounded(alone_ms), draft, note=note))
     return rows
 
 
 def _lenience() -> list[Row]:
-    leniences = [float(lenience) for lenience in LENIENCES]
+    leniences = [float(lenience) for lenience in at.LENIENCES]
     rows = []
-    for figure in (figure for figure in FIGURES if figure.where == LENIENCE):
+    for figure in (figure for figure in FIGURES if figure.where == at.LENIENCE):
         misfit = lenience_misfit(numbers(figure), leniences)
         verdict = "within rounding" if misfit <= half_unit(figure) else "not reproducible"
         note = "recomputed: the change that makes it concave and non-decreasing in 1/l"
         rows.append(row_of(figure, misfit, misfit, verdict, note))
-    at_zero = figure_at(LENIENCE_TEXT, "α(l) at l = 1, .5, .3, .1, temperature 0")
+    at_zero = figure_at(at.LENIENCE_TEXT, "α(l) at l = 1, .5, .3, .1, temperature 0")
     falls = max(0.0, -np.diff(numbers(at_zero)).min())
     note = "recomputed: the largest fall of P(p(x) ≥ l·max p) as l falls; only a fall is impossible"
     verdict = "within rounding" if falls <= 2 * half_unit(at_zero) else "not reproducible"
@@ -242,24 +205,24 @@ def _lenience() -> list[Row]:
         return max(_speed(alpha, gamma, cost) for gamma in range(1, 101))
 
     for source, suffix, speed in (
-        (figure_at(LENIENCE, "α(l), T5-small"), ", T5-small", best),
+        (figure_at(at.LENIENCE, "α(l), T5-small"), ", T5-small", best),
         (at_zero, ", γ = 8, temperature 0", lambda alpha, cost: _speed(alpha, 8, cost)),
     ):
-        for lenience, alpha in zip(LENIENCES, numbers(source), strict=True):
-            figure = figure_at(LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
+        for lenience, alpha in zip(at.LENIENCES, numbers(source), strict=True):
+            figure = figure_at(at.LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
             note = "the best γ" if speed is best else ""
             rows.append(compare(figure, speed, (alpha, half_unit(source)), (0.015, 0.0005), note=note))
     return rows
 
 
 def _ratios() -> list[Row]:
-    accelerated = figure_at(YIN_FIGURE, "acceleration T / rejections")
-    rejections = first_number(figure_at(YIN_FIGURE, "rejections in T = 50 tokens"))
+    accelerated = figure_at(at.YIN_FIGURE, "acceleration T / rejections")
+    rejections = first_number(figure_at(at.YIN_FIGURE, "rejections in T = 50 tokens"))
     rows = [compare(accelerated, lambda b: 50 / b, rejections)]
     for where, quantity, above, below in (
-        (LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
-        (GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", PLAIN),
-        (GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", PLAIN),
+        (at.LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
+        (at.GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", at.PLAIN),
+        (at.GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", at.PLAIN),
     ):
         inputs = [first_number(figure_at(where, name)) for name in (above, below)]
         rows.append(compare(figure_at(where, quantity), lambda a, b: a / b, *inputs))
@@ -271,11 +234,11 @@ def _examples() -> list[Row]:
     lengths = theory.accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)
     sure, even = [1, 0], [0.5, 0.5]
     values = {
-        (EXAMPLE, "accepted tokens, token by token"): lengths.token,
-        (EXAMPLE, "accepted tokens, block verification"): lengths.block,
-        (EXAMPLE, "accepted tokens, min-joint bound"): lengths.bound,
-        (COVER, "SpecInfer rejects"): 1 - theory.recursive_rejection_acceptance(sure, even, 2),
-        (COVER, "K-SEQ accepts"): theory.k_seq_acceptance(sure, even, 2),
+        (at.EXAMPLE, "accepted tokens, token by token"): lengths.token,
+        (at.EXAMPLE, "accepted tokens, block verification"): lengths.block,
+        (at.EXAMPLE, "accepted tokens, min-joint bound"): lengths.bound,
+        (at.COVER, "SpecInfer rejects"): 1 - theory.recursive_rejection_acceptance(sure, even, 2),
+        (at.COVER, "K-SEQ accepts"): theory.k_seq_acceptance(sure, even, 2),
     }
     return [
         compare(figure_at(where, quantity), float, (float(value), 0.0))
@@ -285,7 +248,7 @@ def _examples() -> list[Row]:
 
 def _block_averages() -> list[Row]:
     """Averages over tasks, and gains between them."""
-    tasks = [figure for figure in FIGURES if figure.where == TASKS and " " in figure.printed]
+    tasks = [figure for figure in FIGURES if figure.where == at.TASKS and " " in figure.printed]
     token, block, token_speed, block_speed = np.transpose([numbers(figure) for figure in tasks])
     half = half_unit(tasks[0])
 
@@ -299,13 +262,13 @@ def _block_averages() -> list[Row]:
         ("average speed, token by token", token_speed),
         ("average speed, block verification", block_speed),
     ):
-        rows.append(compare(figure_at(TASKS, quantity), mean, (float(column.mean()), half)))
+        rows.append(compare(figure_at(at.TASKS, quantity), mean, (float(column.mean()), half)))
     for quantity, after, before in (
         ("gain in tokens a step, %", block, token),
         ("gain in speed, %", block_speed, token_speed),
     ):
         inputs = [(float(column.mean()), half) for column in (after, before)]
-        figure = figure_at(TASKS, quantity)
+        figure = figure_at(at.TASKS, quantity)
         rows.append(
             compare(
                 figure, lambda a, b: 100 * (a / b - 1), *inputs, note="the ratio of the averages over tasks"
@@ -324,7 +287,7 @@ def _block_lengths() -> list[Row]:
     """
     gammas = (4, 6, 8)
     quantity = "tokens a step, {}, γ = {}".format
-    token = {gamma: figure_at(BY_GAMMA, quantity("token by token", gamma)) for gamma in gammas}
+    token = {gamma: figure_at(at.BY_GAMMA, quantity("token by token", gamma)) for gamma in gammas}
     rows = []
     for gamma in gammas:
         others = [other for other in gammas if other != gamma]
@@ -342,15 +305,15 @@ def _block_lengths() -> list[Row]:
                 note=f"from the other two; its own i.i.d. α {alpha:.4f}",
             )
         )
-        block = figure_at(BY_GAMMA, quantity("block verification", gamma))
+        block = figure_at(at.BY_GAMMA, quantity("block verification", gamma))
         rows.append(row_of(block, note=_range_note(alpha, gamma)))
     return rows
 
 
 def _k_seq_lengths() -> list[Row]:
     """Eight drafted tokens predicted from four, in the baseline of SpecTr's table."""
-    figure = figure_at(LM1B, "tokens a step, 1 draft of 8")
-    source = figure_at(LM1B, "tokens a step, 1 draft of 4")
+    figure = figure_at(at.LM1B, "tokens a step, 1 draft of 8")
+    source = figure_at(at.LM1B, "tokens a step, 1 draft of 4")
     return [
         compare(
             figure,
@@ -371,19 +334,19 @@ def _blockwise_text() -> list[Row]:
             -1,
         ),
     ):
-        first, second = (rounded(word) for word in figure_at(STERN_BLEU, source).printed.split())
-        figure = figure_at(STERN_TEXT, quantity)
+        first, second = (rounded(word) for word in figure_at(at.STERN_BLEU, source).printed.split())
+        figure = figure_at(at.STERN_TEXT, quantity)
         rows.append(compare(figure, lambda a, b, sign=sign: sign * (b - a), first, second))
-    tokens = figure_at("Table 2, super-resolution, both", STERN_TOKENS).printed.split()
-    figure = figure_at(STERN_TEXT, "tokens a step, both, super-resolution, k = 6")
-    return [*rows, compare(figure, float, rounded(tokens[BLOCK_SIZES.index("6")]))]
+    tokens = figure_at("Table 2, super-resolution, both", at.STERN_TOKENS).printed.split()
+    figure = figure_at(at.STERN_TEXT, "tokens a step, both, super-resolution, k = 6")
+    return [*rows, compare(figure, float, rounded(tokens[at.BLOCK_SIZES.index("6")]))]
 
 
 def _medusa_speeds() -> list[Row]:
     rows = []
-    for target, *_ in MEDUSA_ROWS:
+    for target, *_ in at.MEDUSA_ROWS:
         tokens, step, speed = (
-            figure_at(MEDUSA_TABLE, f"{name}, {target}")
+            figure_at(at.MEDUSA_TABLE, f"{name}, {target}")
             for name in ("tokens a step", "time of a step", "speed-up")
         )
         note = "tokens a step / time of a step"
@@ -393,9 +356,9 @@ def _medusa_speeds() -> list[Row]:
 
 def _eagle_trees() -> list[Row]:
     rows = []
-    for target, *_ in EAGLE_TREE_ROWS:
+    for target, *_ in at.EAGLE_TREE_ROWS:
         chain, tree, gain = (
-            figure_at(EAGLE_TREE, f"{name}, {target}") for name in ("chain", "tree", "gain of the tree")
+            figure_at(at.EAGLE_TREE, f"{name}, {target}") for name in ("chain", "tree", "gain of the tree")
         )
         rows.append(compare(gain, lambda a, b: b - a, first_number(chain), first_number(tree)))
     return rows
@@ -404,7 +367,7 @@ def _eagle_trees() -> list[Row]:
 def _eagle_means() -> list[Row]:
     """Means over the tasks of a row, and of speeds and tokens a step apart."""
     rows = []
-    for _, table, systems in EAGLE_TABLES:
+    for _, table, systems in at.EAGLE_TABLES:
         for system, *_ in systems:
             tasks = figure_at(table, system)
             for start, name in enumerate(("mean speed", "mean tokens a step")):

@@ -1,8 +1,8 @@
-"""Drafted and accepted tokens as an engine reports them, beside what the standard rule would accept."""
+"""Compare the drafted and accepted tokens that an engine reports with those of the standard rule."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,41 +36,37 @@ def reported(texts: Sequence[Completion]) -> list[Drafts]:
         requests[one.number].append(one)
     found = []
     for number, group in requests.items():
-        told = [one for one in group if one.drafted is not None and one.accepted is not None]
-        if not told:
-            continue
-        steps = [one.steps for one in told if one.steps is not None]
-        found.append(
-            Drafts(
-                number,
-                sum(one.drafted or 0 for one in told),
-                sum(one.accepted or 0 for one in told),
-                sum(steps) if len(steps) == len(told) else None,
-                sum(len(one.tokens) for one in group),
-                len(group),
-            )
-        )
+        drafts = [
+            Drafts(number, one.drafted, one.accepted, one.steps, 0, 0)
+            for one in group
+            if one.drafted is not None and one.accepted is not None
+        ]
+        if drafts:
+            found.append(replace(_total(drafts, number), emitted=_tokens(group), texts=len(group)))
     return found
 
 
-def _total(drafts: Sequence[Drafts]) -> Drafts:
+def _total(drafts: Sequence[Drafts], number: int = -1) -> Drafts:
+    """The sums; without a count of steps where one of `drafts` has none."""
     steps = [one.steps for one in drafts if one.steps is not None]
-    return Drafts(
-        -1,
-        sum(one.drafted for one in drafts),
-        sum(one.accepted for one in drafts),
-        sum(steps) if len(steps) == len(drafts) else None,
-        sum(one.emitted for one in drafts),
-        sum(one.texts for one in drafts),
+    drafted, accepted, emitted, texts = (
+        sum(getattr(one, name) for one in drafts) for name in ("drafted", "accepted", "emitted", "texts")
     )
+    return Drafts(
+        number, drafted, accepted, sum(steps) if len(steps) == len(drafts) else None, emitted, texts
+    )
+
+
+def _tokens(texts: Sequence[Completion]) -> int:
+    return sum(len(one.tokens) for one in texts)
 
 
 def _of_server(texts: Sequence[Completion], server: Mapping[str, int] | None) -> Drafts | None:
     """The differences of server-wide counters; None without them."""
     if not server or "drafted" not in server or "accepted" not in server:
         return None
-    emitted = sum(len(one.tokens) for one in texts)
-    return Drafts(-1, server["drafted"], server["accepted"], server.get("steps") or None, emitted, len(texts))
+    steps = server.get("steps") or None
+    return Drafts(-1, server["drafted"], server["accepted"], steps, _tokens(texts), len(texts))
 
 
 def usable(
@@ -78,9 +74,9 @@ def usable(
 ) -> tuple[Mapping[str, int] | None, str]:
     """The differences of server-wide counters if they can be those of `texts`, and a sentence about them.
 
-    None where the requests' own counters tell as much. Nothing that is wrong with the differences is the
-    engine's fault: it may have been started again, and others may use it. Counters of too few tokens are
-    used, since only their ratios are."""
+    None where the requests' own counters say as much. Wrong differences are not the engine's fault: the
+    server may have been restarted, and others may use it. Counters of too few tokens are used, since only
+    their ratios are."""
     own = _total(told) if (told := reported(texts)) else None
     whole = _of_server(texts, server)
     if server is None or whole is None or (own and (own.steps or gamma)):
@@ -88,7 +84,7 @@ def usable(
     length = float(gamma) if gamma else whole.steps and _mean(whole.drafted, whole.steps)
     reason = ""
     if min(server.values()) < 0:
-        reason = "they fell, as those of a server do that is started again"
+        reason = "they fell, as after a restart"
     elif own and (whole.drafted, whole.accepted) != (own.drafted, own.accepted):
         reason = f"they count {whole.accepted:,} accepted of {whole.drafted:,} drafted tokens, the requests "
         reason += f"{own.accepted:,} of {own.drafted:,}"
@@ -96,26 +92,21 @@ def usable(
         reason = f"they count {whole.steps:,} steps, the texts have {whole.emitted:,} tokens"
     elif not own and (text := _surplus(whole, length) or _fault(whole, _most_cut(length))):
         reason = f"they are wrong, or count other requests too: {text}"
-    if not reason:
-        return server, _missing(whole)
-    return None, f"The server's counters are not used: {reason}."
-
-
-def _missing(whole: Drafts) -> str:
-    """A sentence about tokens that server-wide counters leave out; "" if there may be none."""
+    if reason:
+        return None, f"The server's counters are not used: {reason}."
     most = whole.accepted + (whole.steps or 0) + whole.texts  # the first token of a text needs no step
     if not whole.steps or most >= whole.emitted:
-        return ""
-    return (
-        f"The server's counters are of at most {most:,} of {whole.emitted:,} tokens: the other steps had no "
-        "draft, or it was started again."
+        return server, ""
+    return server, (
+        f"The server's counters cover at most {most:,} of {whole.emitted:,} tokens: the other steps had no "
+        "draft, or the server was restarted."
     )
 
 
 def draft_length(
     texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
 ) -> float | None:
-    """Drafted tokens per step: `gamma` where it is known, else the mean that the counters tell.
+    """Drafted tokens per step: `gamma` where it is known, else the mean by the counters.
 
     Without a count of steps it is estimated from the requests' own counters, since each step emits its
     accepted tokens and one more; those of a server may leave out tokens. `server` are `usable` ones."""
@@ -165,8 +156,8 @@ def _tokens_per_step(places: Places, masses: Masses, length: float) -> float:
     """The tokens per step that the standard rule is expected to have had on these texts.
 
     Given its text, each drafted token that the rule tested was accepted with probability min(p, q) / p of the
-    emitted one, independently of the others, so a step's end is a function of these alone. Behind the end of
-    a text the mean of Σ min(p, q) stands for it. A mean length between two whole ones is interpolated."""
+    emitted one, independently of the others, so a step's end is a function of these alone. After the end of
+    a text it is the mean of Σ min(p, q). A mean length between two whole ones is interpolated."""
     most = int(np.ceil(length))
     kept = np.full((int(places.text.max()) + 1, int(places.place.max()) + 1 + most), masses.overlap.mean())
     kept[places.text, places.place] = masses.accepted
@@ -201,7 +192,7 @@ def impossible(texts: Sequence[Completion], length: float | None) -> Finding | N
     """Counters that no run can have.
 
     Each step emits its accepted tokens and one more; only the last step of a text may emit fewer. Where steps
-    are not counted, there are at least drafted / γ. A mean `length` that is no whole number tells no γ; then
+    are not counted, there are at least drafted / γ. A mean `length` that is not whole leaves γ open; then
     a text may lose as many tokens at its end as the longest text has, since no engine drafts more at once."""
     told = reported(texts)
     cut = max(LONG - 1, _most_cut(length))

@@ -128,7 +128,7 @@ class _Alike:
 
 
 def _where(places: Places) -> list[NDArray[np.bool_]]:
-    """The places that `WHERE` names. They are known before their tokens: an end at a stop string is none."""
+    """The places that `WHERE` names, known before their tokens: an end at a stop string does not count."""
     return [np.ones(len(places), dtype=bool), places.place == 0, places.last]
 
 
@@ -146,7 +146,7 @@ def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) 
         cells=len(gains),
         log10_e=float(log_e / np.log(10.0)),
         rejected=bool(rejected),
-        text=f"{nearest.names[0]} is likelier than the law" if rejected and nearest else "",
+        text=f"{nearest.names[0]} is likelier than the claimed distribution" if rejected and nearest else "",
     )
 
 

@@ -2,13 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim import mistakes
 from specsim.core._provenance import Provenance
@@ -16,11 +14,10 @@ from specsim.core._tables import printable
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, Finding
 from specsim.engines._audit import counters, logprobs
-from specsim.engines._audit.diagnosis import Fitted, diagnose, fit, mistakes_test
+from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
 from specsim.engines._audit.places import (
     Given,
-    Masses,
     Places,
     Rows,
     by_context,
@@ -37,7 +34,6 @@ from specsim.engines._audit.text_tests import (
     tables,
 )
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.law import Law
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.sampling import possible_orders
 
@@ -80,57 +76,37 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     The order of temperature and truncation is the likeliest one, of `orders` if some are given. All requests
     must share one `Sampling`."""
     started = time.perf_counter()
-    asked = {request.number: request for request in run.requests}
-    fresh = asked if len(asked) <= REPEATED else {n: asked[n] for n in sorted(asked)[:-REPEATED]}
-    law, sampling = run.planted.target, run.requests[0].sampling
-    every = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
-    texts = [one for one in every if one.number in fresh]
-    server, about_server = counters.usable(every, run.counters, run.gamma)
-    length = counters.draft_length(every, server, run.gamma)
-    places = places_of(law, asked, texts)
     if tolerance is None:
-        tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * law.vocab_size)
-    likelihoods = _order_logs(run.planted, places, sampling)
-    order = max(orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0))  # the first of equals
-    given = partial(Given, run.planted, sampling, order)
-
-    def rows(contexts: Ints) -> Floats:
-        return given(contexts).p
-
-    rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
-    masses = masses_of(places, lambda contexts: given(contexts).pair, rng)
-    some = _some(len(places), sum(asked[one.number].max_tokens for one in texts) * law.vocab_size, rng)
-    few = places.chosen(some)
-    known = known_mistakes(run.planted, asked, texts, few, sampling, order)
-    fitted = fit(few, masses.mass[some], known, given, law.vocab_size)
-    tests = _tests(run.planted, places, masses, asked, texts, rows, fitted, len(few), tolerance)
-    logs, kind = _log_probabilities(law, places, texts, masses, rows, sampling, tolerance)
-    impossible = counters.impossible(every, length)
-    findings = [
-        *_contract(run, texts, asked, places),
-        *(one for one in [support_finding(places, masses, lambda i: f"request {texts[i].number}")] if one),
-        *_deviations(tests),
-        *(one for one in [logprobs.finding(logs, max(tolerance, LEAST_TOLERANCE))] if one),
-        *([impossible] if impossible else []),
-    ]
-    deviates = any(finding.kind in ("deviation", "support") for finding in findings)
-    efficiency = None if impossible else counters.efficiency(every, server, places, masses, length)
+        tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * run.planted.target.vocab_size)
+    texts = _Texts(run, orders, tolerance)
+    tests, (logs, kind) = texts.tests(), texts.log_probabilities()
+    impossible = counters.impossible(texts.every, texts.length)
+    support = support_finding(texts.places, texts.masses, lambda i: f"request {texts.fresh[i].number}")
+    wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
+    found = [*texts.contract(), support, *_deviations(tests), wrong_logs, impossible]
+    findings = tuple(one for one in found if one is not None)
+    nearest: tuple[KnownMistake, ...] = ()
+    efficiency = None
+    if any(finding.kind in ("deviation", "support") for finding in findings):
+        nearest = diagnose(texts.few, texts.fitted, texts.given)
+    if impossible is None:
+        efficiency = counters.efficiency(texts.every, texts.server, texts.places, texts.masses, texts.length)
     return EngineAudit(
         engine=printable(run.engine),
         version=printable(run.version),
         described={name: _printable(value) for name, value in run.described.items()},
         planted=run.planted.digest,
-        texts=len(texts),
-        tokens=sum(len(one.tokens) for one in texts),
-        planned=sum(one.max_tokens * one.n for one in fresh.values()),
+        texts=len(texts.fresh),
+        tokens=sum(len(one.tokens) for one in texts.fresh),
+        planned=texts.planned,
         tests=tuple(tests),
-        findings=tuple(findings),
+        findings=findings,
         logprobs=logs,
         efficiency=efficiency,
-        notes=tuple(_notes(run, kind, order, asked, about_server)),
-        diagnosis=_ranked(tests, diagnose(few, fitted, given) if deviates else (), run.requests[0].n > 1),
+        notes=tuple(texts.notes(kind)),
+        diagnosis=_ranked(tests, nearest, run.requests[0].n > 1),
         tolerance=tolerance,
-        order=order,
+        order=texts.order,
         failures=dict(Counter(failure.kind for failure in run.failures)),
         interrupted=run.interrupted,
         seconds=run.seconds,
@@ -139,16 +115,126 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     )
 
 
+class _Texts:
+    """The texts of a run, and what is computed of them.
+
+    The tests are of the `fresh` ones: requests that are repeated at the end are in `every` alone."""
+
+    def __init__(self, run: Run, orders: Sequence[str], tolerance: float):
+        self.run, self.tolerance = run, tolerance
+        self.law, self.sampling = run.planted.target, run.requests[0].sampling
+        self.asked = asked = {request.number: request for request in run.requests}
+        new = asked if len(asked) <= REPEATED else {n: asked[n] for n in sorted(asked)[:-REPEATED]}
+        self.planned = sum(one.max_tokens * one.n for one in new.values())
+        self.every = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
+        self.fresh = [one for one in self.every if one.number in new]
+        self.server, self.about_server = counters.usable(self.every, run.counters, run.gamma)
+        self.length = counters.draft_length(self.every, self.server, run.gamma)
+        self.places = places_of(self.law, asked, self.fresh)
+        likelihoods = _order_logs(run.planted, self.places, self.sampling)
+        self.order = max(
+            orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0)
+        )  # the first of equals
+        rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
+        self.masses = masses_of(self.places, lambda contexts: self.given(contexts).pair, rng)
+        # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
+        # every k-th place might always be the same one of a page. It depends on the tokens asked for alone.
+        entries = sum(asked[one.number].max_tokens for one in self.fresh) * self.law.vocab_size
+        some = rng.random(len(self.places)) * entries < MOST_ENTRIES
+        self.few = self.places.chosen(some)
+        known = known_mistakes(run.planted, asked, self.fresh, self.few, self.sampling, self.order)
+        self.fitted = fit(self.few, self.masses.mass[some], known, self.given, self.law.vocab_size)
+
+    def given(self, contexts: Ints) -> Given:
+        return Given(self.run.planted, self.sampling, self.order, contexts)
+
+    def rows(self, contexts: Ints) -> Floats:
+        return self.given(contexts).p
+
+    def tests(self) -> list[TestResult]:
+        """All tests, which share the budget."""
+        law, masses = self.law, self.masses
+        same, next_to = _partners(self.asked, self.fresh)
+        partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
+        cells = list(tables(self.places, masses, partners, bool(self.sampling.stop)))
+        level = BUDGET / (len(cells) + 3)
+        contexts = law.words ** len(law.offsets) * max(1, len(law.openers))
+        each = context_test(self.places, self.rows, contexts, level, self.tolerance)
+        logs = np.zeros(len(self.fresh))
+        with np.errstate(divide="ignore"):
+            np.add.at(logs, self.places.text, np.log(masses.mass))
+        return [
+            *(one.test(level, self.tolerance) for one in cells),
+            *([each] if each else []),
+            mistakes_test(self.fitted, len(self.few), level, self.tolerance),
+            equal_texts_test(self.fresh, logs, same, level),
+        ]
+
+    def log_probabilities(self) -> tuple[LogProbabilities | None, str]:
+        """The comparison with processed or raw log-probabilities, whichever match better."""
+        law, places = self.law, self.places
+
+        def compared(own: Rows, mass: Floats) -> LogProbabilities | None:
+            with np.errstate(divide="ignore"):
+                return logprobs.compare(places, self.fresh, np.log(mass), own, self.tolerance_of_logs)
+
+        found = compared(self.rows, self.masses.mass)
+        unprocessed = replace(self.sampling, stop=(), logprobs=0, penalties=False) == Sampling()
+        if found is None or unprocessed:
+            return found, ""
+        raw = compared(law.rows, masses_under(places.contexts, places.tokens, law.rows, law.vocab_size))
+        if raw is None or _wrong(raw) == _wrong(found):
+            return found, ""
+        return (found, "processed") if _wrong(found) < _wrong(raw) else (raw, "raw")
+
+    @property
+    def tolerance_of_logs(self) -> float:
+        return max(self.tolerance, LEAST_TOLERANCE)
+
+    def contract(self) -> Iterator[Finding]:
+        """What violates the protocol: failures at fault, texts of another length, ids that do not exist."""
+        failures = self.run.failures
+        for kind in sorted({failure.kind for failure in failures} & AT_FAULT):
+            here = [failure for failure in failures if failure.kind == kind]
+            yield Finding("contract", f"{len(here):,} requests failed ({kind}), first {here[0].text}")
+        if outside := self.places.outside:
+            yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
+        lengths = [(one, len(one.tokens), self.asked[one.number].max_tokens) for one in self.fresh]
+        stops = bool(self.sampling.stop)
+        wrong = [one for one in lengths if one[1] > one[2] or (one[1] < one[2] and not stops)]
+        if wrong:
+            first, length, most = wrong[0]
+            yield Finding(
+                "contract",
+                f"{len(wrong):,} texts have another number of tokens than max_tokens, first request "
+                f"{first.number}: {length} for {most}",
+            )
+
+    def notes(self, kind: str) -> Iterator[str]:
+        """Facts that are no part of the verdict."""
+        if len(possible_orders(self.sampling)) > 1:
+            yield f"Rows are processed in the order {self.order}."
+        if kind:
+            yield f"The returned log-probabilities are those of the {kind} rows."
+        at = {(one.number, one.index): one.tokens for one in self.run.texts}
+        numbers = sorted(self.asked)
+        pairs = [
+            (at[first, 0], at[again, 0])
+            for first, again in zip(numbers, numbers[-REPEATED:], strict=False)
+            if (first, 0) in at and (again, 0) in at and len(numbers) > REPEATED
+        ]
+        if pairs and self.asked[numbers[0]].seed is not None:
+            same = sum(first == again for first, again in pairs)
+            yield f"The same seed gave the same text in {same} of {len(pairs)} repeated requests."
+        if self.about_server:
+            yield self.about_server
+        if failures := self.run.failures:
+            last = failures[-1]
+            yield f"{len(failures):,} requests have no text, the last one: {last.kind}, {last.text}"
+
+
 def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
-
-
-def _some(n: int, entries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """The places at which known mistakes are tried: all, or a share of `MOST_ENTRIES` / `entries`.
-
-    They are drawn, since every k-th one might always be the same place of a page, and `entries` is that of
-    the tokens that were asked for: which ones are tried must not depend on their tokens."""
-    return rng.random(n) * entries < MOST_ENTRIES
 
 
 def _with_stop(planted: Planted, text: Completion, request: Request) -> Completion:
@@ -188,37 +274,6 @@ def _order_logs(planted: Planted, places: Places, sampling: Sampling) -> dict[st
     return {order: round(log, 6) for order, log in logs.items()}
 
 
-def _tests(
-    planted: Planted,
-    places: Places,
-    masses: Masses,
-    asked: Mapping[int, Request],
-    texts: Sequence[Completion],
-    rows: Rows,
-    fitted: list[Fitted],
-    fitted_places: int,
-    tolerance: float,
-) -> list[TestResult]:
-    """All tests, which share the budget."""
-    law = planted.target
-    same, next_to = _partners(asked, texts)
-    partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
-    stops = bool(next(iter(asked.values())).sampling.stop)
-    cells = list(tables(places, masses, partners, stops))
-    level = BUDGET / (len(cells) + 3)
-    contexts = law.words ** len(law.offsets) * max(1, len(law.openers))
-    each = context_test(places, rows, contexts, level, tolerance)
-    logs = np.zeros(len(texts))
-    with np.errstate(divide="ignore"):
-        np.add.at(logs, places.text, np.log(masses.mass))
-    return [
-        *(one.test(level, tolerance) for one in cells),
-        *([each] if each else []),
-        mistakes_test(fitted, fitted_places, level, tolerance),
-        equal_texts_test(texts, logs, same, level),
-    ]
-
-
 def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints]:
     """Pairs of texts of one prompt, and of requests that follow each other; no text is in two of a kind."""
     waiting: dict[Any, int] = {}
@@ -240,61 +295,8 @@ def _pairs(found: Sequence[tuple[int, int]]) -> Ints:
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-def _log_probabilities(
-    law: Law,
-    places: Places,
-    texts: Sequence[Completion],
-    masses: Masses,
-    rows: Rows,
-    sampling: Sampling,
-    tolerance: float,
-) -> tuple[LogProbabilities | None, str]:
-    """The log-probabilities against those of the processed rows or of the raw ones, whichever they fit."""
-
-    def compared(own: Rows, mass: Floats) -> LogProbabilities | None:
-        with np.errstate(divide="ignore"):
-            return logprobs.compare(places, texts, np.log(mass), own, max(tolerance, LEAST_TOLERANCE))
-
-    found = compared(rows, masses.mass)
-    unprocessed = replace(sampling, stop=(), logprobs=0, penalties=False) == Sampling()
-    if found is None or unprocessed:
-        return found, ""
-    raw = compared(law.rows, masses_under(places.contexts, places.tokens, law.rows, law.vocab_size))
-    if raw is None or _wrong(raw) == _wrong(found):
-        return found, ""
-    return (found, "processed") if _wrong(found) < _wrong(raw) else (raw, "raw")
-
-
 def _wrong(found: LogProbabilities) -> int:
     return found.wrong + found.listed_wrong
-
-
-def _contract(
-    run: Run, texts: Sequence[Completion], asked: Mapping[int, Request], places: Places
-) -> list[Finding]:
-    """What violates the protocol: failures at fault, texts of another length, ids that do not exist."""
-    found = []
-    for kind in sorted({failure.kind for failure in run.failures} & AT_FAULT):
-        here = [failure for failure in run.failures if failure.kind == kind]
-        found.append(Finding("contract", f"{len(here):,} requests failed ({kind}), first {here[0].text}"))
-    if places.outside:
-        found.append(Finding("contract", f"{places.outside:,} emitted tokens are not in the vocabulary"))
-    wrong = [
-        one
-        for one in texts
-        if len(one.tokens) > asked[one.number].max_tokens
-        or (len(one.tokens) < asked[one.number].max_tokens and not asked[one.number].sampling.stop)
-    ]
-    if wrong:
-        first = wrong[0]
-        found.append(
-            Finding(
-                "contract",
-                f"{len(wrong):,} texts have another number of tokens than max_tokens, first request "
-                f"{first.number}: {len(first.tokens)} for {asked[first.number].max_tokens}",
-            )
-        )
-    return found
 
 
 def _deviations(tests: Sequence[TestResult]) -> list[Finding]:
@@ -340,29 +342,3 @@ def _ranked(
         found.append(KnownMistake(name, tuple(alike), says, "everywhere", 1.0, gained, 0.0, True))
     found.sort(key=lambda one: -one.gained)
     return tuple(replace(one, behind=found[0].gained - one.gained) for one in found)
-
-
-def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request], about_server: str) -> list[str]:
-    """Facts that are no part of the verdict."""
-    notes = []
-    sampling = run.requests[0].sampling
-    if len(possible_orders(sampling)) > 1:
-        notes.append(f"Rows are processed in the order {order}.")
-    if kind:
-        notes.append(f"The returned log-probabilities are those of the {kind} rows.")
-    at = {(one.number, one.index): one.tokens for one in run.texts}
-    numbers = sorted(asked)
-    pairs = [
-        (at[first, 0], at[again, 0])
-        for first, again in zip(numbers, numbers[-REPEATED:], strict=False)
-        if (first, 0) in at and (again, 0) in at and len(asked) > REPEATED
-    ]
-    if pairs and asked[numbers[0]].seed is not None:
-        same = sum(first == again for first, again in pairs)
-        notes.append(f"The same seed gave the same text in {same} of {len(pairs)} repeated requests.")
-    if about_server:
-        notes.append(about_server)
-    if run.failures:
-        last = run.failures[-1]
-        notes.append(f"{len(run.failures):,} requests have no text, the last one: {last.kind}, {last.text}")
-    return notes

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
+from operator import attrgetter, methodcaller
 
 import numpy as np
 
@@ -93,10 +94,6 @@ def known_mistakes(
     yield from _misread(law, requests, texts, places)
 
 
-def _of_target(g: Given) -> Floats:
-    return g.p
-
-
 #: Mistakes of a verifier whose law needs nothing but the rows.
 OF_ROWS = (
     *("resamples_draft", "resamples_target", "greedy_residual", "greedy_after_nothing", "emits_residual"),
@@ -149,20 +146,18 @@ def _of_processing(sampling: Sampling) -> Iterator[Known]:
             continue
         change = {name: value}
         bonus = "bonus_temperature" if name == "temperature" else f"{name}_not_in_bonus"
-        yield Known((*TESTED.get(name, ()), f"{name}_ignored"), partial(_changed, change), seldom=(bonus,))
+        yield Known(
+            (*TESTED.get(name, ()), f"{name}_ignored"), methodcaller("changed", **change), seldom=(bonus,)
+        )
         recovered = RESIDUAL.get(name, f"{name}_not_in_recovered")
         yield Known((recovered,), partial(_changed_residual, change))
         yield Known((f"{name}_not_in_test",), partial(_changed_check, change))
     if sampling.temperature not in (0.0, 1.0):
-        yield Known(("temperature_twice",), partial(_changed, {"temperature": sampling.temperature**2}))
+        yield Known(("temperature_twice",), methodcaller("changed", temperature=sampling.temperature**2))
     elif sampling.temperature == 1.0:
         for t in TEMPERATURES:
             name = written("other_temperature", {"temperature": t})
-            yield Known((name,), partial(_changed, {"temperature": t}))
-
-
-def _changed(change: Change, g: Given) -> Floats:
-    return g.changed(**change)
+            yield Known((name,), methodcaller("changed", temperature=t))
 
 
 def _changed_residual(change: Change, g: Given) -> Floats:
@@ -178,11 +173,7 @@ def _of_orders(sampling: Sampling, order: str) -> Iterator[Known]:
         if other != order:
             name = "truncation_first" if ORDERS[other][-1] == "temperature" else "other_order"
             detail = f"Rows are processed in the order {other}."
-            yield Known((name,), partial(_in_order, other), detail=detail)
-
-
-def _in_order(order: str, g: Given) -> Floats:
-    return g.in_order(order)
+            yield Known((name,), methodcaller("in_order", other), detail=detail)
 
 
 def _unknown_tokens(law: Law) -> Iterator[Known]:
@@ -234,20 +225,20 @@ def _misread(
     if law.offsets:
         for name, seldom, detail, move in _moves():
             read = _read(law, padded, places, places.text, at, move)
-            yield Known((name,), _of_target, seldom=seldom, detail=detail, contexts=read)
+            yield Known((name,), attrgetter("p"), seldom=seldom, detail=detail, contexts=read)
         for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
             # not around: no text may be read by itself by way of others
             other = np.clip(places.text + step, 0, len(whole) - 1)
             moved = prompts[other] + places.place
             detail = f"Rows are those of the {name} request at the same place."
-            read = _read(law, padded, places, other, moved, _stay)
+            read = _read(law, padded, places, other, moved, partial(_earlier, 0))
             names = "rows_of_next", "prompt_of_next"
-            yield Known(names, _of_target, seldom=names[::-1], detail=detail, contexts=read)
+            yield Known(names, attrgetter("p"), seldom=names[::-1], detail=detail, contexts=read)
     if len(law.openers) > 1:
         for step in (1, -1):
             contexts = places.contexts.copy()
             contexts[:, -1] = padded[(places.text + step) % len(whole), 0]
-            yield Known(("first_token_of_next",), _of_target, contexts=contexts)
+            yield Known(("first_token_of_next",), attrgetter("p"), contexts=contexts)
 
 
 #: From the indices of the tokens that are to be read to those that are read instead.
@@ -255,17 +246,13 @@ Move = Callable[[Ints], Ints]
 
 
 def _moves() -> Iterator[tuple[str, tuple[str, ...], str, Move]]:
-    yield "newest_token_unread", ("bonus_row_before",), "", lambda index: index - 1
-    yield "bonus_cached_twice", (), "", lambda index: index + 1
+    yield "newest_token_unread", ("bonus_row_before",), "", partial(_earlier, 1)
+    yield "bonus_cached_twice", (), "", partial(_earlier, -1)
     for page in PAGES:
         yield "page_offset", (), f"Tokens are read {page} places too early.", partial(_earlier, page)
         for first in (0, 1):
             detail = f"Every second page of {page} tokens is read from the page before."
             yield "wrong_page", (), detail, partial(_page_before, page, first)
-
-
-def _stay(index: Ints) -> Ints:
-    return index
 
 
 def _earlier(page: int, index: Ints) -> Ints:

@@ -46,7 +46,7 @@ class Setting:
         return f"{self.name.replace(',', '').replace(' ', '-')}.jsonl"
 
     def form(self) -> dict[str, Any]:
-        """What `plan_requests` is told beside the sampling and the number of tokens."""
+        """The options of `plan_requests`, without the sampling and the number of tokens."""
         return {"request_seeds": self.request_seeds, "unequal_prompts": self.unequal_prompts}
 
     def options(self) -> str:
@@ -195,7 +195,7 @@ class EngineMatrix(Judged):
             if audit.findings or audit.failures:
                 yield f"Again: {_command(cell, speculative)}"
         if refused := sum(audit.refused for _, _, audit in self._audits()):
-            yield f"{refused} audits were refused, and say nothing of the engine."
+            yield f"{refused} audits were refused; they test nothing."
         orders = sorted({cell.order for cell in self.cells if cell.order})
         if orders:
             yield f"Rows are processed in the order {' or '.join(orders)}."
@@ -277,7 +277,7 @@ def audit_matrix(
     engine : str
         As in `audit_engine`.
     planted : Planted
-        What the engine serves.
+        The checkpoints that the engine serves.
     without : str, optional
         The address of the same server without speculation. An engine in this process needs none: it is run
         both ways.
@@ -285,7 +285,7 @@ def audit_matrix(
         Emitted tokens of each audit, at least 1.
     out : path, optional
         Folder in which the texts are kept as they arrive, a file for each setting in `speculative` and in
-        `plain`. With texts of the same run in it, the run goes on from there.
+        `plain`. With texts of the same run in it, the run continues from there.
     tolerance, rng, progress, **options
         As in `audit_engine`.
 

@@ -11,7 +11,7 @@ from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
 from specsim.core.stats import POWER, ChiSquare
 
-#: The chi-square of a test that is none.
+#: Placeholder where no chi-square is computed.
 NOT_TAKEN = ChiSquare(0.0, 0, 1.0)
 #: Rows of the table of tests that are shown.
 SHOWN = 8
@@ -56,7 +56,7 @@ class LogProbabilities:
 
 @dataclass(frozen=True)
 class EngineEfficiency:
-    """What speculation gained, as the engine's counters tell, beside the standard rule on sampled drafts.
+    """What speculation gained by the engine's counters, compared with the standard rule on sampled drafts.
 
     `alpha` is the mean of Σ min(p, q) over the places of the texts; `gamma` drafted tokens per step.
     `accepted_share` is accepted / drafted, `expected_share` what is expected of the standard rule on these
@@ -147,11 +147,11 @@ class EngineAudit(Judged):
     diagnosis : tuple of KnownMistake
         The nearest known mistakes, the likeliest first; empty unless the texts deviate.
     tolerance : float
-        Largest difference of log p of the engine's arithmetic that is allowed.
+        Maximum allowed difference of log p.
     order : str
         The order of temperature and truncation that the texts are tested against.
     budget : float
-        Probability that a right engine is called biased, split over the tests.
+        Probability of a false alarm, split over the tests.
     failures : dict
         Requests without a text, by kind of failure.
     interrupted : bool
@@ -227,10 +227,10 @@ class EngineAudit(Judged):
         if not self.tokens and not self.findings:
             return "No text was received, so nothing was tested."
         return {
-            Verdict.CONSISTENT: "No deviation from the planted law was found. A total variation of "
+            Verdict.CONSISTENT: "No deviation from the planted distribution was found. A total variation of "
             f"{self.detectable_tv:.4f} would have been found with probability {POWER:g}.",
-            Verdict.BIASED: "What the engine returns does not follow the law of its weights.",
-            Verdict.BROKEN: "The engine's answers violate the protocol, see the findings.",
+            Verdict.BIASED: "The engine's answers do not follow the distribution of its weights.",
+            Verdict.BROKEN: "The engine's answers violate the protocol; see the findings.",
             Verdict.INCONCLUSIVE: "Nothing was found, but only a total variation above "
             f"{self.detectable_tv:.3f} would have been (wanted: {WANTED_TV:g}). Ask for more tokens.",
         }[self.verdict]
@@ -248,7 +248,7 @@ class EngineAudit(Judged):
         if logs is not None and not (logs.wrong or logs.listed_wrong):
             yield (
                 f"Log-probabilities: {logs.returned:,} of emitted tokens and {logs.listed:,} entries of "
-                f"lists agree with the law, largest difference {logs.largest:.2g}."
+                f"lists match the distribution, largest difference {logs.largest:.2g}."
             )
         if self.efficiency is not None:
             yield self.efficiency.sentence()
@@ -259,8 +259,8 @@ class EngineAudit(Judged):
         return (
             f"{self.texts:,} texts, {self.tokens:,} of {self.planned:,} tokens in {self.seconds:.1f} s"
             f"{speed}; judged in {self.judging:.1f} s by {len(self.tests)} tests, tolerance "
-            f"{self.tolerance:g} in log p, seed {self.provenance.root}. A right engine is called biased with "
-            f"probability at most {self.budget:g}."
+            f"{self.tolerance:g} in log p, seed {self.provenance.root}. The probability of a false alarm is "
+            f"at most {self.budget:g}."
         )
 
     def facts(self) -> dict[str, Any]:
@@ -306,4 +306,4 @@ def _other_weights(audit: EngineAudit) -> str:
     logs = audit.logprobs
     if logs is not None and logs.wrong - logs.zeros <= logs.returned / 2:
         return ""
-    return "; the engine may hold other weights than those of this pair"
+    return "; the engine may serve other weights than this pair's"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ PLAIN = Sampling()
 PLAIN_TOKENS = 5_000
 #: The file of texts in the folder of a run.
 TEXTS = "texts.jsonl"
-
-#: What is told of the work: tokens so far, and tokens planned.
 
 
 @shows_progress("audit", " tokens")
@@ -49,9 +47,9 @@ def audit_engine(
 ) -> EngineAudit:
     """Audit an engine that serves a planted checkpoint.
 
-    Every emitted token is tested against the law of the planted target after the tokens before it, by place
-    in the text, and for independence of the other texts; every returned log-probability is compared with the
-    law. A right engine is called biased with probability at most 1e-6.
+    The audit tests every emitted token against the planted target's distribution after the tokens before it,
+    by place in the text, and for independence of the other texts. It compares every returned log-probability
+    with that distribution. The probability of a false alarm is at most 1e-6.
 
     Parameters
     ----------
@@ -60,34 +58,34 @@ def audit_engine(
         "onnxruntime", "onnxruntime-ngram", "openvino", the address of an OpenAI-compatible server such as
         "http://127.0.0.1:8000/v1", or an object with the methods of `Engine`.
     planted : Planted
-        What the engine serves.
+        The checkpoints that the engine serves.
     tokens : int or str
         Emitted tokens to test, at least 1.
     sampling : Sampling
-        Temperature, truncation, a stop string of one token, the log-probabilities that are asked for, and
-        whether penalties that change nothing are sent.
+        Temperature, truncation, a stop string of one token, the log-probabilities to ask for, and whether to
+        send neutral penalties.
     texts : int
-        Texts of each request, its `n`, at least 1.
+        Number of texts per request, its `n`, at least 1.
     request_seeds : bool
-        Give each request a seed of its own, else none.
+        Give each request a seed of its own.
     unequal_prompts : bool
         Make every second prompt longer by 256 tokens, or as many as the context allows: texts that are
         decoded together begin at different places.
     speculative : bool
-        Decode with the draft, where the engine runs in this process. A server is taken as it runs.
+        Decode with the draft. Ignored for a server, which is already configured.
     order : str, optional
         The order of temperature and truncation; by default that under which the texts are likeliest, of those
         that are possible without speculation where the engine runs in this process.
     tolerance : float, optional
-        Largest error of log p of the engine's arithmetic, see `check`. Every law within it is accepted. By
-        default that of float32: 1e-5, or 1e-8 for each token of the vocabulary if that is more.
+        Maximum error of log p in the engine's arithmetic, see `check`. By default that of float32: 1e-5, or
+        1e-8 for each token of the vocabulary if that is more.
     seconds : float, optional
         Time limit of serving.
     out : path, optional
         Folder in which the texts are kept as they arrive, in `texts.jsonl`. With texts of the same run in it,
-        the run goes on from there.
+        the run continues from there.
     rng : int, Generator, SeedSequence or None
-        Draws the prompts and the seeds of the requests.
+        Source of the prompts and of the requests' seeds.
     progress : bool or callable, optional
         A bar by default, as in `specsim.simulate`. A function is called with the numbers of tokens
         received and planned.
@@ -127,7 +125,7 @@ def audit_engine(
     if isinstance(engine, str):
         opened = open_engine(engine, planted, speculative=speculative, **options)
     elif options:
-        raise TypeError(f"{next(iter(options))}: an engine that is open takes no options")
+        raise TypeError(f"{next(iter(options))}: an open engine takes no options; pass its name")
     else:
         opened = engine
     try:
@@ -170,7 +168,7 @@ def judge_texts(
     path : path
         `texts.jsonl` of an audit, or the file of a setting of `audit_matrix`.
     planted : Planted
-        What the engine served.
+        The checkpoints that the engine served.
     order, tolerance
         As in `audit_engine`.
 
@@ -200,7 +198,7 @@ def judge_texts(
     header, store = read_store(file)
     if header.get("planted") != planted.digest:
         whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
-        raise ValueError(f"{file}: these are texts of {whose}; that in {planted.folder} has another digest")
+        raise ValueError(f"{file}: the texts are of {whose}; {planted.folder} has another digest")
     try:
         sampling = Sampling(**header["sampling"] | {"stop": tuple(header["sampling"]["stop"])})
         form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
@@ -213,18 +211,9 @@ def judge_texts(
     for one in store.completions.values():
         if not 0 <= one.index < asked.get(one.number, 0):
             raise ValueError(f"{file}: text {one.index} of request {one.number} was not asked for")
-    run = Run(
-        engine=engine,
-        version=version,
-        described=described,
-        planted=planted,
-        requests=requests,
-        texts=store.texts(),
-        failures=[store.failures[number] for number in sorted(store.failures)],
-        gamma=described.get("gamma"),
-        root=header["seed"],
-        interrupted=len(store.completions) < sum(asked[one] for one in asked if one not in store.failures),
-    )
+    run = _run(planted, requests, store, {"engine": engine, "version": version, "described": described})
+    lacking = len(store.completions) < sum(asked[one] for one in asked if one not in store.failures)
+    run = replace(run, root=header["seed"], interrupted=lacking)
     return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
 
 
@@ -250,8 +239,8 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def open_store(
     out: str | Path | None, file: str, engine: Engine, root: int, sampling: Sampling, more: Mapping[str, Any]
 ) -> TextStore:
-    """The texts of a run, in a file of the folder `out` or in memory. `more` is what a run that goes on must
-    share with the first one, besides the engine, the seed and the sampling."""
+    """The texts of a run, in a file of the folder `out` or in memory. `more` is what a continued run must
+    share with the first one, in addition to the engine, the seed and the sampling."""
     if out is None:
         return TextStore(None, {})
     folder = make_folder(out)
@@ -293,18 +282,20 @@ def serve(
                 progress(done, planned)
     except KeyboardInterrupt:
         interrupted = True
-    described = engine.describe()
-    return Run(
-        engine=engine.name,
-        version=engine.version,
-        described=described,
-        planted=planted,
-        requests=requests,
-        texts=store.texts(),
-        failures=[store.failures[number] for number in sorted(store.failures)],
+    about = {"engine": engine.name, "version": engine.version, "described": engine.describe()}
+    return replace(
+        _run(planted, requests, store, about),
         counters=asking.gained(),
-        gamma=described.get("gamma"),
         root=root,
         interrupted=interrupted,
         seconds=time.perf_counter() - started,
+    )
+
+
+def _run(planted: Planted, requests: Sequence[Request], store: TextStore, about: dict[str, Any]) -> Run:
+    """A run with the texts in `store`, of the engine that `about` names and describes."""
+    failures = [store.failures[number] for number in sorted(store.failures)]
+    gamma = about["described"].get("gamma")
+    return Run(
+        **about, planted=planted, requests=requests, texts=store.texts(), failures=failures, gamma=gamma
     )

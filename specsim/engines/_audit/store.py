@@ -1,7 +1,5 @@
 """The texts of a run, kept as JSON Lines as they arrive, so that a run can be continued and judged again."""
 
-from __future__ import annotations
-
 import json
 import time
 import zlib
@@ -48,9 +46,9 @@ class TextStore:
             if different := [name for name in header if kept.get(name) != header[name]]:
                 first = different[0]
                 raise ValueError(
-                    f"{path}: these texts are of another run: its {', '.join(different)} differ ({first} "
+                    f"{path}: the texts are of another run: its {', '.join(different)} differ ({first} "
                     f"{_short(kept.get(first))}, now {_short(header[first])}); give another folder, or judge "
-                    f"them as they are with 'specsim audit engine {path} --planted DIR'"
+                    f"these with 'specsim audit engine {path} --planted DIR'"
                 )
             for answer in _read(path):
                 self._keep(answer)
@@ -81,7 +79,7 @@ class TextStore:
 
 
 def read_store(path: Path) -> tuple[dict[str, Any], TextStore]:
-    """The header of a file of texts and what is in it, which stays as it is. Raises ValueError for others."""
+    """The header of a file of texts, and its content. Raises ValueError for other files."""
     header, store = read_header(path), TextStore(None, {})
     for answer in _read(path):
         store._keep(answer)
@@ -140,13 +138,9 @@ def _parsed(line: bytes, path: Path, number: int) -> Any:
         raise ValueError(f"{path}, line {number}: not JSON ({error})") from error
     if isinstance(entry, dict) and entry.pop(CHECKSUM, None) != _checksum(entry):
         if number == 1:
-            raise ValueError(
-                f"{path}, line 1: not the header of a file that specsim audit engine wrote, or damaged: its "
-                "checksum is wrong"
-            )
+            raise ValueError(f"{path}, line 1: not the header of a file of specsim audit engine, or damaged")
         raise ValueError(
-            f"{path}, line {number}: damaged, its checksum is wrong; delete the line, and it is asked for "
-            "again"
+            f"{path}, line {number}: damaged, its checksum is wrong; delete the line to request it again"
         )
     return entry
 
@@ -189,7 +183,7 @@ class Asking:
         self._before = engine.counters()
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
-        """What comes back for those of `requests` without all of their texts, as it is kept."""
+        """The new answers to those of `requests` that lack texts."""
         for group in self._groups(requests):
             if self.ended:
                 return
@@ -233,13 +227,13 @@ def _asked_for(
 
 #: Lengths of most texts, and of the few that end early: what is done at the end of a text differs in engines.
 LONG, SHORT = 64, (1, 2, 3, 5, 8)
-#: One text in so many is short.
+#: Every eighth text is short.
 SHORT_EVERY = 8
 #: Tokens of a prompt beyond what the law reads; engines begin a page of their cache at multiples of 16.
 BEYOND = (0, 1, 2, 3, 5, 8, 14, 15, 16, 17, 31, 32)
 #: The same for every second prompt where they are to be unequal: a batch of them is mostly padding.
 FAR = 256
-#: So many prompts are asked once, and then again in the order of a stride.
+#: Prompts that are asked once, and then again in the order of a stride.
 BLOCK, STRIDE = 8, 3
 #: Requests that are made again at the end, with the same seed.
 REPEATED = 8
@@ -268,7 +262,9 @@ def plan_requests(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:
-        raise ValueError(f"context: {planted.context} positions hold no prompt of {least} tokens and a text")
+        raise ValueError(
+            f"context: {planted.context} positions do not hold a prompt of {least} tokens and a text"
+        )
     far = max(0, min(FAR, planted.context - LONG - least))
     found: list[Request] = []
     total = 0

@@ -4,24 +4,146 @@ Both servers get the same prompts with different seeds, in blocks that grow by a
 block fix the tables, and `log_pooled_two_sample_e` tests these on the blocks that follow."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from specsim.auditing._checks.two_samples import block_ends
 from specsim.core._checks import check_count, check_seconds, count_of
-from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import printable
+from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET, Finding
 from specsim.engines._audit.judge import AT_FAULT
 from specsim.engines._audit.results import TestResult
 from specsim.engines._audit.run import PLAIN, open_store
-from specsim.engines._audit.two_servers_result import GreedyTexts, ServerComparison
-from specsim.engines._audit.two_servers_tests import PromptTexts, all_tests
-from specsim.engines._audit.two_servers_texts import EndedError, Serving, Side
-from specsim.engines._clients.texts import TextServer, common_form
-from specsim.engines._planted.requests import Sampling
+from specsim.engines._audit.store import Asking, TextStore
+from specsim.engines._audit.two_servers_result import GreedyTexts, ServerComparison, ServerSide
+from specsim.engines._audit.two_servers_tests import PromptTexts, Text, all_tests
+from specsim.engines._clients.texts import FORMS, TextCompletion, TextRequest, TextServer, common_form
+from specsim.engines._planted.requests import Failure, Sampling
+
+#: The texts of one server in a block, by prompt.
+Texts = list[list[TextCompletion]]
+
+
+class EndedError(Exception):
+    """The time is over, or a server does not answer."""
+
+
+class Side:
+    """One server, and what came back from it."""
+
+    def __init__(self, server: TextServer, store: TextStore, deadline: float | None):
+        self.server, self.asking = server, Asking(server, store, deadline)
+        self.unread: list[Failure] = []
+        self.seconds = 0.0
+
+    @property
+    def texts(self) -> list[TextCompletion]:
+        """All texts, by request and index."""
+        return [one for one in self.asking.store.texts() if isinstance(one, TextCompletion)]
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Requests without a text, and texts in a form that cannot be compared."""
+        return [*self.asking.store.failures.values(), *self.unread]
+
+    def record(self, form: str) -> ServerSide:
+        drafted, accepted = self._drafts()
+        texts, failures = self.texts, self.failures
+        return ServerSide(
+            url=self.server.url,
+            engine=printable(self.server.name),
+            version=printable(self.server.version),
+            texts=len(texts),
+            tokens=sum(len(one.forms.get(form, ())) for one in texts),
+            drafted=drafted,
+            accepted=accepted,
+            failures=dict(sorted(Counter(one.kind for one in failures).items())),
+            failure=printable(f"{failures[-1].kind}, {failures[-1].text}") if failures else "",
+            seconds=self.seconds,
+        )
+
+    def _drafts(self) -> tuple[int | None, int | None]:
+        """Drafted and accepted tokens, of the texts where they are reported there, else of the server."""
+        told = [
+            (a.drafted, a.accepted) for a in self.texts if a.drafted is not None and a.accepted is not None
+        ]
+        if told:
+            return sum(a for a, _ in told), sum(b for _, b in told)
+        gained = self.asking.gained()
+        return (None, None) if gained is None else (max(0, gained["drafted"]), max(0, gained["accepted"]))
+
+
+class Serving:
+    """The requests to both servers, block by block."""
+
+    def __init__(
+        self,
+        sides: Sequence[Side],
+        prompts: Sequence[str],
+        length: int,
+        sampling: Sampling,
+        rounds: int,
+        copies: int,
+        root: int,
+        progress: Progress | None,
+    ):
+        self.sides, self.prompts, self.length, self.sampling = sides, prompts, length, sampling
+        self.rounds, self.copies, self.root, self.progress = rounds, copies, root, progress
+        self.started = time.perf_counter()
+        generator = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(0,)))
+        size = (len(sides), rounds, len(prompts))
+        self.seeds: Ints = generator.choice(2**31 - 1, size=int(np.prod(size)), replace=False).reshape(size)
+        self.form, self.interrupted = FORMS[0], False
+        self.asked = length * sum(len(side.texts) for side in sides)
+
+    def block(self, start: int, stop: int) -> list[Texts]:
+        """Rounds `start` to `stop` of requests after each prompt, to both servers. Raises EndedError."""
+        return [self._of_side(i, start, stop) for i in range(len(self.sides))]
+
+    def _of_side(self, i: int, start: int, stop: int) -> Texts:
+        side, count = self.sides[i], len(self.prompts)
+        requests = [
+            TextRequest(
+                r * count + p, (), self.length, int(self.seeds[i, r, p]), self.copies, self.sampling, prompt
+            )
+            for r in range(start, stop)
+            for p, prompt in enumerate(self.prompts)
+        ]
+        began = time.perf_counter()
+        try:
+            for _ in side.asking.answers(requests):
+                self.asked += self.length
+                if self.progress is not None:
+                    self.progress(self.asked, self.seeds.size * self.copies * self.length)
+        finally:
+            side.seconds += time.perf_counter() - began
+        if side.asking.ended:
+            raise EndedError
+        found: Texts = [[] for _ in self.prompts]
+        for one in side.texts:
+            if start * count <= one.number < stop * count:
+                found[one.number % count].append(one)
+        return found
+
+    def read(self, i: int, texts: Sequence[TextCompletion]) -> list[Text]:
+        """The texts of server `i` in the form that is compared; those without it are failures."""
+        found = []
+        for one in texts:
+            if self.form in one.forms:
+                found.append(Text(one.forms[self.form], one.finish))
+            else:
+                missing = Failure(one.number, "garbage", f"{self.form} are missing in some answers")
+                self.sides[i].unread.append(missing)
+        return found
+
 
 #: The blocks of rounds.
 BLOCKS = 6
@@ -48,27 +170,27 @@ def compare_servers(
     rng: RandomSource = None,
     progress: ShowProgress = None,
 ) -> ServerComparison:
-    """Test whether two OpenAI-compatible servers draw texts from the same law.
+    """Test whether two OpenAI-compatible servers draw texts from the same distribution.
 
-    The law need not be known: compare a model with and without speculation, or an old and a new version. Two
-    servers with the same law are called changed with probability at most 1e-6.
+    The distribution need not be known: compare a model with and without speculation, or an old and a new
+    version. The probability of a false alarm is at most 1e-6.
 
-    At temperature 0 the texts themselves are compared. Rounding differs between kernels, so texts that differ
-    are no proof of a mistake.
+    At temperature 0 the texts themselves are compared. They may differ without a mistake, since rounding
+    differs between kernels.
 
     Parameters
     ----------
     one, other : str
         Addresses, such as "http://127.0.0.1:8000/v1".
     prompts : sequence of str
-        A few are enough; texts after the same prompt are compared.
+        A few are enough: texts after the same prompt are compared.
     tokens : int or str
         Emitted tokens of both servers together, at least 1. Not used at temperature 0, where each server
         gets each prompt twice.
     length : int, optional
         Tokens of a text, at least 1; by default 8, and 64 at temperature 0.
     sampling : Sampling
-        What is asked of both.
+        How both servers sample.
     texts : int
         Texts of each request, its `n`, at least 1: more are faster where both servers know `n`. Not used at
         temperature 0.
@@ -80,9 +202,9 @@ def compare_servers(
         Time limit. What was asked until then is compared.
     out : path, optional
         Folder in which the texts are kept as they arrive, in `first.jsonl` and `second.jsonl`. With texts of
-        the same comparison in it, the comparison goes on from there.
+        the same comparison in it, the comparison continues from there.
     rng : int, Generator, SeedSequence or None
-        Draws the seeds of the requests, all different.
+        Source of the requests' seeds, all different.
     progress : bool or callable, optional
         A bar by default, as in `specsim.simulate`. A function is called with the numbers of tokens
         asked for so far and planned.
@@ -109,13 +231,15 @@ def compare_servers(
     >>> compare_servers("http://127.0.0.1:8000", "http://127.0.0.1:8001", [])
     Traceback (most recent call last):
     ...
-    ValueError: prompts: there is none; give at least one text
+    ValueError: prompts: the sequence is empty; give at least one text
     """
     tokens = count_of("tokens", tokens)
     if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise TypeError("prompts: expected a sequence of str")
     if not prompts or not all(prompts):
-        raise ValueError(f"prompts: {'one is empty' if prompts else 'there is none'}; give at least one text")
+        raise ValueError(
+            f"prompts: {'one is empty' if prompts else 'the sequence is empty'}; give at least one text"
+        )
     if seconds is not None:
         check_seconds("seconds", seconds)
     greedy = sampling.temperature == 0.0

@@ -80,7 +80,7 @@ class ServerComparison(Judged):
     interrupted : bool
     provenance : Provenance
     budget : float
-        Probability that two servers of one law are called changed, split over the tests.
+        Probability of a false alarm, split over the tests.
     """
 
     one: ServerSide
@@ -146,12 +146,11 @@ class ServerComparison(Judged):
     def size(self) -> str:
         text = (
             f"{len(self.prompts):,} prompts, up to {self.planned:,} texts of {self.length} tokens each from "
-            f"both servers; compared are the {self.form}. Seed {self.provenance.root}."
+            f"both servers, compared by {self.form}. Seed {self.provenance.root}."
         )
         if self.tests:
             text += (
-                f" {len(self.tests):,} tests; two servers with the same law are called changed with "
-                f"probability at most {self.budget:g}."
+                f" {len(self.tests):,} tests; the probability of a false alarm is at most {self.budget:g}."
             )
         return text
 
@@ -159,16 +158,18 @@ class ServerComparison(Judged):
         points = 100.0 * self.detectable_tv
         equal = sum(one.place is None for one in self.greedy)
         if self.verdict is Verdict.BROKEN:
-            return "Answers of a server violate the protocol, see the findings."
+            return "A server's answers violate the protocol; see the findings."
         if self.verdict is Verdict.CHANGED:
-            return "The two servers do not draw from the same law."
+            return "The two servers do not draw from the same distribution."
         if self.greedy:
             text = f"At temperature 0 the texts of {equal:,} of {len(self.greedy):,} prompts are equal."
             if equal < len(self.greedy):
-                text += " Texts may differ by rounding alone; a temperature above 0 compares the laws."
+                text += (
+                    " Texts may differ by rounding alone; a temperature above 0 compares the distributions."
+                )
             return text
         if self.detectable_tv >= 1.0:
-            return "Nothing was found, but there are too few texts to find anything. Ask for more tokens."
+            return "There are too few texts to find anything. Ask for more tokens."
         could = (
             f"A change that moves {points:.1f} percentage points of the first token's probability to other "
             f"tokens, on every prompt, would have been found with probability {POWER:g}"

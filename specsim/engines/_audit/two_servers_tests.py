@@ -1,7 +1,5 @@
 """The tests of a comparison of two servers, of all prompts together and of each."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from specsim.engines._clients.texts import Pieces
 
 #: The most outcomes that have a cell of their own, and the least times that each is in the first block.
 OUTCOMES, LEAST = 15, 4
-#: Whole texts are counted in so many bins.
+#: Bins in which whole texts are counted.
 BINS = 16
 #: Characters of an outcome that are shown.
 LONGEST = 80

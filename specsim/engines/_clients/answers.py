@@ -34,7 +34,7 @@ class UnmappableError(GarbageError):
 def read_json(body: bytes, most: int = MOST_BYTES) -> dict[str, Any]:
     """The object in `body`. Raises GarbageError for all else, as for NaN, and for more than `most` bytes."""
     if len(body) > most:
-        raise GarbageError(f"an answer of {len(body):,} bytes, where {most:,} are enough for what was asked")
+        raise GarbageError(f"an answer of {len(body):,} bytes; at most {most:,} answer the request")
     try:
         found = parse_json(body, unique=False, finite=True)
     except ValueError as error:
@@ -60,7 +60,7 @@ def read_completions(
 ) -> list[Completion]:
     """The completions in an answer to `request`. Raises GarbageError.
 
-    What the server reports of drafts for the whole request stands in its first completion."""
+    The first completion holds what the server reports of drafts for the whole request."""
     found = []
     for place, (about, choice) in enumerate(read_choices(answer, request, seconds)):
         where, finish = f"choice {place}", about["finish"]
@@ -94,7 +94,9 @@ def read_choices(
         index = choice.get("index", place)
         if type(index) is not int or index in found or not 0 <= index < request.n:
             what = f"index {reprlib.repr(index)}"
-            raise GarbageError(f"choice {place}: {what} is there twice, or no number below n = {request.n}")
+            raise GarbageError(
+                f"choice {place}: {what} is a duplicate, or not a number below n = {request.n}"
+            )
         found.add(index)
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and len(reason) > LONGEST:
@@ -145,7 +147,7 @@ def _read_logprobs(
     try:
         logged = read_logprobs({"logprobs": columns}, strict=False)
     except (ValueError, *STRANGE) as error:
-        raise GarbageError(f"{where} are not as servers write them ({error!r:.100})") from None
+        raise GarbageError(f"{where} are not in a form that servers use ({error!r:.100})") from None
     if logged is None:
         if given.get("token_logprobs") is not None:
             raise GarbageError(f"{where}: {reprlib.repr(given['token_logprobs'])} is not a list")

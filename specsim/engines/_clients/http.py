@@ -26,13 +26,13 @@ from specsim.engines._planted.served_pair import Pair
 
 #: The most bytes of an answer that are read.
 MOST_BYTES = 2**26
-#: Where servers tell their version: vLLM and specsim, SGLang, llama.cpp.
+#: Where servers give their version: vLLM and specsim, SGLang, llama.cpp.
 VERSIONS = (("/version", "version"), ("/get_server_info", "version"), ("/props", "build_info"))
-#: What serves HTTP in vLLM and SGLang; they tell their own names as the owner of the model.
+#: What serves HTTP in vLLM and SGLang; they give their own names as the owner of the model.
 WEB_SERVERS = {"", "uvicorn"}
 #: Statuses after which a request is sent again, and the first of the growing pauses, in seconds.
 BUSY, PAUSE = {429, 502, 503, 504}, 0.2
-#: Statuses of a server that refuses how a request is written, and those of them that tell of its parameters.
+#: Statuses of a server that refuses how a request is written; those that are about its parameters.
 REFUSED, UNSUPPORTED = {400, 404, 415, 422}, {400, 422}
 
 
@@ -79,7 +79,7 @@ class HttpServer:
         retries: int = 4,
     ):
         place = urlsplit(url)
-        port = place.port  # raises ValueError for a number that is none
+        port = place.port  # raises ValueError for a wrong number
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ValueError(f"url: {url!r} is not an address such as http://localhost:8000")
         check_seconds("timeout", timeout)

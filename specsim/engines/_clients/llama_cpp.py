@@ -5,65 +5,65 @@ It samples from the target, and accepts drafted tokens that are equal to what it
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
+from functools import partial
 from typing import Any
 
 from specsim.core._checks import check_counts
 from specsim.engines._clients.answers import GarbageError, read_completions, read_counters
-from specsim.engines._clients.running import Answers, described, need, or_failures, side_by_side
+from specsim.engines._clients.running import Answers, InProcess, need, or_failures, side_by_side
 from specsim.engines._clients.writing import PENALTIES, llama_parameters
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
 
-#: Seeds have 32 bits, of which the largest stands for a random one.
+#: The largest seed: 32 bits, less the one that means a random seed.
 MOST_SEED = 2**32 - 2
 
 
-class LlamaCppEngine:
-    """A target, with a draft or plain, in `parallel` slots. Raises ImportError without xllamacpp."""
+class LlamaCppEngine(InProcess):
+    """A target, with a draft or plain, in `parallel` slots."""
 
-    name = "llama.cpp"
+    name, _package, _logprobs = "llama.cpp", "xllamacpp", "raw"
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
-        check_counts(gamma=gamma, parallel=parallel)
-        xllamacpp = need("xllamacpp", "xllamacpp")
+        check_counts(parallel=parallel)
+        self._parallel = parallel
+        super().__init__(planted, speculative=speculative, gamma=gamma)
+
+    def _open(self) -> None:
+        xllamacpp, planted = need("xllamacpp", "xllamacpp"), self._planted
         params = xllamacpp.CommonParams()
         params.model.path = str(planted.checkpoint("target", "gguf"))
-        params.n_ctx, params.n_parallel = planted.context * parallel, parallel
+        params.n_ctx, params.n_parallel = planted.context * self._parallel, self._parallel
         params.warmup, params.verbosity, params.endpoint_metrics = False, -1, True
         drafts = params.speculative
         for threads in (params.cpuparams, params.cpuparams_batch, drafts.draft.cpuparams):
             threads.n_threads = 1  # a planted model is so small that threads wait for each other
-        if speculative:
+        if self._gamma:
             drafts.draft.mparams.path = str(planted.checkpoint("draft", "gguf"))
-            drafts.draft.n_max = gamma
+            drafts.draft.n_max = self._gamma
             drafts.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
-        self._server: Any = xllamacpp.Server(params)
-        self._planted, self._parallel = planted, parallel
-        self._gamma = gamma if speculative else 0
-        self.version = version("xllamacpp")
+        self._model = xllamacpp.Server(params)
 
-    def describe(self) -> dict[str, Any]:
-        return described(self.name, self.version, self._planted, self._gamma, "raw", parallel=self._parallel)
+    def _settings(self) -> dict[str, Any]:
+        return {"parallel": self._parallel}
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:
-            yield from side_by_side(self._answer, requests, executor, 2 * self._parallel)
+            yield from side_by_side(
+                lambda one: or_failures(partial(self._answer, one), [one]),
+                requests,
+                executor,
+                2 * self._parallel,
+            )
 
     def counters(self) -> dict[str, int] | None:
-        return read_counters(self._server.handle_metrics()) if self._gamma else None
-
-    def close(self) -> None:
-        self._server = None
+        return read_counters(self._model.handle_metrics()) if self._gamma else None
 
     def _answer(self, request: Request) -> Answers:
-        return or_failures(lambda: self._completions(request), [request])
-
-    def _completions(self, request: Request) -> Answers:
         if request.seed is not None and request.seed > MOST_SEED:
             raise NotImplementedError(f"seed: {request.seed} is more than {MOST_SEED}, llama.cpp's largest")
         started = time.perf_counter()
-        answer = self._server.handle_completions(_payload(request))
+        answer = self._model.handle_completions(_payload(request))
         if isinstance(answer, dict) and "error" in answer:
             return [Failure(request.number, "refused", str(answer["error"])[:300])]
         try:
@@ -88,5 +88,5 @@ def _payload(request: Request) -> dict[str, Any]:
     if request.seed is not None:
         given["seed"] = request.seed
     if sampling.logprobs is not None:
-        given["logprobs"] = max(1, sampling.logprobs)  # 0 would be none
+        given["logprobs"] = max(1, sampling.logprobs)  # 0 would turn them off
     return given

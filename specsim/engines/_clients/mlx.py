@@ -3,50 +3,35 @@
 It samples from the target, and accepts drafted tokens that are equal to what it sampled."""
 
 import time
-from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_counts
-from specsim.engines._clients.running import Answers, described, need, one_by_one
+from specsim.engines._clients.running import Answers, InProcess, need
 from specsim.engines._clients.writing import REPETITION
-from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.requests import Completion, Request
 
 
-class MlxEngine:
-    """The target, with the draft as `draft_model` or plain. Raises ImportError without mlx-lm."""
+class MlxEngine(InProcess):
+    """The target, with the draft as `draft_model` or plain."""
 
-    name = "mlx-lm"
+    name, _package, _logprobs = "mlx-lm", "mlx-lm", "raw"
 
-    def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
-        check_counts(gamma=gamma)
+    def _open(self) -> None:
         self._mx = need("mlx.core", "mlx-lm 'mlx[cpu]'")
         self._lm = need("mlx_lm", "mlx-lm 'mlx[cpu]'")
         self._sampling = need("mlx_lm.sample_utils", "mlx-lm")
-        self.version = version("mlx-lm")
-        self._planted = planted
-        self._gamma = gamma if speculative else 0
-        self._model, self._tokenizer = self._lm.load(str(planted.checkpoint("target", "hf")))[:2]
+        self._model, self._tokenizer = self._load("target")
         self._how: dict[str, Any] = {}
-        if speculative:
-            draft = self._lm.load(str(planted.checkpoint("draft", "hf")))[0]
-            self._how = {"draft_model": draft, "num_draft_tokens": gamma}
+        if self._gamma:
+            self._how = {"draft_model": self._load("draft")[0], "num_draft_tokens": self._gamma}
 
-    def describe(self) -> dict[str, Any]:
-        return described(self.name, self.version, self._planted, self._gamma, "raw")
-
-    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
-        return one_by_one(self._answer, requests)
-
-    def counters(self) -> dict[str, int] | None:
-        """None: mlx-lm reports nothing of a server."""
-        return None
+    def _load(self, which: str) -> Any:
+        return self._lm.load(str(self._planted.checkpoint(which, "hf")))[:2]
 
     def close(self) -> None:
-        self._model, self._how = None, {}
+        super().close()
+        self._how = {}
 
     def _answer(self, request: Request) -> Answers:
         sampling = request.sampling
@@ -64,18 +49,13 @@ class MlxEngine:
         }
         if sampling.penalties:
             how["logits_processors"] = self._sampling.make_logits_processors(repetition_penalty=REPETITION)
-        return [self._completion(request, index, how) for index in range(request.n)]
+        return [self._completion(request, index, how | self._how) for index in range(request.n)]
 
     def _completion(self, request: Request, index: int, how: dict[str, Any]) -> Completion:
-        started, asked = time.perf_counter(), request.sampling.logprobs
+        started, asked, prompt = time.perf_counter(), request.sampling.logprobs, list(request.prompt)
         tokens, logprobs, top, accepted = [], [], [], 0
         for one in self._lm.stream_generate(
-            self._model,
-            self._tokenizer,
-            list(request.prompt),
-            max_tokens=request.max_tokens,
-            **how,
-            **self._how,
+            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how
         ):
             token, accepted = int(one.token), accepted + bool(one.from_draft)
             tokens.append(token)

@@ -4,19 +4,15 @@ Its model builder converts the checkpoints when the engine is opened."""
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_counts
 from specsim.core._files import write_text
-from specsim.engines._clients.running import Answers, convert, described, need, one_by_one
-from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._clients.running import Answers, InProcess, convert, need
+from specsim.engines._planted.requests import Completion, Request
 
 PACKAGES = "onnxruntime-genai onnx onnx-ir torch transformers"
 CONFIGURATION = "genai_config.json"
@@ -26,38 +22,20 @@ ONE_THREAD = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
 NGRAM = 3
 
 
-class OnnxRuntimeEngine:
-    """The target, with the draft or plain, one text at a time. Raises ImportError without
-    onnxruntime-genai.
-    """
+class OnnxRuntimeEngine(InProcess):
+    """The target, with the draft or plain."""
 
-    name = "onnxruntime"
+    name, _package = "onnxruntime", "onnxruntime-genai"
 
-    def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
-        check_counts(gamma=gamma)
+    def _open(self) -> None:
         self._genai = need("onnxruntime_genai", PACKAGES)
-        self.version = version("onnxruntime-genai")
-        self._planted, self._gamma = planted, gamma if speculative else 0
         with TemporaryDirectory() as folder:
             self._build("target", Path(folder))
-            self._drafting = self._how_to_draft(Path(folder)) if speculative else {}
-            self._model: Any = self._genai.Model(folder)
-
-    def describe(self) -> dict[str, Any]:
-        return described(self.name, self.version, self._planted, self._gamma, None)
-
-    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
-        return one_by_one(self._answer, requests)
-
-    def counters(self) -> dict[str, int] | None:
-        """None: what is reported is that of one request."""
-        return None
-
-    def close(self) -> None:
-        self._model = None
+            self._drafting = self._how_to_draft(Path(folder)) if self._gamma else {}
+            self._model = self._genai.Model(folder)
 
     def _build(self, which: str, folder: Path) -> None:
-        """Convert a checkpoint, with the weights as they are."""
+        """Convert a checkpoint without changing its weights."""
         source = str(self._planted.checkpoint(which, "hf"))
         options = ("-m", source, "-o", str(folder), "-p", "fp32", "-e", "cpu")
         convert("onnxruntime_genai.models.builder", options, PACKAGES)

@@ -13,10 +13,10 @@ from specsim.engines._planted.served_pair import Pair
 ADDRESS = re.compile(r"[\w.-]+(:\d+|/)")
 #: The engines by name: file and class.
 ENGINES = {
-    "specsim": ("_server.local", "LocalEngine"),
+    "specsim": ("_server.decoding", "LocalEngine"),
     "hf": ("_clients.transformers", "TransformersEngine"),
     "hf-lookup": ("_clients.transformers", "LookupEngine"),
-    "hf-universal": ("_clients.transformers_universal", "UniversalEngine"),
+    "hf-universal": ("_clients.transformers", "UniversalEngine"),
     "hf-early-exit": ("_clients.transformers_layers", "EarlyExitEngine"),
     "hf-mtp": ("_clients.transformers_layers", "MtpEngine"),
     "llama.cpp": ("_clients.llama_cpp", "LlamaCppEngine"),
@@ -35,9 +35,9 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
     name_or_url : str
         A name of `ENGINES`, or the address of a server, such as http://localhost:8000.
     planted : Planted
-        What the engine serves.
+        The checkpoints that the engine serves.
     speculative : bool
-        Decode with the draft. A server is taken as it runs.
+        Decode with the draft. Ignored for a server, which is already configured.
     **options
         Of the engine.
 

@@ -4,19 +4,15 @@ optimum-intel converts the checkpoints when the engine is opened."""
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_counts
-from specsim.engines._clients.running import Answers, convert, described, need, one_by_one
-from specsim.engines._planted.folder import Planted
+from specsim.engines._clients.running import Answers, InProcess, convert, need
 from specsim.engines._planted.law import MODELS
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.requests import Completion, Request
 
 PACKAGES = "openvino-genai optimum-intel"
 #: A planted model is so small that threads wait for each other.
@@ -25,41 +21,30 @@ ONE_THREAD = {"INFERENCE_NUM_THREADS": 1}
 SEEDS = 2**32
 
 
-class OpenVinoEngine:
-    """The target, with the draft as `draft_model` or plain. Raises ImportError without openvino-genai and
-    optimum-intel.
-    """
+class OpenVinoEngine(InProcess):
+    """The target, with the draft as `draft_model` or plain."""
 
-    name = "openvino"
+    name, _package = "openvino", "openvino-genai"
 
-    def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
-        check_counts(gamma=gamma)
+    def _open(self) -> None:
         self._genai = need("openvino_genai", PACKAGES)
         self._tensor = need("openvino", PACKAGES).Tensor
-        self.version = version("openvino-genai")
-        self._planted, self._gamma = planted, gamma if speculative else 0
         with TemporaryDirectory() as folder:
             target, *drafts = (
-                _converted(planted, which, Path(folder)) for which in MODELS[: 1 + speculative]
+                self._converted(which, Path(folder)) for which in MODELS[: 1 + bool(self._gamma)]
             )
             # without it a pipeline caches prefixes, and with a draft most texts end in an error
             how: dict[str, Any] = {"scheduler_config": self._genai.SchedulerConfig(), **ONE_THREAD}
             if drafts:
                 how["draft_model"] = self._genai.draft_model(drafts[0], "CPU", **ONE_THREAD)
-            self._pipeline: Any = self._genai.LLMPipeline(target, "CPU", **how)
+            self._model = self._genai.LLMPipeline(target, "CPU", **how)
 
-    def describe(self) -> dict[str, Any]:
-        return described(self.name, self.version, self._planted, self._gamma, None)
-
-    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
-        return one_by_one(self._answer, requests)
-
-    def counters(self) -> dict[str, int] | None:
-        """None: what is reported is that of one request."""
-        return None
-
-    def close(self) -> None:
-        self._pipeline = None
+    def _converted(self, which: str, folder: Path) -> Path:
+        """A checkpoint in OpenVINO's format, with unchanged weights."""
+        source, made = str(self._planted.checkpoint(which, "hf")), folder / which
+        words = ["export", "openvino", "-m", source, "--task", "text-generation-with-past"]
+        convert("optimum.commands.optimum_cli", [*words, "--weight-format", "fp32", str(made)], PACKAGES)
+        return made
 
     def _answer(self, request: Request) -> Answers:
         """A pipeline that drafts makes one text of a request: for several their seeds count up."""
@@ -78,7 +63,7 @@ class OpenVinoEngine:
             config.top_p, config.min_p = sampling.top_p, sampling.min_p
             if sampling.top_k is not None:
                 config.top_k = sampling.top_k
-        found = self._pipeline.generate(self._tensor(np.array([request.prompt], dtype=np.int64)), config)
+        found = self._model.generate(self._tensor(np.array([request.prompt], dtype=np.int64)), config)
         stopped = found.finish_reasons[0] == self._genai.GenerationFinishReason.STOP
         drafts = found.extended_perf_metrics if self._gamma else None
         return Completion(
@@ -90,11 +75,3 @@ class OpenVinoEngine:
             finish="stop" if stopped else "length",
             seconds=time.perf_counter() - started,
         )
-
-
-def _converted(planted: Planted, which: str, folder: Path) -> Path:
-    """A checkpoint in OpenVINO's format, with the weights as they are."""
-    source, made = str(planted.checkpoint(which, "hf")), folder / which
-    words = ["export", "openvino", "-m", source, "--task", "text-generation-with-past"]
-    convert("optimum.commands.optimum_cli", [*words, "--weight-format", "fp32", str(made)], PACKAGES)
-    return made

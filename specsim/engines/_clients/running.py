@@ -8,17 +8,70 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
+from specsim.core._checks import check_counts
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
 
 Answers = list[Completion | Failure]
 
 
+class InProcess:
+    """An engine in this process, which answers one request after the other.
+
+    It drafts γ tokens a step, and 0 without speculation. Subclasses open it (`_open`) and answer a request
+    (`_answer`). Raises ImportError where its package is not installed."""
+
+    name: ClassVar[str]
+    #: The distribution package, and the rows of the returned log-probabilities: "raw", "processed", or None.
+    _package: ClassVar[str]
+    _logprobs: ClassVar[str | None] = None
+
+    def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
+        check_counts(gamma=gamma)
+        self._planted, self._gamma = planted, gamma if speculative else 0
+        self._open()
+        self.version = version(self._package)
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+    def _answer(self, request: Request) -> Answers:
+        """The completions; raises NotImplementedError for what the engine does not support."""
+        raise NotImplementedError
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings of its own."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "engine": self.name,
+            "version": self.version,
+            "model": self._planted.digest,
+            "speculative": self._gamma > 0,
+            "gamma": self._gamma,
+            **self._settings(),
+            "logprobs": self._logprobs,
+        }
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        for request in requests:
+            yield from or_failures(partial(self._answer, request), [request])
+
+    def counters(self) -> dict[str, int] | None:
+        """None: an engine reports the counts of each request, or nothing."""
+        return None
+
+    def close(self) -> None:
+        self._model: Any = None
+
+
 def need(module: str, package: str) -> Any:
-    """The module of an engine. Raises ImportError that says how to install it."""
+    """Import the module of an engine. Raises ImportError that says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -27,8 +80,7 @@ def need(module: str, package: str) -> Any:
 
 def convert(module: str, options: Sequence[str], package: str) -> None:
     """Run a module that converts a checkpoint. Raises ImportError that says what to install, and ValueError
-    with the module's last line if it fails.
-    """
+    with the module's last line if it fails."""
     ran = subprocess.run([sys.executable, "-m", module, *options], capture_output=True, text=True)
     if ran.returncode:
         last = (ran.stderr.strip() or ran.stdout.strip()).rpartition("\n")[2][:300]
@@ -40,7 +92,7 @@ def convert(module: str, options: Sequence[str], package: str) -> None:
 def side_by_side(
     answer: Callable[[Request], Answers], requests: Sequence[Request], executor: ThreadPoolExecutor, most: int
 ) -> Iterator[Completion | Failure]:
-    """The answers to `requests`, as they are finished, with at most `most` requests under way."""
+    """Answer `requests`, at most `most` at once, in the order in which they end."""
     waiting, running = iter(requests), set[Future[Answers]]()
     while True:
         running |= {executor.submit(answer, one) for one in islice(waiting, most - len(running))}
@@ -49,14 +101,6 @@ def side_by_side(
         done, running = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             yield from future.result()
-
-
-def one_by_one(
-    answer: Callable[[Request], Answers], requests: Sequence[Request]
-) -> Iterator[Completion | Failure]:
-    """The answers to `requests`, one after the other, or their failures."""
-    for request in requests:
-        yield from or_failures(partial(answer, request), [request])
 
 
 def or_failures(answer: Callable[[], Answers], requests: Sequence[Request]) -> Answers:
@@ -68,18 +112,3 @@ def or_failures(answer: Callable[[], Answers], requests: Sequence[Request]) -> A
     except Exception as error:
         text = f"{type(error).__name__}: {error}"[:300]
         return [Failure(request.number, "crash", text) for request in requests]
-
-
-def described(
-    engine: str, version: str, planted: Planted, gamma: int, logprobs: str | None, **more: Any
-) -> dict[str, Any]:
-    """What an engine in this process says of itself; `gamma` 0 without speculation."""
-    return {
-        "engine": engine,
-        "version": version,
-        "model": planted.digest,
-        "speculative": gamma > 0,
-        "gamma": gamma,
-        **more,
-        "logprobs": logprobs,
-    }

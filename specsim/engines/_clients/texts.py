@@ -77,7 +77,7 @@ def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pi
 
 
 def _strings(logprobs: Any) -> tuple[str, ...] | None:
-    """The tokens that are named in log-probabilities; None if there are none."""
+    """The tokens that are named in log-probabilities; None without them."""
     if not isinstance(logprobs, dict):
         return None
     names = logprobs.get("tokens")

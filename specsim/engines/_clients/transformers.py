@@ -1,8 +1,9 @@
-"""Hugging Face transformers: plain sampling, assisted generation, and prompt lookup.
+"""Hugging Face transformers: plain sampling, assisted generation, prompt lookup, universal decoding.
 
 Assisted generation takes one text at a time. Plain sampling takes many: prompts are padded on the left, and
 requests with a seed are decoded alone."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from specsim.core._checks import check_counts
-from specsim.engines._clients.running import Answers, described, need, or_failures
+from specsim.engines._clients.running import Answers, InProcess, need, or_failures
 from specsim.engines._clients.writing import REPETITION
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
@@ -20,10 +21,10 @@ DTYPES = ("float32", "bfloat16", "float16")
 NO_STOP_STRINGS = {"assistant_model", "assistant_early_exit"}
 
 
-class TransformersEngine:
-    """The target, with the draft as `assistant_model` or plain. Raises ImportError without transformers."""
+class TransformersEngine(InProcess):
+    """The target, with the draft as `assistant_model` or plain."""
 
-    name = "hf"
+    name, _package, _logprobs = "hf", "transformers", "processed"
 
     def __init__(
         self,
@@ -34,34 +35,31 @@ class TransformersEngine:
         dtype: str = "float32",
         batch: int = 64,
     ):
-        check_counts(gamma=gamma, batch=batch)
+        check_counts(batch=batch)
         if dtype not in DTYPES:
             raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+        self._dtype, self._batch = dtype, 1 if speculative else batch
+        super().__init__(planted, speculative=speculative, gamma=gamma)
+
+    def _open(self) -> None:
         self._torch = need("torch", "torch transformers")
         transformers = need("transformers", "torch transformers")
-        self.version = str(transformers.__version__)
-        self._planted, self._dtype = planted, dtype
-        self._gamma, self._batch = gamma if speculative else 0, 1 if speculative else batch
         self._model = self._load(transformers, "target")
-        self._tokenizer = transformers.AutoTokenizer.from_pretrained(planted.checkpoint("target", "hf"))
-        self._drafting = self._how_to_draft(transformers) if speculative else {}
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._planted.checkpoint("target", "hf"))
+        self._drafting = self._how_to_draft(transformers) if self._gamma else {}
 
-    def describe(self) -> dict[str, Any]:
-        more = {"dtype": self._dtype, "batch": self._batch}
-        return described(self.name, self.version, self._planted, self._gamma, "processed", **more)
+    def _settings(self) -> dict[str, Any]:
+        return {"dtype": self._dtype, "batch": self._batch}
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for members in self._batches(requests):
             with self._one_thread():
-                found = or_failures(lambda members=members: self._answer(members), members)  # type: ignore[misc]
+                found = or_failures(lambda members=members: self._answers(members), members)  # type: ignore[misc]
             yield from found
 
-    def counters(self) -> dict[str, int] | None:
-        """None: transformers reports nothing."""
-        return None
-
     def close(self) -> None:
-        self._model, self._drafting = None, {}
+        super().close()
+        self._drafting = {}
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:
@@ -97,34 +95,27 @@ class TransformersEngine:
             size = self._batch if seed is None else 1
             yield from (members[i : i + size] for i in range(0, len(members), size))
 
-    def _answer(self, members: list[Request]) -> Answers:
+    def _answers(self, members: list[Request]) -> Answers:
         """The completions of requests that differ in their prompts alone."""
         started, first = time.perf_counter(), members[0]
         if first.sampling.stop and self._drafting.keys() & NO_STOP_STRINGS:
             raise NotImplementedError("stop: assisted generation does not pass the tokenizer to the draft")
         if first.seed is not None:
             self._torch.manual_seed(first.seed)
-        longest = max(len(one.prompt) for one in members)
-        eos = self._planted.eos
-        prompts = [
-            [eos] * (longest - len(one.prompt)) + list(one.prompt) for one in members for _ in range(one.n)
-        ]
-        mask = [
-            [0] * (longest - len(one.prompt)) + [1] * len(one.prompt) for one in members for _ in range(one.n)
-        ]
-        texts: list[Any] = []
-        for start in range(0, len(prompts), self._batch):
-            span = slice(start, start + self._batch)
-            texts += self._generate(prompts[span], mask[span], first)
+        every = [(one, index) for one in members for index in range(one.n)]
+        longest, made = max(len(one.prompt) for one in members), list[Any]()
+        for start in range(0, len(every), self._batch):
+            prompts = [one.prompt for one, _ in every[start : start + self._batch]]
+            made += self._generate(prompts, longest, first)
         seconds = time.perf_counter() - started
-        made = iter(texts)
-        return [
-            self._completion(one, index, next(made), seconds) for one in members for index in range(one.n)
-        ]
+        return [self._completion(*one, text, seconds) for one, text in zip(every, made, strict=True)]
 
-    def _generate(self, prompts: list[list[int]], mask: list[list[int]], request: Request) -> list[Any]:
+    def _generate(self, prompts: Sequence[Sequence[int]], longest: int, request: Request) -> list[Any]:
         """For each prompt the new tokens, and the logarithms [tokens, V] of the rows they were drawn from."""
-        torch, sampling = self._torch, request.sampling
+        torch, sampling, eos = self._torch, request.sampling, self._planted.eos
+        padding = [longest - len(prompt) for prompt in prompts]
+        padded = [[eos] * n + list(prompt) for n, prompt in zip(padding, prompts, strict=True)]
+        mask = [[0] * n + [1] * (longest - n) for n in padding]
         how: dict[str, Any] = {"do_sample": False}
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": sampling.top_k or 0}
@@ -135,16 +126,16 @@ class TransformersEngine:
             how |= {"stop_strings": list(sampling.stop), "tokenizer": self._tokenizer}
         with torch.no_grad():
             out = self._model.generate(
-                torch.tensor(prompts),
+                torch.tensor(padded),
                 attention_mask=torch.tensor(mask),
                 max_new_tokens=request.max_tokens,
-                pad_token_id=self._planted.eos,
+                pad_token_id=eos,
                 return_dict_in_generate=True,
                 output_scores=sampling.logprobs is not None,
                 **how,
                 **self._drafting,
             )
-        tokens = out.sequences[:, len(prompts[0]) :].tolist()
+        tokens = out.sequences[:, longest:].tolist()
         if sampling.logprobs is None:
             return [(row, None) for row in tokens]
         logs = torch.log_softmax(torch.stack(out.scores, dim=1).double(), dim=-1)
@@ -171,6 +162,47 @@ class LookupEngine(TransformersEngine):
 
     def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
         return {"prompt_lookup_num_tokens": self._gamma}
+
+
+#: The draft's first token, which the target's vocabulary lacks.
+UNKNOWN = "<|unknown|>"
+
+
+class UniversalEngine(TransformersEngine):
+    """The target with the draft as `assistant_model` and with `assistant_tokenizer`.
+
+    The draft numbers the tokens backwards, after a special one that the target does not have."""
+
+    name = "hf-universal"
+
+    def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
+        drafting = super()._how_to_draft(transformers)
+        self._renumber(drafting["assistant_model"])
+        return drafting | {
+            "tokenizer": self._tokenizer,
+            "assistant_tokenizer": self._renumbered_tokenizer(transformers),
+        }
+
+    def _renumber(self, draft: Any) -> None:
+        """Turn the order of the tokens around; the new one, number 0, behaves as end-of-text."""
+        with self._torch.no_grad():
+            ends = draft.get_input_embeddings, draft.get_output_embeddings
+            before = [end().weight.clone() for end in ends]
+            draft.resize_token_embeddings(len(before[0]) + 1, mean_resizing=False)
+            for end, rows in zip(ends, before, strict=True):
+                eos = rows[self._planted.eos : self._planted.eos + 1]
+                end().weight.copy_(self._torch.cat([rows, eos]).flip(0))
+
+    def _renumbered_tokenizer(self, transformers: Any) -> Any:
+        folder = self._planted.checkpoint("draft", "hf")
+        content = json.loads((folder / "tokenizer.json").read_bytes())
+        (end,) = content["added_tokens"]
+        vocabulary = content["model"]["vocab"]
+        size = len(vocabulary)
+        content["model"]["vocab"] = {UNKNOWN: 0} | {text: size - i for text, i in vocabulary.items()}
+        content["added_tokens"] = [end | {"id": 0, "content": UNKNOWN}, end | {"id": size - end["id"]}]
+        backend = need("tokenizers", "transformers").Tokenizer.from_str(json.dumps(content))
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end["content"])
 
 
 def _most_probable(top: Any) -> dict[int, float]:

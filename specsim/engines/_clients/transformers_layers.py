@@ -24,15 +24,15 @@ class LayersEngine(TransformersEngine):
         law = self._planted.target.logits
         if not isinstance(law, TableLogits):
             raise ValueError(
-                f"engine {self.name!r}: needs a law that is a table; plant a pair with at most {MOST_ROWS} "
-                "contexts"
+                f"engine {self.name!r}: needs a distribution that is a table; plant a pair with at most "
+                f"{MOST_ROWS} contexts"
             )
         contexts = law.table.size // law.words
         return self._torch.cat([down[:, 1:contexts], down[:, :1], down[:, contexts:]], dim=1)
 
 
 class EarlyExitEngine(LayersEngine):
-    """A target of two layers, the first of which drafts, `assistant_early_exit`.
+    """A target of two layers whose first one drafts, `assistant_early_exit`.
 
     The first layer takes each context for the next one, and the second puts that right."""
 

@@ -32,13 +32,13 @@ DIALECTS = (
 TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:])
 #: Penalties that change nothing: all servers know those of OpenAI, and most that of repetition.
 PENALTIES, REPETITION = {"presence_penalty": 0.0, "frequency_penalty": 0.0}, 1.0
-#: llama.cpp processes rows in another order, unless it is told the one of
+#: llama.cpp processes rows in another order, unless it is given the one of
 #: `specsim.engines._planted.sampling`.
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
 
 
 def llama_parameters(sampling: Sampling) -> dict[str, Any]:
-    """What llama.cpp is told in names of its own."""
+    """The parameters that llama.cpp names differently."""
     if not sampling.penalties:
         return {"samplers": SAMPLERS}
     return {"samplers": ["penalties", *SAMPLERS], "repeat_penalty": REPETITION}
@@ -58,7 +58,9 @@ def write_request(
         "n": request.n if request.n > 1 else None,
         "seed": request.seed,
         "stop": list(sampling.stop) or None,
-        "logprobs": 1 if sampling.logprobs == 0 and llama else sampling.logprobs,  # 0 is none in llama.cpp
+        "logprobs": 1
+        if sampling.logprobs == 0 and llama
+        else sampling.logprobs,  # 0 turns them off in llama.cpp
     }
     if dialect.more_parameters or sampling.top_k is not None:
         given["top_k"] = -1 if sampling.top_k is None else sampling.top_k

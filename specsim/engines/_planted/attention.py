@@ -39,7 +39,7 @@ class Head:
 def look_back(distance: int, context: int) -> Head:
     """A head that looks `distance` positions back, in texts of up to `context` positions.
 
-    It uses the fastest planes, so many that the position differs most from all others."""
+    It uses as many of the fastest planes as make the position differ most from all others."""
     others = np.delete(np.arange(context), distance) - distance
     margins = (1.0 - np.cos(others[:, None] * FREQUENCIES)).cumsum(axis=1).min(axis=0)
     planes, amplitude = _best(margins, f"the token {distance} back")
@@ -64,8 +64,8 @@ def _best(margins: Floats, what: str) -> tuple[int, int]:
         if amplitude * sure[best] >= SEPARATION:
             return best + 1, int(amplitude)
     raise ValueError(
-        f"context: an attention head cannot tell {what} from all other positions of so long a context; "
-        "choose a smaller one"
+        f"context: an attention head cannot distinguish {what} from the other positions of this context; "
+        "choose a shorter one"
     )
 
 

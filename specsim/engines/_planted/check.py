@@ -1,6 +1,6 @@
 """Whether checkpoints have the laws that were planted: log-probabilities, as the weights give them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._planted.folder import FORMATS, MANIFEST, Planted, open_planted
-from specsim.engines._planted.forward import log_probabilities
 from specsim.engines._planted.gguf import check_installed, read_gguf
 from specsim.engines._planted.huggingface import read_huggingface
-from specsim.engines._planted.law import MODELS, digest_of
+from specsim.engines._planted.law import MODELS, digest_of, log_softmax
 from specsim.engines._planted.weights import NEVER
 
 INSTALL = "pip install torch transformers"
@@ -189,7 +189,7 @@ def _check_digest(planted: Planted, format: str) -> None:
     weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in MODELS)
     if digest_of((planted.target, planted.draft), weights) != planted.digest:
         raise ValueError(
-            f"{planted.folder}: the laws and the weights in format {format} do not have the digest "
+            f"{planted.folder}: the distributions and weights in format {format} do not have the digest "
             f"{planted.digest[:16]} of {MANIFEST}; plant the folder again"
         )
 
@@ -240,3 +240,58 @@ def _transformers(folder: Path, dtype: str) -> Computed:
         return found
 
     return computed
+
+
+#: Columns of the vocabulary whose logits are computed at a time.
+BLOCK = 8192
+
+
+def log_probabilities(
+    config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], text: Ints, places: Ints
+) -> Floats:
+    """log p [n, V] of the token at each of `places` of a text [T], given what comes before it."""
+    layer = "model.layers.0"
+    stream = tensors["model.embed_tokens.weight"][text].astype(np.float64)
+
+    def project(name: str, values: Floats) -> Floats:
+        found: Floats = values @ tensors[f"{name}.weight"].T.astype(np.float64)
+        return found
+
+    def norm(name: str, values: Floats) -> Floats:
+        square = (values**2).mean(axis=1, keepdims=True) + config["rms_norm_eps"]
+        found: Floats = values / np.sqrt(square) * tensors[f"{name}.weight"]
+        return found
+
+    normed = norm(f"{layer}.input_layernorm", stream)
+    queries, keys, values = (project(f"{layer}.self_attn.{name}_proj", normed) for name in "qkv")
+    mixed = _attend(config, queries, keys, values)
+    stream = stream + project(f"{layer}.self_attn.o_proj", mixed)
+    normed = norm(f"{layer}.post_attention_layernorm", stream)
+    gate, up = (project(f"{layer}.mlp.{name}_proj", normed) for name in ("gate", "up"))
+    stream = stream + project(f"{layer}.mlp.down_proj", gate * (1 + np.tanh(gate / 2)) / 2 * up)
+    last = norm("model.norm", stream)[places - 1]
+    head = tensors["lm_head.weight"]
+    blocks = [last @ head[i : i + BLOCK].T.astype(np.float64) for i in range(0, len(head), BLOCK)]
+    return log_softmax(np.concatenate(blocks, axis=1))
+
+
+def _attend(config: Mapping[str, Any], queries: Floats, keys: Floats, values: Floats) -> Floats:
+    """Causal attention, head by head."""
+    size = config["head_dim"]
+    future = np.triu(np.ones((len(queries), len(queries)), dtype=bool), 1)
+    mixed = np.empty_like(values)
+    for start in range(0, values.shape[1], size):
+        head = slice(start, start + size)
+        query, key = (_rotated(matrix[:, head], config["rope_theta"]) for matrix in (queries, keys))
+        scores = np.where(future, -np.inf, query @ key.T / np.sqrt(size))
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        mixed[:, head] = weights / weights.sum(axis=1, keepdims=True) @ values[:, head]
+    return mixed
+
+
+def _rotated(vectors: Floats, theta: float) -> Floats:
+    """Rotary position embedding: dimensions i and i + d/2 are turned by position · θ^(-2i/d)."""
+    half = vectors.shape[1] // 2
+    angles = np.arange(len(vectors))[:, None] * theta ** (-np.arange(half) / half)
+    cos, sin, x, y = np.cos(angles), np.sin(angles), vectors[:, :half], vectors[:, half:]
+    return np.concatenate([x * cos - y * sin, y * cos + x * sin], axis=1)

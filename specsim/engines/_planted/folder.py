@@ -31,14 +31,14 @@ FORMATS = {"hf": "{}", "gguf": "{}.gguf"}
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A target and a draft whose laws are known: what `plant` makes and `open_planted` reads.
+    """A target and a draft with known distributions, which `plant` makes and `open_planted` reads.
 
     Attributes
     ----------
     folder : Path
     target, draft : Law
     context : int
-        Positions that the checkpoints hold.
+        Maximum sequence length.
     digest : str
         SHA-256 of the laws and the weights.
     alpha : float
@@ -48,7 +48,7 @@ class Planted:
     formats : tuple of str
         Formats in which the checkpoints are there.
     seed : int
-        What laws were drawn with.
+        Seed of the distributions.
     """
 
     folder: Path
@@ -83,7 +83,7 @@ class Planted:
         return self.spelling.encode(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, of which `encode` makes the same tokens again.
+        """Return the text of tokens; `encode` inverts it.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Planted:
         n : int
             How many, at least 1.
         length : int
-            Tokens of each: at least one, and so many that the next token has a law; fewer than `context`.
+            Tokens of each: enough for the next one to have a distribution, and fewer than `context`.
         rng : int, Generator, SeedSequence or None
 
         Returns
@@ -113,15 +113,14 @@ class Planted:
         least = max(1, self.target.start)
         if not least <= check_count("length", length) < self.context:
             raise ValueError(
-                f"length: {length} is outside {least} … {self.context - 1}, the prompts after which there is "
-                "a law and room for a token"
+                f"length: {length} is outside {least} … {self.context - 1}, the lengths after which the next "
+                "token has a distribution and room"
             )
         return random_prompts(self.target, n, length, np.random.default_rng(root_of(rng)))
 
     def tokens_per_step(self, gamma: int) -> float:
         """The expected tokens of a step with γ drafted ones, as if all were accepted with probability
-        `alpha`.
-        """
+        `alpha`."""
         return float(expected_tokens(self.alpha, gamma))
 
     def checkpoint(self, which: str, format: str) -> Path:
@@ -143,7 +142,7 @@ class Planted:
             raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
         if format not in self.formats:
             raise ValueError(
-                f"{self.folder}: has no checkpoints in format {format}; plant them with 'specsim plant DIR "
+                f"{self.folder}: no checkpoints in format {format}; plant them with 'specsim plant DIR "
                 f"--format {','.join([*self.formats, format])}' and the same options and seed"
             )
         name = FORMATS[format].format(which)
@@ -222,7 +221,7 @@ def open_planted(path: str | Path) -> Planted:
         raise ValueError(f"{place / LAWS}: missing; plant the folder again")
     if sha256(place / LAWS) != content["files"][LAWS]:
         raise ValueError(
-            f"{place / LAWS}: not the laws of these checkpoints, its SHA-256 differs from that in "
+            f"{place / LAWS}: not the distributions of these checkpoints, its SHA-256 differs from that in "
             f"{MANIFEST}; plant the folder again"
         )
     target, draft = read_laws(place / LAWS)
@@ -242,7 +241,7 @@ def _read_manifest(folder: Path) -> Entries:
     except ValueError as error:
         raise ValueError(f"{file}: damaged, not JSON ({error})") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"{file}: it does not say format {FORMAT!r}")
+        raise ValueError(f"{file}: the format is not {FORMAT!r}; plant the folder again")
     if content.get("version") != VERSION:
         raise ValueError(
             f"{file}: version {content.get('version')!r} of the format; this program reads {VERSION}; plant "
@@ -250,7 +249,7 @@ def _read_manifest(folder: Path) -> Entries:
         )
     if content.get(SEAL) != seal_of(content):
         raise ValueError(
-            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; plant the "
+            f"{file}: damaged or edited, its content has another SHA-256 than it states; plant the "
             "folder again"
         )
     return Entries(file, content)

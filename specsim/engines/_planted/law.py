@@ -1,7 +1,5 @@
 """The law of a planted checkpoint: the row of the next token, given the tokens that it reads."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from specsim.core.distributions import check_tokens
 from specsim.models import Model
 from specsim.models._base import check_out, last_tokens, recent_tokens
 
-#: A law of so many contexts lists all of them as the contexts of its model; of more, it draws so many.
+#: The largest number of contexts that a law lists as those of its model; of more it draws as many.
 MOST_CONTEXTS = 4096
 
 
@@ -90,7 +88,7 @@ class Law:
     offsets : tuple of int
         Ascending distances of the tokens that are read: (1, 2) reads the last two, () none.
     openers : tuple of int
-        Ids of which exactly one begins a prompt, if the law reads the first token; else ().
+        Ids; exactly one begins a prompt, if the law reads the first token. Else ().
     logits : Logits
         The logits of the words.
     """
@@ -140,8 +138,8 @@ class Law:
             raise ValueError(f"text: shape {tokens.shape}; expected one text, of shape [T]")
         if start < self.start:
             raise ValueError(
-                f"start: place {start} has no law, since not all tokens that it reads are words of the text; "
-                f"begin at place {self.start} or later"
+                f"start: place {start} has no distribution, since a token that it reads is not a word of the "
+                f"text; begin at place {self.start} or later"
             )
         places = np.arange(start, len(tokens))
         columns = [tokens[places - offset] for offset in self.offsets]
@@ -183,7 +181,7 @@ class Law:
         Raises
         ------
         ValueError
-            If the law has openers and `first` is none of them, or if it has none and one is given.
+            If the law has openers and `first` is another token, or if it has no openers and one is given.
         """
         if self.openers or first is not None:
             self._check_opener(first)
@@ -211,7 +209,7 @@ class Law:
         if outside.any():
             row, column = np.argwhere(outside)[0]
             token = np.asarray(contexts)[row, column]
-            raise ValueError(f"contexts, row {row}: there is no law after token {token} in column {column}")
+            raise ValueError(f"contexts, row {row}: no distribution after token {token} in column {column}")
         return read
 
 
@@ -282,7 +280,9 @@ def read_laws(path: Path) -> tuple[Law, Law]:
         arrays = read_arrays(path)
         target, draft = (_law(arrays, name) for name in MODELS)
     except UNREADABLE as error:
-        raise ValueError(f"{path}: damaged, or not a file of laws ({error}); plant it again") from error
+        raise ValueError(
+            f"{path}: damaged, or not a file of distributions ({error}); plant it again"
+        ) from error
     return target, draft
 
 

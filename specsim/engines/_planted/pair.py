@@ -12,7 +12,7 @@ from specsim.core.distributions import synthetic_pair
 from specsim.engines._planted.law import AdditiveLogits, Law, Logits, TableLogits, log_softmax
 
 GRID = 16
-#: Tables have at most so many contexts, and so many numbers; laws of more are additive.
+#: The largest tables: contexts, and numbers. Larger laws are additive.
 MOST_ROWS = 1024
 MOST_ENTRIES = 2**20
 #: Range of an additive law's logits: the base from -11 to 0, and what is read from -5 to 5.
@@ -78,7 +78,7 @@ def _additive(
 
 
 def code_bits(numbers: int) -> int:
-    """The bits that tell so many numbers apart, at least 1."""
+    """The bits that tell `numbers` numbers apart, at least 1."""
     return max(1, (numbers - 1).bit_length())
 
 
@@ -100,8 +100,8 @@ def _logits(row: Floats, depth: float) -> Floats:
 
 
 def _apart(logits: Floats, depth: float) -> Floats:
-    """Rows without equal logits: of two words the second is moved down by a step of the grid. A row that then
-    had a logit below -depth is left as it is."""
+    """Rows without equal logits: of two words the second is moved down by a step of the grid. A row does
+    not change where it would get a logit below -depth."""
     order = np.argsort(-logits, axis=1, kind="stable")
     steps = np.arange(logits.shape[1]) / GRID
     ranked = np.minimum.accumulate(np.take_along_axis(logits, order, 1) + steps, axis=1) - steps

@@ -25,7 +25,6 @@ from specsim.engines._planted.folder import (
     sha256,
 )
 from specsim.engines._planted.gguf import check_installed, write_gguf
-from specsim.engines._planted.guide import guide
 from specsim.engines._planted.huggingface import write_huggingface
 from specsim.engines._planted.law import MODELS, digest_of, write_laws
 from specsim.engines._planted.pair import draw_pair
@@ -51,7 +50,7 @@ def plant(
     formats: Sequence[str] = ("hf",),
     rng: RandomSource = None,
 ) -> Planted:
-    """Make a target and a draft, real transformers, whose next-token laws are known.
+    """Make a target and a draft, real transformers with known next-token distributions.
 
     The laws are drawn at random, with logits that half precision holds exactly. They are given as tables
     while there are at most 1024 contexts, else as sums of what each token that is read contributes. The
@@ -66,20 +65,20 @@ def plant(
     offsets : sequence of int, optional
         Instead of `order`: distances of the tokens that are read, at least 1, such as (1, 17, 64).
     openers : int
-        The number of tokens of which one begins each prompt and is read to its end; 0, or 2 to 1024.
+        Tokens that may begin a prompt: one of them does, and is read to the end of the text; 0, or 2 to 1024.
     vocab_size : int
-        Number of words, the tokens that may come, 2 to 131072. End-of-text and openers have ids above these.
+        Vocabulary size without end-of-text and openers, which have the ids above, 2 to 131072.
     kind : str
         The shape of the rows: a kind of `specsim.distributions.synthetic_pair`.
     overlap : float
         Σ min(p, q) of target and draft, up to the rounding of logits: from 0, disjoint, to 1, equal. Of laws
         that are sums it is the mean over contexts.
     context : int
-        Positions that the checkpoints hold.
+        Maximum sequence length.
     formats : sequence of {"hf", "gguf"}
         Hugging Face transformers, and llama.cpp, which needs the package gguf.
     rng : int, Generator, SeedSequence or None
-        Draws the laws.
+        Source of the distributions.
 
     Returns
     -------
@@ -109,7 +108,7 @@ def plant(
     words = _at_most("vocab_size", check_count("vocab_size", vocab_size, 2), MOST_WORDS)
     openers = _at_most("openers", check_count("openers", openers, 0), MOST_OPENERS)
     if openers == 1:
-        raise ValueError("openers: 1 leaves nothing to tell apart; give 0, or at least 2")
+        raise ValueError("openers: 1 has no other to differ from; give 0, or at least 2")
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
     chosen = _formats(formats)
@@ -173,7 +172,7 @@ def _formats(formats: Sequence[str]) -> list[str]:
         if format not in FORMATS:
             raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
     if not (chosen := list(dict.fromkeys(formats))):
-        raise ValueError(f"format: none is given; choose from {', '.join(FORMATS)}")
+        raise ValueError(f"format: the list is empty; choose from {', '.join(FORMATS)}")
     if "gguf" in chosen:
         check_installed()
     return chosen
@@ -187,3 +186,11 @@ def _digests(folder: Path) -> dict[str, str]:
 def _versions(formats: Sequence[str]) -> dict[str, str]:
     packages = ["numpy", "safetensors", *(["gguf"] if "gguf" in formats else [])]
     return {"specsim": specsim_version(), **{name: version(name) for name in packages}}
+
+
+def guide(context: int, words: int, formats: Sequence[str]) -> str:
+    """The text of `SERVE.md`: what to type to serve the checkpoints, for each of their formats."""
+    from jinja2 import Template
+
+    text = Path(__file__).with_name("serve.md.j2").read_text(encoding="utf-8")
+    return Template(text).render(context=context, words=words, formats=formats)

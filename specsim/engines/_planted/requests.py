@@ -117,11 +117,12 @@ class Engine(Protocol):
         """The model, the settings, and whether the engine speculates, as plain JSON."""
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
-        """Answers as they are finished: the `n` completions of each request, or one failure."""
+        """Yield the `n` completions of each request, or one failure, in the order in which they end."""
 
     def counters(self) -> dict[str, int] | None:
-        """Numbers since the engine was started, of which differences are taken: "drafted", "accepted" and,
-        where it is reported, "steps". None if the engine reports none."""
+        """Return numbers since the engine was started: "drafted", "accepted" and, where reported, "steps".
+
+        None without counters. Audits take differences."""
 
     def close(self) -> None:
         """Free what the engine holds. A second call does nothing."""

@@ -105,12 +105,10 @@ def check_request(pair: Pair, request: Request) -> None:
     """Raise ValueError, saying what is allowed, for a request that cannot be served."""
     prompt, law = request.prompt, pair.target
     if law.openers and (not prompt or prompt[0] not in law.openers):
-        raise ValueError("prompt: does not begin with an opener, which the law of this model reads")
+        raise ValueError("prompt: does not begin with an opener, which this model reads")
     for place in range(bool(law.openers), len(prompt)):
         if not 0 <= prompt[place] < law.words:
-            raise ValueError(
-                f"prompt, position {place}: {prompt[place]} cannot be there; it is not in [0, {law.words})"
-            )
+            raise ValueError(f"prompt, position {place}: {prompt[place]} is outside [0, {law.words})")
     least = max(1, law.start, pair.draft.start)
     if len(prompt) < least:
         raise ValueError(f"prompt: {len(prompt)} tokens; this model reads {least}, so give at least as many")

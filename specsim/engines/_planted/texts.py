@@ -7,14 +7,14 @@ from specsim.engines._planted.law import Law, TableLogits
 
 #: Limits of what is drawn at once: entries of rows, and texts.
 MOST_ENTRIES, MOST_TEXTS = 2**20, 1024
-#: The mean over texts is that of so many tokens of each, or of as many as the law reaches back.
+#: Tokens of each text in the mean over texts, at least as many as the law reaches back.
 LEAST_TOKENS = 16
 
 
 def random_prompts(law: Law, n: int, length: int, rng: np.random.Generator) -> Ints:
     """Prompts [n, length]: an opener where the law has some, random words as far as it reads, then its text.
 
-    A law of many words goes on with random words, whose rows need not be computed."""
+    A law of many words continues with random words, whose rows need not be computed."""
     opening = rng.integers(law.words, size=(n, max(1, law.start)))
     if law.openers:
         opening[:, 0] = rng.choice(law.openers, size=n)

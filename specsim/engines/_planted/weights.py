@@ -76,8 +76,8 @@ def build(law: Law, context: int) -> Checkpoint:
     least = max(1, law.start) + 1
     if context < least:
         raise ValueError(
-            f"context: {context} positions do not hold the tokens that the law reads and one more; give at "
-            f"least {least}"
+            f"context: {context} positions do not hold the tokens that the distribution reads and one more; "
+            f"give at least {least}"
         )
     heads = [look_back(offset - 1, context) for offset in law.offsets if offset > 1]
     heads += [look_at_opener(context)] * bool(law.openers)
@@ -122,8 +122,7 @@ def _layout(law: Law, heads: int) -> Layout:
 
 def _width(active: int, zeros: int, heads: int) -> tuple[int, int]:
     """The least width E ≥ 64·heads for which E / 4^power coordinates, at least `active`, may be active while
-    `zeros` are not, and that power.
-    """
+    `zeros` are not, and that power."""
     for hidden in count(UNIT * max(1, heads), UNIT):
         for power in (3, 2, 1, 0):
             if hidden // 4**power >= active and hidden // 4**power + zeros <= hidden:
@@ -181,7 +180,7 @@ def _attention(law: Law, layout: Layout, heads: list[Head]) -> dict[str, Tensor]
 
 
 def _reads(law: Law, layout: Layout) -> list[slice]:
-    """Where the codes are of which the law is a function, in the order of its contexts."""
+    """Where the codes are that the law reads, in the order of its contexts."""
     slots = iter(layout.slots)
     return [layout.code if offset == 1 else next(slots) for offset in law.offsets] + list(slots)
 

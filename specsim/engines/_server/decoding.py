@@ -8,16 +8,17 @@ what is decoded beside it. At most one mistake changes one part of a step; see `
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim import rules
 from specsim.core._checks import check_count
+from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of
 from specsim.core._types import Floats, Ints
-from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._planted.requests import Completion, Failure, Request
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
 from specsim.engines._server.mistakes import find_mistake
 from specsim.engines._server.step import Running, Step, Text, text_uniforms
@@ -150,7 +151,7 @@ class Decoder:
         if wrong is not None and (self.plain or self.rule.name != "standard"):
             raise ValueError(
                 f"mistake: {wrong.name} is a verifier in place of the standard rule's; "
-                + ("without a draft nothing is verified" if self.plain else f"leave {self.rule.name} out")
+                + ("plain decoding verifies nothing" if self.plain else f"leave {self.rule.name} out")
             )
         if self.plain:
             return _sample, "sampled", 0
@@ -202,7 +203,7 @@ class Decoder:
         return step
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
-        """The rows of `law` at `count` places of each text, [B, count, V], the first behind `first` drafted
+        """The rows of `law` at `count` places of each text, [B, count, V], the first after `first` drafted
         tokens."""
         every = np.arange(len(run.texts))[:, None, None]
         places = run.length[:, None, None] + np.arange(first, first + count)[:, None]
@@ -337,3 +338,45 @@ def _most_probable(row: Floats, count: int) -> dict[int, float]:
     """The log-probabilities of the `count` most probable tokens of `row`, the possible ones among them."""
     order = np.argsort(-row, kind="stable")[:count]
     return {int(x): float(np.log(row[x])) for x in order if row[x] > 0.0}
+
+
+class LocalEngine:
+    """Decodes in this process. Parameters and errors are those of `Decoder`."""
+
+    name = "specsim"
+
+    def __init__(
+        self,
+        pair: Pair,
+        *,
+        speculative: bool = True,
+        rule: str = "standard",
+        gamma: int = 4,
+        mistake: str | None = None,
+        seed: RandomSource = None,
+    ):
+        self._decoder = Decoder(
+            pair, rule=rule, gamma=gamma, mistake=mistake, plain=not speculative, seed=seed
+        )
+        self.version = specsim_version()
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": self.name, "version": self.version, **self._decoder.describe()}
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        for request in requests:
+            try:
+                self._decoder.add(request)
+            except ValueError as error:
+                yield Failure(request.number, "refused", str(error))
+        try:
+            while self._decoder.busy:
+                yield from self._decoder.step()
+        finally:
+            self._decoder.clear()  # whoever reads this may have stopped reading
+
+    def counters(self) -> dict[str, int] | None:
+        return None if self._decoder.plain else dict(self._decoder.totals)
+
+    def close(self) -> None:
+        """Nothing is held."""

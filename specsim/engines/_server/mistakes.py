@@ -1,4 +1,4 @@
-"""How this server makes the mistakes of `specsim.mistakes`, each of which changes one part of a step.
+"""How this server makes the mistakes of `specsim.mistakes`: each changes one part of a step.
 
 A verifier of that catalogue verifies in place of the rule. The mistakes here are around it, or take the
 random numbers of a request where such a verifier would draw its own."""
@@ -15,7 +15,6 @@ from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import temperature
-from specsim.engines._planted.requests import Sampling
 from specsim.engines._planted.sampling import truncated
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax
@@ -70,28 +69,17 @@ def _on_recovered(change: Change) -> Callable[[Step], None]:
 CHECKED, BONUS, ALL = slice(0, -1), slice(-1, None), slice(None)
 
 
-def _untempered(sampling: Sampling) -> Sampling:
-    return replace(sampling, temperature=1.0)
+def _with(**values: Any) -> Change:
+    """A change of the sampling parameters to these values."""
+    return lambda sampling: replace(sampling, **values)
 
 
-def _without_top_k(sampling: Sampling) -> Sampling:
-    return replace(sampling, top_k=None)
-
-
-def _without_top_p(sampling: Sampling) -> Sampling:
-    return replace(sampling, top_p=1.0)
-
-
-def _without_min_p(sampling: Sampling) -> Sampling:
-    return replace(sampling, min_p=0.0)
-
-
-def _squared_temperature(sampling: Sampling) -> Sampling:
-    return replace(sampling, temperature=sampling.temperature**2)
+UNTEMPERED = _with(temperature=1.0)
+WITHOUT = {"top_k": _with(top_k=None), "top_p": _with(top_p=1.0), "min_p": _with(min_p=0.0)}
 
 
 def _draft_untempered(step: Step) -> None:
-    step.q = step.process(step.raw_q, _untempered)
+    step.q = step.process(step.raw_q, UNTEMPERED)
 
 
 def _truncate_first(step: Step) -> None:
@@ -287,17 +275,17 @@ def _cut_one_more(tokens: list[int]) -> list[int]:
 #: The mistakes of this server by name: where each acts, and how.
 ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "draft_temperature": ("drafts", _draft_untempered),
-    "verified_at_temperature": ("rows", _on(CHECKED, _untempered)),
-    "bonus_temperature": ("rows", _on(BONUS, _untempered)),
-    "residual_temperature": ("last token", _on_recovered(_untempered)),
-    "temperature_twice": ("rows", _on(ALL, _squared_temperature)),
-    "top_k_not_in_recovered": ("last token", _on_recovered(_without_top_k)),
-    "top_k_not_in_bonus": ("rows", _on(BONUS, _without_top_k)),
-    "top_p_not_in_recovered": ("last token", _on_recovered(_without_top_p)),
-    "top_p_not_in_bonus": ("rows", _on(BONUS, _without_top_p)),
-    "bonus_min_p": ("rows", _on(CHECKED, _without_min_p)),
-    "min_p_not_in_recovered": ("last token", _on_recovered(_without_min_p)),
-    "min_p_not_in_bonus": ("rows", _on(BONUS, _without_min_p)),
+    "verified_at_temperature": ("rows", _on(CHECKED, UNTEMPERED)),
+    "bonus_temperature": ("rows", _on(BONUS, UNTEMPERED)),
+    "residual_temperature": ("last token", _on_recovered(UNTEMPERED)),
+    "temperature_twice": ("rows", _on(ALL, lambda one: replace(one, temperature=one.temperature**2))),
+    "top_k_not_in_recovered": ("last token", _on_recovered(WITHOUT["top_k"])),
+    "top_k_not_in_bonus": ("rows", _on(BONUS, WITHOUT["top_k"])),
+    "top_p_not_in_recovered": ("last token", _on_recovered(WITHOUT["top_p"])),
+    "top_p_not_in_bonus": ("rows", _on(BONUS, WITHOUT["top_p"])),
+    "bonus_min_p": ("rows", _on(CHECKED, WITHOUT["min_p"])),
+    "min_p_not_in_recovered": ("last token", _on_recovered(WITHOUT["min_p"])),
+    "min_p_not_in_bonus": ("rows", _on(BONUS, WITHOUT["min_p"])),
     "truncation_first": ("rows", _truncate_first),
     "bonus_argmax": ("rows", _greedy_bonus),
     "greedy_residual": ("last token", _greedy_recovered),

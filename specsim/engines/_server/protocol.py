@@ -10,7 +10,7 @@ from specsim.core._json import parse_json
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, check_request
 
-#: What a request may have besides the parameters that are read, with the values that change nothing.
+#: What a request may have in addition to the parameters that are read, with the values that change nothing.
 IGNORED: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "echo": (None, False),
@@ -30,7 +30,7 @@ MOST_TEXTS = 4096
 
 
 class ApiError(Exception):
-    """An error that the client is told, with the status and the parameter that it is about."""
+    """An error for the client, with its status and its parameter."""
 
     def __init__(self, status: int, message: str, parameter: str | None = None):
         super().__init__(message)
@@ -64,7 +64,7 @@ def read_call(body: bytes, pair: Pair, model: str) -> Call:
         if name in IGNORED and value not in IGNORED[name]:
             raise ApiError(400, f"{name}: {value!r} is not supported", name)
         if name not in IGNORED and name not in READ:
-            raise ApiError(400, f"{name}: there is no such parameter", name)
+            raise ApiError(400, f"{name}: not a parameter", name)
     if given.get("model") not in (None, model):
         raise ApiError(404, f"model: {given['model']!r} is not served; {model!r} is", "model")
     try:
@@ -109,7 +109,7 @@ def _number(given: dict[str, Any], name: str, default: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise ApiError(400, f"{name}: {value!r} is not a number, or not a finite one", name)
+        raise ApiError(400, f"{name}: {value!r} is not a finite number", name)
     return float(value)
 
 

@@ -112,8 +112,8 @@ def text_uniforms(keys: NDArray[np.uint64], purpose: Purpose, steps: Ints, count
 @dataclass
 class Step:
     """One step of B texts. Drafted tokens int64 [B, γ] with rows q [B, m, V], target rows p [B, γ+1, V];
-    `raw_q` and `raw_p` are the rows before they were processed. `tokens` int32 [γ+1, B] come out, of which
-    `accepted` [B] were drafted.
+    `raw_q` and `raw_p` are the rows before they were processed. `tokens` int32 [γ+1, B] come out;
+    `accepted` [B] of them were drafted.
 
     `target_rows(i, m)` and `draft_rows(i, m)` are the rows of places i to i + m - 1 of the step, not
     processed."""

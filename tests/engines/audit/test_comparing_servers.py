@@ -263,7 +263,7 @@ def test_a_comparison_goes_on_from_its_texts(tmp_path, monkeypatch):
             assert again.tests == whole.tests
             assert (again.one.texts, again.other.texts) == (whole.one.texts, whole.other.texts)
         assert len(asked) == 2 * all_of_them
-        with pytest.raises(ValueError, match=r"first.jsonl: these texts are of another run: its seed"):
+        with pytest.raises(ValueError, match=r"first.jsonl: the texts are of another run: its seed"):
             compare_servers(one, other, PROMPTS, **options, rng=2, out=tmp_path)
 
 
@@ -275,7 +275,7 @@ def test_a_limit_of_time_ends_it():
 @pytest.mark.parametrize(
     ("prompts", "options", "error"),
     [
-        ([], {}, "prompts: there is none"),
+        ([], {}, "prompts: the sequence is empty"),
         (["a", ""], {}, "prompts: one is empty"),
         (["a"], {"tokens": 0}, "tokens: 0 is not at least 1"),
         (["a"], {"length": 0}, "length: 0 is not at least 1"),
@@ -309,7 +309,7 @@ def test_the_command(tmp_path):
         (["http://localhost:1"], "--prompts"),
         (["http://localhost:1", "--prompts", "FILE", "--gamma", "3"], "--gamma"),
         (["localhost", "--prompts", "FILE"], "'localhost' is not an address"),
-        (["http://localhost:1", "--prompts", "EMPTY"], "no prompt; write one in each line"),
+        (["http://localhost:1", "--prompts", "EMPTY"], "no prompt; write one on each line"),
         (
             ["http://localhost:1", "--prompts", "FILE", "--requests", "texts=2,unequal"],
             "--requests: unequal has no effect on a comparison",

@@ -236,7 +236,7 @@ def test_the_counters_of_requests_come_before_those_of_their_server():
 @pytest.mark.parametrize(
     ("gained", "told"),
     [
-        ((-(10**6),) * 3, "they fell, as those of a server do that is started again"),
+        ((-(10**6),) * 3, "they fell, as after a restart"),
         ((10**6,) * 3, "they count 1,000,000 accepted of 1,000,000 drafted tokens, the requests"),
         ((40, 40, 40), "they count 40 accepted of 40 drafted tokens, the requests"),
     ],

@@ -19,9 +19,8 @@ from specsim.engines._audit.matrix import settings
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
 from specsim.engines._planted.sampling import FIRST_ORDER, ORDERS
-from specsim.engines._server.decoding import Decoder
+from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
-from specsim.engines._server.local import LocalEngine
 from specsim.engines._server.mistakes import ACTS
 
 #: Tokens that are enough for a verdict, and those that are enough to see a mistake.
@@ -106,7 +105,7 @@ def test_an_engine_that_serves_another_pair(pair, tmp_path):
     with listening(Server(Decoder(other), port=0)) as url:
         found = audit_engine(url, pair, tokens=2_000, rng=1)
     assert {finding.kind for finding in found.findings} == {"deviation", "log-probabilities"}
-    assert "may hold other weights than those of this pair" in to_text(found.parts())
+    assert "may serve other weights than this pair" in to_text(found.parts())
 
 
 def test_few_tokens_are_inconclusive(pair):
@@ -350,7 +349,7 @@ def test_texts_are_judged_again_without_the_engine(pair, tmp_path):
 def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
     audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
     file = tmp_path / "texts.jsonl"
-    with pytest.raises(ValueError, match="texts of another checkpoint"):
+    with pytest.raises(ValueError, match="texts are of another checkpoint"):
         judge_texts(file, opened)
     with pytest.raises(ValueError, match="tolerance: 2 is outside"):
         judge_texts(file, pair, tolerance=2)
@@ -364,7 +363,7 @@ def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
     with pytest.raises(ValueError, match="not the header of a file"):
         judge_texts(file, pair)
     file.write_text(line({"format": "specsim engine texts 2"}), encoding="utf-8")
-    with pytest.raises(ValueError, match="texts of no planted checkpoint"):
+    with pytest.raises(ValueError, match="texts are of no planted checkpoint"):
         judge_texts(file, pair)
 
 
@@ -502,9 +501,7 @@ def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monk
     assert [cell.speculative.tests for cell in again.cells] == [
         cell.speculative.tests for cell in first.cells
     ]
-    with pytest.raises(
-        ValueError, match=r"speculative/plain\.jsonl: these texts are of another run: its seed"
-    ):
+    with pytest.raises(ValueError, match=r"speculative/plain\.jsonl: the texts are of another run: its seed"):
         audit_matrix("specsim", pair, **how | {"rng": 2})
     assert len(asked) == 5
 

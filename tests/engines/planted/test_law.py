@@ -91,7 +91,7 @@ def test_a_model_of_many_contexts_draws_some():
 
 def test_bad_contexts_are_named():
     law, opened = table_law((1, 2)), table_law((1,), openers=2)
-    with pytest.raises(ValueError, match="place 1 has no law"):
+    with pytest.raises(ValueError, match="place 1 has no distribution"):
         law.contexts([0, 1, 2], 1)
     with pytest.raises(ValueError, match="text, position 1: token 9"):
         law.contexts([0, 9, 2], 2)
@@ -99,9 +99,9 @@ def test_bad_contexts_are_named():
         opened.contexts([0, 1, 2], 2)
     with pytest.raises(ValueError, match="one text"):
         law.contexts([[0, 1, 2]], 2)
-    with pytest.raises(ValueError, match="row 1: there is no law after token 3 in column 0"):
+    with pytest.raises(ValueError, match="row 1: no distribution after token 3 in column 0"):
         law.rows([[0, 1], [3, 0]])
-    with pytest.raises(ValueError, match="row 0: there is no law after token 2 in column 1"):
+    with pytest.raises(ValueError, match="row 0: no distribution after token 2 in column 1"):
         opened.rows([[0, 2]])
     with pytest.raises(ValueError, match=r"expected \[N, 2\]"):
         law.rows([[0]])

@@ -222,7 +222,7 @@ def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
 def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
     other = plant(tmp_path_factory.mktemp("other"), vocab_size=4, openers=2, context=64, rng=2)
     (copy / "law.npz").write_bytes((other.folder / "law.npz").read_bytes())
-    with pytest.raises(ValueError, match=r"law.npz: not the laws of these checkpoints"):
+    with pytest.raises(ValueError, match=r"law.npz: not the distributions of these checkpoints"):
         open_planted(copy)
 
 
@@ -231,9 +231,9 @@ def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
     [
         (b"", "damaged, not JSON"),
         (b"[" * 100_000, "damaged, not JSON"),
-        (b"[]", "does not say format"),
+        (b"[]", "the format is not"),
         (b'{"format": "specsim-planted", "version": 9}', "this program reads 2"),
-        (b'{"format": "specsim-planted", "version": 2}', "does not have the SHA-256 that it states"),
+        (b'{"format": "specsim-planted", "version": 2}', "has another SHA-256 than it states"),
         (json.dumps(sealed({"format": "specsim-planted", "version": 2})).encode(), "digest is None"),
     ],
 )
@@ -259,12 +259,12 @@ def test_a_file_that_holds_no_laws(tmp_path):
 
     for content in (b"", b"PK\x03\x04nonsense", b"\x93NUMPY"):
         (tmp_path / "law.npz").write_bytes(content)
-        with pytest.raises(ValueError, match="damaged, or not a file of laws"):
+        with pytest.raises(ValueError, match="damaged, or not a file of distributions"):
             read_laws(tmp_path / "law.npz")
 
 
 def test_checkpoints_that_are_not_there(planted):
-    with pytest.raises(ValueError, match=r"has no checkpoints in format gguf; .*--format hf,gguf"):
+    with pytest.raises(ValueError, match=r"no checkpoints in format gguf; .*--format hf,gguf"):
         planted.checkpoint("target", "gguf")
     with pytest.raises(ValueError, match="'onnx' is not one of hf, gguf"):
         planted.checkpoint("target", "onnx")
@@ -279,12 +279,12 @@ def test_checkpoints_that_are_not_there(planted):
         ({"vocab_size": 131_073}, "more than 131,072"), ({"order": -1}, "order: -1 is not at least 0"),
         ({"order": 9}, "order: 9 is more than 8"), ({"order": 1, "offsets": (1,)}, "give one of them"),
         ({"offsets": (2, 1)}, "do not ascend"), ({"offsets": (0,)}, "offsets: 0 is not at least 1"),
-        ({"openers": 1}, "openers: 1 leaves nothing"), ({"openers": -1}, "openers: -1 is not at least 0"),
+        ({"openers": 1}, "openers: 1 has no other"), ({"openers": -1}, "openers: -1 is not at least 0"),
         ({"context": 2}, "at least 3"), ({"offsets": (5000,)}, "at least 5001"),
         ({"overlap": 1.5}, "overlap: 1.5 is outside"),
         ({"overlap": float("nan")}, "overlap: nan is outside"), ({"kind": "foo"}, "unknown kind 'foo'"),
         ({"formats": ("hf", "onnx")}, "'onnx' is not one of hf, gguf"),
-        ({"formats": ()}, "format: none is given"),
+        ({"formats": ()}, "format: the list is empty"),
     ],
 )  # fmt: skip
 def test_bad_arguments_write_nothing(tmp_path, options, message):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from specsim.engines._planted import attention
-from specsim.engines._planted.forward import log_probabilities
+from specsim.engines._planted.check import log_probabilities
 from specsim.engines._planted.gguf import in_halves, interleaved
 from specsim.engines._planted.huggingface import config
 from specsim.engines._planted.law import AdditiveLogits, TableLogits
@@ -136,7 +136,7 @@ def test_heads_see_the_opener_in_bfloat16(context):
 
 
 def test_what_cannot_be_told_apart_is_refused():
-    with pytest.raises(ValueError, match=r"cannot tell the opener .* choose a smaller one"):
+    with pytest.raises(ValueError, match=r"cannot distinguish the opener .* choose a shorter one"):
         attention.look_at_opener(40_000)
     law = pair("pages")[0]
     with pytest.raises(ValueError, match=r"65 positions do not hold .* at least 66"):

@@ -31,7 +31,7 @@ def test_mistakes_are_listed():
         (["--rule", "standart"], "did you mean 'standard'"),
         (["--plain", "--rule", "block"], "--rule has no effect with --plain, which has no draft"),
         (["--plain", "--gamma", "3"], "--gamma has no effect with --plain, which has no draft"),
-        (["--plain", "--mistake", "swapped_residual"], "without a draft nothing is verified"),
+        (["--plain", "--mistake", "swapped_residual"], "plain decoding verifies nothing"),
         (["--port", "70000"], "port: 70000 is not in [0, 65535]"),
         (["--host", "no.such.host.invalid"], "specsim: "),
     ],
