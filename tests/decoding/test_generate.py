@@ -198,7 +198,7 @@ def test_lookup_copies_what_followed():
     ("draft", "options", "message"),
     [
         (LookaheadDecoding(), {"rule": "standard"}, "rule: standard reads q, and tokens from a pool"),
-        (LookaheadDecoding(), {"rule": "naive_matching", "gamma": branching(2, 2)}, "tails of equal length"),
+        (LookaheadDecoding(), {"rule": "naive_matching", "gamma": branching(2, 2)}, "tails of one length"),
         (PromptLookup([]), {"rule": "naive_matching", "gamma": branching(2, 2)}, "prompt lookup drafts one"),
         (PromptLookup([]), {"drafting": "greedy"}, "gamma: drafts from the text"),
         (PromptLookup([7]), {"rule": "one_hot"}, "text, position 0: token 7"),
@@ -513,7 +513,7 @@ def test_every_other_rule_runs(name):
         ({"max_new_tokens": True}, "max_new_tokens: expected an int"),
         ({"drafting": "beam"}, "drafting: 'beam' is not one of sample, greedy"),
         ({"eos": 3}, "eos, position 0: token 3"),
-        ({"draft": TableModel([0.5, 0.5])}, "share one vocabulary"),
+        ({"draft": TableModel([0.5, 0.5])}, "give models over one vocabulary"),
         ({"rule": "standart"}, "did you mean 'standard'"),
         ({"gamma": 0}, "gamma: 0"),
         ({"gamma": branching(2, 2)}, "standard verifies a chain"),

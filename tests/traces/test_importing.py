@@ -508,7 +508,7 @@ def too_much(choice):
         (prompt_form(ROWS[:5], 0), completion_form(ROWS, 1), "shorter than the completion"),
         (prompt_form(ROWS[:5], 0), prompt_form(ROWS, 1), "5 positions, and 12"),
         (edited(prompt_form(ROWS, 0), sort_keys), prompt_form(ROWS, 1), "with its own token in every row"),
-        (edited(prompt_form(ROWS, 0), too_much), completion_form(ROWS, 1), r"line 1, position 4: p, row 0: the listed tokens sum to 4.*no tail"),
+        (edited(prompt_form(ROWS, 0), too_much), completion_form(ROWS, 1), r"line 1, position 4: p, row 0: the listed tokens sum to 4.*; give at most 1, up to 1e-05"),
         (edited(prompt_form(ROWS, 0), lambda c: c.pop("prompt_logprobs")), completion_form(ROWS, 1), r"t\.jsonl, line 1: neither prompt_logprobs"),
         (prompt_form(ROWS, 0), edited(completion_form(ROWS, 1), lambda c: c["logprobs"]["token_logprobs"].pop()), r"d\.jsonl, line 1: 12 tokens, 11 token_logprobs"),
         (prompt_form(ROWS, 0), edited(chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3].update(logprob=None)), r"d\.jsonl, line 1, position 3: .*is None"),

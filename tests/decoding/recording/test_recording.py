@@ -150,7 +150,7 @@ def test_bad_arguments(tmp_path, recorded):
 def test_without_torch_that_is_said(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(
-        ValueError, match=r"big: needs torch and transformers .*: pip install torch transformers"
+        ValueError, match=r"big: torch or transformers is missing .*; pip install torch transformers"
     ):
         record_hf(tmp_path / "trace", "big", "small", ["import"])
     assert not (tmp_path / "trace").exists()
