@@ -121,12 +121,26 @@ def test_parameters_follow_one_convention():
     taken = [(one, name, it) for one in functions for name, it in inspect.signature(one).parameters.items()]
     sources = {(it.kind.name, it.default) for _, name, it in taken if name == "rng"}
     assert sources == {("KEYWORD_ONLY", None)}
+    assert {it.default for _, name, it in taken if name == "device"} == {None}
     words = {(name, one.__name__) for one, name, _ in taken}
     # a request has the seed that an engine takes
     assert {one for name, one in words if name == "seed"} == {"Request"}
-    assert not {name for name, _ in words} & {"most", "least", "drawing"}
-    siblings = {"Tree", "chain", "chains", "branching"}
-    assert not {one for name, one in words if name == "sampling"} & siblings
+    # the temperature and truncation of an engine, not how siblings are drawn
+    assert {one for name, one in words if name == "sampling"} == {
+        "Request",
+        "audit_engine",
+        "compare_servers",
+    }
+    others = {
+        "most",
+        "least",
+        "longest",
+        "drawing",
+        "names",
+        "folder",
+        "source",
+    }  # max_…, draft_sampling, path
+    assert not {name for name, _ in words} & others
 
 
 def test_functions_of_all_packages_are_found():

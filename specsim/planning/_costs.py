@@ -271,7 +271,7 @@ class Roofline:
         return self.draft.seconds(self.hardware, self.batch, tokens, seen)
 
 
-def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 1e7) -> float | None:
+def critical_context(cost: Roofline, alpha: float, gamma: int, max_context: float = 1e7) -> float | None:
     """The context above which doubling the batch does not lower the improvement.
 
     In short contexts large batches are bound by arithmetic, so verification costs time; in long ones reading
@@ -285,13 +285,13 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 
         The acceptance rate, in [0, 1].
     gamma : int
         Drafted tokens per step, ≥ 0.
-    longest : float
+    max_context : float
         The longest context to consider, in tokens.
 
     Returns
     -------
     float or None
-        In tokens; None if it is above `longest`.
+        In tokens; None if it is above `max_context`.
 
     Raises
     ------
@@ -316,9 +316,9 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 
         here, twice = (improvement(one, alpha, gamma) for one in costs)
         return twice < here * (1 - 1e-9)
 
-    if falls(longest):
+    if falls(max_context):
         return None
-    low, high = 0.0, longest
+    low, high = 0.0, max_context
     while high - low > max(1.0, 1e-6 * high):
         middle = (low + high) / 2
         low, high = (middle, high) if falls(middle) else (low, middle)
