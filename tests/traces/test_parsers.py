@@ -111,7 +111,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("lines", WRONG, ids=range(len(WRONG)))
+@pytest.mark.parametrize(
+    "lines",
+    [pytest.param(lines, id=str(i), marks=[pytest.mark.slow] * (i % 2)) for i, lines in enumerate(WRONG)],
+)
 @pytest.mark.usefixtures("started", "waiting")
 def test_an_error_is_that_of_one_process(tmp_path, lines):
     files = write_logs(tmp_path, **lines)

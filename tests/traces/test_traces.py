@@ -269,6 +269,7 @@ def test_a_position_never_reached_has_no_alpha(tmp_path: Path) -> None:
     summary = summarise(open_trace(write(tmp_path / "t", [(0, [0, 0], 0, p, p)])))
     assert summary.alpha_by_position[0] == 0
     assert np.isnan(summary.alpha_by_position[1])
+    np.testing.assert_array_equal(summary.beta_by_position, [1.0, np.nan, np.nan])
     as_dict = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
     assert as_dict["alpha_by_position"] == [0, None]
     assert as_dict["standard_errors"]["alpha_context"] is None
@@ -282,12 +283,6 @@ def test_a_mean_of_beta_is_at_most_one(tmp_path: Path) -> None:
     assert (summary.beta_sums > 1.0).all()  # as stored
     assert (summary.alpha_context, summary.expected_verified) == (1.0, 1.0)
     assert summary.beta_by_position.tolist() == [1.0, 1.0]
-
-
-def test_a_position_never_reached_stays_nan(tmp_path: Path) -> None:
-    half = np.full((3, 2), 0.5)
-    summary = summarise(open_trace(write(tmp_path / "t", [(0, [0, 0], 0, half, half)])))
-    np.testing.assert_array_equal(summary.beta_by_position, [1.0, np.nan, np.nan])
 
 
 def test_progress_ends_at_the_end(folder: Path) -> None:
@@ -378,7 +373,9 @@ def test_a_flipped_bit_is_found_in_every_column(folder: Path, name: str, mask: i
     assert all(status.ok for status in open_trace(folder).verify())
 
 
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", *(pytest.param(name, marks=pytest.mark.slow) for name in DTYPES[1:])]
+)
 def test_every_single_bit_of_a_row_counts(tmp_path: Path, dtype: str) -> None:
     folder = write(tmp_path / "t", make_steps(steps=2, vocab_size=3, gamma=1), dtype=dtype)
     shard = folder / "shard-00000.safetensors"
@@ -484,14 +481,6 @@ def test_rows_that_were_never_right_are_named(folder: Path, name: str, value: fl
     assert what in str(open_trace(folder).verify()[1].damage)
 
 
-def test_swapped_checksums_and_rows_do_not_pass_the_manifest(folder: Path) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["shards"][1]["sha256"] = "0" * 64
-    edit_manifest(folder, shards=manifest["shards"])
-    trace = open_trace(folder)
-    assert "SHA-256" in str(trace.verify()[1].damage)
-
-
 # --- what is not a trace ---------------------------------------------------------------------------------
 
 
@@ -579,11 +568,14 @@ def assert_refused(path: Path) -> None:
     [pytest.param(make, marks=pytest.mark.slow) for make in (dense_trace, truncated_trace)]
     + [trace_without_bonus],
 )
-def test_every_single_bit_of_a_manifest_counts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+def test_every_single_bit_of_a_manifest_counts(
+    tmp_path: Path, make: Callable[[Path], Path], full: bool
+) -> None:
+    """The fast tier flips every third bit."""
     folder = make(tmp_path / "t")
     file, written = folder / "manifest.json", open_trace(folder)
     content, passed = json.loads(file.read_bytes()), 0
-    for data in flips(file.read_bytes()):
+    for data in islice(flips(file.read_bytes()), None, None, 1 if full else 3):
         file.write_bytes(data)
         try:
             same = json.loads(data) == content
@@ -876,10 +868,3 @@ def test_listing_a_trace_does_not_import_numba(folder: Path) -> None:
         "assert t.shards[0].columns.p.shape == (28, 11); sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_a_summary_is_frozen(folder: Path) -> None:
-    summary = summarise(open_trace(folder))
-    assert isinstance(summary, TraceSummary)
-    with pytest.raises(AttributeError):
-        summary.gamma = 9  # type: ignore[misc]
