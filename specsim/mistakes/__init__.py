@@ -1,10 +1,10 @@
 """Known mistakes of verifiers, decoders and serving engines: each has one name, a family and one sentence.
 
 An audit must reject the verifiers and decoders, and compares a wrong one with them. Each is a small function
-with the threads that reported the defect and, where one exists, the exact law of a step; there is one file
-for each family. Engines make those of `_serving.py` around their verification: `specsim serve --mistake`
-makes them by name, and the diagnosis of `specsim audit engine` gives that name. The exact controls are
-correct but accept fewer tokens than the standard rule: an audit that rejects one raises a false alarm.
+with the threads that reported the defect and, where one exists, the exact law of a step. Engines make those
+of `_serving.py` around their verification: `specsim serve --mistake` makes them by name, and the diagnosis of
+`specsim audit engine` gives that name. The exact controls are correct but accept fewer tokens than the
+standard rule: an audit that rejects one raises a false alarm.
 
 `_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
 of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows.
@@ -17,7 +17,6 @@ from specsim.core._registry import suggestion
 from specsim.mistakes import (
     _acceptance,
     _candidates,
-    _degenerate,
     _exact_controls,
     _indexing,
     _precision,
@@ -26,7 +25,6 @@ from specsim.mistakes import (
     _randomness,
     _residual,
     _serving,
-    _truncation,
 )
 from specsim.mistakes._base import Mistake
 
@@ -41,14 +39,12 @@ def __dir__() -> list[str]:
 _FAMILIES = (
     _proposal,
     _residual,
-    _degenerate,
     _randomness,
     _precision,
     _acceptance,
     _indexing,
     _processing,
     _candidates,
-    _truncation,
 )
 
 
@@ -88,8 +84,7 @@ def names(kind: str | None = None) -> list[str]:
     Parameters
     ----------
     kind : {"verifier", "decoder", "engine", "exact control"}, optional
-        Which names to return; by default those of verifiers and decoders. "engine" are the mistakes of a
-        serving engine around its verification.
+        By default verifiers and decoders; "engine": mistakes of a serving engine around its verification.
 
     Returns
     -------
@@ -113,7 +108,7 @@ def names(kind: str | None = None) -> list[str]:
         "exact control": exact_controls(),
     }
     if kind not in kinds:
-        raise ValueError(f"unknown kind {kind!r}; one of verifier, decoder, engine, exact control")
+        raise ValueError(f"kind: {kind!r} is unknown; give verifier, decoder, engine or exact control")
     return [mistake.name for mistake in kinds[kind]]
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
-from specsim.mistakes._reference import at, verifier_mistake
+from specsim.mistakes._reference import above_zero, at, verifier_mistake
 from specsim.mistakes._rows import argmax, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -53,6 +52,17 @@ def scaled_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
     return np.concatenate([b[:, :-1, None] * p[:, :-1], p[:, -1:]], axis=1), q
 
 
+def product_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
+    return u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1)
+
+
+def double_chance(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    def passes(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
+        return ref.ratio_test(u, x, p, q) | (rng.random(u.shape) < at(p, x))
+
+    return ref.verify(draft_tokens, p, q, rng, passes=passes)
+
+
 #: Correct block verification.
 block_verify = partial(
     ref.verify, uniforms=ref.tests_then_last, passes=block_test, count=ref.last_success, rows=scaled_rows
@@ -84,7 +94,7 @@ def product_block_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 def _stops_at(i: int, times: Sequence[float]) -> float:
     """P(fewer than i arrivals by times[i], and at least j by times[j] for all j > i)."""
-    # the law of the number of arrivals; the last entry stands for that many or more
+    # the pmf of the number of arrivals; the last entry is for that many or more
     counts = [1.0, *[0.0] * (len(times) - 1)]
     for j, (before, now) in enumerate(pairwise([0.0, *times[i:]]), start=i):
         counts = _arrivals(counts, now - before if now < inf else inf if before < inf else 0.0)
@@ -117,13 +127,7 @@ MISTAKES = (
         "double_chance",
         "A draft is accepted if it equals a sample of p, or if it passes the ratio test.",
         threads=("rtp-llm#521", "rtp-llm#1295"),
-        verify=lambda draft_tokens, p, q, rng: ref.verify(
-            draft_tokens,
-            p,
-            q,
-            rng,
-            passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | (rng.random(u.shape) < at(p, x)),
-        ),
+        verify=double_chance,
         law=law(lambda p, q, x: p[x] + (1 - p[x]) * laws.minimum_ratio(p, q, x)),
     ),
     mistake(
@@ -139,7 +143,7 @@ MISTAKES = (
         passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
         recover=lambda p, q, x, lenience: ref.excess(p, lenience * q),
         law=SCALED_LENIENCE.law,
-        parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
+        parameters=above_zero("lenience", 0.8, "l; 1 is right"),
     ),
     mistake(
         "ensemble",
@@ -147,7 +151,7 @@ MISTAKES = (
         threads=("huggingface/transformers assistant_ensemble_weight",),
         passes=lambda u, x, p, q, weight: u * at(q, x) < weight * at(p, x) + (1.0 - weight) * at(q, x),
         law=ENSEMBLE.law,
-        parameters=(Parameter("weight", 0.9, 0.0, 1.0, "w; 1 is right", above_low=True),),
+        parameters=above_zero("weight", 0.9, "w; 1 is right"),
     ),
     mistake(
         "typical",
@@ -175,8 +179,8 @@ MISTAKES = (
             lambda p, q, x, single, summed: without_drafted(p, q, x),
         ),
         parameters=(
-            Parameter("single", 0.5, 0.0, 1.0, "s, threshold_single; 1 is right", above_low=True),
-            Parameter("summed", 0.9, 0.0, 1.0, "t, threshold_acc; 1 is right", above_low=True),
+            *above_zero("single", 0.5, "s, threshold_single; 1 is right"),
+            *above_zero("summed", 0.9, "t, threshold_acc; 1 is right"),
         ),
     ),
     mistake(
@@ -215,7 +219,7 @@ MISTAKES = (
         "The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=block_verify,
-        passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
+        passes=product_test,
         rows=ref.own_rows,
         law=product_law,
     ),
@@ -224,7 +228,7 @@ MISTAKES = (
         "The product of uniforms is tested, and the residual is that of block verification.",
         threads=("vllm-project/vllm-ascend rejection_sampler enable_block_verify",),
         verify=block_verify,
-        passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
+        passes=product_test,
         law=product_block_law,
     ),
 )

@@ -13,7 +13,7 @@ from specsim.models._drafts.dynamic import Draft
 
 @dataclass(frozen=True)
 class Mistake(Parametrised):
-    """A known defect of a verifier, of a decoder, or of a serving engine, and the law of its steps.
+    """A known defect of a verifier, of a decoder, or of a serving engine, and the distribution of its steps.
 
     `mechanism` describes the defect in one sentence, `threads` lists the reports. A verifier has the first of
     these, a decoder the second; a mistake of an engine around its verification has neither::
@@ -21,10 +21,10 @@ class Mistake(Parametrised):
         verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
         decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
 
-    `law(parents, tokens, p, q, **values)` is the law of one step on a chain, as `specsim.rules.Rule.law`, on
-    Fractions or floats: the probability of stopping at each node given the drafted tokens, and the pmf of the
-    next token. It is None where single steps are correct and the defect is between rows, calls or steps. For
-    a decoder q is the draft's row, and `drafting(q, **values)` the law that its tokens are drawn from.
+    `law(parents, tokens, p, q, **values)`, as `specsim.rules.Rule.law` on a chain, gives the probability of
+    stopping at each node given the drafted tokens, and the pmf of the next token, in Fractions or floats. It
+    is None where single steps are correct and the defect is between rows, calls or steps. For a decoder q is
+    the draft's row, and `drafting(q, **values)` the pmf that its tokens are drawn from.
 
     `values` are the values of the `parameters`; ValueError for an unknown parameter or a value out of range.
     """
@@ -42,7 +42,7 @@ class Mistake(Parametrised):
 
     def __post_init__(self) -> None:
         if self.verify is not None and self.decode is not None:
-            raise ValueError(f"{self.name}: a mistake has verify or decode, not both")
+            raise ValueError(f"{self.name}: has verify and decode; give one of them")
         super().__post_init__()
 
     def __hash__(self) -> int:  # dataclass's own fails on `values`, a mapping
@@ -53,7 +53,7 @@ class Mistake(Parametrised):
         """`verify` or `decode`, with the parameters filled in."""
         function = self.verify or self.decode
         if function is None:
-            raise ValueError(f"{self.name}: an engine makes this mistake, not a function")
+            raise ValueError(f"{self.name}: a mistake of engines, without a function; take another")
         return partial(function, **self.values)
 
     def num_rows(self, tree: Draft) -> int:

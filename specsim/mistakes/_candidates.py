@@ -1,19 +1,25 @@
-"""Several candidates or several draws where the law allows for one."""
+"""Several candidates or draws where the rule allows for one, and drafts cut short by what was drawn.
 
+The rest of a cut draft is verified as if nothing had been looked at."""
+
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Ints, Row
+from specsim.mistakes import _laws as laws
+from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mistake
-from specsim.mistakes._laws import law, likeliest_first, normalise
-from specsim.mistakes._reference import at, mask_drafted, target, verifier_mistake
+from specsim.mistakes._laws import Rows, StepLaw, law, residual
+from specsim.mistakes._reference import above_zero, at, mask_drafted, target, verifier_mistake
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
-FAMILY = "many candidates"
-mistake = partial(verifier_mistake, FAMILY)
+FAMILY, CUT = "many candidates", "draft cut by its own tokens"
+mistake, cut_mistake = partial(verifier_mistake, FAMILY), partial(verifier_mistake, CUT)
+THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
 
 def nucleus(p: Floats, mass: float) -> Floats:
@@ -28,11 +34,42 @@ def nucleus(p: Floats, mass: float) -> Floats:
 
 def nucleus_row(p: Row, mass: Any) -> list[Any]:
     kept, reached = [0 * a for a in p], 0 * p[0]
-    for y in likeliest_first(p):
+    for y in laws.likeliest_first(p):
         if reached < mass:
             kept[y] = p[y]
         reached += p[y]
-    return normalise(kept)
+    return laws.normalise(kept)
+
+
+def cut(
+    sizes: Callable[..., Ints], x: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
+) -> Ints:
+    """Standard verification of the first sizes(x, q, threshold) tokens, then a bonus from the row there."""
+    verified = sizes(x, q, threshold)
+    passed, u = ref.accept_standard(x, p, q, rng)
+    accepted = np.minimum(passed, verified)
+    last, bonus = ref.last_token(x, p, q, accepted, u), ref.draw(p[np.arange(len(p)), accepted], u)
+    return ref.pack_output(x, accepted, np.where(passed >= verified, bonus, last))
+
+
+def cut_law(size: Callable[..., int]) -> Callable[..., StepLaw]:
+    """The law of the same; size(tokens, q, threshold) drafted tokens are verified."""
+
+    @laws.of_chain
+    def step(tokens: Sequence[int], p: Rows, q: Rows, threshold: Any) -> StepLaw:
+        n = size(tokens, q, threshold)
+        chances = [laws.minimum_ratio(*rows) for rows in zip(p, q, tokens[:n], strict=False)]
+        recovered = [residual(*rows) for rows in zip(p, q[:n], strict=False)]
+        return [*laws.stop_law(chances), *[0] * (len(tokens) - n)], [
+            *recovered,
+            *(list(row) for row in p[n:]),
+        ]
+
+    return step
+
+
+def until(tokens: Sequence[int], q: Rows, threshold: Any) -> int:
+    return next((i for i, x in enumerate(tokens) if q[i][x] < threshold), len(tokens))
 
 
 MISTAKES = (
@@ -62,7 +99,7 @@ MISTAKES = (
         passes=lambda u, x, p, q, mass: u < at(nucleus(p, mass), x),
         recover=target,
         law=law(lambda p, q, x, mass: nucleus_row(p, mass)[x], lambda p, q, x, mass: p),
-        parameters=(Parameter("mass", 0.8, 0.0, 1.0, "of the nucleus", above_low=True),),
+        parameters=above_zero("mass", 0.8, "of the nucleus"),
     ),
     decoder_mistake(
         FAMILY,
@@ -70,5 +107,27 @@ MISTAKES = (
         "A step is drafted and verified several times, and the try with the most accepted tokens is kept.",
         Decoder(tries=lambda tries: int(tries)),
         parameters=(Parameter("tries", 2, 1, np.inf, "of a step; 1 is right", whole=True),),
+    ),
+    cut_mistake(
+        "discards_unlikely_last",
+        "The last drafted token is discarded if q is low there, and the bonus replaces it.",
+        threads=("ggml-org/llama.cpp#22506", "ggml-org/llama.cpp#27694", "ik_llama#1820"),
+        verify=partial(cut, lambda x, q, threshold: x.shape[1] - (ref.at(q, x)[:, -1] < threshold)),
+        law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
+        parameters=THRESHOLD,
+    ),
+    cut_mistake(
+        "cuts_at_unlikely",
+        "The draft is cut before the first token of low q.",
+        threads=("vllm-project/vllm#43522", "vllm-project/vllm#35301"),
+        verify=partial(cut, lambda x, q, threshold: ref.first_failure(ref.at(q, x) >= threshold)),
+        law=cut_law(until),
+        parameters=THRESHOLD,
+    ),
+    decoder_mistake(
+        CUT,
+        "cuts_at_eos",
+        "The draft is cut before an end-of-sequence token, which is then emitted from p only.",
+        Decoder(cut=lambda drafted, eos: drafted.index(eos) if eos in drafted else len(drafted)),
     ),
 )

@@ -1,4 +1,4 @@
-"""A correct decoder in plain Python whose parts can be replaced, and the law of its sequences.
+"""A correct decoder in plain Python whose parts can be replaced, and the distribution of its sequences.
 
 A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
 accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
@@ -47,20 +47,19 @@ def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
 class Decoder:
     """Speculative decoding of one sequence; the defaults are correct.
 
-    Four functions map rows (lists in any arithmetic) with the mistake's values: `drafting` gives the law that
-    a drafted token is drawn from and `verified_q` the q of verification, both from the draft's row;
-    `verified_p` gives the p of verification from the target's row, `bonus` the law of the bonus.
-    `cut(drafted, eos)` is the number of drafted tokens that are verified. From (drafted, number accepted,
-    last token) `emits` gives the tokens of the step, `draft_keeps` and `target_keeps` the tokens added to
-    each state. With `rescored` q is read after the text instead of the draft's state. `ends(tokens of a step,
-    eos)` gives the output, and whether to stop. With `late` a rejected token is kept, and the next token is
-    drawn from p at the position after it. `verification`, the law of a step, takes the place of the standard
-    rule's; its rows are those of the models before any processing unless `processed`. With `repeated` every
-    step of a text has the random numbers of the first one, with `one_test` one uniform tests all its tokens:
-    then steps depend on each other, and the law of a text is not enumerated. A step drafts `gamma` tokens,
-    near the end of a text fewer, unless it `overshoots`: then the text is cut. A step is drafted and verified
-    `tries` times, a function of the mistake's values, and the first of those with the most accepted tokens is
-    kept."""
+    Four functions map rows (lists in any arithmetic) with the mistake's values: `drafting` gives the pmf of a
+    drafted token and `verified_q` the q of verification, both from the draft's row; `verified_p` gives the p
+    of verification from the target's row, `bonus` the pmf of the bonus. `cut(drafted, eos)` drafted tokens
+    are verified. From (drafted, number accepted, last token) `emits` gives the tokens of the step,
+    `draft_keeps` and `target_keeps` the tokens added to each state. With `rescored` q is read after the text
+    instead of the draft's state. `ends(tokens of a step, eos)` gives the output, and whether to stop. With
+    `late` a rejected token is kept, and the next token drawn from p at the position after it. `verification`,
+    the law of a step, replaces the standard rule's; its rows are those of the models before any processing
+    unless `processed`. With `repeated` every step of a text has the random numbers of the first one, with
+    `one_test` one uniform tests all its tokens: then steps depend on each other, and the law of a text is not
+    enumerated. A step drafts `gamma` tokens, near the end of a text fewer, unless it `overshoots`: then the
+    text is cut. A step is drafted and verified `tries` times, a function of the mistake's values; the first
+    of those with the most accepted tokens is kept."""
 
     drafting: Callable[..., Row] = unchanged
     verified_q: Callable[..., Row] = unchanged
@@ -116,7 +115,7 @@ class Decoder:
         return list(text[len(prompt) : most])
 
     def length(self, room: int) -> int:
-        """How many tokens are drafted where the text has room for so many."""
+        """How many tokens are drafted where the text has room for `room`."""
         return self.gamma if self.overshoots else min(self.gamma, room - 1)
 
     def _draft(
@@ -208,7 +207,7 @@ def sequence_law(
     eos: int | None,
     length: int | None = None,
 ) -> dict[Tokens, Any]:
-    """Enumerate the law of a decoder mistake's output, draft by draft and step by step.
+    """Enumerate the distribution of a decoder mistake's output, draft by draft and step by step.
 
     Parameters
     ----------
@@ -223,7 +222,7 @@ def sequence_law(
     eos : int or None
         The end-of-sequence token.
     length : int, optional
-        Give the law of so many first tokens, by default of all.
+        Enumerate that many first tokens, by default all.
 
     Returns
     -------
@@ -246,7 +245,7 @@ def sequence_law(
     {(0, 0): '2/3', (1, 0): '1/6', (1, 1): '1/6'}
     """
     if not isinstance(mistake.decode, Decoder) or not mistake.decode.enumerable:
-        raise ValueError(f"{mistake.name}: only decoders of the catalogue have a law of whole sequences")
+        raise ValueError(f"{mistake.name}: its texts cannot be enumerated; give a decoder of the catalogue")
     decode, values = mistake.decode, mistake.values
     prompt, p_rows, q_rows = tuple(map(int, prompt)), _Rows(target), _Rows(draft)
     traceless = {decode.emits, decode.draft_keeps, decode.target_keeps} == {accepted_and_last}
@@ -320,7 +319,7 @@ _State = tuple[Tokens, Tokens, Tokens]
 
 
 def _of_longest(outcomes: Mapping[_Outcome, Any], tries: int) -> dict[_Outcome, Any]:
-    """The law of the outcome with the most accepted tokens, of so many independent ones with law `outcomes`.
+    """The law of the outcome with the most accepted tokens, of `tries` independent ones with law `outcomes`.
 
     P(n accepted at most) is raised to the power of their number; given n, the outcome has its law."""
     lengths: dict[int, Any] = defaultdict(int)

@@ -1,5 +1,6 @@
 """The edges of uniforms, and low precision."""
 
+from collections.abc import Callable
 from functools import partial
 from math import ceil, exp, expm1, floor
 from typing import Any
@@ -11,48 +12,38 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import as_given, law, normalise, residual
-from specsim.mistakes._reference import at, excess, round_to, verifier_mistake
+from specsim.mistakes._reference import above_zero, at, excess, round_to, verifier_mistake
 from specsim.mistakes._rows import without_last_id
 
 mistake = partial(verifier_mistake, "precision and edges")
-BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
-FEW_BITS = (Parameter("bits", 8, 1, 52, "bits of the uniforms", whole=True),)
+BITS, FEW_BITS = ((Parameter("bits", n, 1, 52, "bits of the uniforms", whole=True),) for n in (24, 8))
 ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
 
 
-def epsilon(meaning: str, default: float) -> tuple[Parameter]:
-    return (Parameter("epsilon", default, 0.0, 1.0, meaning, above_low=True),)
+def on_cells(passing: Callable[[Any], int]) -> Callable[..., Any]:
+    """The chance of accepting x if passing(p/q) of the 2^bits uniforms pass, p/q in units of their grid."""
+
+    def chance(p: Row, q: Row, x: int, bits: Any) -> Any:
+        size = 2 ** int(bits)
+        return (0 * p[x] + min(passing(p[x] / q[x] * size), size)) / size
+
+    return chance
 
 
-def cells(p: Row, q: Row, x: int, bits: Any) -> Any:
-    """The ratio p/q in units of the grid 2^-bits of the uniforms."""
-    return p[x] / q[x] * 2 ** int(bits)
-
-
-def inclusive(p: Row, q: Row, x: int, bits: Any) -> Any:
-    """Of the uniforms 0, 1, …, 2^bits - 1 in grid units those ≤ p/q pass."""
-    return (0 * p[x] + min(floor(cells(p, q, x, bits)) + 1, 2 ** int(bits))) / 2 ** int(bits)
-
-
-def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
-    """Of the uniforms 1, …, 2^bits in grid units those < p/q pass."""
-    below = max(ceil(cells(p, q, x, bits)) - 1, 0)
-    return (0 * p[x] + min(below, 2 ** int(bits))) / 2 ** int(bits)
-
-
-def coarse_chance(p: Row, q: Row, x: int, bits: Any) -> Any:
-    """Of the uniforms 0, 1, …, 2^bits - 1 in grid units those < p/q pass."""
-    return (0 * p[x] + min(ceil(cells(p, q, x, bits)), 2 ** int(bits))) / 2 ** int(bits)
+# of the uniforms 0, 1, …, 2^bits - 1 those ≤ p/q pass; of 1, …, 2^bits those < p/q; of the first those < p/q
+inclusive = on_cells(lambda ratio: floor(ratio) + 1)
+up_to_one = on_cells(lambda ratio: max(ceil(ratio) - 1, 0))
+coarse_chance = on_cells(ceil)
 
 
 def rounded_id(token: int, bits: Any) -> int:
-    """`token` with so many significant bits, ties to even, as a float of low precision holds it."""
+    """`token` with `bits` significant bits, ties to even, as a float of low precision holds it."""
     unit = 2 ** max(token.bit_length() - int(bits), 0)
     return round(token / unit) * unit
 
 
 def rounded_ids(row: Row, bits: Any) -> list[Any]:
-    """The law of a token of `row` whose id is rounded; the last id stands for all beyond."""
+    """The law of a token of `row` whose id is rounded; the last id is that of all beyond."""
     found = [0 * weight for weight in row]
     for token, weight in enumerate(row):
         found[min(rounded_id(token, bits), len(row) - 1)] += weight
@@ -73,7 +64,7 @@ def or_target(left: Floats, p: Floats) -> Floats:
 
 
 def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
-    """Uniforms of which that of the last token has few bits."""
+    """Uniforms with few bits for the last token."""
     u = rng.random((steps, count))
     u[:, -1] = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
     return u
@@ -202,7 +193,7 @@ MISTAKES = (
         threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
         passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
-        parameters=epsilon("the floor", 1e-8),
+        parameters=above_zero("epsilon", 1e-8, "the floor"),
     ),
     mistake(
         "ratio_epsilon",
@@ -210,7 +201,7 @@ MISTAKES = (
         threads=("VioletsOleander/naive-speculate",),
         passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
-        parameters=epsilon("what is added", 1e-9),
+        parameters=above_zero("epsilon", 1e-9, "what is added"),
     ),
     mistake(
         "last_id_never",

@@ -11,7 +11,7 @@ from specsim.core._types import Floats, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import apply_temperature, law, residual
-from specsim.mistakes._reference import at, excess, verifier_mistake
+from specsim.mistakes._reference import above_zero, at, excess, verifier_mistake
 from specsim.mistakes._rows import above, argmax, largest
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.tokenwise import positive_part
@@ -22,7 +22,7 @@ decoder = partial(decoder_mistake, FAMILY)
 
 
 def temperature(default: float) -> tuple[Parameter]:
-    return (Parameter("temperature", default, 0.0, 100.0, "T; 1 is right", above_low=True),)
+    return above_zero("temperature", default, "T; 1 is right", 100.0)
 
 
 def fraction(default: float) -> tuple[Parameter]:

@@ -1,4 +1,4 @@
-"""The q that verification is given is not the law that the drafted tokens were drawn from.
+"""The q that verification is given is not what the drafted tokens were drawn from.
 
 All are decoders: a verifier alone cannot know."""
 
@@ -10,16 +10,10 @@ from ml_dtypes import bfloat16
 
 from specsim.core._parameters import Parameter
 from specsim.core._types import Row
+from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder_mistake
-from specsim.mistakes._laws import (
-    apply_temperature,
-    as_given,
-    law,
-    likeliest_first,
-    normalise,
-    residual,
-)
-from specsim.mistakes._reference import round_to
+from specsim.mistakes._laws import apply_temperature, law
+from specsim.mistakes._reference import above_zero, round_to
 from specsim.rules._chain.greedy_match import argmax
 
 decoder = partial(decoder_mistake, "proposal is not the law drawn from")
@@ -27,20 +21,20 @@ decoder = partial(decoder_mistake, "proposal is not the law drawn from")
 
 def likeliest(row: Row, k: Any) -> list[Any]:
     """The k most probable tokens, the lowest among ties."""
-    kept = likeliest_first(row)[: int(k)]
-    return normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
+    kept = laws.likeliest_first(row)[: int(k)]
+    return laws.normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
 
 
 def best_of(row: Row, draws: Any) -> list[Any]:
     """The likeliest of several samples: P(none is likelier) to the power of their number, differenced."""
     law, left = [0 * a for a in row], sum(row)
-    for y in likeliest_first(row):
+    for y in laws.likeliest_first(row):
         law[y] = left ** int(draws) - (left - row[y]) ** int(draws)
         left -= row[y]
     return [max(a, 0 * a) for a in law]
 
 
-argmax_law = law(recovered=lambda p, q, x: argmax(residual(p, q)), bonus=lambda p, q: argmax(p))
+argmax_law = law(recovered=lambda p, q, x: argmax(laws.residual(p, q)), bonus=lambda p, q: argmax(p))
 
 MISTAKES = (
     decoder(
@@ -65,13 +59,13 @@ MISTAKES = (
         "The draft is sampled at a temperature, and is verified with the raw q.",
         Decoder(drafting=apply_temperature),
         threads=("mlx-node#65", "huggingface/transformers#40976", "huggingface/transformers#28166"),
-        parameters=(Parameter("temperature", 0.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
+        parameters=above_zero("temperature", 0.5, "T; 1 is right", 100.0),
     ),
     decoder(
         "handed_temperature",
         "The draft is sampled from q, and is verified with q at a temperature.",
         Decoder(verified_q=apply_temperature),
-        parameters=(Parameter("temperature", 1.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
+        parameters=above_zero("temperature", 1.5, "T; 1 is right", 100.0),
     ),
     decoder(
         "draft_top_k",
@@ -90,7 +84,7 @@ MISTAKES = (
     decoder(
         "bfloat16_draft",
         "The draft is sampled from q in bfloat16, and is verified with q in full precision.",
-        Decoder(drafting=lambda row: as_given(round_to([float(a) for a in row], bfloat16), row)),
+        Decoder(drafting=lambda row: laws.as_given(round_to([float(a) for a in row], bfloat16), row)),
         threads=("DeepSpec#31",),
     ),
     decoder(
@@ -102,7 +96,7 @@ MISTAKES = (
     ),
     decoder(
         "merged_ids",
-        # two ids stand for token 0, each with half of its mass
+        # two ids mean token 0, each with half of its mass
         "Two ids of the draft map to one id of the target, and one's probability overwrites the other's.",
         Decoder(verified_q=lambda row: [row[0] / 2, *row[1:]]),
         threads=("rtp-llm#1311",),

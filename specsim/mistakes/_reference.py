@@ -155,6 +155,11 @@ def accept_standard(
     return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
 
 
+def above_zero(name: str, default: float, meaning: str, high: float = 1.0) -> tuple[Parameter]:
+    """The only parameter of a mistake, in (0, high]."""
+    return (Parameter(name, default, 0.0, high, meaning, above_low=True),)
+
+
 def verifier_mistake(
     family: str,
     name: str,

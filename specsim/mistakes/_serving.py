@@ -1,8 +1,8 @@
 """Mistakes of a serving engine around its verification, made by `specsim serve` or named by an audit.
 
-They are in how rows are processed on each path, in what caches hold after a step, in which text's rows and
-random numbers are taken, and in what is reported. Each was seen in an engine, or is a small step from one
-that was."""
+They are in how each path processes rows, in what caches hold after a step, in which text's rows and random
+numbers are taken, and in what is reported. Each was seen in an engine, or is a small step from one that
+was."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -78,7 +78,7 @@ _TEXTS = {
         ("logprobs_zero", "All log-probabilities are 0."),
         ("logprobs_mixed", "Log-probabilities of accepted tokens are those of processed rows."),
         ("bonus_counted", "The counter of accepted tokens counts the last token of each step."),
-        ("tested_counted", "The counter of drafted tokens leaves out those behind a rejection."),
+        ("tested_counted", "The counter of drafted tokens leaves out those after a rejection."),
         ("stop_cuts_more", "A text that a stop string ends loses one token too many."),
     ),
 }

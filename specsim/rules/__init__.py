@@ -2,9 +2,9 @@
 
 A rule turns a drafted tree of tokens, with the target's and the draft's rows at its nodes, into the tokens
 that a step emits. Rules are lossless for one draft (`chain`) or for several (`tree`), or follow a declared
-law that differs from the target's (`lossy`); `controls` are wrong on purpose, and every proof and test must
-detect them. `get("standard")` returns the `RULE` of the file `_chain/standard.py`, and the controls are in
-`_controls.py`. To add a rule, add a file: see docs/adding-a-rule.md.
+distribution instead of the target's (`lossy`); `controls` are wrong on purpose, and every proof and test must
+detect them. `get("standard")` returns the `RULE` of the file `_chain/standard.py`; `_controls.py` has the
+controls. To add a rule, add a file: see docs/adding-a-rule.md.
 
 `_common` has what rules share: `base` defines a rule, `tokenwise` and `nodewise` decide along a chain and
 down a tree, `deferral` follows the target or the draft at each position, `fixed_pairs` has the tables of a
@@ -37,13 +37,13 @@ def __dir__() -> list[str]:
 GROUPS: dict[str, str] = {
     "chain": "a single draft, lossless",
     "tree": "many drafts and trees, lossless",
-    "lossy": "lossy, with a declared law",
+    "lossy": "lossy, with a declared distribution",
     "controls": "wrong on purpose",
 }
 
 
 def names(*groups: str) -> list[str]:
-    """Names of the rules, read from file names; those of controls from their file.
+    """List the names of the rules, which are those of their files.
 
     Parameters
     ----------
@@ -65,7 +65,6 @@ def names(*groups: str) -> list[str]:
 
 @cache
 def _members(group: str) -> tuple[str, ...]:
-    """The names in one group."""
     if group == "controls":
         return tuple(_wrong())
     return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / f"_{group}")]))
@@ -78,7 +77,7 @@ def _wrong() -> dict[str, Rule]:
 
 
 def group_of(name: str) -> str:
-    """The group of a rule.
+    """Give the group of a rule.
 
     Parameters
     ----------
@@ -100,12 +99,12 @@ def group_of(name: str) -> str:
 
 @checked
 def get(name: str | Rule) -> Rule:
-    """The rule of a given name.
+    """Give the rule of a name.
 
     Parameters
     ----------
     name : str or Rule
-        A name, with parameters behind a colon: "lenience:lenience=0.5". A `Rule` is returned as it is.
+        A name, with parameters after a colon: "lenience:lenience=0.5". A `Rule` is returned itself.
 
     Returns
     -------
@@ -132,15 +131,14 @@ def get(name: str | Rule) -> Rule:
         raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
     if name not in names():
         raise ValueError(f"unknown rule {name!r}{suggestion(name, names(), 'Rules')}")
-    group = group_of(name)
-    rule: Rule = (
-        _wrong()[name] if group == "controls" else importlib.import_module(f"{__name__}._{group}.{name}").RULE
-    )
+    if (group := group_of(name)) == "controls":
+        return _wrong()[name].given(given)
+    rule: Rule = importlib.import_module(f"{__name__}._{group}.{name}").RULE
     return rule.given(given)
 
 
 def registered_spec(rule: str | Rule) -> str:
-    """The name and parameters from which `get` makes the same rule, also in another process.
+    """Give the name and parameters from which `get` makes the same rule, also in another process.
 
     Parameters
     ----------
@@ -164,8 +162,8 @@ def registered_spec(rule: str | Rule) -> str:
     chosen = get(rule)
     if chosen.name not in names() or get(str(chosen)) != chosen:
         raise ValueError(
-            f"rule: {chosen.name!r} is not in the registry, so other processes and runs cannot find it; "
-            "write it as a file in specsim/rules (docs/adding-a-rule.md), or run it on threads, without "
+            f"rule: {chosen.name!r} is not in the registry, where other processes and runs look for it; "
+            "write a file in specsim/rules (docs/adding-a-rule.md), or run it on threads, without "
             "checkpoint and shard"
         )
     return str(chosen)

@@ -1,4 +1,4 @@
-"""Rules that are wrong on purpose, each with a mistake found in practice, for proofs and tests to detect.
+"""Rules that are wrong on purpose, for proofs and tests to detect: each makes a mistake found in practice.
 
 Each is a rule of the registry with a part replaced; the file of that rule explains it."""
 
@@ -14,10 +14,9 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio, copy_row, cumulative_draw
 from specsim.rules._chain import block, hierarchical, standard, token_level_intersection
 from specsim.rules._chain.block import excess, scales
-from specsim.rules._chain.hierarchical import step_back
 from specsim.rules._common import nodewise, tokenwise
-from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import fixed_pair_from_rows
+from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.fixed_pairs import fixed_pair_from_rows, index_of
 from specsim.rules._lossy import two_thresholds
 from specsim.rules._tree import greedy_multi_path_block, k_seq, recursive_rejection, traversal
 from specsim.rules._tree.k_seq import rho_star, sequential, sequential_pick
@@ -77,9 +76,7 @@ def rows_of_first_failure(parents, draft_tokens, p, q, uniforms, values, tokens,
             copy_row(p[s, n], weights)
         for i in range(n):
             tokens[i, s] = draft_tokens[s, i]
-        tokens[n, s] = cumulative_draw(weights, uniforms[gamma, s])
-        tokens[n + 1 :, s] = -1
-        accepted[s] = n
+        end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[gamma, s]))
 
 
 BLOCK_FIRST_FAILURE = wrong(
@@ -157,8 +154,8 @@ GREEDY_PATH_AS_DRAFTED = wrong(
 
 
 # --- hierarchical speculative decoding without the cap ---------------------------------------------------
-# The joint ratio J_i = Π p/q is used as it is: accept the whole draft with probability min(1, J_γ), step back
-# by comparing J_i·p with q. A prefix that is more probable under the target then transfers its surplus to
+# The joint ratio J_i = Π p/q is not capped: accept the whole draft with probability min(1, J_γ), step back by
+# comparing J_i·p with q. A prefix that is more probable under the target then transfers its surplus to
 # unlikely continuations. TV up to .25. (The public code caps all but the last ratio, which accepts as much as
 # the min-joint bound for γ ≤ 2 and is biased too.)
 
@@ -175,18 +172,9 @@ def uncapped_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows
     return hierarchical.backward_law([*joint[:-1], min(joint[-1], 1)], p, q)
 
 
-@kernel
-def uncapped_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-    gamma = draft_tokens.shape[1]
-    weights, ratios, path = np.empty(p.shape[2]), np.empty(gamma + 1), np.empty(gamma + 1, np.int64)
-    for s in range(draft_tokens.shape[0]):
-        ratios[0] = 1.0
-        for i in range(gamma):
-            x = draft_tokens[s, i]
-            ratios[i + 1] = min(ratios[i] * p[s, i, x] / q[s, i, x], LARGEST) if ratios[i] > 0.0 else 0.0
-        accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
-        for i in range(gamma + 1):
-            tokens[i, s] = path[i]
+@inner_kernel
+def uncapped(ratio):
+    return min(ratio, LARGEST)
 
 
 HIERARCHICAL_UNCAPPED = wrong(
@@ -194,7 +182,7 @@ HIERARCHICAL_UNCAPPED = wrong(
     "hierarchical_uncapped",
     "arXiv 2601.05724 without its cap",
     uncapped_law,
-    uncapped_rows,
+    hierarchical.rows(uncapped),
 )
 
 
@@ -282,11 +270,7 @@ def wrong_k_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
 def distinct(children):
     count = 0
     for k in range(children.size):
-        new = 1
-        for j in range(k):
-            if children[j] == children[k]:
-                new = 0
-        count += new
+        count += np.int64(index_of(children[:k], children[k]) < 0)
     return count
 
 
@@ -525,12 +509,5 @@ TRAVERSAL_WRONG_UPDATE = wrong(
 )
 
 
-#: By name, sorted.
-RULES = {
-    rule.name: rule
-    for rule in (
-        BLOCK_FIRST_FAILURE, BLOCK_TOKENWISE_RESIDUAL, GREEDY_PATH_AS_DRAFTED, HIERARCHICAL_UNCAPPED,
-        INTERSECTION_UNNORMALISED, K_SEQ_SMALL_RHO, K_SEQ_WRONG_K, ONE_COIN_REAL_Q, POINTWISE_ENVELOPE,
-        PRUNED_CHILDREN, SORTED_SIBLINGS, TRAVERSAL_WRONG_UPDATE,
-    )
-}  # fmt: skip
+#: By name, sorted as this file is.
+RULES = {rule.name: rule for rule in [*globals().values()] if isinstance(rule, Rule)}

@@ -235,14 +235,14 @@ def test_other_errors():
     with pytest.raises(TypeError, match="expected a name such as 'one_uniform', got int"):
         mistakes.get(3)
     with pytest.raises(
-        ValueError, match="unknown kind 'rule'; one of verifier, decoder, engine, exact control"
+        ValueError, match="kind: 'rule' is unknown; give verifier, decoder, engine or exact control"
     ):
         mistakes.names("rule")
-    with pytest.raises(ValueError, match="nobody: a mistake has verify or decode, not both"):
+    with pytest.raises(ValueError, match="nobody: has verify and decode; give one"):
         Mistake("nobody", "none", "Nothing.", verify=print, decode=print)
-    with pytest.raises(ValueError, match="one_seed: an engine makes this mistake, not a function"):
+    with pytest.raises(ValueError, match="one_seed: a mistake of engines, without a function"):
         _ = mistakes.get("one_seed").function
-    with pytest.raises(ValueError, match="lenience: only decoders of the catalogue have a law"):
+    with pytest.raises(ValueError, match="lenience: its texts cannot be enumerated"):
         sequence_law(mistakes.get("lenience"), *GENERIC[:2], (0,), 2, None)
 
 
@@ -508,7 +508,7 @@ BETWEEN_STEPS = ("steps_share_uniforms", "tests_share_uniform")
 def test_a_decoder_that_uses_random_numbers_again_is_wrong(name, right_law):
     mistake = mistakes.get(name)
     assert p_value(sequences_of(mistake.function), right_law) < FALSE_ALARM
-    with pytest.raises(ValueError, match="only decoders of the catalogue have a law"):
+    with pytest.raises(ValueError, match="its texts cannot be enumerated"):
         sequence_law(mistake, *STORY)
 
 

@@ -9,7 +9,7 @@ first failure. Emit x_1 … x_τ and a token from (b_τ·p - q)₊, normalised, 
 
 Lossless for a chain whose every token was sampled from the q handed over: P(τ ≥ i | x_1 … x_i) = b_i. Hence
 E[τ] = Σ_i E_q[b_i], at least what token-wise verification accepts, and at most Σ_i Σ min(p(x_1 … x_i), q(x_1
-… x_i)); this bound is often quoted as the value, which is wrong in general (V = 2, γ = 2: .54 < .66 < .78,
+… x_i)). This bound is often quoted as the value, which is wrong in general (V = 2, γ = 2: .54 < .66 < .78,
 see the tests). At temperature 0 it is the standard rule.
 
 Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444, Algorithm 2.
@@ -35,7 +35,7 @@ from specsim.core.distributions import (
 )
 from specsim.models import Tree
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import (
     PairTables,
     alias_draw,
@@ -130,9 +130,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
             copy_row(p[s, n], weights)
         for i in range(n):
             tokens[i, s] = draft_tokens[s, i]
-        tokens[n, s] = cumulative_draw(weights, uniforms[gamma, s])
-        tokens[n + 1 :, s] = -1
-        accepted[s] = n
+        end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[gamma, s]))
 
 
 def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats]:
@@ -170,9 +168,7 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
                 n = 0
         u = verify_uniforms[gamma, s]
         last = alias_draw(pair.p_alias, u) if n == gamma else draw_residual(pair, b[n, s], 1.0, u)
-        tokens[n, s] = last
-        tokens[n + 1 :, s] = -1
-        accepted[s] = n
+        end_step(tokens, accepted, s, n, last)
 
 
 RULE = Rule(

@@ -4,20 +4,17 @@ Let i be the first position at which max q_i is below a threshold. The tokens be
 standard rule; if all of them are accepted, the next token is drawn from p_i, as the bonus of the shorter
 draft, and x_i and what follows are never looked at.
 
-Lossless for a chain whose every token was sampled from the q handed over. Whether the draft is cut before x_i
-is decided by rows, and so by x_1 … x_{i-1}: given these, x_i is still a sample of q_i where it is verified,
-and the token follows p_i by the standard rule; where it is cut, the token is drawn from p_i. Nothing else is
-used, so that any confidence will do that is a function of the tokens before x_i and of their rows and that of
-x_i itself: products along the chain, the output of a trained head, the load of a server. A confidence that
-looks at x_i is no such function: `pruned_children`, on a chain.
+Lossless for a chain whose every token was sampled from the q handed over. Rows, and so x_1 … x_{i-1}, decide
+whether the draft is cut before x_i: given these, x_i is still a sample of q_i where it is verified, and the
+token follows p_i by the standard rule; where it is cut, the token is drawn from p_i. So any confidence will
+do that is a function of the tokens before x_i, their rows and that of x_i: products along the chain, the
+output of a trained head, the load of a server. A confidence that looks at x_i is no such function:
+`pruned_children`, on a chain.
 
 Cheng et al., "DSpark: confidence-scheduled speculative decoding with semi-autoregressive generation", arXiv
-2607.05147. Its confidence is the output of a head, before x_i is known, of which the product along the chain
-estimates how likely the prefix is to survive; where to cut follows from these products and from the
-throughput of the server. The plainest confidence stands here in its place. A threshold of 0 is the standard
-rule.
-
-Whether max q is below the threshold is decided in floating point, and then taken as given.
+2607.05147. Its confidence is the output of a head before x_i is known. The product along the chain estimates
+how likely the prefix is to survive, and decides with the throughput of the server where to cut. Here max q is
+the confidence, compared in floating point and then taken as given. A threshold of 0 is the standard rule.
 
 Cost: as the standard rule, and a pass over q at each position from rows.
 """
@@ -31,9 +28,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 
 recover_standard = standard.recover
 
@@ -68,13 +63,11 @@ def shares(p: Floats, q: Floats, threshold: float) -> tuple[Floats, Floats, Floa
     return (np.zeros(q.size), p, p) if is_cut(q.tolist(), threshold) else standard.shares(p, q)
 
 
-RULE = Rule(
-    name="confidence_scheduled",
-    citation="Cheng et al. 2026 (DSpark), arXiv 2607.05147, cut by max q",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("confidence_scheduled", acceptance, recovered),
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
+RULE = positions.rule(
+    "confidence_scheduled",
+    "Cheng et al. 2026 (DSpark), arXiv 2607.05147, cut by max q",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     parameters=(Parameter("threshold", 0.3, 0.0, 1.0, "the draft is cut where max q is below it"),),
 )

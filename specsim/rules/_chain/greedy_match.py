@@ -1,11 +1,11 @@
-"""Greedy match: accept drafts as long as they are the target's most probable token, and emit that token.
+"""Greedy match: accept drafts while each is the target's most probable token, and emit that token.
 
 Accept x iff it is argmax p, else emit argmax p; the bonus is argmax p too. Among ties the lowest token is the
 argmax.
 
-Lossless for the target at temperature 0 only, that is for the declared law 1[x = argmax p]; a target that is
-to be sampled is changed by it altogether. Any draft will do, sampled or greedy. At temperature 0 the standard
-rule, sampler match and block verification all become this one.
+Lossless for the target at temperature 0 only, that is for the declared distribution 1[x = argmax p]; it
+changes a sampled target altogether. Any draft will do, sampled or greedy. At temperature 0 the standard rule,
+sampler match and block verification all become this one.
 
 The `GREEDY_MATCH` strategy of naive-speculate; exact match in Stern, Shazeer & Uszkoreit, arXiv 1811.03115,
 section 3.
@@ -19,9 +19,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 
 
 def argmax(p: Row) -> list[Any]:
@@ -69,15 +67,14 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
     return best, best, best
 
 
-RULE = Rule(
-    name="greedy_match",
-    citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, section 3 (exact match)",
+RULE = positions.rule(
+    "greedy_match",
+    "Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, section 3 (exact match)",
+    (acceptance, recovered, bonus),
+    (accept, recover, follow),
+    shares,
     draft_sampling=("sampled", "top"),
-    law=tokenwise.law("greedy_match", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p: lossless at temperature 0",
-    rows=tokenwise.rows(accept, recover, follow),
-    positions=positions(accept, recover, follow),
-    fixed_pair=tokenwise.fixed_pair(shares),
     reads_draft=False,
 )

@@ -10,12 +10,13 @@ at least (1 - TV)/(1 + TV), and at most the 1 - TV of the standard rule.
 Here the verifier is handed a drafted token and not the noise, so it samples the noise conditional on that
 token: the smallest E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent
 exponentials, since they have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose
-every token was sampled from the q handed over, by whatever method; the joint law is that of the shared noise.
+every token was sampled from the q handed over, by whatever method, and drafts and tokens are distributed
+jointly as with the shared noise.
 Given that x is not the target's token, the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to
 r_x.
 
 Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv
-2408.07978 (the bound); the law of the pair (x, y) is derived here and proved by enumeration.
+2408.07978 (the bound); the distribution of the pair (x, y) is derived here and proved by enumeration.
 
 From rows, e = -log(1 - u), and the lowest token wins a tie.
 

@@ -8,10 +8,10 @@ R_i·p_{i+1} for the target and q_{i+1} for the draft; stop there with probabili
 
 and emit a token from (R_i·p - q)₊, normalised; after the last step back, i = 0, surely.
 
-Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a
-step is that of block verification, exactly, expected length included (both are in the tests): R_i is block
-verification's b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last
-ratio and so accepts more, at the price of a biased step; see `hierarchical_uncapped`.
+Lossless with the cap, for a chain whose every token was sampled from the q handed over. A step then has
+exactly the distribution of block verification's (in the tests): R_i is its b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊
++ 1 - R. The published code leaves the cap out of the last ratio and so accepts more, at the price of a biased
+step; see `hierarchical_uncapped`.
 
 Zhou et al., "Hierarchical speculative decoding", arXiv 2601.05724, and its public code.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import inner_kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Row
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
@@ -85,20 +85,28 @@ def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):
     return n
 
 
-@kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+@inner_kernel
+def capped(ratio):
+    """Dividing by the largest so far at once keeps the product finite."""
+    return ratio / max(1.0, ratio) if ratio < np.inf else 1.0
+
+
+def rows(cap: Kernel) -> Kernel:
     """The row kernel: uniforms[i-1] decides on i tokens, uniforms[γ] draws the last token."""
-    gamma = draft_tokens.shape[1]
-    weights, ratios, path = np.empty(p.shape[2]), np.empty(gamma + 1), np.empty(gamma + 1, np.int64)
-    for s in range(draft_tokens.shape[0]):
-        ratios[0] = 1.0
-        for i in range(gamma):  # dividing by the largest so far at once keeps the product finite
-            x = draft_tokens[s, i]
-            ratio = ratios[i] * p[s, i, x] / q[s, i, x] if ratios[i] > 0.0 else 0.0
-            ratios[i + 1] = ratio / max(1.0, ratio) if ratio < np.inf else 1.0
-        accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
-        for i in range(gamma + 1):
-            tokens[i, s] = path[i]
+
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+        gamma = draft_tokens.shape[1]
+        weights, ratios, path = np.empty(p.shape[2]), np.empty(gamma + 1), np.empty(gamma + 1, np.int64)
+        for s in range(draft_tokens.shape[0]):
+            ratios[0] = 1.0
+            for i in range(gamma):
+                x = draft_tokens[s, i]
+                ratios[i + 1] = cap(ratios[i] * p[s, i, x] / q[s, i, x]) if ratios[i] > 0.0 else 0.0
+            accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
+            for i in range(gamma + 1):
+                tokens[i, s] = path[i]
+
+    return kernel(verify_rows)
 
 
 # The fixed-pair kernel is block verification's: with the cap the two rules are one.
@@ -108,7 +116,7 @@ RULE = Rule(
     citation="Zhou et al. 2026, arXiv 2601.05724",
     draft_sampling=("sampled",),
     law=law,
-    rows=verify_rows,
+    rows=rows(capped),
     fixed_pair=FixedPair(tables, verify_fixed_pair),
     survival=survival,
 )

@@ -1,10 +1,10 @@
 """Sampler match: sample the target's own token at every position, and accept drafts as long as they agree.
 
-At each position sample y from p; if y is the drafted token, accept it and go on, else emit y; after the last
-drafted token emit one more sample. What comes out is at every position a sample of p, whatever was drafted,
-so the rule is lossless for every draft; it accepts x with probability p(x), as one-hot verification does. The
-law is the same, but no residual is computed. It is sometimes reported as a bias of engines; it costs
-acceptance (Σ p·q instead of Σ min(p, q) for sampled drafts), not exactness.
+At each position sample y from p and emit it; stop unless y is the drafted token. After the last drafted token
+emit one more sample. Every token emitted is a sample of p, whatever was drafted, so the rule is lossless for
+every draft. It accepts x with probability p(x), as one-hot verification does, without a residual. It is
+sometimes reported as a bias of engines; it costs acceptance (Σ p·q instead of Σ min(p, q) for sampled
+drafts), not exactness.
 
 Used by Hugging Face's prompt lookup, MLX-LM's `speculative_generate_step` and llama.cpp's server. Why a token
 drawn from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.1, at a one-hot q.

@@ -28,9 +28,7 @@ import numpy as np
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions, tokenwise
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -60,13 +58,11 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
     return capped_ratio(p, q), np.maximum(p - q, 0.0), p
 
 
-RULE = Rule(
-    name="standard",
-    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("standard", acceptance, recovered),
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
+RULE = positions.rule(
+    "standard",
+    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     survival=tokenwise.survival(capped_ratio),
 )

@@ -1,6 +1,6 @@
 """Token-level intersection: a draft of another vocabulary, restricted to the tokens that the target has too.
 
-Let S be the shared tokens and q' = q·1_S/q(S) the draft's law given that its token is shared. A drafted x in
+Let S be the shared tokens and q' = q·1_S/q(S) the draft's row given that its token is shared. A drafted x in
 S is verified by the standard rule with q' in place of q: accepted with probability min(1, p(x)/q'(x)), else a
 token is emitted from (p - q')₊, normalised. A drafted x outside S is no token of the target: the step ends
 there with a token from p, as after the draft's last token.

@@ -5,16 +5,13 @@ fails, the verifier draws further ones from q itself. M = slack · max p/q, slac
 looking at p: with s = min p/q, a proposal whose uniform lies below s/M passes whatever it is, for s·q ≤ p. It
 changes no decision.
 
-An accepted proposal has the law p, its probability is 1/M, so 1/M is also the probability that the drafted
-token is accepted; the expected number of proposals is M. The loop has no bound, and a kernel that is a
-function of given uniforms must have one: after `PROPOSALS` failures in all the token is drawn from p, which
-changes nothing, as what remains to be drawn has the law p. The same where q does not cover p and M is
-infinite.
+An accepted proposal follows p, and a proposal is accepted with probability 1/M; the expected number of
+proposals is M. The loop has no bound, and a kernel that is a function of given uniforms must have one: after
+`PROPOSALS` failures in all the token is drawn from p, which changes nothing, as what remains to be drawn
+follows p. The same where q does not cover p and M is infinite.
 
 An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no
-longer p: see `pointwise_envelope`.
-
-A further proposal takes two uniforms, one to draw it and then one to test it.
+longer p: see `pointwise_envelope`. A further proposal takes two uniforms, one to draw it and one to test it.
 
 Lossless for a chain whose every token was sampled from the q handed over.
 
@@ -37,7 +34,7 @@ from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import alias_draw
 
 #: Proposals at one position, the drafted token included.
@@ -104,9 +101,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                 if passes(p[b, n], q[b, n], x, uniforms[i + 1, b], height, floor):
                     last = x
                     break
-        tokens[n, b] = last if last >= 0 else cumulative_draw(p[b, n], uniforms[end, b])
-        tokens[n + 1 :, b] = -1
-        accepted[b] = n
+        end_step(tokens, accepted, b, n, last if last >= 0 else cumulative_draw(p[b, n], uniforms[end, b]))
 
 
 def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, ...]:
@@ -139,9 +134,7 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
                 if verify_uniforms[i + 1, s] < chance[x]:
                     last = x
                     break
-        tokens[n, s] = last if last >= 0 else alias_draw(target, verify_uniforms[end, s])
-        tokens[n + 1 :, s] = -1
-        accepted[s] = n
+        end_step(tokens, accepted, s, n, last if last >= 0 else alias_draw(target, verify_uniforms[end, s]))
 
 
 def shares(p: Floats, q: Floats, slack: float) -> tuple[Floats]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import Kernel
+from specsim.core._kernels import Kernel, inner_kernel
 from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._types import Floats, Row
 from specsim.models import Tree
@@ -18,6 +18,14 @@ from specsim.models._drafts.dynamic import Draft
 def uniform_per_node(tree: Draft, vocab_size: int = 0) -> int:
     """Number of uniforms of most rules: one to test each drafted token, and one to draw the last token."""
     return tree.size + 1
+
+
+@inner_kernel
+def end_step(tokens, accepted, column, count, last):
+    """Write of one step the number of accepted tokens and the token after them, and pad with -1."""
+    tokens[count, column] = last
+    tokens[count + 1 :, column] = -1
+    accepted[column] = count
 
 
 @dataclass(frozen=True)
@@ -70,19 +78,19 @@ class Positions(NamedTuple):
 class Rule(Parametrised):
     """A verification rule: its law, its kernels, and its claim.
 
-    A lossless rule claims that its output has the target's law, on chains, or on any tree if `on_trees`, for
-    drafts sampled by one of the methods `draft_sampling`. A rule with a `declared` law claims that every
-    token follows that law, on a chain.
+    A lossless rule claims that its output has the target's distribution, on chains, or on any tree if
+    `on_trees`, for drafts sampled by one of the methods `draft_sampling`. A rule with a `declared`
+    distribution claims that every token follows it, on a chain.
 
     Parameters
     ----------
     name, citation : str
     draft_sampling : tuple of str
-        The sampling methods for which the claim holds, of `specsim.models._drafts.sampling.SAMPLING_METHODS`.
+        The sampling methods for which the claim holds: "sampled", "without replacement", "top", "top and
+        sample".
     law : callable
         `law(parents, tokens, p, q, **values)` gives, node by node of a drafted tree, the probability of
-        stopping there and the pmf of the token that follows, in the arithmetic of p and q (Fraction or
-        float).
+        stopping there and the pmf of the token that follows, in Fractions or floats as p and q are.
     rows : Kernel
         The row kernel, rows(parents[B, n], draft_tokens[B, n], p[B, n+1, V], q[B, m, V], uniforms[k, B],
         values[r], tokens[depth+1, B], accepted[B]). It fills its last two arguments; k = uniforms(tree, V).
@@ -103,21 +111,15 @@ class Rule(Parametrised):
         `looks_ahead` it is `declared(prefix, p, q, tree, **values)` after the emitted tokens `prefix`, where
         p(path) and q(path) give the rows after the tokens `path` of the step.
     declares : str
-        The declared law in a few words.
-    on_trees : bool
-        The rule verifies trees.
-    many_drafts : bool
-        The rule verifies nothing but several drafts.
-    distinct : bool
-        Siblings must have different tokens.
-    leaf_rows : bool
-        The rule needs q after the last drafted token too.
-    reads_draft : bool
-        The rule depends on q.
-    control : bool
-        The rule is wrong on purpose.
-    looks_ahead : bool
-        The declared law of a token depends on rows ahead of it. It is proved, and not audited.
+        The declared distribution in a few words.
+    on_trees, many_drafts : bool
+        The rule verifies trees; nothing but several drafts.
+    distinct, leaf_rows, reads_draft : bool
+        Siblings must have different tokens; the rule needs q after the last drafted token too; it depends on
+        q.
+    control, looks_ahead : bool
+        The rule is wrong on purpose; what it declares of a token depends on rows ahead of it, so that it is
+        proved and not audited.
     values : mapping
         Values of the parameters.
     positions : Positions, optional
@@ -151,7 +153,7 @@ class Rule(Parametrised):
 
     @property
     def claim(self) -> str:
-        """The drafts for which the rule is lossless, or the law that it declares."""
+        """The drafts for which the rule is lossless, or the distribution that it declares."""
         if self.control:
             return "nothing: a negative control"
         if self.declared:
@@ -161,7 +163,7 @@ class Rule(Parametrised):
 
     @property
     def claimed_on_trees(self) -> bool:
-        """Whether the claim holds on trees; a declared law holds on chains only."""
+        """Whether the claim holds on trees; a declared distribution holds on chains only."""
         return self.on_trees and self.declared is None
 
     def num_rows(self, tree: Draft) -> int:
@@ -175,15 +177,15 @@ class Rule(Parametrised):
     def check(self, tree: Draft) -> None:
         """Raise ValueError unless the rule verifies drafts of this shape and sampling method."""
         if not self.on_trees and not tree.is_chain:
-            raise ValueError(f"{self.name} verifies a chain of drafted tokens, not a {tree}")
+            raise ValueError(f"{self.name} verifies a chain of drafted tokens, not a {tree}; draft a chain")
         if self.many_drafts and tree.is_chain:
             raise ValueError(
-                f"{self.name} chooses between several drafts, and a chain is a single one; hand over "
-                "a tree with at least 2 siblings somewhere, such as drafts.branching(2, 2) or --tree 2,2, or "
-                "take 'standard'"
+                f"{self.name} chooses between several drafts, and a chain is a single one; draft a tree, as "
+                "branching(2, 2) (--tree 2,2), or take 'standard'"
             )
         if self.distinct and not tree.distinct:
+            ways = " or ".join(map(repr, self.draft_sampling))
             raise ValueError(
                 f"{self.name} forbids siblings with the same token, which {tree.draft_sampling!r} siblings "
-                f"can have; sample them {' or '.join(map(repr, self.draft_sampling))}"
+                f"can have; sample them {ways}"
             )

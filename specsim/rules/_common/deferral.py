@@ -1,9 +1,9 @@
 """Rules that follow the target or the draft at each position, as a deferral test decides: π = p or π = q.
 
-They are the standard rule against π, so that every token follows π exactly: where π is p, a draft x passes
-with probability min(1, p/q), else a token is drawn from (p - q)₊; where π is q every draft passes. The bonus
-comes from π as well, so that q is needed after the last drafted token too. The test is evaluated in floating
-point, and its outcome is then taken as given. This module builds a rule from its test.
+They are the standard rule against π, so that every token follows π exactly: accept x with probability min(1,
+π(x)/q(x)), else emit a token from (π - q)₊, normalised. The bonus comes from π as well, so that q is needed
+after the last drafted token too. The test is evaluated in floating point, and its outcome is then taken as
+given. This module builds a rule from its test.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,8 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
-from specsim.rules._common import tokenwise
+from specsim.rules._common import positions, tokenwise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
 
 recover = standard.recover
 
@@ -57,16 +56,14 @@ def rule(
         (value,) = values.values()
         return standard.shares(p, q) if defers(p, q, value) else (np.ones(q.size), p, q)
 
-    return Rule(
-        name=name,
-        citation=citation,
-        draft_sampling=("sampled",),
-        law=tokenwise.law(name, acceptance, recovered, pi),
+    return positions.rule(
+        name,
+        citation,
+        (acceptance, recovered, pi),
+        (kernel(accept), recover, kernel(bonus)),
+        shares,
         declared=declared,
         declares=declares,
-        rows=tokenwise.rows(kernel(accept), recover, kernel(bonus)),
-        positions=positions(kernel(accept), recover, kernel(bonus)),
-        fixed_pair=tokenwise.fixed_pair(shares),
         parameters=(parameter,),
         leaf_rows=True,
     )

@@ -48,23 +48,9 @@ def build_tables(p: Floats, q: Floats) -> PairTables:
     rising = np.argsort(ratio, kind="stable")
     order = possible[rising]
     p_sums, q_sums, p_sorted = _sums(p), _sums(q), _sums(p[order])
-    return PairTables(
-        p,
-        q,
-        alias_table(p),
-        alias_table(q),
-        p_sums,
-        q_sums,
-        guide(p_sums),
-        guide(q_sums),
-        np.argsort(-q, kind="stable"),
-        order,
-        ratio[rising],
-        ratio_guide(ratio[rising]),
-        p_sorted,
-        guide(p_sorted),
-        _sums(q[order]),
-    )
+    by_token = p, q, alias_table(p), alias_table(q), p_sums, q_sums, guide(p_sums), guide(q_sums)
+    by_ratio = order, ratio[rising], ratio_guide(ratio[rising]), p_sorted, guide(p_sorted), _sums(q[order])
+    return PairTables(*by_token, np.argsort(-q, kind="stable"), *by_ratio)
 
 
 def _sums(weights: Floats) -> Floats:
@@ -132,9 +118,7 @@ def count_up_to(rising, goal):
 
 @inner_kernel
 def count_below(rising, guide, goal):
-    """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`.
-
-    For NaN, the quotient of two infinite numbers, it is some number from 0 to their size."""
+    """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`; any for NaN."""
     last = guide.size - 2
     part = np.int64(goal * last) if goal < 1.0 else last
     first = guide[part]
@@ -306,9 +290,9 @@ def draw_tree(pair, children, sampling, u, siblings, drafted):
 
 @inner_kernel
 def draw_trees(pair, children, sampling, u, scratch, drafted):
-    """Fill drafted[j, s] with the tokens of all nodes in so many steps: node j + 1 is drawn with u[j, s].
+    """Fill drafted[j, s] with the tokens of all nodes in many steps: node j + 1 is drawn with u[j, s].
 
-    For steps of which most nodes are looked at; `scratch` is as `tree_buffers` makes it."""
+    For steps that look at most nodes; `scratch` is as `tree_buffers` makes it."""
     start, coin, siblings, tokens = scratch
     if sampling == 0:
         for j in range(drafted.shape[0]):
@@ -322,7 +306,7 @@ def draw_trees(pair, children, sampling, u, scratch, drafted):
 
 @kernel
 def tree_buffers(size, steps):
-    """`scratch` and `drafted` of `draw_trees`, for trees of so many nodes."""
+    """`scratch` and `drafted` of `draw_trees`, for trees of `size` nodes."""
     start, coin, _ = alias_buffers(steps)
     scratch = start, coin, np.empty(size, np.int64), np.empty(size, np.int64)
     return scratch, np.zeros((size, steps), np.int32)
@@ -343,9 +327,9 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
 
 
 def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
-    """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`.
+    """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`, at O(n·V) a step.
 
-    It costs O(n·V) a step: enough for the controls, which then are wrong in one place."""
+    That is enough for the controls, which then are wrong in one place."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         given = [np.tile(row, (1, count, 1)) for row, count in ((p, tree.size + 1), (q, tree.num_rows))]

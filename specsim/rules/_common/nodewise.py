@@ -1,11 +1,11 @@
 """Rules that go down a tree node by node: one of the children is accepted, or none and a token follows.
 
-Nodes with the same tokens are merged: siblings with the same token are tested separately, and whichever
-passes, the step goes on with the children of all of them. (Those children were sampled independently of one
-another, so they may be taken as children of a single node.)
+Nodes with the same tokens are merged: siblings with the same token are tested separately, and after any of
+them passes, the children of all of them are next. (Those children were sampled independently of one another,
+so they may be taken as children of a single node.)
 
-Such a rule is a law at one node. This module builds from it the law of a whole step, the row kernel, and the
-fixed-pair kernel. After a path that was accepted whole, the bonus comes from p.
+Such a rule is a law at one node, from which this module builds the law of a whole step, the row kernel, and
+the fixed-pair kernel. After a path that was accepted whole, the bonus comes from p.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_buffers, alias_draws, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
-from specsim.rules._common.base import FixedPair, uniform_per_node
+from specsim.rules._common.base import FixedPair, end_step, uniform_per_node
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child
 
 #: Nodes a level, at most, of trees whose i.i.d. drafts are all drawn: so many at once cost less than those
@@ -102,9 +102,7 @@ def rows(choose: Kernel) -> Kernel:
                     if children[k] == children[chosen]:
                         level[nodes[k]] = depth + 1
                         node = min(node, nodes[k])
-            tokens[depth, b] = cumulative_draw(weights, uniforms[size * width, b])
-            tokens[depth + 1 :, b] = -1
-            accepted[b] = depth
+            end_step(tokens, accepted, b, depth, cumulative_draw(weights, uniforms[size * width, b]))
 
     return kernel(verify_rows)
 
@@ -176,8 +174,6 @@ def fixed_pair(
                 for k in range(count):
                     if children[k] == children[chosen]:
                         level[nodes[k]] = depth + 1
-            tokens[depth, s] = token
-            tokens[depth + 1 :, s] = -1
-            accepted[s] = depth
+            end_step(tokens, accepted, s, depth, token)
 
     return FixedPair(tables, kernel(verify_fixed_pair), uniforms)

@@ -1,17 +1,19 @@
-"""Rules that decide token by token, along the rows of two models that stand in tables.
+"""Rules that decide token by token, also along the rows of two models from tables.
 
-A row is needed at a position only by the steps that come to it, and there are fewer rows than steps: those
-after a context are kept, with sums of them to draw from.
+Only the steps that come to a position need its row, and there are fewer rows than steps: those after a
+context are kept, with sums of them to draw from.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
-from specsim.rules._common.base import Positions
+from specsim.rules._common import tokenwise
+from specsim.rules._common.base import Positions, Rule
 from specsim.rules._common.tokenwise import no_bonus
 
 #: Weights that are searched at once.
@@ -32,6 +34,28 @@ class RowTables(NamedTuple):
     q_of: TokenArray
     recovered: Floats
     follow: TokenArray
+
+
+def rule(
+    name: str,
+    citation: str,
+    law: tuple[Callable[..., Any], ...],
+    kernels: tuple[Kernel, ...],
+    shares: Callable[..., tuple[Floats, Floats, Floats]],
+    **claims: Any,
+) -> Rule:
+    """The rule with a law of (acceptance, recovered) or (acceptance, recovered, bonus), see `tokenwise.law`,
+    kernels (accept, recover) or (accept, recover, bonus), see `tokenwise.rows`, and `shares`, see
+    `tokenwise.fixed_pair`; `claims` are other parts of a `Rule`."""
+    return Rule(
+        name=name,
+        citation=citation,
+        law=tokenwise.law(name, *law),
+        rows=tokenwise.rows(*kernels),
+        positions=positions(*kernels),
+        fixed_pair=tokenwise.fixed_pair(shares),
+        **{"draft_sampling": ("sampled",)} | claims,
+    )
 
 
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:

@@ -1,7 +1,7 @@
 """Rules that decide on a chain token by token, from the two rows of each position alone.
 
-Such a rule is three functions: the probability of accepting the token drafted at a position, the law of the
-token recovered after a rejection, and the law of the bonus, by default p. This module builds from them the
+Such a rule is three functions: the probability of accepting the token drafted at a position, the pmf of the
+token recovered after a rejection, and the pmf of the bonus, by default p. This module builds from them the
 law of a whole step, the row kernel, and the fixed-pair kernel.
 """
 
@@ -21,7 +21,7 @@ from specsim.core.distributions import (
     is_zero,
 )
 from specsim.models import Tree
-from specsim.rules._common.base import FixedPair
+from specsim.rules._common.base import FixedPair, end_step
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
 
 
@@ -90,9 +90,7 @@ def kept_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
 def require_chain(name: str, parents: Sequence[int]) -> None:
     """Raise ValueError unless `parents` is a chain, the only shape that the rule called `name` verifies."""
     if tuple(parents) != tuple(range(len(parents))):
-        raise ValueError(
-            f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}"
-        )
+        raise ValueError(f"parents: {tuple(parents)} are no chain, and {name} verifies chains; draft a chain")
 
 
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
@@ -152,9 +150,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
                     copy_row(p[b, n], weights)
             else:
                 bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)
-            tokens[n, b] = cumulative_draw(weights, uniforms[gamma, b])
-            tokens[n + 1 :, b] = -1
-            accepted[b] = n
+            end_step(tokens, accepted, b, n, cumulative_draw(weights, uniforms[gamma, b]))
 
     return kernel(verify_rows)
 
@@ -204,7 +200,7 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
 
 
 def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Floats]:
-    """Build `FixedPair.acceptance` from shares(p, q, **values), of which the first is as in `fixed_pair`."""
+    """Build `FixedPair.acceptance` from shares(p, q, **values), whose first is as in `fixed_pair`."""
 
     def acceptance(p: Floats, q: Floats, tree: Tree, **values: float) -> Floats:
         by_position = np.atleast_2d(shares(p, q, **values)[0]) @ draft_pmf(q, tree)

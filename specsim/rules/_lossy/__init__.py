@@ -1,1 +1,1 @@
-"""Rules that emit another law than the target's, and declare which."""
+"""Rules that emit another distribution than the target's, and declare which."""

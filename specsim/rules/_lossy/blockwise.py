@@ -30,7 +30,7 @@ from specsim.models._drafts.sampling import rank_tokens
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
+from specsim.rules._common.base import Rule, end_step
 
 
 def law(
@@ -94,9 +94,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                 break
             tokens[n, b] = x
             n += 1
-        tokens[n, b] = np.argmax(p[b, n])
-        tokens[n + 1 :, b] = -1
-        accepted[b] = n
+        end_step(tokens, accepted, b, n, np.argmax(p[b, n]))
 
 
 def shares(

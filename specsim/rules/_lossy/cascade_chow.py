@@ -2,11 +2,9 @@
 
 The standard rule against
 
-    π = p  if max q < 1 - α,  else q:
+    π = p  if max q < 1 - α,  else q,
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from
-π as well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that
-is p or q is decided in floating point and then taken as given.
+as `_common/deferral.py` says.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named Chow.
 

@@ -2,11 +2,9 @@
 
 The standard rule against
 
-    π = p  if max p - max q > α·TV(p, q),  else q:
+    π = p  if max p - max q > α·TV(p, q),  else q,
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from
-π as well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that
-is p or q is decided in floating point and then taken as given.
+as `_common/deferral.py` says.
 
 As |max p - max q| ≤ TV(p, q), only α in [-1, 1) weighs anything up: below -1, π = p; from 1 on, π = q.
 

@@ -1,13 +1,12 @@
-"""Speculative cascade, token by token: the draft decides among tokens that are probable enough under the
-target.
+"""Speculative cascade, token by token: the draft decides among tokens that the target finds probable enough.
 
 With T = {v: p(v) ≥ (1 - α)·max p}, the standard rule against
 
     π = q·1_T + η·p,   η = 1 - q(T):
 
-what q puts outside T is drawn again from p. Accept x with probability min(1, π(x)/q(x)), which is 1 on T,
-else emit a token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed after the
-last drafted token too. Every token follows π exactly. T is found in floating point and then taken as given.
+what q puts outside T is drawn again from p. min(1, π/q) is 1 on T. The bonus comes from π as well, so that q
+is needed after the last drafted token too. Every token follows π exactly. T is found in floating point and
+then taken as given.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the
 token-specific rules (TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
@@ -23,9 +22,7 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -91,16 +88,14 @@ def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
     return standard.shares(followed, q)
 
 
-RULE = Rule(
-    name="cascade_token",
-    citation="Narasimhan et al. 2025, arXiv 2405.19261, TokenV3",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("cascade_token", acceptance, recovered, pi),
+RULE = positions.rule(
+    "cascade_token",
+    "Narasimhan et al. 2025, arXiv 2405.19261, TokenV3",
+    (acceptance, recovered, pi),
+    (accept, recover, bonus),
+    shares,
     declared=declared,
     declares="q on the target's best tokens, else p",
-    rows=tokenwise.rows(accept, recover, bonus),
-    positions=positions(accept, recover, bonus),
-    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter(
             "alpha", 0.5, 0.0, 1.0, "α; at 0 the draft decides about the argmax alone, at 1 about everything"

@@ -13,8 +13,7 @@ rule can pay (Yin et al., arXiv 2411.00841).
 
 Sun et al., "EARS: efficient adaptive rejection sampling", arXiv 2512.13194: the uncertainty, and a tolerance
 in proportion to it by which the test is relaxed; vllm-ascend's `VLLM_EARS_TOLERANCE`, in [0, 1], is β. What
-is sampled after a rejection is taken from the standard rule, and the law and its total variation are derived
-here.
+is sampled after a rejection is taken from the standard rule, and π and its total variation are derived here.
 
 Cost: as the standard rule, and a pass over p at each position from rows.
 """
@@ -28,9 +27,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 
 
 def acceptance(p: Row, q: Row, x: int, tolerance: Any) -> Any:
@@ -66,16 +63,14 @@ def shares(p: Floats, q: Floats, tolerance: float) -> tuple[Floats, Floats, Floa
     return np.minimum(capped_ratio(p, q) + relaxed, 1.0), np.maximum(p - q, 0.0), p
 
 
-RULE = Rule(
-    name="ears",
-    citation="Sun et al. 2025 (EARS), arXiv 2512.13194",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("ears", acceptance, recovered),
+RULE = positions.rule(
+    "ears",
+    "Sun et al. 2025 (EARS), arXiv 2512.13194",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     declared=declared,
     declares="min(q, p + t·q), the rest ∝ (p - q)₊; bonus p",
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("tolerance", 0.3, 0.0, 1.0, "β, in units of the uncertainty; 0 is the standard rule"),
     ),

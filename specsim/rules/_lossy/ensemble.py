@@ -6,7 +6,7 @@ rejected with probability w·TV(p, q): the two add up to TV(p, q), the least tha
 arXiv 2411.00841).
 
 `assistant_ensemble_weight` = w in Hugging Face transformers. `judge` with overrule 1 - w accepts and recovers
-alike, and so has the same law.
+alike, and so follows the same π.
 
 Cost: as the standard rule.
 """
@@ -20,9 +20,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions, tokenwise
 
 
 def acceptance(p: Row, q: Row, x: int, weight: Any) -> Any:
@@ -47,16 +45,14 @@ def shares(p: Floats, q: Floats, weight: float) -> tuple[Floats, Floats, Floats]
     return chance(p, q, weight), np.maximum(p - q, 0.0), p
 
 
-RULE = Rule(
-    name="ensemble",
-    citation="assistant_ensemble_weight in Hugging Face transformers (generation/utils.py)",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("ensemble", acceptance, recovered),
+RULE = positions.rule(
+    "ensemble",
+    "assistant_ensemble_weight in Hugging Face transformers (generation/utils.py)",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     declared=declared,
     declares="w·p + (1-w)·q; bonus p",
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(
         Parameter(

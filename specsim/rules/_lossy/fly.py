@@ -17,7 +17,7 @@ Li et al., "Training-free loosely speculative decoding", arXiv 2511.22972: the e
 window. Implementations have θ = .3 and W = 6, for drafts that are longer than ours by default. That the whole
 window must be drafted is as in vLLM (`rejection_sample_method="fly"`), which takes the entropy of the three
 largest probabilities. What it does where the target is sampled, and the paper's acceleration of target and
-drafter, are left out. The law is derived here.
+drafter, are left out. π is derived here.
 
 The entropy is computed in floating point, and how it compares is then taken as given.
 
@@ -39,7 +39,7 @@ from specsim.models import Tree
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import alias_draw
 
 
@@ -122,9 +122,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                 break
             tokens[n, b] = draft_tokens[b, n]
             n += 1
-        tokens[n, b] = np.argmax(p[b, n])
-        tokens[n + 1 :, b] = -1
-        accepted[b] = n
+        end_step(tokens, accepted, b, n, np.argmax(p[b, n]))
 
 
 @inner_kernel
@@ -153,9 +151,7 @@ def verify_fixed_pair(draft, best, window, draft_uniforms, verify_uniforms, toke
         n = 0
         while n < gamma and (agrees[n] or in_agreement(agrees, n, window)):
             n += 1
-        tokens[n, s] = best
-        tokens[n + 1 :, s] = -1
-        accepted[s] = n
+        end_step(tokens, accepted, s, n, best)
 
 
 RULE = Rule(

@@ -1,13 +1,11 @@
-"""Fuzzy speculative decoding: follow the draft where the two laws are close, else the standard rule.
+"""Fuzzy speculative decoding: follow the draft where the two rows are close, else the standard rule.
 
 The standard rule against
 
     π = q  if JSD(p, q) < threshold,  else p,
 
-JSD(p, q) = KL(p‖m)/2 + KL(q‖m)/2, m = (p + q)/2, in natural logarithms, at most log 2: accept x with
-probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as well, so
-that q is needed after the last drafted token too. Every token follows π exactly. The divergence is computed
-in floating point, and how it compares is then taken as given.
+as `_common/deferral.py` says, with JSD(p, q) = KL(p‖m)/2 + KL(q‖m)/2, m = (p + q)/2, in natural logarithms,
+at most log 2.
 
 Holsman, Huang & Dhingra, "Fuzzy speculative decoding", arXiv 2502.20704, which tries other divergences too.
 

@@ -23,9 +23,7 @@ from specsim.core._kernels import kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
@@ -52,16 +50,14 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
     return (p >= lenience * p.max()).astype(np.float64), best, best
 
 
-RULE = Rule(
-    name="greedy_lenience",
-    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, temperature 0",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("greedy_lenience", acceptance, recovered, bonus),
+RULE = positions.rule(
+    "greedy_lenience",
+    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, temperature 0",
+    (acceptance, recovered, bonus),
+    (accept, recover, follow),
+    shares,
     declared=declared,
     declares="q where p ≥ l·max p, else argmax p",
-    rows=tokenwise.rows(accept, recover, follow),
-    positions=positions(accept, recover, follow),
-    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 keeps the argmax alone, and ties with it", above_low=True),
     ),

@@ -8,7 +8,7 @@ another name.
 Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that classifies
 drafts as good enough, and accept what it or the standard rule accepts. Its verdicts cannot be computed from
 rows of probabilities, so they are replaced by coins here. The speed is right if j is the share of rejected
-drafts that the head lets pass; the law is only if that share is the same for all tokens.
+drafts that the head lets pass; π is right only if that share is the same for all tokens.
 
 Cost: as the standard rule.
 """
@@ -22,9 +22,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions, tokenwise
 
 
 def acceptance(p: Row, q: Row, x: int, overrule: Any) -> Any:
@@ -50,16 +48,14 @@ def shares(p: Floats, q: Floats, overrule: float) -> tuple[Floats, Floats, Float
     return chance(p, q, overrule), np.maximum(p - q, 0.0), p
 
 
-RULE = Rule(
-    name="judge",
-    citation="Bachmann et al. 2025, arXiv 2501.19309, its verdicts replaced by coins",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("judge", acceptance, recovered),
+RULE = positions.rule(
+    "judge",
+    "Bachmann et al. 2025, arXiv 2501.19309, its verdicts replaced by coins",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     declared=declared,
     declares="(1-j)·p + j·q; bonus p",
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(
         Parameter(

@@ -24,9 +24,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions, tokenwise
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
@@ -56,16 +54,14 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
     return chance(p, q, lenience), np.maximum(p - q, 0.0), p
 
 
-RULE = Rule(
-    name="lenience",
-    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("lenience", acceptance, recovered),
+RULE = positions.rule(
+    "lenience",
+    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -28,9 +28,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 
 
 def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
@@ -82,16 +80,14 @@ def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Fl
     return passes, best, best
 
 
-RULE = Rule(
-    name="mars",
-    citation="Song et al. 2026, arXiv 2601.15498",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("mars", acceptance, recovered, bonus),
+RULE = positions.rule(
+    "mars",
+    "Song et al. 2026, arXiv 2601.15498",
+    (acceptance, recovered, bonus),
+    (accept, recover, follow),
+    shares,
     declared=declared,
     declares="argmax p, or a close second",
-    rows=tokenwise.rows(accept, recover, follow),
-    positions=positions(accept, recover, follow),
-    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("theta", 0.9, 0.0, 1.0, "θ, the least ratio of logits at which the runner-up passes"),
         Parameter("log_partition", 20.0, -1e4, 1e4, "L, log Σ exp(logits), which probabilities do not tell"),

@@ -36,9 +36,7 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 from specsim.rules._common.sorting import stable_order
 from specsim.rules._common.tokenwise import positive_part
 
@@ -186,15 +184,13 @@ def shares(p: Floats, q: Floats, divergence: float) -> tuple[Floats, Floats, Flo
     return capped_ratio(p, alpha * q), np.maximum(share * p - q, 0.0), p
 
 
-RULE = Rule(
-    name="mentored",
-    citation="Tran-Thien 2023, mentored decoding (vivien000/mentored_decoding)",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("mentored", acceptance, recovered),
+RULE = positions.rule(
+    "mentored",
+    "Tran-Thien 2023, mentored decoding (vivien000/mentored_decoding)",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     declared=declared,
     declares="q clamped to [p/β, p/α]; bonus p",
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("divergence", 0.1, 0.0, np.inf, "D, the most that KL(p‖π) may be, in nats"),),
 )

@@ -23,9 +23,7 @@ import numpy as np
 from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions, tokenwise
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import accept, acceptance, chance
 
@@ -52,16 +50,14 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
     return chance(p, q, lenience), np.maximum(p - lenience * q, 0.0), p
 
 
-RULE = Rule(
-    name="scaled_lenience",
-    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, with the scaled residual",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("scaled_lenience", acceptance, recovered),
+RULE = positions.rule(
+    "scaled_lenience",
+    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, with the scaled residual",
+    (acceptance, recovered),
+    (accept, recover),
+    shares,
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - l·q)₊; bonus p",
-    rows=tokenwise.rows(accept, recover),
-    positions=positions(accept, recover),
-    fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -15,13 +15,13 @@ passes with probability a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/
 
     π(y) = q(y)·a(y) + p(y)·Σ_{x≠y} q(x)·(1 - a(x)) / (1 - p(x)).
 
-This is what is declared, for a chain only; on a tree the law depends on the siblings, see `node_law`.
+This is what is declared, for a chain only; on a tree it depends on the siblings, see `node_law`.
 
-SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the
-test was once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
+SGLang, `tree_speculative_sampling_target_only`, called with `draft_probs` set to zero. Its test was once coin
+≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
 
-Cost: a uniform for each node, of which one in each family is used, and one for the last token; O(K) a node
-and O(V) for the last token from rows, O(K² + log V) for a fixed pair.
+Cost: a uniform for each node, one used in each family, and one for the last token; O(K) a node and O(V) for
+the last token from rows, O(K² + log V) for a fixed pair.
 """
 
 from collections.abc import Sequence

@@ -26,9 +26,7 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
-from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
-from specsim.rules._common.positions import positions
+from specsim.rules._common import positions
 
 
 def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
@@ -66,16 +64,14 @@ def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, 
     return (p > threshold(p, epsilon, delta)).astype(np.float64), best, best
 
 
-RULE = Rule(
-    name="typical",
-    citation="Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance",
-    draft_sampling=("sampled",),
-    law=tokenwise.law("typical", acceptance, recovered, bonus),
+RULE = positions.rule(
+    "typical",
+    "Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance",
+    (acceptance, recovered, bonus),
+    (accept, recover, follow),
+    shares,
     declared=declared,
     declares="q where p is typical, else argmax p",
-    rows=tokenwise.rows(accept, recover, follow),
-    positions=positions(accept, recover, follow),
-    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("epsilon", 0.09, 0.0, 1.0, "ε; tokens above it always pass", above_low=True),
         Parameter("delta", 0.3, 0.0, 1.0, "δ; the threshold in units of exp(-entropy)", above_low=True),

@@ -4,9 +4,9 @@ A drafted token x after a path is *typical* if p(x) > t = min(ε, δ·exp(-H)) t
 the nodes whose tokens and those above them are all typical the deepest is taken, of equally deep ones that
 whose path is likeliest under the target, and argmax p after it follows, the lowest token among ties.
 
-The drafts are the most probable tokens of q, so that nothing is random, and a step emits one sequence: the
-law that is declared of a token is the certainty of it. Which token that is depends on rows ahead of it, since
-a path is taken for what can follow.
+The drafts are the most probable tokens of q, so that nothing is random, and a step emits one sequence: what
+is declared of a token is its certainty. Which token that is depends on rows ahead of it, since a path is
+taken for what can follow.
 
 Cai et al., "Medusa", arXiv 2401.10774, and the function `evaluate_posterior` of its code. Of paths that are
 as likely the first in the order of the tree is taken.

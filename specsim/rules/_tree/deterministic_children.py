@@ -4,7 +4,7 @@ At a node start with R = p; a child x passes with probability R(x), as if the dr
 otherwise R loses x, and the next child is tried; after the last a token is drawn from R. A token tried before
 is skipped. Each round is one-hot verification with target R, so the rule is lossless whatever the children
 and whatever they depend on: the k most probable tokens (EAGLE-2, EAGLE-3), drawn without replacement, or
-sampled. The law is that of naive matching, with another use of the uniforms.
+sampled. It accepts and emits as naive matching does, with another use of the uniforms.
 
 What is *not* lossless is to sample children and then keep those of high probability: their selection depends
 on q; see `pruned_children`. Nor to use p/q instead of p for children that are not samples of q.

@@ -3,7 +3,7 @@
 After every prefix tokens are ordered by p/q, those with the same ratio by their number. Of the drafted paths
 the greatest is chosen, token by token from the root, nodes with the same tokens merged. It begins with u if
 no path is greater, and one begins with u; so with S the probability that a drafted path begins with u, L that
-it is below u, and l(y) = Σ q(z) over the tokens z below y, its next token has the law
+it is below u, and l(y) = Σ q(z) over the tokens z below y, its next token follows
 
     r(y | u) = ((L + S·(l(y) + q(y)))^K - (L + S·l(y))^K) / ((L + S)^K - L^K).
 
@@ -14,8 +14,8 @@ Lossless for siblings sampled independently from q: the order is made of p and q
 a chain whose every token was sampled from r, and for such a chain block verification is lossless. In another
 tree each branch has its own power: after u, k children are drafted with probability ∝ c_k and r(y | u) = Σ_k
 c_k·((l(y) + q(y))^k - l(y)^k)/Σ_k c_k, over k ≥ 1, with c_k the probability that no path is above u and k
-nodes follow it; of K chains, c_k is C(K, k)·S^k·L^(K-k). Where the chosen path ends before others could
-have, it is verified as far as it goes: b does not depend on whether it goes on.
+nodes follow it; of K chains, c_k is C(K, k)·S^k·L^(K-k). A chosen path that ends before others could have is
+verified up to its end: b does not depend on what would follow.
 
 Where all paths are of one length, a prefix u is accepted with probability β(u), where β(uy) = min(r(uy),
 β(u)·p(y | u)). No lossless rule that accepts nothing but beginnings of the chosen path accepts more, whatever
@@ -27,12 +27,12 @@ block verification of one (both in the tests).
 
 Thomas & Pal, "Greedy multi-path block verification for faster decoding in speculative sampling", arXiv
 2602.16961: a greedy choice among K i.i.d. paths with block verification, and the optimality of block
-verification among rules that see off-path probabilities. The order by p/q, the law r, trees that are not K
-chains, and the proofs are derived here, and may differ from the paper's.
+verification among rules that see off-path probabilities. The order by p/q, r, trees that are not K chains,
+and the proofs are derived here, and may differ from the paper's.
 
 η_i is uniforms[i-1], the last uniform draws the last token. Cost: as many uniforms as the tree is deep, and
 one; O(V·(K + log V)) from rows at each node that the block may be cut at; for a fixed pair O(K·log V) there
-for each change of the sign of b·p - r along the order, of which there are few.
+for each of the few changes of the sign of b·p - r along the order.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import block
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import (
     CODES,
     alias_draw,
@@ -308,9 +308,7 @@ def rows(count: Kernel) -> Kernel:
                 copy_row(p[s, node[n]], weights)
             for i in range(n):
                 tokens[i, s] = chosen[i]
-            tokens[n, s] = cumulative_draw(weights, uniforms[deepest, s])
-            tokens[n + 1 :, s] = -1
-            accepted[s] = n
+            end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[deepest, s]))
 
     return kernel(verify_rows)
 
@@ -441,7 +439,7 @@ def draw_excess(line, law, most, b, stretches, found, goal):
 
 
 def different_edges(tree: Tree) -> tuple[Ints, ...]:
-    """Edges as `count_children` takes them; of the subtrees of one shape at one depth one stands for all."""
+    """Edges as `count_children` takes them, with one of the subtrees of one shape at one depth for all."""
     first: dict[tuple[int, ...], int] = {}
     same = [0] * (tree.size + 1)
     for u in range(tree.size, -1, -1):
@@ -525,16 +523,14 @@ def fixed_pair(count: Kernel) -> FixedPair:
                 u, token = eta[deepest], -1
                 if left > 0.0:
                     token = draw_excess(line, law, most[n], scale, stretches, found, u * left)
-                tokens[n, s] = token if token >= 0 else alias_draw(pair.p_alias, u)
-                tokens[n + 1 :, s] = -1
-                accepted[s] = n
+                end_step(tokens, accepted, s, n, token if token >= 0 else alias_draw(pair.p_alias, u))
 
     return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
 
 
 RULE = Rule(
     name="greedy_multi_path_block",
-    citation="Thomas & Pal 2026, arXiv 2602.16961; the order and its law are derived here",
+    citation="Thomas & Pal 2026, arXiv 2602.16961; the order and r are derived here",
     draft_sampling=("sampled",),
     law=law,
     rows=rows(count_children),

@@ -1,16 +1,15 @@
 """Gumbel-max list sampling: K drafts, each by its own noise, and the target by the least of all of them.
 
 With independent exponentials S_k(y), one for each draft and token and fresh at every node, draft k takes
-x_k = argmin S_k(y)/q(y) and the target Y = argmin_y min_k S_k(y)/p(y). Y is emitted in any case; the step
-goes on below the drafts that have it. As min_k S_k(y) are independent exponentials of rate K, Y is a sample
+x_k = argmin S_k(y)/q(y) and the target Y = argmin_y min_k S_k(y)/p(y). Y is emitted in any case; the drafts
+that have it are followed. As min_k S_k(y) are independent exponentials of rate K, Y is a sample
 of p whatever the draft does. K = 1 is `_chain/gumbel.py`.
 
 Here the verifier is handed drafted tokens and not the noise, so it samples the noise conditional on them: the
 drafts are independent, and for each S_k(y)/q(y) is m, exponential, at x_k, and all others exceed it by
 independent exponentials, since they have no memory: S_k(y) = m·q(y) + e(y). Hence the rule is lossless for
-children sampled independently from q, in any tree; the joint law is that of the shared noise.
-
-For the law, let ρ_y = p(y)/q(y), T_k = min_y S_k(y)/p(y) and Y_k the token there, so that Y is the Y_k of
+children sampled independently from q, in any tree, and drafts and tokens are distributed jointly as with the
+shared noise. Let ρ_y = p(y)/q(y), T_k = min_y S_k(y)/p(y) and Y_k the token there, so that Y is the Y_k of
 the least T_k.
 With H(s) = s + Σ_y (p(y) - s·q(y))₊, convex and linear between the ρ, and m = s·t,
 
@@ -27,7 +26,7 @@ with probability
 the sum over the tokens with p, q > 0; K = 1, p = q and a draft that is certain of a token give equality.
 
 Rowan, Phan & Khisti, "List-level distribution coupling", arXiv 2506.05632, Algorithms 1 and 2; their list
-matching lemma (Theorem 1) bounds the same probability, with equality in the same three cases. The law and the
+matching lemma (Theorem 1) bounds the same probability, with equality in the same three cases. The law and
 bound above are derived here. Drafts from several models, which the paper treats too, are left out.
 
 From rows, e = -log(1 - u), and the first of the drafts and the lowest of the tokens wins a tie.

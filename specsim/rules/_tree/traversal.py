@@ -1,6 +1,6 @@
 """Traversal verification: test a tree from its leaves up, so that a subtree is rejected only as a whole.
 
-Every node u carries an acceptance probability w_u (1 at the root) and a target law M_u, at first p. Go to the
+Every node u carries an acceptance probability w_u (1 at the root) and a target row M_u, at first p. Go to the
 first leaf of the leftmost path, on the way setting w_c = min(1, w_u·M_u(c)/q_u(c)) for the child c of u.
 Accept the leaf with probability w: emit the path to it and a token from its M. Otherwise delete it, and at
 its parent u let A = (w_u·M_u - q_u)₊, S = Σ A, then
@@ -36,7 +36,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import (
     CODES,
     build_tables,
@@ -147,9 +147,7 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
                                 draft[d, y] /= left
             for i in range(d):
                 tokens[i, b] = draft_tokens[b, node[i + 1] - 1]
-            tokens[d, b] = cumulative_draw(target[d], uniforms[size, b])
-            tokens[d + 1 :, b] = -1
-            accepted[b] = d
+            end_step(tokens, accepted, b, d, cumulative_draw(target[d], uniforms[size, b]))
 
     return kernel(verify_rows)
 
@@ -201,9 +199,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
                         left[d] = mass_without(pair.q, pair.q_sums, drafted[first : first + k])
             for i in range(d):
                 tokens[i, s] = drafted[starts[node[i]] + tried[i] - 1]
-            tokens[d, s] = draw_residual(pair, of_p[d], of_q[d], verify_uniforms[size, s])
-            tokens[d + 1 :, s] = -1
-            accepted[s] = d
+            end_step(tokens, accepted, s, d, draw_residual(pair, of_p[d], of_q[d], verify_uniforms[size, s]))
 
     return FixedPair(tables, kernel(verify_fixed_pair))
 

@@ -1,6 +1,6 @@
 """Traversal verification of siblings drawn without replacement.
 
-As `traversal`, with one more step when a child x is given up: the draft's law at its parent loses x and is
+As `traversal`, with one more step when a child x is given up: the draft's row at its parent loses x and is
 renormalised, q_u ← q_u without x. A child x has w_x < 1 when it is given up, so M_u has lost x already, and
 no token is ever drafted, or drawn, again. Where q has fewer tokens than there are children, those that fill
 up (q = 0) are never tried.

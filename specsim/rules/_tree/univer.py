@@ -12,7 +12,7 @@ probability w, and a token of p follows. The root is always accepted.
 
 Lossless where the last child was sampled from q without those before it: the K - 1 most probable tokens and
 a sample, or drawn without replacement. By induction from the leaves up: given all that is drafted elsewhere,
-a visit of u accepts with probability w, and what it then emits has the target's law. For it accepts below x
+a visit of u accepts with probability w, and what it then emits follows the target. For it accepts below x
 = y with probability min(q'(y), w·p(y)), so x is rejected with probability R + 1 - w + w·Σ p(c_i); below c_j
 with probability w·p(c_j), which is its weight times the probability that it is visited; and at u with R. Each
 token y is thus emitted with probability w·p(y), and w is accepted in all. The children are accepted with the
@@ -24,9 +24,8 @@ wanted. It is not the best rule for the whole tree: what is below c_j must fit i
 visited.
 
 Weng, Hu & Yairi, "UniVer: a unified perspective for multi-step and multi-draft speculative decoding", arXiv
-2605.04543: the acceptance probability of the prefix scales the transport at each node, of which the plans are
-composed. The plan for this way of drawing, the order of the visits and the proof are derived here, and may
-differ from the paper's.
+2605.04543: the acceptance probability of the prefix scales the transport at each node. The plan for this way
+of drawing, the order of the visits and the proof are derived here, and may differ from the paper's.
 
 Cost: a uniform for each node and one for the last token; O(V) for each node with children from rows, O(K² +
 log V) for a fixed pair.
@@ -43,7 +42,7 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import (
     ACCURATE,
     CODES,
@@ -167,9 +166,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
             copy_row(p[s, u], weights)
         for i in range(d):
             tokens[i, s] = draft_tokens[s, node[i + 1] - 1]
-        tokens[d, s] = cumulative_draw(weights, uniforms[size, s])
-        tokens[d + 1 :, s] = -1
-        accepted[s] = d
+        end_step(tokens, accepted, s, d, cumulative_draw(weights, uniforms[size, s]))
 
 
 def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Ints, Groups, int]:

@@ -11,7 +11,7 @@ if q covers p and K reaches the number of tokens of q, one of them is accepted f
 property), which i.i.d. siblings lack.
 
 Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly; Jeon et al., "Recursive
-speculative decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, the same law.
+speculative decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, alike.
 
 Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K·(K + log V)) for a
 fixed pair: a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
