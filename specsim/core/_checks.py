@@ -53,12 +53,16 @@ def check_counts(**values: Any) -> None:
         check_count(name, value)
 
 
-def check_between(name: str, value: Any, low: float, high: float, what: str) -> None:
-    """Raise ValueError unless `low` ≤ value ≤ `high`, finite."""
+def check_between(name: str, value: Any, low: float, high: float, what: str, ends: str = "[]") -> None:
+    """Raise ValueError unless `value` is finite and in the interval with these `ends`, such as "(]"."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value.item()
     if not _is_number(value):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; give a {what}")
-    if not (low <= value <= high and math.isfinite(value)):
-        allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
+    excluded = (ends[0] == "(" and value == low) or (ends[1] == ")" and value == high)
+    if excluded or not (low <= value <= high and math.isfinite(value)):
+        last = f"{high:g}{ends[1]}" if math.isfinite(high) else "∞)"
+        allowed = f"{ends[0]}{low:g}, {last}"
         raise ValueError(f"{name}: {shown_number(value)} is outside {allowed}; give a {what}")
 
 

@@ -4,7 +4,8 @@ A *row* is a probability mass function over the vocabulary, the last axis of an 
 Leviathan, Kalman & Matias (arXiv 2211.17192), **p** is the target's row and **q** the draft's.
 
 The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERANCE`) and are then taken as
-float64. A larger deviation is an error that states its size; rows are never renormalised silently.
+float64. A larger deviation is an error that states its size; rows are never renormalised silently. Rows that
+are no pmfs, and numbers out of range, raise ValueError.
 """
 
 import math
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count, check_unmasked
+from specsim.core._checks import check_between, check_count, check_unmasked
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints
 
@@ -36,32 +37,10 @@ TOLERANCE: dict[np.dtype[Any], float] = {
 def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
     """Check probability rows, and return them as float64 rows that sum to 1.
 
-    Each row is divided by its sum, which must be within `TOLERANCE` of 1 for the dtype of `rows`; integers
-    and Python floats count as float64.
+    Each row [..., V] is divided by its sum, which must be within `TOLERANCE` of 1 for the dtype of `rows`;
+    integers and Python floats count as float64. Raises TypeError for what are not real numbers, and
+    ValueError naming row, token and value, with `name` for the rows.
 
-    Parameters
-    ----------
-    rows : array_like, shape [..., V]
-        One or more pmfs over a vocabulary of V ≥ 1 tokens.
-    name : str
-        What error messages call the rows.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
-
-    Raises
-    ------
-    TypeError
-        If `rows` are not real numbers.
-    ValueError
-        If the vocabulary is empty, an entry is negative, NaN or infinite, or a row does not sum to 1. The
-        message names row, token and value.
-
-    Examples
-    --------
-    >>> check_rows([0.25, 0.75])
-    array([0.25, 0.75])
     >>> check_rows([[0.5, 0.5], [0.5, 0.4]], "q")
     Traceback (most recent call last):
     ...
@@ -78,37 +57,14 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
         row = _first(off)
         total = totals[row]
         raise ValueError(
-            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} "
-            f"({array.dtype.name} rounding allows {tolerance:.2g}); "
-            f"if the weights are meant, pass normalise({name})"
+            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} ({array.dtype.name} "
+            f"rounding allows {tolerance:.2g}); if the weights are meant, pass normalise({name})"
         )
     return values / totals[..., None]
 
 
 def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
-    """Check that entries are finite and ≥ 0, but not their sums.
-
-    Parameters
-    ----------
-    rows : array_like, shape [..., V]
-        V ≥ 1.
-    name : str
-        What error messages call the rows.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `check_rows`, but for the sums.
-
-    Examples
-    --------
-    >>> check_probabilities([1, 3])
-    array([1., 3.])
-    """
+    """As `check_rows`, for numbers [..., V] of any sum, which is not touched."""
     array = _as_real(rows, name)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"{name}: shape {array.shape} has no vocabulary axis; expected [..., V] with V ≥ 1")
@@ -116,38 +72,14 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
     bad = ~(np.isfinite(values) & (values >= 0.0))
     if bad.any():
         *row, token = _first(bad)
-        raise ValueError(
-            f"{name}{_place(tuple(row))}, token {token}: {values[(*row, token)]} is not a probability"
-        )
+        place = f"{name}{_place(tuple(row))}, token {token}"
+        raise ValueError(f"{place}: {values[(*row, token)]} is not a probability; give finite numbers ≥ 0")
     return values
 
 
 def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens") -> Ints:
-    """Check token ids.
+    """`tokens` as int64 ids in [0, vocab_size). Raises TypeError or ValueError, naming the place, for others.
 
-    Parameters
-    ----------
-    tokens : array_like of int
-        Any shape.
-    vocab_size : int
-        V; ids must be in [0, V).
-    name : str
-        What error messages call the tokens.
-
-    Returns
-    -------
-    ndarray of int64
-        Of the same shape.
-
-    Raises
-    ------
-    TypeError
-        If the ids are not integers.
-    ValueError
-        If lists differ in length, or an id is out of range; the message names its position.
-
-    Examples
-    --------
     >>> check_tokens([[0, 2]], vocab_size=3)
     array([[0, 2]])
     """
@@ -227,14 +159,15 @@ def normalise(weights: ArrayLike) -> Floats:
     values = check_probabilities(weights, "weights")
     largest = values.max(axis=-1, keepdims=True)
     if (largest == 0.0).any():
-        raise ValueError(f"weights{_place(_first(largest[..., 0] == 0.0))}: no mass to normalise")
+        row = _place(_first(largest[..., 0] == 0.0))
+        raise ValueError(f"weights{row}: no mass to normalise; give a number above 0")
     values = values / largest  # so that no sum overflows
     return values / values.sum(axis=-1, keepdims=True)
 
 
 @checked
 def temperature(p: ArrayLike, t: float) -> Floats:
-    """Rows at another temperature: ∝ p^(1/t), the softmax(logits / t) of the logits behind p.
+    """Give rows at another temperature: ∝ p^(1/t), the softmax(logits / t) of the logits of p.
 
     Parameters
     ----------
@@ -247,19 +180,13 @@ def temperature(p: ArrayLike, t: float) -> Floats:
     -------
     ndarray of float64, shape [..., V]
 
-    Raises
-    ------
-    ValueError
-        If `p` are not pmfs, or `t` is negative or not finite.
-
     Examples
     --------
     >>> temperature([0.8, 0.2], 0.5).round(4)
     array([0.9412, 0.0588])
     """
     rows = check_rows(p)
-    if not (math.isfinite(t) and t >= 0):
-        raise ValueError(f"temperature: {t} is not a finite number ≥ 0")
+    check_between("temperature", t, 0, math.inf, "finite number")
     if t == 0:
         best = np.zeros_like(rows)
         np.put_along_axis(best, rows.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
@@ -283,11 +210,6 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     -------
     ndarray of float64, shape [..., V]
 
-    Raises
-    ------
-    ValueError
-        If `p` are not pmfs, or `k` is out of range.
-
     Examples
     --------
     >>> top_k([0.5, 0.3, 0.2], 2)
@@ -303,6 +225,8 @@ def top_k(p: ArrayLike, k: int) -> Floats:
 def top_p(p: ArrayLike, mass: float) -> Floats:
     """Keep each row's smallest set of most probable tokens whose mass reaches `mass`; renormalise.
 
+    Holtzman et al., "The curious case of neural text degeneration", arXiv 1904.09751 (nucleus sampling).
+
     Parameters
     ----------
     p : array_like, shape [..., V]
@@ -314,23 +238,13 @@ def top_p(p: ArrayLike, mass: float) -> Floats:
     -------
     ndarray of float64, shape [..., V]
 
-    Raises
-    ------
-    ValueError
-        If `p` are not pmfs, or `mass` is out of range.
-
-    References
-    ----------
-    Holtzman et al., "The curious case of neural text degeneration", arXiv 1904.09751 (nucleus sampling).
-
     Examples
     --------
     >>> top_p([0.5, 0.3, 0.2], 0.6)
     array([0.625, 0.375, 0.   ])
     """
     rows = check_rows(p)
-    if not 0 < mass <= 1:
-        raise ValueError(f"top_p: {mass} is outside (0, 1]")
+    check_between("top_p", mass, 0, 1, "share of the mass", "(]")
     if mass == 1:  # the sums below would lose the rarest tokens to rounding
         return rows
     order = np.argsort(-rows, axis=-1, kind="stable")
@@ -344,6 +258,8 @@ def top_p(p: ArrayLike, mass: float) -> Floats:
 def min_p(p: ArrayLike, fraction: float) -> Floats:
     """Keep the tokens with at least `fraction` of the row's largest probability; renormalise.
 
+    Nguyen et al., "Min-p sampling", arXiv 2407.01082.
+
     Parameters
     ----------
     p : array_like, shape [..., V]
@@ -355,48 +271,20 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
     -------
     ndarray of float64, shape [..., V]
 
-    Raises
-    ------
-    ValueError
-        If `p` are not pmfs, or `fraction` is out of range.
-
-    References
-    ----------
-    Nguyen et al., "Min-p sampling", arXiv 2407.01082.
-
     Examples
     --------
     >>> min_p([0.5, 0.3, 0.2], 0.5)
     array([0.625, 0.375, 0.   ])
     """
     rows = check_rows(p)
-    if not 0 <= fraction <= 1:
-        raise ValueError(f"min_p: {fraction} is outside [0, 1]")
+    check_between("min_p", fraction, 0, 1, "share of the largest probability")
     return normalise(np.where(rows >= fraction * rows.max(axis=-1, keepdims=True), rows, 0.0))
 
 
 @checked
 def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
-    """Round each entry to another dtype, without renormalising.
+    """Round each entry of the rows `p` to float64, float32, float16 or bfloat16, without renormalising.
 
-    Parameters
-    ----------
-    p : array_like, shape [..., V]
-        Rows.
-    dtype : dtype or "bfloat16"
-        float64, float32, float16 or bfloat16, which engines reach by way of float32.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
-
-    Raises
-    ------
-    ValueError
-        If `p` are not pmfs, or `dtype` is another.
-
-    Examples
-    --------
     >>> round_to([0.1, 0.9], "float16")
     array([0.09997559, 0.89990234])
     """
@@ -405,13 +293,14 @@ def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
     except Exception:  # of an object NumPy asks for whatever it has
         wanted = None
     if wanted not in TOLERANCE:
-        raise ValueError(f"round_to: dtype {dtype} is not one of {', '.join(d.name for d in TOLERANCE)}")
+        known = ", ".join(one.name for one in TOLERANCE)
+        raise ValueError(f"dtype: {dtype} is unknown; give one of {known}")
     return check_rows(p).astype(wanted).astype(np.float64)
 
 
 @checked
 def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
-    """The nearest rows of multiples of 2^-bits that sum to exactly 1, in any order of summation.
+    """Find the nearest rows of multiples of 2^-bits that sum to exactly 1, in any order of summation.
 
     With bits = 24 such rows are exact in float32 too, so that a verifier is judged without rounding in its
     input. Largest remainders are rounded up, as in an apportionment.
@@ -427,19 +316,13 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     -------
     ndarray of float64, shape [..., V]
 
-    Raises
-    ------
-    ValueError
-        If `p` are not pmfs, or `bits` is out of range.
-
     Examples
     --------
     >>> dyadic([1 / 3, 2 / 3], bits=2)
     array([0.25, 0.75])
     """
     rows = check_rows(p)
-    if check_count("bits", bits) > 52:
-        raise ValueError(f"bits: {bits} is more than 52, those of a float64")
+    check_count("bits", bits, 1, 52)
     scaled = rows * 2.0**bits
     floors = np.floor(scaled)
     missing = (2.0**bits - floors.sum(axis=-1)).astype(np.int64)
@@ -451,32 +334,13 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
 
 @checked
 def capped_ratio(p: Floats, q: Floats | float) -> Floats:
-    """min(1, p/q), and 1 where q = 0.
+    """min(1, p/q) of numbers ≥ 0, and 1 where q = 0; q is one number, or one for each of p.
 
-    Parameters
-    ----------
-    p : ndarray
-        Numbers ≥ 0.
-    q : ndarray of the same shape, or float
-        Numbers ≥ 0.
-
-    Returns
-    -------
-    ndarray of the shape of `p`
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ.
-
-    Examples
-    --------
     >>> capped_ratio(np.array([0.2, 0.5, 0.0]), np.array([0.4, 0.1, 0.0]))
     array([0.5, 1. , 1. ])
     """
     if np.ndim(q) and np.shape(p) != np.shape(q):
-        raise ValueError(f"q: shape {np.shape(q)}, and p has {np.shape(p)}; one number, or one for each of p")
+        raise ValueError(f"q: shape {np.shape(q)}, and p has {np.shape(p)}; give one number, or one for each")
     if np.ndim(q) == 0 and np.asarray(p).dtype != object:  # of Fractions the ratio is one
         q = float(q)
     capped: Floats = np.divide(p, q, out=np.ones_like(p), where=q > p)
@@ -501,24 +365,11 @@ def is_zero(weights):
 
 @inner_kernel
 def cumulative_draw(weights, u):
-    """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights).
+    """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), with u in [0, 1).
 
-    A token of weight 0 is never drawn, also where rounding makes the running sum end below u · total.
+    The weights ≥ 0 [V] have positive mass. A token of weight 0 is never drawn, also where rounding makes the
+    running sum end below u · total.
 
-    Parameters
-    ----------
-    weights : ndarray of float64, shape [V]
-        Numbers ≥ 0 of positive mass; they need not be normalised.
-    u : float
-        In [0, 1).
-
-    Returns
-    -------
-    int
-        In [0, V).
-
-    Examples
-    --------
     >>> cumulative_draw(np.array([1.0, 0.0, 3.0]), 0.25)
     2
     """
@@ -538,25 +389,7 @@ def cumulative_draw(weights, u):
 
 
 def inverse_cdf(weights: Sequence[float], u: float) -> int:
-    """`cumulative_draw` in plain Python.
-
-    Parameters
-    ----------
-    weights : sequence, shape [V]
-        Numbers ≥ 0 of positive mass, floats or Fractions.
-    u : float
-        In [0, 1).
-
-    Returns
-    -------
-    int
-        In [0, V).
-
-    Examples
-    --------
-    >>> inverse_cdf([1.0, 0.0, 3.0], 0.25)
-    2
-    """
+    """`cumulative_draw` in plain Python, of floats or Fractions."""
     sums = list(accumulate(weights))
     goal = u * sums[-1]
     last = -1
@@ -569,35 +402,17 @@ def inverse_cdf(weights: Sequence[float], u: float) -> int:
 
 
 def alias_table(weights: ArrayLike) -> Ints:
-    """Walker's alias table of weights, from which `alias_draws` samples at constant cost.
+    """Walker's alias table of weights ≥ 0 [V] of positive mass, to sample from at constant cost.
 
     A uniform picks a column and a coin; below the column's threshold the draw is the column itself, else its
     alias. The columns are filled in one sweep, written with prefix sums: light columns take what they lack
     from the heavy ones in order, and a heavy column that has given too much takes it from the next.
-
-    Parameters
-    ----------
-    weights : array_like, shape [V]
-        Numbers ≥ 0 of positive mass.
-
-    Returns
-    -------
-    ndarray of int64, shape [V]
-        Words threshold (31 bits) · 2^32 + alias, so that a look-up is one load. Thresholds of 31 bits move
-        the table's law by at most 2^-31 in total variation, uniforms of 42 bits by at most V·2^-42 more. A
-        token of weight 0 is never drawn.
-
-    Raises
-    ------
-    ValueError
-        For another shape, numbers out of range, or no mass.
-
-    References
-    ----------
     Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022, section 4.
 
-    Examples
-    --------
+    The int64 words [V] are threshold (31 bits) · 2^32 + alias, so that a look-up is one load. Thresholds of
+    31 bits move the distribution by at most 2^-31 in total variation, uniforms of 42 bits by at most V·2^-42
+    more. A token of weight 0 is never drawn.
+
     >>> table = alias_table([1, 3])
     >>> [alias_lookup(table, u) for u in (0.1, 0.3, 0.6, 0.9)]
     [0, 1, 1, 1]
@@ -626,38 +441,18 @@ def alias_table(weights: ArrayLike) -> Ints:
 
 @kernel
 def alias_buffers(steps):
-    """`start` (zeros), `coin` and `drawn` of `alias_draws`, for so many draws."""
+    """`start` (zeros), `coin` and `drawn` of `alias_draws`, for `steps` draws."""
     return np.zeros(steps, np.uint32), np.empty(steps, np.int32), np.empty(steps, np.int32)
 
 
 @inner_kernel
 def alias_draws(tables, start, size, u, coin, drawn):
-    """Draw from many alias tables that stand one after the other, all of one size.
+    """Fill `drawn` [S] with draws from alias tables that follow one another in `tables`, all of `size` words.
 
+    start[s] is the first word of the table of draw s, u[s] its uniform in [0, 1); coin [S] is scratch space.
     Arithmetic and look-ups are separate loops, so that the compiler vectorises the first: it is in 32 bits,
     to which vector instructions convert floats. Neither has a branch, which would be mispredicted: the index
-    is unsigned, so that it cannot count from the end, and the choice of the alias is a conditional move.
-
-    Parameters
-    ----------
-    tables : ndarray of int64
-        Tables of `alias_table`.
-    start : ndarray of uint32, shape [S]
-        The first word of the table of each draw.
-    size : int
-        V, the words of a table.
-    u : ndarray of float64, shape [S]
-        Uniforms in [0, 1).
-    coin, drawn : ndarray of int32, shape [S]
-        Scratch space, and what is filled with the tokens.
-
-    Examples
-    --------
-    >>> start, coin, drawn = np.zeros(2, np.uint32), np.empty(2, np.int32), np.empty(2, np.int32)
-    >>> alias_draws(alias_table([1, 3]), start, 2, np.array([0.1, 0.3]), coin, drawn)
-    >>> drawn
-    array([0, 1], dtype=int32)
-    """
+    is unsigned, so that it cannot count from the end, and the choice of the alias is a conditional move."""
     for s in range(u.size):
         scaled = u[s] * size
         column = np.int32(scaled)
@@ -669,25 +464,7 @@ def alias_draws(tables, start, size, u, coin, drawn):
 
 
 def alias_lookup(table: Ints, u: float) -> int:
-    """One draw of `alias_draws` from a single table, in plain Python.
-
-    Parameters
-    ----------
-    table : ndarray of int64, shape [V]
-        From `alias_table`.
-    u : float
-        In [0, 1).
-
-    Returns
-    -------
-    int
-        In [0, V).
-
-    Examples
-    --------
-    >>> alias_lookup(alias_table([1, 3]), 0.3)
-    1
-    """
+    """One draw of `alias_draws` from a single table, in plain Python, with u in [0, 1)."""
     column, remainder = divmod(float(u) * len(table), 1.0)
     threshold, alias = divmod(int(table[int(column)]), 2**32)
     return int(column) if int(remainder * 2**31) < threshold else alias
@@ -697,7 +474,7 @@ def alias_lookup(table: Ints, u: float) -> int:
 PAIR_KINDS: dict[str, str] = {
     "zipf": "f(x) ∝ (x+1)^-1.1, as words are distributed: a heavy tail",
     "geometric": "f(x) ∝ 0.75^x: a light tail, down to underflow",
-    "dirichlet": "f drawn from a Dirichlet law of concentration 1/2: irregular, many small entries",
+    "dirichlet": "f drawn from a Dirichlet distribution, concentration 1/2: irregular, many small entries",
     "two-point": "f = (2/3, 1/3) on the first two tokens; every other token is impossible under both",
     "one-hot": "q is certain of token 0, p gives it the wanted overlap: an n-gram or argmax draft",
     "near-equal": "Zipf, every ratio p/q equally far from 1: for an overlap just below 1",
@@ -713,7 +490,7 @@ def synthetic_pair(
     *,
     rng: int | np.random.Generator | None = None,
 ) -> tuple[Floats, Floats]:
-    """A target p and a draft q with a given overlap Σ min(p, q).
+    """Make a target p and a draft q with a given overlap Σ min(p, q).
 
     p ∝ f·σ(κz) and q ∝ f·σ(-κz), where f is the shape of `kind`, σ the logistic function, z a random score
     for each token, and κ ≥ 0 is solved for. So the ratio p/q takes many values, both rows keep the shape f,
@@ -737,7 +514,7 @@ def synthetic_pair(
     Raises
     ------
     ValueError
-        If `kind` is unknown, `overlap` is outside [0, 1], or the vocabulary has fewer than 2 tokens.
+        For an unknown `kind`, and numbers out of range.
 
     Examples
     --------
@@ -747,10 +524,7 @@ def synthetic_pair(
     """
     if kind not in PAIR_KINDS:
         raise ValueError(f"kind: unknown kind {kind!r}; one of {', '.join(PAIR_KINDS)}")
-    if not 0 <= overlap <= 1:
-        raise ValueError(f"overlap: {overlap} is outside [0, 1]")
-    if vocab_size < 2:
-        raise ValueError(f"vocab_size: {vocab_size} is too small; two rows can differ with 2 tokens or more")
+    check_between("overlap", overlap, 0, 1, "sum of min(p, q)")
     check_count("vocab_size", vocab_size, 2, MOST_TOKENS)
     if kind == "one-hot":
         return _one_hot_pair(vocab_size, overlap)

@@ -1,4 +1,10 @@
-"""Statistics of integer counts, as `specsim.stats` explains them."""
+"""Statistics of integer counts: chi-square, e-values, bounds on total variation, power.
+
+A *table* is a vector of counts over k cells with a known distribution π under the null hypothesis. Pearson's
+**chi-square** is reported because it is familiar. The **e-value** decides: it needs no asymptotics, and it
+may be examined after any number of draws, because the probability that it ever exceeds 1/δ under the null is
+at most δ (Ville's inequality). Arguments out of range raise ValueError or TypeError.
+"""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +34,7 @@ LEAST_NONCENTRALITY = 1e-9
 DEVIATIONS = np.geomspace(1e-3, 1.0, 13)
 #: Shares of the draws that go to one cell.
 SPIKES = tuple(2.0**-i for i in range(1, 21))
-#: Shares of the draws that have the law of an alternative.
+#: Shares of the draws that have the distribution of an alternative.
 SHARES = tuple(2.0**-i for i in range(7))
 #: For the logarithm of 0.
 IMPOSSIBLE = -1e280
@@ -40,12 +46,12 @@ def merge_cells(pmf: ArrayLike, visits: float, minimum: float = MIN_EXPECTED) ->
 
     Outcomes with an expected count ≥ `minimum` keep a cell each, in order; the rare ones share the last cell.
     If those together stay below `minimum`, the least frequent of the others joins them. The partition depends
-    on the law alone, so it may be fixed before any draw.
+    on `pmf` alone, so it may be fixed before any draw.
 
     Parameters
     ----------
     pmf : array_like, shape [V]
-        The law under the null.
+        The distribution under the null.
     visits : float
         Number of draws, ≥ 0.
     minimum : float
@@ -86,14 +92,14 @@ class ChiSquare:
 
 @checked
 def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
-    """Pearson's chi-square of counts against a law.
+    """Compute Pearson's chi-square of counts against a distribution.
 
     Parameters
     ----------
     counts : array_like of int, shape [k]
         At least 0.
     pmf : array_like, shape [k]
-        The law under the null, positive in every cell.
+        The distribution under the null, positive in every cell.
 
     Returns
     -------
@@ -128,23 +134,25 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
 
 @checked
 def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> float:
-    """Natural logarithm of the Dirichlet–multinomial e-value of counts against a law.
+    """Compute the natural logarithm of the Dirichlet–multinomial e-value of counts against a distribution.
 
     The e-value is the likelihood ratio of a Dirichlet(c·π) mixture of multinomials to the null, averaged over
     concentrations c = k/4ε², where ε runs over the total variations from .001 to 1 that the alternatives are
     spread for. Under the null its expectation is 1 at any stopping time.
 
-    With a tolerance τ the null is every law π' with exp(-τ) ≤ π'/π ≤ exp(τ) in each cell, and the ratio is to
-    the most likely of these. Its expectation is then at most 1, also if the law changes from draw to draw
-    within those limits: each multinomial of the mixture, with law a, is divided by at least the likelihood of
-    the law π' that is closest to a, and E[a/π'] ≤ 1 under every law within the limits.
+    With a tolerance τ the null is every π' with exp(-τ) ≤ π'/π ≤ exp(τ) in each cell, and the ratio is to the
+    most likely of these. Its expectation is then at most 1, also if the distribution changes from draw to
+    draw within those limits: each multinomial a of the mixture is divided by at least the likelihood of the
+    π' that is closest to it, and E[a/π'] ≤ 1 for every distribution within the limits. Lindon & Malek,
+    "Anytime-valid inference for multinomial count data", NeurIPS 2022. Grünwald, de Heide & Koolen, "Safe
+    testing", JRSS B 86 (2024), for the closest law.
 
     Parameters
     ----------
     counts : array_like of int, shape [k]
         At least 0.
     pmf : array_like, shape [k]
-        The law under the null, positive in every cell.
+        The distribution under the null, positive in every cell.
     tolerance : float
         By how much the logarithm of a probability under the null may differ from that in `pmf`, from 0 to
         `MOST_TOLERANCE`.
@@ -157,11 +165,6 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     ------
     TypeError, ValueError
         As for `chi_square`, and for a tolerance out of range.
-
-    References
-    ----------
-    Lindon & Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022.
-    Grünwald, de Heide & Koolen, "Safe testing", JRSS B 86 (2024), for the closest law.
 
     Examples
     --------
@@ -199,23 +202,11 @@ def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:
 
 
 def log_e_values(counts: Ints, pmf: Floats, starts: Ints | None = None) -> Floats:
-    """`log_e_value` of several tables at once, of one experiment or of many; arguments are not checked.
+    """`log_e_value` [n, T] of several tables of n experiments at once; arguments are not checked.
 
-    Parameters
-    ----------
-    counts : ndarray of int, shape [n, k]
-        The counts of n experiments. The cells of the tables stand one after the other.
-    pmf : ndarray, shape [k]
-        The law of each table, so that the sum is their number.
-    starts : ndarray of int, shape [T], optional
-        The first cell of each table; by default there is one table.
+    The cells of the tables follow one another in counts [n, k] and pmf [k], whose sum is thus T; starts [T]
+    are their first cells. Without `starts` there is one table, and the result is [n].
 
-    Returns
-    -------
-    ndarray, shape [n, T], or [n] without `starts`
-
-    Examples
-    --------
     >>> counts, pmf = np.array([[48, 52, 1, 2, 3]]), np.array([0.5, 0.5, 0.2, 0.2, 0.6])
     >>> log_e_values(counts, pmf, np.array([0, 2])).shape
     (1, 2)
@@ -227,29 +218,12 @@ def log_e_values(counts: Ints, pmf: Floats, starts: Ints | None = None) -> Float
 
 @checked
 def log_pooled_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural logarithm of an e-value against the laws of several tables together.
+    """Natural logarithm of an e-value against several tables (counts, pmf) together; 0 without tables.
 
     For each total variation ε of `log_e_value` the likelihood ratios of all tables are multiplied; their mean
-    over ε is an e-value if each draw is counted in one table and has its law given the draws before it. So a
-    deviation that is small in each of many tables is found.
+    over ε is an e-value if each draw is counted in one table and has its distribution given the draws before
+    it. So a deviation that is small in each of many tables is found.
 
-    Parameters
-    ----------
-    tables : sequence of (array_like of int, array_like), each of shape [k]
-        Counts and law of each table, as in `chi_square`.
-
-    Returns
-    -------
-    float
-        0 without tables.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `chi_square`.
-
-    Examples
-    --------
     >>> table = [530, 470], [0.5, 0.5]
     >>> log_e_value(*table) < 1 < 10 < log_pooled_e_value([table] * 20)
     True
@@ -266,24 +240,12 @@ def log_pooled_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
 
 
 def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Floats | None = None) -> Floats:
-    """`log_pooled_e_value` of many experiments, and against given alternatives; arguments are not checked.
+    """`log_pooled_e_value` [n] of n experiments, and given alternatives; arguments as in `log_e_values`.
 
-    With alternatives it is the mean of two e-values: that against all laws, and the mean, over the
+    With `log_ratios` [M, k], the logarithm of the likelihood ratio of each cell under M alternatives, see
+    `log_shared`, it is the mean of two e-values: that against all distributions, and the mean, over the
     alternatives, of the likelihood ratios of all tables multiplied.
 
-    Parameters
-    ----------
-    counts, pmf, starts
-        As in `log_e_values`.
-    log_ratios : ndarray, shape [M, k], optional
-        The logarithm of the likelihood ratio of each cell under M alternatives to the null, see `log_shared`.
-
-    Returns
-    -------
-    ndarray, shape [n]
-
-    Examples
-    --------
     >>> counts, pmf = np.array([[530, 470]]), np.array([0.5, 0.5])
     >>> alternatives = log_shared(np.array([[1.2, 0.8], [0.8, 1.2]]))
     >>> log_e_values(counts, pmf) < log_pooled_e_values(counts, pmf, np.array([0]), alternatives)
@@ -298,23 +260,11 @@ def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Flo
 
 
 def log_shared(ratios: Floats) -> Floats:
-    """Logarithms of the likelihood ratios if only some of the draws have an alternative's law.
+    """Logarithms of likelihood ratios [M, k] if a share w = 1, 1/2, …, 1/64 of the draws has the alternative.
 
-    A draw has it with probability w = 1, 1/2, …, 1/64, else the null's.
+    The result [7M, k] has all alternatives for the largest w first. What is impossible has a large negative
+    number for -inf, so that cells without a count do not matter.
 
-    Parameters
-    ----------
-    ratios : ndarray, shape [M, k]
-        The likelihood ratio of each cell under M alternatives to the null, ≥ 0.
-
-    Returns
-    -------
-    ndarray, shape [7M, k]
-        All alternatives for the largest w first. What is impossible has a large negative number for -inf, so
-        that cells without a count do not matter.
-
-    Examples
-    --------
     >>> log_shared(np.array([[1.5, 0.5]]))[:2].round(4)
     array([[ 0.4055, -0.6931],
            [ 0.2231, -0.2877]])
@@ -327,32 +277,13 @@ def log_shared(ratios: Floats) -> Floats:
 
 @checked
 def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
-    """Natural logarithm of an e-value against laws in which one cell is more probable, or impossible.
+    """Natural logarithm of an e-value against one cell that is more probable, or impossible.
 
     An alternative gives a share w = 1/2, 1/4, …, 2^-20 of the draws to one cell, whichever, or none at all;
     the likelihood ratios are averaged over shares and cells. With thousands of cells that finds a few draws
     too many in one of them, which are lost among all cells of `log_e_value`.
 
-    Parameters
-    ----------
-    counts : array_like of int, shape [k]
-        At least 0.
-    pmf : array_like, shape [k]
-        The law under the null, positive in every cell.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `chi_square`.
-
-    Examples
-    --------
-    >>> law = np.full(1000, 1e-3)
-    >>> counts = np.full(1000, 10)
+    >>> law, counts = np.full(1000, 1e-3), np.full(1000, 10)
     >>> counts[7] += 60
     >>> log_e_value(counts, law) < 10 < log_single_cell_e_value(counts, law)
     True
@@ -405,36 +336,16 @@ SHRINKAGES = tuple(8.0**i for i in range(7))
 
 @checked
 def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural logarithm of an e-value against the hypothesis that two samples have one common law.
+    """Natural logarithm of an e-value against one common distribution of two samples; 0 without blocks.
 
-    In each block the likelihood of two laws q_a, q_b, estimated from the *earlier* blocks, is divided by that
-    of their mixture (n_a·q_a + n_b·q_b)/(n_a + n_b), so that the quotient has expectation at most 1 under
-    every common law. The product over blocks is averaged over how far the estimates are shrunk towards each
+    In each block, a pair of counts [k] of both samples in the order in which they were drawn, the likelihood
+    of two distributions q_a, q_b, estimated from the *earlier* blocks, is divided by that of their mixture
+    (n_a·q_a + n_b·q_b)/(n_a + n_b), so that the quotient has expectation at most 1 under every common
+    distribution. The product over blocks is averaged over how far the estimates are shrunk towards each
     other. Under the null its expectation is at most 1 after any block. The first block only provides
-    estimates.
+    estimates. Turner, Ly & Grünwald, "Generic e-variables for exact sequential k-sample tests that allow for
+    optional stopping", arXiv 2106.02693, Theorem 1.
 
-    Parameters
-    ----------
-    blocks : sequence of (array_like of int, array_like of int), each of shape [k]
-        Counts of both samples, in the order in which they were drawn.
-
-    Returns
-    -------
-    float
-        0 without blocks.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For anything but pairs of counts, integers ≥ 0 that add up to at most 2^40.
-
-    References
-    ----------
-    Turner, Ly & Grünwald, "Generic e-variables for exact sequential k-sample tests that allow for optional
-    stopping", arXiv 2106.02693, Theorem 1.
-
-    Examples
-    --------
     >>> same, other = ([500, 500], [500, 500]), ([500, 500], [400, 600])
     >>> log_two_sample_e([same] * 4) < 1 < log_two_sample_e([other] * 4)
     True
@@ -444,29 +355,12 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
 
 @checked
 def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike]]]) -> float:
-    """Natural logarithm of an e-value against the hypothesis that two samples agree in law in every table.
+    """As `log_two_sample_e`, that two samples agree in every table, each with its blocks; 0 without tables.
 
-    The tables count independent draws, each of its own law and with its own cells. For each shrinkage the
-    e-values of the tables are multiplied, then the mean is taken as in `log_two_sample_e`. So a deviation
-    that is small in each of many tables is found.
+    The tables count independent draws, each of its own distribution and cells. For each shrinkage the
+    e-values of the tables are multiplied, then the mean is taken. So a deviation that is small in each of
+    many tables is found.
 
-    Parameters
-    ----------
-    tables : sequence of sequences of (array_like of int, array_like of int)
-        For each table its blocks, as in `log_two_sample_e`.
-
-    Returns
-    -------
-    float
-        0 without tables.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `log_two_sample_e`.
-
-    Examples
-    --------
     >>> other = [([250, 250], [235, 265])] * 4
     >>> log_two_sample_e(other) < 3 < log_pooled_two_sample_e([other] * 10)
     True
@@ -503,29 +397,8 @@ def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
 
 @checked
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
-    """Exact two-sided p-value of a binomial count: twice the smaller tail, at most 1.
+    """Exact two-sided p-value of `hits` of `n` trials: twice the smaller tail, at most 1.
 
-    Parameters
-    ----------
-    hits : int
-        From 0 to `n`.
-    n : int
-        Number of trials, ≥ 0.
-    probability : float
-        Of a hit under the null, in [0, 1].
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError, TypeError
-        Outside these ranges.
-
-    Examples
-    --------
     >>> round(binomial_p_value(60, 100, 0.5), 4)
     0.0569
     """
@@ -540,29 +413,10 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
 
 @checked
 def lower_tail_p_value(statistic: float, df: int) -> float:
-    """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
+    """P(χ² ≤ statistic): small if counts agree with their distribution better than independent draws would.
 
     Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit.
 
-    Parameters
-    ----------
-    statistic : float
-        Pearson's, ≥ 0.
-    df : int
-        Degrees of freedom, ≥ 1.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError, TypeError
-        Outside these ranges.
-
-    Examples
-    --------
     >>> lower_tail_p_value(50.0, 100) < 1e-4 < 0.4 < lower_tail_p_value(100.0, 100)
     True
     """
@@ -572,7 +426,7 @@ def lower_tail_p_value(statistic: float, df: int) -> float:
 
 @checked
 def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> float:
-    """The total variation above which `n` draws are rejected with probability ≥ `power`.
+    """Find the total variation above which `n` draws are rejected with probability ≥ `power`.
 
     For large n, log e ≈ log mean_c exp(½[X²·n/(n+c) - (k-1)·log(1+n/c)]) with X² Pearson's statistic; solved
     for X² this is the critical value. A deviation of total variation ε has Σδ²/π ≥ 4ε², so its X² has
@@ -595,11 +449,6 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
     float
         In (0, 1]; 1 if no deviation is detected.
 
-    Raises
-    ------
-    ValueError, TypeError
-        Outside these ranges.
-
     Examples
     --------
     >>> detectable_tv(4, 10_000, 1e-9) > detectable_tv(4, 1_000_000, 1e-9) > 0
@@ -616,7 +465,7 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
 
 @checked
 def needed_draws(distance: float, cells: int, level: float, power: float = POWER) -> float:
-    """Number of draws that reject, with probability ≥ `power`, a law at a given distance.
+    """Find the number of draws that reject, with probability ≥ `power`, a distribution at a distance.
 
     As for `detectable_tv`: n draws have non-centrality n·distance. This holds for many draws and small
     deviations; where a few draws suffice it is a rough estimate.
@@ -647,10 +496,8 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     """
     _check_plan(cells, level, power)
     if cells < 2 or not LEAST_DISTANCE <= distance < math.inf:
-        raise ValueError(
-            f"{cells} cells, distance {distance}: expected at least 2 cells and a distance from "
-            f"{LEAST_DISTANCE:g} on"
-        )
+        found = f"{cells}, {distance:g}"
+        raise ValueError(f"cells, distance: {found}; give at least 2 and {LEAST_DISTANCE:g}")
 
     def missing(log_n: float) -> float:
         n = float(np.exp(log_n))
@@ -668,8 +515,7 @@ def _check_plan(cells: int, level: float, power: float) -> None:
     """Raise, naming the argument, unless a test can be planned so."""
     check_count("cells", cells, 0, MOST_CELLS)
     for name, value in (("level", level), ("power", power)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name}: {value} is outside (0, 1); give a probability")
+        check_between(name, value, 0, 1, "probability", "()")
 
 
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
@@ -698,7 +544,7 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
 
 @checked
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
-    """Upper bound on the total variation between the sampled law and `pmf`, at confidence 1 - delta.
+    """Bound the total variation between the sampled distribution and `pmf`, at confidence 1 - delta.
 
     TV(p̂, π) + √((k ln 2 + ln 1/δ)/2n), from the Bretagnolle–Huber–Carol inequality.
 
@@ -707,7 +553,7 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
     counts : array_like of int, shape [k]
         Of a number of draws that was fixed beforehand.
     pmf : array_like, shape [k]
-        The law under the null, positive in every cell.
+        The distribution under the null, positive in every cell.
     delta : float
         In (0, 1].
 
@@ -715,11 +561,6 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
     -------
     float
         In [0, 1]; 1 without draws.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `chi_square`, and for `delta` out of range.
 
     Examples
     --------
@@ -734,18 +575,18 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
 def tv_interval(
     counts: ArrayLike, pmf: ArrayLike, delta: float, design_effect: float = 1.0
 ) -> tuple[float, float, float]:
-    """Estimate and interval of the total variation between the sampled law and `pmf`.
+    """Estimate the total variation between the sampled distribution and `pmf`, with an interval.
 
     The radius is that of `certified_tv`. Of draws that depend on each other, whose counts have
-    `design_effect` times the variance of independent ones, the interval is that of so many times fewer draws:
-    an approximation.
+    `design_effect` times the variance of independent ones, the interval is approximately that of
+    `design_effect` times fewer draws.
 
     Parameters
     ----------
     counts : array_like of int, shape [k]
         Of a number of draws that was fixed beforehand.
     pmf : array_like, shape [k]
-        The law under the null, positive in every cell.
+        The distribution under the null, positive in every cell.
     delta : float
         In (0, 1].
     design_effect : float
@@ -755,11 +596,6 @@ def tv_interval(
     -------
     estimate, lower, upper : float
         In [0, 1].
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `certified_tv`.
 
     Examples
     --------
@@ -777,8 +613,7 @@ def _empirical_tv(observed: Ints, law: Floats) -> float:
 
 
 def _radius(cells: int, n: int, delta: float) -> float:
-    if not 0 < delta <= 1:
-        raise ValueError(f"delta: {delta} is outside (0, 1]; give a probability")
+    check_between("delta", delta, 0, 1, "probability", "(]")
     return float(np.sqrt((cells * np.log(2.0) - math.log(delta)) / (2.0 * n))) if n else 1.0
 
 
@@ -790,7 +625,7 @@ def _check_counts(counts: ArrayLike) -> Ints:
             f"counts: expected integers, got {observed.dtype}; a chi-square on frequencies cannot fail"
         )
     if observed.size and observed.min() < 0:
-        raise ValueError(f"counts: {observed.min()} is negative")
+        raise ValueError(f"counts: {observed.min()} is negative; give numbers of draws")
     if (total := observed.sum(dtype=np.float64)) > MOST_DRAWS:
         raise ValueError(f"counts: {total:,.0f} draws are more than 2^40; test fewer at a time")
     return observed.astype(np.int64)
@@ -800,7 +635,8 @@ def _check_table(counts: ArrayLike, pmf: ArrayLike) -> tuple[Ints, Floats]:
     check_unmasked("pmf", pmf)
     observed, law = _check_counts(counts), np.asarray(pmf, dtype=np.float64)
     if observed.shape != law.shape or observed.ndim != 1 or len(law) == 0:
-        raise ValueError(f"counts {observed.shape} and pmf {law.shape} must share one shape [k], k ≥ 1")
+        shapes = f"{observed.shape} and {law.shape}"
+        raise ValueError(f"counts, pmf: shapes {shapes}; give both of one shape [k], k ≥ 1")
     if not ((law > 0).all() and abs(law.sum() - 1.0) <= 1e-9):
         raise ValueError("pmf: every cell must have positive probability, and they must sum to 1")
     return observed, law

@@ -57,22 +57,8 @@ class Model(Protocol):
 
 @checked
 def check_pair(target: Any, draft: Any) -> None:
-    """Check that target and draft are two models over one vocabulary.
+    """Raise TypeError unless target and draft are two models, ValueError unless they have one vocabulary.
 
-    Parameters
-    ----------
-    target, draft : Model
-        The pair.
-
-    Raises
-    ------
-    TypeError
-        Unless both are models.
-    ValueError
-        If their vocabularies differ in size.
-
-    Examples
-    --------
     >>> from specsim.models import TableModel
     >>> check_pair(TableModel([0.5, 0.5]), TableModel([0.5, 0.3, 0.2]))
     Traceback (most recent call last):
@@ -90,25 +76,7 @@ def check_pair(target: Any, draft: Any) -> None:
 
 @checked
 def shared_contexts(target: Model, draft: Model) -> TokenArray:
-    """The contexts of the model with the higher order, of the target if both are equal.
-
-    Parameters
-    ----------
-    target, draft : Model
-        The pair.
-
-    Returns
-    -------
-    ndarray of int32, shape [N, order]
-        Where a step may begin.
-
-    Examples
-    --------
-    >>> from specsim.models import TableModel
-    >>> shared_contexts(TableModel([0.5, 0.5]), TableModel([[0.5, 0.5], [0.9, 0.1]]))
-    array([[0],
-           [1]], dtype=int32)
-    """
+    """The contexts of the model with the higher order, of the target if both are equal."""
     return (target if target.order >= draft.order else draft).contexts
 
 

@@ -24,34 +24,11 @@ MOST_AHEAD = 1024
 
 @checked
 def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:
-    """The law of the token `ahead` places after the next one.
+    """The distribution [B, V] of the token `ahead` places after the next one, after each of histories [B, T].
 
-    Parameters
-    ----------
-    model : Model
-        Of order 0 or 1 if `ahead` > 0, so that its state is its last token.
-    histories : array_like of int, shape [B, T]
-        T ≥ the order of `model`.
-    ahead : int
-        At least 0; 0 is the next token.
-    out : ndarray of float64, shape [B, V], optional
-        Where to write the rows.
+    The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; ValueError for a higher
+    one.
 
-    Returns
-    -------
-    ndarray of float64, shape [B, V]
-
-    Raises
-    ------
-    ValueError
-        For `ahead` > 0 and a model of order above 1.
-
-    References
-    ----------
-    Cai et al., "Medusa", arXiv 2401.10774, whose heads are trained to predict it.
-
-    Examples
-    --------
     >>> from specsim.models import TableModel
     >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
     array([[0.5, 0.5]])
@@ -100,33 +77,9 @@ def _multiply(rows, table, times):  # type: ignore[no-untyped-def]
 
 @checked
 def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
-    """`rows_ahead` after one context, for a model of any order, by enumeration in fractions.
+    """`rows_ahead` after one context, for a model of any order, by enumeration of all V^ahead continuations.
 
-    Parameters
-    ----------
-    model : Model
-        All V^ahead continuations are enumerated.
-    context : sequence of int
-        At least as many tokens as the order of `model`.
-    ahead : int
-        At least 0; 0 is the next token.
-
-    Returns
-    -------
-    sequence, shape [V]
-        Fractions if `ahead` > 0, else the row of `model`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If `ahead` is out of range, or the context is too short or not of tokens.
-
-    Examples
-    --------
-    >>> from specsim.models import TableModel
-    >>> row_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [0], ahead=1)
-    [Fraction(1, 2), Fraction(1, 2)]
-    """
+    The row has Fractions if `ahead` > 0; else it is that of `model`."""
     if check_count("ahead", ahead, 0, MOST_AHEAD) == 0:
         return model.row(context)
     total = [Fraction(0)] * model.vocab_size

@@ -191,27 +191,10 @@ class NGramModel(Processable):
 
 
 def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
-    """Cross-entropy of a model on texts: the mean of -log2 p(byte | the bytes before it), in bits.
+    """Cross-entropy of a model on texts: the mean of -log2 p(byte | the `order` bytes before it), in bits.
 
-    Parameters
-    ----------
-    model : NGramModel
-        Gives p.
-    texts : iterable of bytes
-        Every byte with `order` bytes before it in the same text counts.
+    Raises ValueError if no byte has as many bytes before it.
 
-    Returns
-    -------
-    float
-        At least 0.
-
-    Raises
-    ------
-    ValueError
-        If no byte has enough bytes before it.
-
-    Examples
-    --------
     >>> round(bits_per_byte(NGramModel.train([b"abababab"], n=2), [b"babab"]), 3)
     0.227
     """

@@ -70,35 +70,7 @@ def default_pair() -> ModelPair:
 
 @checked
 def load_pair(path: str | os.PathLike[str]) -> ModelPair:
-    """Read a pair from a file of `build_pair`.
-
-    Parameters
-    ----------
-    path : path
-        The `.npz` file.
-
-    Returns
-    -------
-    target, draft : NGramModel
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or foreign.
-    OSError
-        If it cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in "abc":
-    ...         _ = Path(folder, f"{name}.txt").write_text(f"This is text {name}.")
-    ...     _ = build_pair(folder, f"{folder}/pair.npz", n_target=3, pattern="*.txt")
-    ...     target, draft = load_pair(f"{folder}/pair.npz")
-    >>> target.n, draft.n
-    (3, 2)
-    """
+    """Read a pair from a file of `build_pair`. Raises ValueError for another file, and OSError."""
     target, draft = read_models(path, ["target_", "draft_"])
     return target, draft
 
@@ -161,28 +133,7 @@ def build_pair(
 
 
 def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> ModelPair:
-    """Train `default_pair` again on the standard library of the running Python, and write it to a file.
-
-    All of the library's source text is read.
-
-    Parameters
-    ----------
-    out : path
-        The `.npz` file to write, by default the bundled one.
-
-    Returns
-    -------
-    target, draft : NGramModel
-
-    Raises
-    ------
-    OSError
-        If `out` cannot be written.
-
-    Examples
-    --------
-    >>> target, draft = build_default_pair("pair.npz")  # doctest: +SKIP
-    """
+    """Train `default_pair` again on the standard library of the running Python, and write it to a file."""
     return _build(standard_library(), Path(out), 5, 2)
 
 

@@ -194,22 +194,8 @@ def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) ->
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """Yield the distribution of the next token after every prefix at which a step may continue.
+    """Yield each prefix at which a step of `step_law` may continue, and {(token,): probability} after it.
 
-    Parameters
-    ----------
-    law : dict
-        {emitted tokens: probability}, as of `step_law`.
-
-    Yields
-    ------
-    prefix : tuple of int
-        The first emitted tokens, () first.
-    nexts : dict
-        {(token,): probability}, given the prefix and that the step got that far.
-
-    Examples
-    --------
     >>> from fractions import Fraction as F
     >>> for prefix, nexts in conditional_laws({(0, 0): F(1, 4), (0, 1): F(1, 4), (1,): F(1, 2)}):
     ...     print(prefix, [(token, str(mass)) for token, mass in nexts.items()])

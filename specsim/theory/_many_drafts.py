@@ -184,25 +184,11 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """ρ* in [1, K]: the least ρ with ρ·b ≥ 1 - (1 - b)^K, where b(ρ) = Σ min(q, p/ρ).
 
-    K-SEQ accepts the first of K sampled drafts with u ≤ p(x)/(ρ q(x)); a draft passes with probability b. Its
-    output can have the distribution p iff ρ ≥ ρ*, and it accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does
-    not decrease with ρ, so that bisection finds ρ*, ending on the valid side. Disjoint rows have b = 0: there
-    the limit of the condition is ρ ≥ K. Sun et al., "SpecTr", arXiv 2310.15141.
+    K-SEQ (Sun et al., "SpecTr", arXiv 2310.15141) accepts the first of K sampled drafts with u ≤ p(x)/(ρ
+    q(x)); a draft passes with probability b. Its output can have the distribution p iff ρ ≥ ρ*, and it
+    accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does not decrease with ρ, so that bisection finds ρ*, ending
+    on the valid side. Disjoint rows have b = 0: there the limit of the condition is ρ ≥ K.
 
-    Parameters
-    ----------
-    p, q : array_like, shape [V]
-        The rows of target and draft.
-    drafts : int
-        K ≥ 1 drafted tokens.
-
-    Returns
-    -------
-    float
-        In [1, K].
-
-    Examples
-    --------
     >>> round(k_seq_rho([1, 0], [0.5, 0.5], 2), 12)
     1.5
     """

@@ -235,8 +235,8 @@ def test_the_documented_corner_cases():
         (lambda p: min_p(p, -0.1), "min_p: -0.1"),
         (lambda p: min_p(p, math.nan), "min_p: nan"),
         (lambda p: dyadic(p, bits=0), "bits: 0 is not at least 1"),
-        (lambda p: dyadic(p, bits=53), "bits: 53 is more than 52"),
-        (lambda p: round_to(p, np.int32), "round_to: .*float32.*bfloat16"),
+        (lambda p: dyadic(p, bits=53), "bits: 53 is not at most 52"),
+        (lambda p: round_to(p, np.int32), "dtype: .*float32.*bfloat16"),
         (lambda p: normalise([p, [0, 0]]), "weights, row 1: no mass"),
         (lambda p: temperature([0.5, 0.6], 1), "sums to 1.1"),
     ],
@@ -451,7 +451,7 @@ def test_synthetic_pairs_look_as_their_kind_says():
         (("zipf", 10, 1.1), "overlap: 1.1"),
         (("zipf", 10, -0.1), "overlap: -0.1"),
         (("zipf", 10, math.nan), "overlap: nan"),
-        (("zipf", 1), "vocab_size: 1 is too small"),
+        (("zipf", 1), "vocab_size: 1 is not at least 2"),
     ],
 )
 def test_synthetic_pair_names_what_is_out_of_range(arguments, message):

@@ -101,33 +101,11 @@ Draft = Tree | DynamicTree
 
 
 def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes: int) -> tuple[Tree, Tokens]:
-    """Choose the tree and its tokens after one context.
+    """The tree and its tokens after one context, where row(path) is q after the tokens `path`.
 
-    Parameters
-    ----------
-    row : callable
-        row(path) is q after the tokens `path`, of Fractions or floats.
-    width, depth, nodes : int
-        At least 1: children of a node that is expanded, levels, and tokens that are drafted.
+    Nodes are numbered level by level, siblings by falling probability, the lower token first among ties.
+    Raises ValueError if there are fewer candidates than `nodes`.
 
-    Returns
-    -------
-    tree : Tree
-        Numbered level by level, siblings by falling probability, the lower token first among ties.
-    tokens : tuple of int
-        The token of each node, node 1 first.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer candidates than `nodes`.
-
-    References
-    ----------
-    Li et al., "EAGLE-2", arXiv 2406.16858.
-
-    Examples
-    --------
     >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
     (Tree(parents=(0, 0, 1), draft_sampling='top', block=1), (0, 1, 0))
     """
@@ -164,36 +142,7 @@ def paths(tree: Tree, tokens: Sequence[int]) -> list[Tokens]:
 def dynamic_drafts(
     draft: Model, histories: ArrayLike, width: int, depth: int, nodes: int
 ) -> tuple[Ints, Ints]:
-    """The drafts that `expand` chooses after many histories.
-
-    Parameters
-    ----------
-    draft : Model
-        Its rows are q.
-    histories : array_like of int, shape [B, T]
-        T ≥ the order of `draft`.
-    width, depth, nodes : int
-        As for `expand`.
-
-    Returns
-    -------
-    parents, tokens : ndarray of int64, shape [B, nodes]
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there are fewer candidates than `nodes`, sizes are below 1, or histories are not tokens.
-
-    References
-    ----------
-    Li et al., "EAGLE-2", arXiv 2406.16858.
-
-    Examples
-    --------
-    >>> from specsim.models import TableModel
-    >>> dynamic_drafts(TableModel([0.5, 0.4, 0.1]), [[]], width=2, depth=2, nodes=3)
-    (array([[0, 0, 1]]), array([[0, 1, 0]]))
-    """
+    """What `expand` chooses after many histories [B, T]: parents and tokens, int64 [B, nodes]."""
     check_counts(width=width, depth=depth, nodes=nodes)
     seen = np.asarray(histories)[:, None]  # [B, candidates of a level, tokens]
     steps, children = len(seen), min(width, draft.vocab_size)

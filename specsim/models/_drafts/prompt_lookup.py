@@ -78,35 +78,11 @@ class PromptLookup:
 def prompt_lookup(
     history: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> tuple[int, ...]:
-    """Draft the tokens that followed the end of one history earlier in it.
+    """Draft the tokens, at most `gamma`, that followed the end of `history` [T] earlier in it, or ().
 
-    Parameters
-    ----------
-    history : array_like of int, shape [T]
-        Tokens.
-    gamma : int
-        The most tokens to draft, at least 1.
-    max_ngram : int
-        The most tokens that are matched, at least 1.
-    whole : bool
-        Require all `gamma` tokens, as in the published snippet.
+    At most `max_ngram` tokens are matched. With `whole` all `gamma` tokens are required, as in Saxena's
+    snippet.
 
-    Returns
-    -------
-    tuple of int
-        Empty if there is no earlier occurrence.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a history that is not a row of tokens, and for sizes below 1.
-
-    References
-    ----------
-    Saxena, "Prompt lookup decoding", github.com/apoorvumang/prompt-lookup-decoding, 2023.
-
-    Examples
-    --------
     >>> prompt_lookup(list(b"to be or not to"), 4) == tuple(b" be ")
     True
     """
@@ -131,29 +107,8 @@ def prompt_lookup(
 def lookup_drafts(
     text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> Ints:
-    """`prompt_lookup` at many positions of one text.
+    """`prompt_lookup` at many positions of one text, in [0, T]: int64 [B, gamma], padded with -1.
 
-    Parameters
-    ----------
-    text : array_like of int, shape [T]
-        Tokens.
-    positions : array_like of int, shape [B]
-        In [0, T]; the history of each is the text before it.
-    gamma, max_ngram, whole
-        As for `prompt_lookup`.
-
-    Returns
-    -------
-    ndarray of int64, shape [B, gamma]
-        Rows are padded with -1 where fewer tokens are found.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `prompt_lookup`, and for positions out of range.
-
-    Examples
-    --------
     >>> lookup_drafts([1, 2, 3, 1, 2, 3], [3, 4, 6], gamma=2)
     array([[-1, -1],
            [ 2,  3],

@@ -35,29 +35,8 @@ def check_draft_sampling(way: str) -> None:
 
 @checked
 def sibling_laws(draft_sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Every ordered draw of siblings that has positive probability.
+    """Every ordered draw of `count` siblings from q that has positive probability, with it, exact where q is.
 
-    Parameters
-    ----------
-    draft_sampling : str
-        One of `SAMPLING_METHODS`.
-    q : sequence, shape [V]
-        The draft's row, of Fractions or floats.
-    count : int
-        Number of siblings.
-
-    Yields
-    ------
-    (tuple of int, probability)
-        Exact where q is.
-
-    Raises
-    ------
-    ValueError
-        If `count` distinct tokens are asked of a smaller vocabulary.
-
-    Examples
-    --------
     >>> from fractions import Fraction as F
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
@@ -97,23 +76,8 @@ def rank_tokens(q: Sequence[Any]) -> list[int]:
 
 
 def draw_siblings(draft_sampling: str, q: Floats, u: Floats) -> Ints:
-    """Sample siblings below each of many nodes, by inverse CDF.
+    """Sample siblings [K, B] below each of many nodes from their rows q [B, V], by inverse CDF with u [K, B].
 
-    Parameters
-    ----------
-    draft_sampling : str
-        One of `SAMPLING_METHODS`.
-    q : ndarray of float64, shape [B, V]
-        The draft's row at each node.
-    u : ndarray of float64, shape [K, B]
-        Uniforms in [0, 1).
-
-    Returns
-    -------
-    ndarray of int64, shape [K, B]
-
-    Examples
-    --------
     >>> draw_siblings("top", np.array([[0.2, 0.5, 0.3]]), np.zeros((2, 1)))
     array([[1],
            [2]])

@@ -114,31 +114,8 @@ def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -
 
 @checked
 def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
-    """Compute F of a tree, the mean number of tokens that a step emits.
+    """F of a tree with siblings in order of rank; a Fraction if the P_k are.
 
-    Parameters
-    ----------
-    tree : Tree
-        Siblings in order of rank.
-    rank_acceptance : sequence
-        P_1, P_2, …, at least 0 and of sum at most 1.
-
-    Returns
-    -------
-    number
-        A Fraction if the P_k are.
-
-    Raises
-    ------
-    ValueError
-        For numbers out of range, or a node with more children than there are ranks.
-
-    References
-    ----------
-    Chen et al., "Sequoia", arXiv 2402.12374.
-
-    Examples
-    --------
     >>> expected_tokens_of_tree(Tree((0, 0, 1)), [0.5, 0.25])
     2.0
     """

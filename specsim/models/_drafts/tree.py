@@ -257,27 +257,7 @@ def branching(*widths: int, draft_sampling: str = "sampled", block: int = 1) -> 
 
 @checked
 def as_tree(gamma: int | Tree) -> Tree:
-    """Make a chain of a number of drafted tokens; return a tree itself.
-
-    Parameters
-    ----------
-    gamma : int or Tree
-        For a number, from 1 to `MAX_NODES`, the chain of so many tokens.
-
-    Returns
-    -------
-    Tree
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `chain`.
-
-    Examples
-    --------
-    >>> as_tree(2) == as_tree(chain(2))
-    True
-    """
+    """The chain of `gamma` tokens, or `gamma` itself if it is a tree."""
     return gamma if isinstance(gamma, Tree) else chain(gamma)
 
 
