@@ -14,6 +14,10 @@ TokenArray = NDArray[np.int32]
 
 #: A pmf over the vocabulary in plain Python, of Fractions or floats: what the law of a rule reads.
 Row = Sequence[Any]
+Rows = Sequence[Row]
+#: The probability of stopping at each node, and the pmf of the token after it; of a law at one node, that of
+#: accepting each child, and the pmf of the token that follows if none is.
+StepLaw = tuple[list[Any], list[Any]]
 
 #: Token ids, in the order of the text.
 Tokens = tuple[int, ...]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from specsim.core._parameters import Parameter, Parametrised
+from specsim.core._types import StepLaw
 from specsim.models._drafts.dynamic import Draft
 
 
@@ -35,7 +36,7 @@ class Mistake(Parametrised):
     threads: tuple[str, ...] = ()
     verify: Callable[..., Any] | None = None
     decode: Callable[..., Any] | None = None
-    law: Callable[..., tuple[list[Any], list[Any]]] | None = None
+    law: Callable[..., StepLaw] | None = None
     drafting: Callable[..., Any] | None = None
     parameters: tuple[Parameter, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)

@@ -9,13 +9,10 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any
 
-from specsim.core._types import Row
+from specsim.core._types import Row, Rows, StepLaw
 from specsim.rules._common import tokenwise
 from specsim.rules._common.tokenwise import normalise, positive_part
 
-Rows = Sequence[Row]
-#: The probability of stopping at each node, and the pmf of the token after it.
-StepLaw = tuple[list[Any], list[Any]]
 #: law(parents, tokens, p, q, **values), see `Mistake`.
 Law = Callable[..., StepLaw]
 Part = Callable[..., Any]

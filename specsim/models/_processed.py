@@ -39,7 +39,7 @@ def process(
     if top_k is not None:
         check_count("top_k", top_k)
     # each function, its value, and the value that changes nothing
-    steps = (
+    steps: tuple[tuple[Any, Any, Any], ...] = (
         (distributions.temperature, temperature, 1.0),
         (distributions.top_k, top_k, None),
         (distributions.top_p, top_p, 1.0),

@@ -10,7 +10,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import capped_ratio, copy_row, cumulative_draw
 from specsim.rules._chain import block, hierarchical, standard, token_level_intersection
 from specsim.rules._chain.block import excess, scales
@@ -20,10 +20,6 @@ from specsim.rules._common.fixed_pairs import fixed_pair_from_rows, index_of
 from specsim.rules._lossy import two_thresholds
 from specsim.rules._tree import greedy_multi_path_block, k_seq, recursive_rejection, traversal
 from specsim.rules._tree.k_seq import rho_star, sequential, sequential_pick
-
-Rows = Sequence[Row]
-#: What law(parents, tokens, p, q) gives, and node_law(p, q, children), whose chances are those of children.
-StepLaw = tuple[list[Any], list[Any]]
 
 
 def wrong(
@@ -270,7 +266,7 @@ def wrong_k_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
 def distinct(children):
     count = 0
     for k in range(children.size):
-        count += np.int64(index_of(children[:k], children[k]) < 0)
+        count += int(index_of(children[:k], children[k]) < 0)
     return count
 
 

@@ -447,7 +447,10 @@ def test_single_cells_find_one_of_thousands(share):
         (lambda: log_pooled_e_value([([1, 2], [0.5, 0.6])]), "tables: .* must sum to 1"),
         (lambda: log_pooled_e_value([([0.5, 0.5], [0.5, 0.5])]), "tables: .* expected integers"),
         (lambda: log_e_value([1, 2], [0.5, 0.5], tolerance=2.0**32), "tolerance: .* from 0 to 700"),
-        (lambda: needed_draws(5e-324, 10, 0.01), "cells, distance: 10, 4.94066e-324; give at least 2 and 1e-300"),
+        (
+            lambda: needed_draws(5e-324, 10, 0.01),
+            "cells, distance: 10, 4.94066e-324; give at least 2 and 1e-300",
+        ),
         (lambda: needed_draws(0.1, 10**8, 0.01), "cells: 100000000 is not at most 10,000,000"),
     ],
 )

@@ -196,7 +196,8 @@ def _check(rank_acceptance: Sequence[Any]) -> list[Any]:
     if not accept:
         raise ValueError("rank_acceptance: empty; give P_1, P_2, …")
     for k, passed in enumerate(accept):
-        if not isinstance(passed, Real) or not passed >= 0:
+        is_number = isinstance(passed, Real)
+        if not is_number or not passed >= 0:
             raise ValueError(f"rank_acceptance[{k}] = {passed} is not a probability; give numbers ≥ 0")
     if sum(accept) > 1 + 1e-9:
         raise ValueError(f"rank_acceptance: sums to {sum(accept)}, above 1; at most one child is accepted")

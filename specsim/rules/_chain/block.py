@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import (
     alias_buffers,
     alias_draws,
@@ -45,9 +45,7 @@ from specsim.rules._common.fixed_pairs import (
 )
 
 
-def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[list[Any]]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[i] = P(τ = i), follow[i] the pmf of the token after x_1 … x_i."""
     tokenwise.require_chain("block", parents)
     b, h = scales_and_cuts(tokens, p, q)
@@ -58,7 +56,7 @@ def law(
     return stop[::-1], next_tokens(b, p, q)
 
 
-def scales_and_cuts(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> tuple[list[Any], list[Any]]:
+def scales_and_cuts(tokens: Sequence[int], p: Rows, q: Rows) -> tuple[list[Any], list[Any]]:
     """b_0 … b_γ and h_0 … h_γ."""
     b = [1 + 0 * p[0][0]]
     for x, p_row, q_row in zip(tokens, p, q, strict=False):
@@ -66,7 +64,7 @@ def scales_and_cuts(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -
     return b, [keep(p_row, q_row, scale) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
 
 
-def next_tokens(b: Sequence[Any], p: Sequence[Row], q: Sequence[Row]) -> list[list[Any]]:
+def next_tokens(b: Sequence[Any], p: Rows, q: Rows) -> list[list[Any]]:
     """The pmf after x_1 … x_i: (b_i·p - q)₊, normalised, or p if that is 0; p after the whole block."""
     residuals = [residual(p_row, q_row, scale) for scale, p_row, q_row in zip(b, p, q, strict=False)]
     return [*residuals, list(p[len(b) - 1])]

@@ -19,21 +19,18 @@ Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fix
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
-from specsim.core._types import Row
+from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
 
-def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[list[Any]]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[i]: the probability of keeping exactly i tokens; follow[i] the pmf of the token after them."""
     tokenwise.require_chain("hierarchical", parents)
     joint = [1 + 0 * p[0][0]]
@@ -42,7 +39,7 @@ def law(
     return backward_law([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
 
 
-def backward_law(ratios: Row, p: Sequence[Row], q: Sequence[Row]) -> tuple[list[Any], list[list[Any]]]:
+def backward_law(ratios: Row, p: Rows, q: Rows) -> StepLaw:
     """The law of a step, given the ratios R_0 … R_γ."""
     gamma = len(ratios) - 1
     stop, follow = [ratios[gamma]], [list(p[gamma])]

@@ -10,7 +10,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel
 from specsim.core._parameters import Parameter, Parametrised
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, StepLaw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 
@@ -129,7 +129,7 @@ class Rule(Parametrised):
     name: str
     citation: str
     draft_sampling: tuple[str, ...]
-    law: Callable[..., tuple[list[Any], list[Any]]]
+    law: Callable[..., StepLaw]
     rows: Kernel
     fixed_pair: FixedPair
     uniforms: Callable[[Draft, int], int] = uniform_per_node

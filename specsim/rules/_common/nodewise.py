@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import alias_buffers, alias_draws, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
 from specsim.rules._common.base import FixedPair, end_step, uniform_per_node
@@ -25,16 +25,14 @@ from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, b
 SLIM = 4
 
 
-def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
+def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., StepLaw]:
     """Build the law of a step from the law at one node.
 
     node_law(p, q, children, **values) gives the probability of accepting each child, and the pmf of the token
     that follows if none is. `children` are the tokens drafted there, at least one, in the order in which they
     were sampled."""
 
-    def step_law(
-        parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
-    ) -> tuple[list[Any], list[Any]]:
+    def step_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> StepLaw:
         stop: list[Any] = [0] * (len(tokens) + 1)
         follow: list[Any] = [None] * (len(tokens) + 1)
 
@@ -113,9 +111,7 @@ def no_table(p: Floats, q: Floats, drafts: int, **values: float) -> Floats:
 
 
 def fixed_pair(
-    pick: Kernel,
-    table: Callable[..., Any] = no_table,
-    uniforms: Callable[[Tree], int] = uniform_per_node,
+    pick: Kernel, table: Callable[..., Any] = no_table, uniforms: Callable[[Tree], int] = uniform_per_node
 ) -> FixedPair:
     """Build the fixed-pair kernel of a rule. Of a tree with many nodes only those that are reached are drawn.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import (
     alias_buffers,
     alias_draws,
@@ -30,7 +30,7 @@ def law(
     accept: Callable[..., Any],
     recovered: Callable[..., Row],
     bonus: Callable[..., Row] | None = None,
-) -> Callable[..., tuple[list[Any], list[Any]]]:
+) -> Callable[..., StepLaw]:
     """Build the law of a step of the rule called `name`.
 
     accept(p, q, x, **values) is the probability of accepting token x, drafted with q(x) > 0; recovered(p, q,
@@ -42,9 +42,7 @@ def law(
 
     kept = kept_by_rows(at_position)
 
-    def step_law(
-        parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
-    ) -> tuple[list[Any], list[Any]]:
+    def step_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> StepLaw:
         require_chain(name, parents)
         stop, follow = [], []
         reached: Any = 1

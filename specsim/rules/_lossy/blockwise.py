@@ -25,7 +25,7 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
@@ -34,14 +34,8 @@ from specsim.rules._common.base import Rule, end_step
 
 
 def law(
-    parents: Sequence[int],
-    tokens: Sequence[int],
-    p: Sequence[Row],
-    q: Sequence[Row],
-    top_k: Any,
-    distance: Any,
-    min_block: Any,
-) -> tuple[list[Any], list[list[Any]]]:
+    parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, top_k: Any, distance: Any, min_block: Any
+) -> StepLaw:
     """All mass on the position of the first token that does not pass, and on the argmax there."""
     tokenwise.require_chain("blockwise", parents)
     n = 0

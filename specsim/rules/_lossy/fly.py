@@ -33,7 +33,7 @@ import numpy as np
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Row, Tokens
+from specsim.core._types import Floats, Row, Rows, StepLaw, Tokens
 from specsim.core.distributions import alias_table
 from specsim.models import Tree
 from specsim.models._drafts.tree import MAX_NODES
@@ -44,13 +44,8 @@ from specsim.rules._common.fixed_pairs import alias_draw
 
 
 def law(
-    parents: Sequence[int],
-    tokens: Sequence[int],
-    p: Sequence[Row],
-    q: Sequence[Row],
-    threshold: Any,
-    window: Any,
-) -> tuple[list[Any], list[list[Any]]]:
+    parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, threshold: Any, window: Any
+) -> StepLaw:
     """All mass on the position of the first token that is not accepted, and on the argmax there."""
     tokenwise.require_chain("fly", parents)
     agrees = [argmax(row)[x] == 1 for row, x in zip(p, tokens, strict=False)]

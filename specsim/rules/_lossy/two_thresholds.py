@@ -31,7 +31,7 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
@@ -39,9 +39,7 @@ from specsim.rules._common.fixed_pairs import alias_draw, draw_without
 from specsim.rules._common.tokenwise import normalise
 
 
-def node_law(
-    p: Row, q: Row, children: Sequence[int], threshold_single: Any, threshold_acc: Any
-) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int], threshold_single: Any, threshold_acc: Any) -> StepLaw:
     """The probability of accepting each child, and p without them.
 
     The children cut [0, 1) into intervals of the coin; a child that passes for certain takes all that is

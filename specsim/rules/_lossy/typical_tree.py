@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import Floats, Row, Tokens
+from specsim.core._types import Floats, Row, Rows, StepLaw, Tokens
 from specsim.models import Tree
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
@@ -30,14 +30,7 @@ from specsim.rules._lossy import typical
 from specsim.rules._lossy.typical import threshold
 
 
-def law(
-    parents: Sequence[int],
-    tokens: Sequence[int],
-    p: Sequence[Row],
-    q: Sequence[Row],
-    epsilon: Any,
-    delta: Any,
-) -> tuple[list[Any], list[list[Any]]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, epsilon: Any, delta: Any) -> StepLaw:
     """All mass on the node that is taken, and on the argmax there."""
     reached: dict[int, tuple[int, Any]] = {0: (0, 1)}  # the depth of a node, and the chance of its path
     for node, (parent, x) in enumerate(zip(parents, tokens, strict=True), 1):

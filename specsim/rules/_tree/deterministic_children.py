@@ -17,10 +17,9 @@ pair.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Row
+from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
@@ -28,7 +27,7 @@ from specsim.rules._common.fixed_pairs import draw_without, index_of
 from specsim.rules._common.tokenwise import normalise
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and what is left of p."""
     left, reached, accept = list(p), 1 + 0 * p[0], []
     for x in children:

@@ -20,10 +20,9 @@ pair, O(V) where q has fewer than K tokens.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Row
+from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import copy_row, is_zero
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._common import nodewise
@@ -36,7 +35,7 @@ from specsim.rules._tree.token_tree import match, match_law
 LAST, LEAST = 1.0 - 2.0**-53, 1e-300
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The last child by the accept test against q', the others by recovery."""
     *top, x = children
     draft = normalise(remaining_weights(q, top))

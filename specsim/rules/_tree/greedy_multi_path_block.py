@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
-from specsim.core._types import Floats, Ints, Row
+from specsim.core._types import Floats, Ints, Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
@@ -64,17 +64,13 @@ def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     return tree.depth + 1
 
 
-def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[u]: the probability of accepting the path to u; follow[u] the pmf of the token after it."""
     nodes, chosen, choice, _ = greatest_path(parents, tokens, p, q)
     return verified_alone(nodes, chosen, p, choice)
 
 
-def verified_alone(
-    nodes: Sequence[int], chosen: Sequence[int], p: Sequence[Row], drafts: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+def verified_alone(nodes: Sequence[int], chosen: Sequence[int], p: Rows, drafts: Rows) -> StepLaw:
     """The law of block verification of the `chosen` tokens at `nodes`, taken as samples of `drafts`."""
     stop: list[Any] = [0] * len(p)
     follow: list[Any] = [None] * len(p)
@@ -88,7 +84,7 @@ def verified_alone(
 
 
 def greatest_path(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
+    parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows
 ) -> tuple[list[int], list[int], list[Row], list[Row]]:
     """The nodes of the chosen path, the root first, and its tokens; before each of them, r and q."""
     alike, nodes, chosen = [0], [0], []

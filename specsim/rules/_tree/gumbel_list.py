@@ -46,7 +46,7 @@ import numpy as np
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Floats, Ints, Row
+from specsim.core._types import Floats, Ints, Row, StepLaw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
@@ -57,7 +57,7 @@ from specsim.rules._common.fixed_pairs import build_tables, draw_sorted, guide, 
 Exponentials = Mapping[Any, Any]
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The first child with a token is taken when the target has it; another token ends the step."""
     law = target_law(p, q, children)
     accept = [law[x] if x not in children[:k] else 0 * law[x] for k, x in enumerate(children)]

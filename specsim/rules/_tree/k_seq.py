@@ -30,7 +30,7 @@ import numpy as np
 
 from specsim.core._elementary import power
 from specsim.core._kernels import inner_kernel, interpreted
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import alias_table
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
@@ -42,7 +42,7 @@ from specsim.rules._common.tokenwise import positive_part
 CLOSE, MARGIN = 2.0**-50, 1e-12
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and the residual."""
     return with_rho(p, q, children, len(children), least_rho(p, q, len(children)))
 
@@ -59,7 +59,7 @@ def _least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
         return Fraction(float(rho_star(*rows, drafts)))
 
 
-def with_rho(p: Row, q: Row, children: Sequence[int], drafts: int, rho: Any) -> tuple[list[Any], list[Any]]:
+def with_rho(p: Row, q: Row, children: Sequence[int], drafts: int, rho: Any) -> StepLaw:
     """K-SEQ with any ρ, for `drafts` drafts; a negative residual is cut off at 0."""
     kept = [min(b, a / rho) for a, b in zip(p, q, strict=True)]
     mass, reached, accept = sum(kept), 1 + 0 * p[0], []

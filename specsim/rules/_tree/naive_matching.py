@@ -16,17 +16,16 @@ Cost: a uniform for each node and one for the last token; O(V) a node from rows,
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Row
+from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import cumulative_draw
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw, index_of
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The first child with a token is taken when that token is drawn; the others' tokens end the step."""
     accept = [p[x] if x not in children[:k] else 0 * p[x] for k, x in enumerate(children)]
     missed = 1 - sum(accept)

@@ -18,12 +18,11 @@ pair, where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
@@ -31,7 +30,7 @@ from specsim.rules._common.fixed_pairs import build_tables, draw_residual, resid
 from specsim.rules._common.tokenwise import positive_part
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and the last residual."""
     left, reached, accept = list(p), p[0] * 0 + 1, []
     for x in children:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._types import Row
+from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import cumulative_draw, is_zero
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
@@ -29,14 +29,12 @@ from specsim.rules._common.fixed_pairs import draw_residual, index_of
 from specsim.rules._common.tokenwise import positive_part
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The first child by the accept test, the others by recovery."""
     return match_law(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
 
 
-def match_law(
-    children: Sequence[int], passed: Any, residual: Row, sampled: int
-) -> tuple[list[Any], list[Any]]:
+def match_law(children: Sequence[int], passed: Any, residual: Row, sampled: int) -> StepLaw:
     """Child `sampled` is taken with probability `passed`, else the first child with a token of `residual`."""
     accept = [(1 - passed) * residual[x] * (x not in children[:k]) for k, x in enumerate(children)]
     accept[sampled] += passed

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain.block import survival
@@ -49,9 +49,7 @@ from specsim.rules._common.fixed_pairs import (
 from specsim.rules._common.tokenwise import normalise
 
 
-def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
     return traverse(parents, tokens, p, q, replaced=True)
 
@@ -64,12 +62,12 @@ def exact_update(w: Any, mass: Any, draft: Any) -> Any:
 def traverse(
     parents: Sequence[int],
     tokens: Sequence[int],
-    p: Sequence[Row],
-    q: Sequence[Row],
+    p: Rows,
+    q: Rows,
     *,
     replaced: bool,
     update: Callable[[Any, Any, Any], Any] = exact_update,
-) -> tuple[list[Any], list[Any]]:
+) -> StepLaw:
     """The law for siblings sampled independently (`replaced`), or without replacement."""
     stop: list[Any] = [0] * len(p)
     follow: list[Any] = [None] * len(p)

@@ -14,17 +14,14 @@ Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from specsim.core._types import Row
+from specsim.core._types import Rows, StepLaw
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import Rule
 from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
 
 
-def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
     return traverse(parents, tokens, p, q, replaced=False)
 

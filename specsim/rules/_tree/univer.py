@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import Floats, Ints, Row
+from specsim.core._types import Floats, Ints, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.sampling import remaining_weights
@@ -60,9 +60,7 @@ from specsim.rules._common.tokenwise import normalise
 from specsim.rules._tree.greedy_multi_draft import LAST, rest
 
 
-def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
     stop: list[Any] = [0] * len(p)
     follow: list[Any] = [None] * len(p)

@@ -18,10 +18,9 @@ fixed pair: a token once rejected has no mass in any later R, so R is (bÂ·p - dÂ
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import Row
+from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
@@ -29,7 +28,7 @@ from specsim.rules._common.fixed_pairs import draw_residual, mass_without, resid
 from specsim.rules._common.tokenwise import normalise, positive_part
 
 
-def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and the last residual."""
     target, reached, accept = list(p), p[0] * 0 + 1, []
     for k, x in enumerate(children):
