@@ -1,4 +1,4 @@
-"""One reader of pairs, for all functions and commands that take a target and a draft."""
+"""The reader of pairs for all functions and commands that take a target and a draft."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRACES = {"ngram-trace": "ngram", "transformers": "transformers"}
 SYNTHETIC = {"vocab_size": 1000, "overlap": 0.8, "seed": 0}
 WHOLE = ("vocab_size", "seed", "top_k", "gamma", "max_new_tokens")
 LOGITS, HUGGING_FACE = "logits:", "hf:"
-#: Options of Hugging Face models, besides those of sampling.
+#: Options of Hugging Face models, next to those of sampling.
 RECORDING = ("gamma", "max_new_tokens")
 OPTIONS = (*SYNTHETIC, *SAMPLING, *RECORDING)
 SOURCES = (
@@ -41,7 +41,7 @@ SOURCES = (
 
 @checked
 def read_pair(name: str) -> Pair:
-    """Read the pair of target and draft that `name` stands for.
+    """Read the pair of target and draft that `name` names.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def read_pair(name: str) -> Pair:
         "ngram", the bundled pair; "ngram-trace" and "transformers", the bundled traces of these n-grams and
         of two small transformers; a synthetic kind such as "zipf"; a file with the pmfs p and q: `.npz`,
         `.safetensors`, `.csv` with these columns, `.npy` of shape [2, V], or two such files with a comma
-        between them; "logits:TARGET,DRAFT", two files of logits; all of these except `.csv` also with rows
-        [N, V], those at N positions of a text, which are taken as `specsim.simulate` says; an `.npz` file of
+        between them; "logits:TARGET,DRAFT", two files of logits; all of these except `.csv` also with the
+        rows [N, V] at N positions of a text, as for `specsim.simulate`; an `.npz` file of
         `specsim.models.build_pair`; the folder of a trace; or "hf:TARGET,DRAFT@PROMPTS", the rows of two
         Hugging Face models along the texts after the prompts in a file, recorded once and kept on disk
-        (see `specsim.decoding.record_hf`). Options stand behind a colon:
-        "zipf:vocab_size=1000,overlap=0.8,seed=0" for synthetic pairs, gamma and max_new_tokens for Hugging
-        Face models, and for all but traces temperature, top_k, top_p and min_p.
+        (see `specsim.decoding.record_hf`). Options follow a colon: "zipf:vocab_size=1000,overlap=0.8,seed=0"
+        for synthetic pairs, gamma and max_new_tokens for Hugging Face models, and for all but traces
+        temperature, top_k, top_p and min_p.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def read_pair(name: str) -> Pair:
     Raises
     ------
     ValueError
-        For a name that stands for nothing, an option that does not exist or has no effect, and files that
-        are damaged or hold no pmfs.
+        For an unknown name, an option that does not exist or has no effect, and files that are damaged or
+        hold no pmfs.
     OSError
         If a file cannot be read.
 
@@ -84,7 +84,7 @@ def read_pair(name: str) -> Pair:
     for key in options:
         if key not in own:
             owners = "synthetic pairs" if key in SYNTHETIC else "Hugging Face models"
-            raise ValueError(f"pair {name!r}: {key} is an option of {owners} alone")
+            raise ValueError(f"pair {name!r}: {key} is an option of {owners} alone; leave it out")
     if hugging_face:
         return Pair(_hugging_face(source, options | sampling), None, name)
     made: tuple[Any, Any]
@@ -94,8 +94,9 @@ def read_pair(name: str) -> Pair:
     else:
         made = _read(source)
     if isinstance(made[0], Trace) and sampling:
+        other = next(iter(sampling))
         raise ValueError(
-            f"pair {name!r}: the rows of a trace cannot be sampled at another {next(iter(sampling))}"
+            f"pair {name!r}: the rows of a trace cannot be sampled at another {other}; leave it out"
         )
     if sampling:
         made = sampled(made[0], **sampling), sampled(made[1], **sampling)
@@ -117,7 +118,7 @@ def _hugging_face(source: str, options: dict[str, Any]) -> Trace:
     if not at or models.count(",") != 1:
         raise ValueError(f"pair {source!r}: expected {HUGGING_FACE}TARGET,DRAFT@PROMPTS, a file of prompts")
     if "min_p" in options:
-        raise ValueError(f"pair {source!r}: rows of Hugging Face models are not recorded with min_p")
+        raise ValueError(f"pair {source!r}: rows of Hugging Face models are not recorded with min_p; omit it")
     target, draft = models.split(",")
     return kept_rows(target, draft, Path(prompts), **options)
 
@@ -133,7 +134,7 @@ def _read(source: str) -> tuple[Any, Any]:
             raise ValueError(f"pair {source!r}: give two files, {LOGITS}TARGET,DRAFT")
         return _both([_softmax(_vector(file), file) for file in files], source)
     if not source:
-        raise ValueError(f"name: it is empty; a pair is {SOURCES}")
+        raise ValueError(f"name: empty; give {SOURCES}")
     path = Path(source)
     if path.is_dir():
         return open_trace(path), None
@@ -155,10 +156,8 @@ def _read_file(path: Path) -> tuple[Any, Any]:
     elif path.suffix == ".npy":
         both = _load(path)
         if both.ndim not in (2, 3) or len(both) != 2:
-            raise ValueError(
-                f"{path}: shape {both.shape}; expected [2, V], the pmfs p and q, or [2, N, V], "
-                "their rows at N positions"
-            )
+            shapes = "[2, V], the pmfs p and q, or [2, N, V], their rows at N positions"
+            raise ValueError(f"{path}: shape {both.shape}; expected {shapes}")
         return _both([*both], str(path))
     else:
         try:
@@ -166,7 +165,9 @@ def _read_file(path: Path) -> tuple[Any, Any]:
         except UNREADABLE as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise ValueError(f"{path}: neither arrays of NumPy nor a file of models ({error})") from None
+            raise ValueError(
+                f"{path}: neither arrays of NumPy nor a file of models ({error}); save it again"
+            ) from None
         if "p" not in arrays or "q" not in arrays:
             return load_pair(path)
     if lost := [name for name in ("p", "q") if name not in arrays]:
@@ -181,17 +182,14 @@ def _both(rows: list[NDArray[Any]], source: str) -> tuple[Any, Any]:
         if row.ndim not in (1, 2):
             raise ValueError(
                 f"{source}: {name} has shape {row.shape}; expected one pmf [V], or the rows [N, V] of N "
-                "positions of a text. Rows of logged steps are a log: specsim trace import"
+                "positions of a text. Import rows of logged steps: specsim trace import"
             )
         check_rows(row, f"{source}: {name}")
     if p.shape[-1] != q.shape[-1]:
-        raise ValueError(
-            f"{source}: p has {p.shape[-1]} tokens, q {q.shape[-1]}: they must share one vocabulary"
-        )
+        sizes = f"p has {p.shape[-1]} tokens, q {q.shape[-1]}"
+        raise ValueError(f"{source}: {sizes}; give rows over one vocabulary")
     if p.shape != q.shape:
-        raise ValueError(
-            f"{source}: p has shape {p.shape}, q {q.shape}: they must have rows of the same positions"
-        )
+        raise ValueError(f"{source}: p has shape {p.shape}, q {q.shape}; give rows of the same positions")
     return (p, q) if p.ndim == 1 or len(p) > 1 else (p[0], q[0])
 
 
@@ -203,7 +201,7 @@ def _vector(path: str) -> NDArray[Any]:
     try:
         return np.array([float(number) for number in text])
     except ValueError:
-        raise ValueError(f"{path}: neither .npy nor numbers in text") from None
+        raise ValueError(f"{path}: neither .npy nor numbers in text; save it as one of them") from None
 
 
 def _load(path: Path) -> NDArray[Any]:
@@ -213,19 +211,13 @@ def _load(path: Path) -> NDArray[Any]:
     except UNREADABLE as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise ValueError(f"{path}: not an array of NumPy that can be read ({error})") from None
+        raise ValueError(f"{path}: not an array of NumPy ({error}); save it again") from None
 
 
 def _softmax(logits: NDArray[Any], path: str) -> NDArray[Any]:
     values = np.asarray(logits, dtype=np.float64)
-    if (
-        not values.size
-        or np.isnan(values).any()
-        or np.isposinf(values).any()
-        or not np.isfinite(values).any(axis=-1).all()
-    ):
-        raise ValueError(
-            f"{path}: not logits: they must be numbers below infinity, at least one of each row finite"
-        )
+    wrong = np.isnan(values) | np.isposinf(values)
+    if not values.size or wrong.any() or not np.isfinite(values).any(axis=-1).all():
+        raise ValueError(f"{path}: not logits; give numbers below infinity, at least one of each row finite")
     weights = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

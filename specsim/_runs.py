@@ -31,8 +31,8 @@ def merge(
         Checkpoints of `specsim.simulate`, or files of `specsim.auditing.audit_shard`, in any order.
     diagnose : bool, str or callable
         The verifier of an audit that failed, as `audit_shard` took it, or the function: more of its steps are
-        drawn, as `specsim.audit` does, if its file is the one that was audited. The name in the files is not
-        enough, since they may be somebody else's; True opens only engines that `specsim list engines` lists.
+        drawn, as `specsim.audit` does, if its file is the one that was audited. True opens only engines that
+        `specsim list engines` lists: files may be somebody else's, and name another verifier.
 
     Returns
     -------
@@ -42,8 +42,8 @@ def merge(
     Raises
     ------
     ValueError
-        If a file is damaged or not a part, the parts belong to different runs, a step or case is missing or
-        in two of them, or `diagnose` names another verifier than the parts.
+        For damaged files, parts of different runs, steps or cases that are missing or twice there, and
+        another verifier.
 
     Examples
     --------
@@ -66,9 +66,6 @@ def merge(
     return merge_simulation(total)
 
 
-# Run a simulation again from its result, also from a file of it.
-
-
 @checked
 def rerun(
     run: Simulation | str | os.PathLike[str],
@@ -86,7 +83,7 @@ def rerun(
     run : Simulation or path
         A result, or a file that its `save` wrote.
     target, draft : optional
-        The pair, where the file has no name of it and could not hold the models.
+        The pair, where the file lacks its name and could not hold the models.
     threads, device, progress
         As in `specsim.simulate`.
 
@@ -98,7 +95,7 @@ def rerun(
     Raises
     ------
     ValueError
-        If the pair is missing, or is another one now than it was, and for a part of a run.
+        If the pair is missing, or another one than it was, and for a part of a run.
 
     Examples
     --------
@@ -109,19 +106,16 @@ def rerun(
     """
     saved = run if isinstance(run, Simulation) else load(run)
     if not isinstance(saved, Simulation):
-        raise ValueError(f"run: a {type(saved).__name__}, and only a Simulation can be run again")
+        raise ValueError(f"run: a {type(saved).__name__}; give a Simulation")
     if saved.shard is not None:
         part = "{}/{}".format(*saved.shard)
         raise ValueError(
-            f"run: part {part} of a run, whose other steps are not in it; merge the parts, and run the "
-            "result again"
+            f"run: part {part} of a run, without its other steps; merge the parts, and run the result again"
         )
     pair = saved.pair if target is None else Pair(target, draft, saved.pair.name)
     if pair.target is None:
         if pair.name is None:
-            raise ValueError(
-                "target: missing; the result has no name of its pair, whose models no file can hold"
-            )
+            raise ValueError("target: missing; give the pair, whose models no file can hold")
         pair = read_pair(pair.name)
     how: dict[str, Any] = {"rule": saved.rule, "gamma": saved.tree}
     if saved.method is not None:

@@ -77,7 +77,7 @@ def assert_same(
     rng: RandomSource = None,
     **options: Any,
 ) -> TwoSampleAudit:
-    """Compare two verifiers, and fail if their laws differ; neither need be exact.
+    """Compare two verifiers, and fail if their distributions differ; neither need be exact.
 
     Parameters
     ----------

@@ -83,9 +83,7 @@ def test_a_pmf_may_be_the_row_of_one_position_and_others_must_have_the_same_posi
     np.save("one.npy", ROWS[:, :1])
     np.testing.assert_allclose(specsim.read_pair("one.npy").draft, ROWS[1, 0])
     np.save("fewer.npy", ROWS[1, :8])
-    with pytest.raises(
-        ValueError, match=r"p has shape \(9, 6\), q \(8, 6\): they must have rows of the same"
-    ):
+    with pytest.raises(ValueError, match=r"p has shape \(9, 6\), q \(8, 6\); give rows of the same"):
         specsim.read_pair("p.npy,fewer.npy")
     np.save("nothing.npy", np.where(np.arange(9)[:, None] == 3, -np.inf, np.log(ROWS[0])))
     with pytest.raises(ValueError, match="at least one of each row finite"):
@@ -140,7 +138,7 @@ def test_synthetic_pairs_take_their_options():
         ("pair.npz:vocab_size=5", "vocab_size is an option of synthetic pairs alone"),
         ("logits:target.npy", "give two files, logits:TARGET,DRAFT"),
         ("p.npy", r"shape \(6,\); expected \[2, V\]"),
-        ("long.npz", "p has 6 tokens, q 7: they must share one vocabulary"),
+        ("long.npz", "p has 6 tokens, q 7; give rows over one vocabulary"),
         ("weights.npz", "weights.npz: p: sums to"),
         ("steps.npz", "Rows of logged steps are a log: specsim trace import"),
         ("only_p.csv", "only_p.csv: no column 'q' in its first line"),
@@ -252,7 +250,7 @@ def test_models_that_no_file_can_hold_are_given_again_and_must_be_the_same(tmp_p
     path, (target, draft) = tmp_path / "run.json", specsim.default_pair()
     run = specsim.simulate(target, draft.processed(temperature=0.5), steps=50, rng=1)
     run.save(path)
-    with pytest.raises(ValueError, match="target: missing; the result has no name of its pair"):
+    with pytest.raises(ValueError, match="target: missing; give the pair"):
         specsim.rerun(path)
     assert specsim.rerun(path, target, draft.processed(temperature=0.5)) == run
     with pytest.raises(ValueError, match="target: another pair than that of the result"):
@@ -273,7 +271,7 @@ def test_a_file_of_p_and_q_that_has_changed_is_noticed(tmp_path):
 
 def test_only_simulations_are_run_again(tmp_path):
     specsim.plan(0.8, 0.05).save(tmp_path / "plan.json")
-    with pytest.raises(ValueError, match="a Plan, and only a Simulation can be run again"):
+    with pytest.raises(ValueError, match="run: a Plan; give a Simulation"):
         specsim.rerun(tmp_path / "plan.json")
 
 

@@ -112,8 +112,7 @@ def build_pair(
     Raises
     ------
     ValueError
-        If the folder is missing, matches fewer than two files, or has too little text, or `out` is one of
-        these files.
+        For a missing folder, fewer than two files, too little text, and an `out` among the files.
 
     Examples
     --------
@@ -163,7 +162,7 @@ def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[
     files = sorted(found, key=lambda path: path.relative_to(folder).as_posix())  # the same on every system
     if len(files) < 2:
         raise ValueError(
-            f"folder: {folder} has {len(files)} files matching {pattern!r}, one of which would be held out; "
+            f"folder: {folder} has {len(files)} files matching {pattern!r}; at least 2 are needed; "
             "give another folder or pattern"
         )
     return files

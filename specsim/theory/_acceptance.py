@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_between, check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 
@@ -35,11 +35,6 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
     float or ndarray of the leading shape
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        If p and q are not rows over one vocabulary, or `lenience` is out of range.
-
     Examples
     --------
     >>> round(acceptance_rate([0.5, 0.5], [0.8, 0.2]), 12)
@@ -47,8 +42,7 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
     >>> round(acceptance_rate([0.5, 0.5], [0.8, 0.2], lenience=0.75), 12)
     0.866666666667
     """
-    if not 0 < lenience <= 1:
-        raise ValueError(f"lenience: {lenience} is outside (0, 1]; 1 is the standard rule")
+    check_between("lenience", lenience, 0, 1, "lenience; 1 is the standard rule", "(]")
     p_rows, q_rows = _pair(p, q)
     return plain(np.minimum(p_rows / lenience, q_rows).sum(axis=-1).clip(max=1.0))
 
@@ -200,21 +194,14 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
     ndarray, shape [γ+1]
         Sums to 1.
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges, and for arrays.
-
     Examples
     --------
     >>> accepted_law(0.5, 2)
     array([0.5 , 0.25, 0.25])
     """
-    a, g = check_alpha_gamma(alpha, gamma)
-    if a.ndim or g.ndim:
-        raise ValueError("alpha, gamma: arrays; give one number of each")
-    check_count("gamma", int(g), 0, MOST_GAMMA)
-    powers = a ** np.arange(int(g) + 2)
+    check_between("alpha", alpha, 0, 1, "probability")
+    check_count("gamma", gamma, 0, MOST_GAMMA)
+    powers = np.float64(alpha) ** np.arange(gamma + 2)
     law = powers[:-1] - powers[1:]
     law[-1] = powers[-2]
     return law

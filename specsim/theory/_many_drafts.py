@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_between, check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 from specsim.models._drafts.sampling import check_draft_sampling
@@ -44,11 +44,6 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: 
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, a K out of range, or another `draft_sampling`.
 
     Examples
     --------
@@ -229,11 +224,6 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     float
         In [0, 1].
 
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not pmfs over one vocabulary, or a K or `rho` out of range.
-
     Examples
     --------
     >>> round(k_seq_acceptance([1, 0], [0.5, 0.5], 2), 12)
@@ -242,8 +232,7 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     p_row, q_row = _pair(p, q)
     count = _count(drafts, q_row)
     chosen = k_seq_rho(p_row, q_row, count) if rho is None else float(rho)
-    if not 1 <= chosen <= count:
-        raise ValueError(f"rho: {chosen} is outside [1, {count}]; give a number from ρ* to K")
+    check_between("rho", chosen, 1, count, "number from ρ* to K")
     return _probability(_any_of(_passing(p_row, q_row, chosen), count))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.theory._acceptance import check_alpha_gamma, expected_tokens, plain
 
@@ -151,11 +152,6 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, max_gamma: int = MAX_GAMMA) ->
     int or ndarray of the broadcast shape
         From 0 to `max_gamma`.
 
-    Raises
-    ------
-    ValueError
-        Outside these ranges.
-
     Examples
     --------
     >>> optimal_gamma(0.8, 0.05)
@@ -163,8 +159,7 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, max_gamma: int = MAX_GAMMA) ->
     >>> optimal_gamma([0.5, 0.9], 0.01).tolist()
     [5, 24]
     """
-    if max_gamma < 1:
-        raise ValueError(f"max_gamma: {max_gamma} is not a number of drafted tokens ≥ 1")
+    check_count("max_gamma", max_gamma)
     a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
     low, high = np.zeros(a.shape, dtype=np.int64), np.full(a.shape, max_gamma, dtype=np.int64)
     while (low < high).any():

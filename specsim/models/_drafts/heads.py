@@ -23,7 +23,7 @@ from specsim.models._drafts.tree import MAX_NODES, Tree
 
 @checked
 def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
-    """Choose the tree of `nodes` tokens of which heads of these accuracies should have most right.
+    """Choose the tree of `nodes` tokens that heads of these accuracies should have most of right.
 
     Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3.
 
