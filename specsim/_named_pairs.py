@@ -95,9 +95,7 @@ def read_pair(name: str) -> Pair:
         made = _read(source)
     if isinstance(made[0], Trace) and sampling:
         other = next(iter(sampling))
-        raise ValueError(
-            f"pair {name!r}: the rows of a trace cannot be sampled at another {other}; leave it out"
-        )
+        raise ValueError(f"pair {name!r}: the rows of a trace cannot be sampled at another {other}; omit it")
     if sampling:
         made = sampled(made[0], **sampling), sampled(made[1], **sampling)
     return Pair(made[0], made[1], name)

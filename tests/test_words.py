@@ -1,5 +1,6 @@
-"""The pages use plain words: turns that readers stumble over are in none of them."""
+"""Pages and code use plain words: turns that readers stumble over are in none of them."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -13,6 +14,8 @@ PAGES = [
     *sorted((ROOT / "notebooks").glob("[0-9]*.py")),
     ROOT / "paper/paper.tex",
 ]
+#: The packages whose docstrings, errors and messages are clean; files directly in specsim/ are too.
+CLEAN = ["core", "mistakes", "models", "rules", "theory"]
 
 TURNS = [
     "is told", "are told", "besides", "is none", "are none", "no bool", "no number", "no pair", "stands? beside",
@@ -31,6 +34,27 @@ def found(page):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_pages_use_plain_words(path):
     assert not found(path.read_text(encoding="utf-8"))
+
+
+def texts(path):
+    """The texts in a file of code, docstrings, errors and messages, without indents, which are no blocks."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return ["\n".join(line.strip() for line in text.splitlines()) for text in texts]
+
+
+@pytest.mark.parametrize("package", [*CLEAN, "."])
+def test_code_uses_plain_words(package):
+    folder = ROOT / "specsim" / package
+    paths = sorted(folder.glob("*.py") if package == "." else folder.rglob("*.py"))
+    turns = [
+        (path.relative_to(ROOT).as_posix(), turn)
+        for path in paths
+        for text in texts(path)
+        for turn in found(text)
+    ]
+    assert paths
+    assert not turns
 
 
 @pytest.mark.parametrize("turn", TURNS)

@@ -25,7 +25,7 @@ class Model(Protocol):
     contexts : ndarray of int32, shape [N, order]
         Where a step may begin, N ≥ 1; see `specsim.models`.
     reads_all : bool, optional
-        Whether the rows depend on the whole text, of which `order` is then the least length.
+        Whether the rows depend on the whole text; `order` is then its least length.
     """
 
     @property

@@ -119,7 +119,7 @@ def accepted_tokens(
 def block_range(alpha: float, gamma: int) -> BlockRange:
     """Find the range of E[τ] of block verification over all pairs p, q with Σ min(p, q) = `alpha`.
 
-    Proved: (1) No pair is below the token-by-token value, which q = (1, 0) and p = (α, 1 - α) have. (2) Two
+    Proved: (1) Every pair reaches the token-by-token value, which q = (1, 0) and p = (α, 1 - α) have. (2) Two
     tokens suffice for the upper end. E[b_ℓ] is concave and non-decreasing in each ratio p_i/q_i, and these
     are independent under q; merging the tokens with p > q, and the others, keeps α and replaces each ratio by
     at least its conditional mean, so by Jensen's inequality E[b_ℓ] does not fall. (3) The two-token pairs p =

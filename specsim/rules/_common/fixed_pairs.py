@@ -107,7 +107,7 @@ def alias_draw(table, u):
 def count_up_to(rising, goal):
     """How many of the sorted numbers `rising`, at least one, are ≤ goal.
 
-    Without the branches of `np.searchsorted`, half of which are mispredicted."""
+    Without the branches of `np.searchsorted`, as half of them are mispredicted."""
     first, size = 0, rising.size
     while size > 1:
         half = size // 2
