@@ -1,7 +1,4 @@
-"""Probability rows: checks, reshaping, rounding, sampling and synthetic pairs.
-
-A *row* is a probability mass function over the vocabulary, the last axis of an array. By the convention of
-Leviathan, Kalman & Matias (arXiv 2211.17192), **p** is the target's row and **q** the draft's.
+"""Probability rows, pmfs over a vocabulary: checks, reshaping, rounding, sampling and synthetic pairs.
 
 The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERANCE`) and are then taken as
 float64. A larger deviation is an error that states its size; rows are never renormalised silently. Rows that

@@ -1,10 +1,4 @@
-"""Statistics of integer counts: chi-square, e-values, bounds on total variation, power.
-
-A *table* is a vector of counts over k cells with a known distribution π under the null hypothesis. Pearson's
-**chi-square** is reported because it is familiar. The **e-value** decides: it needs no asymptotics, and it
-may be examined after any number of draws, because the probability that it ever exceeds 1/δ under the null is
-at most δ (Ville's inequality). Arguments out of range raise ValueError or TypeError.
-"""
+"""Statistics of integer counts, see `specsim.stats`. Arguments out of range raise ValueError or TypeError."""
 
 import math
 from collections.abc import Sequence
@@ -143,10 +137,8 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
 
     Parameters
     ----------
-    counts : array_like of int, shape [k]
-        At least 0.
-    pmf : array_like, shape [k]
-        The distribution under the null, positive in every cell.
+    counts, pmf : array_like
+        As for `chi_square`.
     tolerance : float
         By how much the logarithm of a probability under the null may differ from that in `pmf`, from 0 to
         `MOST_TOLERANCE`.
@@ -532,10 +524,8 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
 
     Parameters
     ----------
-    counts : array_like of int, shape [k]
-        Of a number of draws that was fixed beforehand.
-    pmf : array_like, shape [k]
-        The distribution under the null, positive in every cell.
+    counts, pmf : array_like
+        As for `chi_square`, of a number of draws that was fixed beforehand.
     delta : float
         In (0, 1].
 
@@ -565,10 +555,8 @@ def tv_interval(
 
     Parameters
     ----------
-    counts : array_like of int, shape [k]
-        Of a number of draws that was fixed beforehand.
-    pmf : array_like, shape [k]
-        The distribution under the null, positive in every cell.
+    counts, pmf : array_like
+        As for `chi_square`, of a number of draws that was fixed beforehand.
     delta : float
         In (0, 1].
     design_effect : float

@@ -207,35 +207,12 @@ def sequence_law(
     eos: int | None,
     length: int | None = None,
 ) -> dict[Tokens, Any]:
-    """Enumerate the distribution of a decoder mistake's output, draft by draft and step by step.
+    """Enumerate {new tokens: probability} of a decoder mistake, draft by draft and step by step.
 
-    Parameters
-    ----------
-    mistake : Mistake
-        A decoder of the catalogue.
-    target, draft : Model
-        Models with one vocabulary.
-    prompt : sequence of int
-        Tokens before the output.
-    max_new_tokens : int
-        Length of the output, unless it ends with `eos`.
-    eos : int or None
-        The end-of-sequence token.
-    length : int, optional
-        Enumerate that many first tokens, by default all.
+    The output has `max_new_tokens` tokens unless it ends with `eos`; with `length` the first ones alone are
+    enumerated. Probabilities are Fractions if the models' rows are. Raises ValueError unless `mistake` is
+    made of a `Decoder`.
 
-    Returns
-    -------
-    dict
-        {new tokens: probability}, in Fractions if the models' rows are Fractions, else in floats.
-
-    Raises
-    ------
-    ValueError
-        If `mistake` is not made of a `Decoder`.
-
-    Examples
-    --------
     >>> from fractions import Fraction as F
     >>> from specsim.mistakes import get
     >>> from specsim.models import TableModel

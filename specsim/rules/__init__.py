@@ -77,23 +77,7 @@ def _wrong() -> dict[str, Rule]:
 
 
 def group_of(name: str) -> str:
-    """Give the group of a rule.
-
-    Parameters
-    ----------
-    name : str
-        One of `names()`, without parameters.
-
-    Returns
-    -------
-    str
-        A key of `GROUPS`.
-
-    Examples
-    --------
-    >>> group_of("standard")
-    'chain'
-    """
+    """The group of a rule, without parameters in its name."""
     return next(group for group in GROUPS if name in _members(group))
 
 
@@ -138,24 +122,10 @@ def get(name: str | Rule) -> Rule:
 
 
 def registered_spec(rule: str | Rule) -> str:
-    """Give the name and parameters from which `get` makes the same rule, also in another process.
+    """The name and parameters from which `get` makes the same rule, also in another process.
 
-    Parameters
-    ----------
-    rule : str or Rule
-        As for `get`.
+    Raises ValueError for a `Rule` that no file of this package defines.
 
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a `Rule` that no file of this package defines, and as `get`.
-
-    Examples
-    --------
     >>> registered_spec(get("lenience").with_parameters(lenience=0.5))
     'lenience:lenience=0.5'
     """

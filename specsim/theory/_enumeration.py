@@ -228,24 +228,11 @@ def _next_masses(masses: Masses) -> Masses:
 
 @dataclass(frozen=True, eq=False)
 class Proof(Shown):
-    """The result of an enumeration.
+    """The result of an enumeration of `drafts` drafts of positive probability.
 
-    Attributes
-    ----------
-    rule, tree, vocab_size
-        What was enumerated.
-    drafts : int
-        Number of drafts of positive probability.
-    mean_tokens : Fraction
-        Expected number of tokens that the step emits.
-    tv : Fraction
-        Total variation between the continued distribution and the target's.
-    worst_prefix : tuple of int or None
-        The emitted prefix after which the next token deviates most from what the rule claims, the target's
-        distribution or the declared one; None if it never deviates.
-    worst_tv : Fraction
-        That deviation, as total variation.
-    """
+    The step emits `mean_tokens` on average; `tv` is the total variation between the continued distribution
+    and the target's. After `worst_prefix` the next token deviates most, by `worst_tv`, from what the rule
+    claims: the target's distribution or the declared one. It is None if no token deviates."""
 
     rule: str
     tree: Tree

@@ -117,10 +117,8 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 
     Parameters
     ----------
-    p, q : array_like, shape [V]
-        The rows of target and draft.
-    drafts : int
-        K ≥ 1 drafted tokens.
+    p, q, drafts
+        As for `optimal_acceptance`.
 
     Returns
     -------
@@ -145,10 +143,8 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 
     Parameters
     ----------
-    p, q : array_like, shape [V]
-        The rows of target and draft.
-    drafts : int
-        K ≥ 1 drafted tokens.
+    p, q, drafts
+        As for `optimal_acceptance`.
 
     Returns
     -------
@@ -211,10 +207,8 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
 
     Parameters
     ----------
-    p, q : array_like, shape [V]
-        The rows of target and draft.
-    drafts : int
-        K ≥ 1 drafted tokens.
+    p, q, drafts
+        As for `optimal_acceptance`.
     rho : float, optional
         In [1, K], by default ρ*. Below ρ* this is still what the rule accepts, but its output does not follow
         p.
@@ -247,10 +241,8 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 
     Parameters
     ----------
-    p, q : array_like, shape [V]
-        The rows of target and draft.
-    drafts : int
-        K from 1 to V drafted tokens.
+    p, q, drafts
+        As for `optimal_acceptance`, with K ≤ V.
 
     Returns
     -------
@@ -303,10 +295,8 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
 
     Parameters
     ----------
-    p, q : array_like, shape [V]
-        The rows of target and draft.
-    drafts : int
-        K from 1 to V drafted tokens.
+    p, q, drafts
+        As for `optimal_acceptance`, with K ≤ V.
 
     Returns
     -------

@@ -60,18 +60,9 @@ def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
 class MarkovSteps(NamedTuple):
     """Exact long-run averages of speculative steps.
 
-    Attributes
-    ----------
-    tokens_per_step : float
-    alpha_context : float
-        Mean of Σ min(p, q) over the contexts of the target's text.
-    alpha_verified : float
-        Accepted / tested.
-    alpha_drafted : float
-        Accepted / drafted.
-    by_position : ndarray, shape [γ]
-        Probability that the token at i is accepted, given that those before it were; 0 where they never are.
-    """
+    `alpha_context` is the mean of Σ min(p, q) over the contexts of the target's text, `alpha_verified`
+    accepted / tested, `alpha_drafted` accepted / drafted, and by_position[i] the probability that token i is
+    accepted, given that those before it were; 0 where they never are."""
 
     tokens_per_step: float
     alpha_context: float

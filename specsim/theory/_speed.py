@@ -25,12 +25,9 @@ def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Fl
 
     Parameters
     ----------
-    alpha : array_like
-        In [0, 1].
-    gamma : array_like of int
-        Drafted tokens per step, at least 0.
-    c : array_like
-        The time of a draft's pass over that of the target's, at least 0. All three broadcast.
+    alpha, gamma, c : array_like
+        α in [0, 1], γ ≥ 0 drafted tokens a step, and the time of a draft's pass over the target's, ≥ 0, which
+        broadcast.
 
     Returns
     -------
@@ -50,12 +47,8 @@ def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> F
 
     Parameters
     ----------
-    alpha : array_like
-        In [0, 1].
-    gamma : array_like of int
-        Drafted tokens per step, at least 0.
-    c_hat : array_like
-        The draft's operations for one token over the target's, at least 0. All three broadcast.
+    alpha, gamma, c_hat : array_like
+        As for `walltime_improvement`, with ĉ the draft's operations for one token over the target's.
 
     Returns
     -------
@@ -77,10 +70,8 @@ def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
 
     Parameters
     ----------
-    alpha : array_like
-        In [0, 1].
-    gamma : array_like of int
-        Drafted tokens per step, at least 0; broadcasts with `alpha`.
+    alpha, gamma : array_like
+        As for `walltime_improvement`.
 
     Returns
     -------
@@ -108,10 +99,8 @@ def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
 
     Parameters
     ----------
-    alpha : array_like
-        In [0, 1].
-    c : array_like
-        The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
+    alpha, c : array_like
+        As for `walltime_improvement`.
 
     Returns
     -------
@@ -140,10 +129,8 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, max_gamma: int = MAX_GAMMA) ->
 
     Parameters
     ----------
-    alpha : array_like
-        In [0, 1].
-    c : array_like
-        The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
+    alpha, c : array_like
+        As for `walltime_improvement`.
     max_gamma : int
         The largest γ to consider, at least 1.
 
@@ -178,10 +165,8 @@ def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
 
     Parameters
     ----------
-    alpha : array_like
-        In [0, 1].
-    c : array_like
-        The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
+    alpha, c : array_like
+        As for `walltime_improvement`.
 
     Returns
     -------

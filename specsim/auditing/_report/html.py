@@ -13,7 +13,7 @@ from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import Audit
 from specsim.core import _plotting
-from specsim.core._report.html import page_of
+from specsim.core._report import page_of
 from specsim.core._tables import short
 
 if TYPE_CHECKING:

@@ -1,15 +1,130 @@
 """The forms of a report on a result with a verdict: JSON, JUnit XML, an HTML page."""
 
 import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
-from specsim.core._report.html import page_of
-from specsim.core._report.junit import junit_of
-from specsim.core._verdicts import Judged
+from specsim.core._tables import COLORS, printable
+from specsim.core._verdicts import BUDGET, UNDECIDED, Check, Judged
 
-__all__ = ["json_of", "junit_of", "page_of"]
+#: What no XML document may hold, not even as a reference: control characters and lone surrogates.
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def json_of(result: Judged) -> str:
     """`to_dict` of the result as JSON; there is no NaN or infinity in it."""
     text = json.dumps(result.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()  # an escape, where UTF-8 has no code
+
+
+def junit_of(result: Judged) -> str:
+    """JUnit XML for continuous integration, a test case for each of the result's checks.
+
+    A failure is a bias or a change, an error a broken contract or too little power for a verdict. Times are
+    seconds, of a check and of the whole."""
+    cases, run = [_case(result, check) for check in result.checks()], getattr(result, "provenance", None)
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"specsim audit {result.subject}",
+        tests=str(len(cases)),
+        failures=str(_having(cases, "failure")),
+        errors=str(_having(cases, "error")),
+        skipped=str(_having(cases, "skipped")),
+    )
+    interrupted = str(getattr(result, "interrupted", False)).lower()
+    told = {"verdict": result.verdict, "interrupted": interrupted} | result.properties()
+    told |= {"false alarm": f"{getattr(result, 'budget', BUDGET):g}"}
+    if run is not None:
+        suite.set("time", f"{run.seconds:.3f}")
+        told |= {"seed": run.root, "specsim": run.specsim}
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in told.items():
+        ElementTree.SubElement(properties, "property", name=name, value=str(value))
+    suite.extend(cases)
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(filter(None, result.said()))
+    ElementTree.indent(suite)
+    for element in suite.iter():
+        element.attrib = {name: _written_out(value) for name, value in element.attrib.items()}
+        element.text = None if element.text is None else _written_out(element.text)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _written_out(text: str) -> str:
+    """`text` with what XML cannot hold as Python writes it, such as \\x1b."""
+    return NOT_XML.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def _case(result: Judged, check: Check) -> ElementTree.Element:
+    element = ElementTree.Element("testcase", classname=result.subject, name=check.name)
+    if check.seconds is not None:
+        element.set("time", f"{check.seconds:.3f}")
+    if check.outcome:
+        ElementTree.SubElement(element, check.outcome, message=check.message).text = check.text
+    return element
+
+
+def _having(cases: list[ElementTree.Element], kind: str) -> int:
+    return sum(case.find(kind) is not None for case in cases)
+
+
+def page_of(result: Judged, folder: Path | None = None, name: str = "page.html.j2", **more: Any) -> str:
+    """One HTML file: verdict, findings, evidence, how to run it again.
+
+    It is made of the template `name` in `folder`, which may build on those beside this file."""
+    import jinja2
+
+    own = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder or own, own]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.filters["linked"] = _linked
+    return environment.get_template(name).render(
+        result=result,
+        verdict=result.headline().removeprefix(f"{result.subject}: "),
+        tone="none" if result.exit_code == UNDECIDED else str(result.verdict),
+        facts=result.facts() | _facts(result),
+        colors=COLORS,
+        **more,
+    )
+
+
+def _printable(value: Any) -> Any:
+    """What is put into a page, without the characters that no page may hold; markup unchanged."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return printable(value, sys.maxsize, "\n")
+    return value
+
+
+def _linked(text: str) -> Any:
+    """`text` with links to the threads that it names, such as owner/name#12."""
+    from markupsafe import Markup, escape
+
+    thread = r"\b([\w.-]+/[\w.-]+)#(\d+)\b"
+    link = r'<a href="https://github.com/\1/issues/\2">\g<0></a>'
+    return Markup(re.sub(thread, link, str(escape(_printable(text)))))
+
+
+def _facts(result: Judged) -> dict[str, Any]:
+    """When, where and with what it was run."""
+    run = getattr(result, "provenance", None)
+    if run is None:
+        return {}
+    date = run.date.replace("T", " ").replace("+00:00", " UTC") if run.date else None
+    threads = f"{run.threads} thread{'' if run.threads == 1 else 's'}"
+    found = {
+        "seed": run.root,
+        "date": date,
+        "time": f"{run.seconds:.1f} s on {threads}",
+        "specsim": run.specsim,
+        "Python": ", ".join([run.python, *(f"{name} {version}" for name, version in run.libraries.items())]),
+        "machine": run.machine,
+    }
+    return {name: fact for name, fact in found.items() if fact is not None}

@@ -121,21 +121,12 @@ def _shared(tree: Tree, tokens: Sequence[int], text: Sequence[int]) -> int:
 
 
 class Lookahead:
-    """The drafts of lookahead decoding for one text.
+    """The drafts of lookahead decoding for one text: W ≥ 1 columns, N ≥ 2 tokens, G ≥ 1 tails for a token.
 
     In each step, `draft` gives the tokens to verify after the text so far, and `update` does the lookahead
-    that the same pass of the target would do; then the step's tokens are added to the text.
+    that the same pass of the target would do; then the step's tokens are added to the text. `rng` draws the
+    first level of the window.
 
-    Parameters
-    ----------
-    target : Model
-    window, ngram, candidates : int
-        W ≥ 1 columns, N ≥ 2 tokens, and G ≥ 1 tails kept for a token.
-    rng : int, Generator, SeedSequence or None
-        Draws the first level of the window.
-
-    Examples
-    --------
     >>> from specsim.models import TableModel
     >>> cycle = TableModel(np.roll(np.eye(3), 1, axis=1))  # 0 1 2 0 1 2 …
     >>> lookahead = Lookahead(cycle, window=3, ngram=3, candidates=1, rng=1)
