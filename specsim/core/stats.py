@@ -196,33 +196,13 @@ def log_e_values(counts: Ints, pmf: Floats, starts: Ints | None = None) -> Float
     return _log_mean_exp(_log_ratios(counts, pmf, starts))
 
 
-@checked
-def log_pooled_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural logarithm of an e-value against several tables (counts, pmf) together; 0 without tables.
+def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Floats | None = None) -> Floats:
+    """Natural logarithms [n] of an e-value against several tables together, of n experiments.
 
     For each total variation ε of `log_e_value` the likelihood ratios of all tables are multiplied; their mean
     over ε is an e-value if each draw is counted in one table and has its distribution given the draws before
-    it. So a deviation that is small in each of many tables is found.
-
-    >>> table = [530, 470], [0.5, 0.5]
-    >>> log_e_value(*table) < 1 < 10 < log_pooled_e_value([table] * 20)
-    True
-    """
-    try:
-        given = [_check_table(counts, law) for counts, law in tables]
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"tables: expected pairs of counts and law ({error})") from None
-    if not given:
-        return 0.0
-    counts, laws = zip(*given, strict=True)
-    starts = np.cumsum([0, *map(len, laws[:-1])])
-    return float(log_pooled_e_values(np.concatenate(counts)[None], np.concatenate(laws), starts)[0])
-
-
-def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Floats | None = None) -> Floats:
-    """`log_pooled_e_value` [n] of n experiments, and given alternatives; arguments as in `log_e_values`.
-
-    With `log_ratios` [M, k], the logarithm of the likelihood ratio of each cell under M alternatives, see
+    it. So a deviation that is small in each of many tables is found. Arguments are as in `log_e_values`. With
+    `log_ratios` [M, k], the logarithm of the likelihood ratio of each cell under M alternatives, see
     `log_shared`, it is the mean of two e-values: that against all distributions, and the mean, over the
     alternatives, of the likelihood ratios of all tables multiplied.
 
@@ -315,34 +295,20 @@ SHRINKAGES = tuple(8.0**i for i in range(7))
 
 
 @checked
-def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural logarithm of an e-value against one common distribution of two samples; 0 without blocks.
-
-    In each block, a pair of counts [k] of both samples in the order in which they were drawn, the likelihood
-    of two distributions q_a, q_b, estimated from the *earlier* blocks, is divided by that of their mixture
-    (n_a·q_a + n_b·q_b)/(n_a + n_b), so that the quotient has expectation at most 1 under every common
-    distribution. The product over blocks is averaged over how far the estimates are shrunk towards each
-    other. Under the null its expectation is at most 1 after any block. The first block only provides
-    estimates. Turner, Ly & Grünwald, "Generic e-variables for exact sequential k-sample tests that allow for
-    optional stopping", arXiv 2106.02693, Theorem 1.
-
-    >>> same, other = ([500, 500], [500, 500]), ([500, 500], [400, 600])
-    >>> log_two_sample_e([same] * 4) < 1 < log_two_sample_e([other] * 4)
-    True
-    """
-    return float(_log_mean_exp(_two_sample_logs(blocks)))
-
-
-@checked
 def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike]]]) -> float:
-    """As `log_two_sample_e`, that two samples agree in every table, each with its blocks; 0 without tables.
+    """Natural logarithm of an e-value against two samples that agree in every table; 0 without tables.
 
-    The tables count independent draws, each of its own distribution and cells. For each shrinkage the
-    e-values of the tables are multiplied, then the mean is taken. So a deviation that is small in each of
-    many tables is found.
+    A table has blocks, pairs of counts [k] of both samples in the order in which they were drawn; the tables
+    count independent draws, each of its own distribution. In each block the likelihood of two distributions
+    q_a, q_b, estimated from the *earlier* blocks, is divided by that of their mixture (n_a·q_a +
+    n_b·q_b)/(n_a + n_b), so that the quotient has expectation at most 1 under every common distribution. The
+    product over blocks and tables is averaged over how far the estimates are shrunk towards each other. Under
+    the null its expectation is at most 1 after any block, and a deviation that is small in each of many
+    tables is found. The first block only provides estimates. Turner, Ly & Grünwald, "Generic e-variables for
+    exact sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, Theorem 1.
 
     >>> other = [([250, 250], [235, 265])] * 4
-    >>> log_two_sample_e(other) < 3 < log_pooled_two_sample_e([other] * 10)
+    >>> log_pooled_two_sample_e([other]) < 3 < log_pooled_two_sample_e([other] * 10)
     True
     """
     try:
@@ -353,7 +319,7 @@ def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike
 
 
 def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
-    """The log e-value of `log_two_sample_e` for each of `SHRINKAGES`."""
+    """The log e-value of the blocks of one table for each of `SHRINKAGES`."""
     logs = np.zeros(len(SHRINKAGES))
     try:
         counts = [(_check_counts(a), _check_counts(b)) for a, b in blocks]

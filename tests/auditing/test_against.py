@@ -18,7 +18,7 @@ from specsim.auditing._checks.two_samples import block_ends
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._two_sample import BLOCKS, LEAST, _detectable, audit_against
 from specsim.auditing._verifier.local import Local
-from specsim.core.stats import POWER, log_two_sample_e
+from specsim.core.stats import POWER, log_pooled_two_sample_e
 
 few = declares(vocab_size=6)
 #: Cases of verifiers of so few tokens.
@@ -62,7 +62,7 @@ def test_the_expected_e_value_of_two_samples_of_one_law_is_at_most_1(cells, n):
     found = []
     for _ in range(1000):
         law = rng.dirichlet(np.ones(cells))
-        found.append(min(100.0, math.exp(log_two_sample_e(in_blocks(rng, law, law, n)))))
+        found.append(min(100.0, math.exp(log_pooled_two_sample_e([in_blocks(rng, law, law, n)]))))
     assert np.mean(found) <= 1.0 + 6.0 * np.std(found) / math.sqrt(len(found))
     assert np.mean(np.array(found) >= 10.0) <= 0.1 + 6.0 * math.sqrt(0.09 / len(found))  # Markov
 
@@ -78,7 +78,7 @@ def test_exactly_the_expected_e_value_of_small_samples_is_at_most_1():
             for a, b, c, d in np.ndindex(m + 1, n + 1, m + 1, n + 1):
                 blocks = [([a, m - a], [b, n - b]), ([c, m - c], [d, n - d])]
                 weight = one[a] * other[b] * one[c] * other[d]
-                mean += weight * math.exp(log_two_sample_e(blocks))
+                mean += weight * math.exp(log_pooled_two_sample_e([blocks]))
             assert mean <= 1.0 + 1e-12
 
 
@@ -99,10 +99,10 @@ def test_a_wrong_null_of_the_mixture_would_exceed_1():
 
 
 def test_the_first_block_only_teaches():
-    assert log_two_sample_e([]) == 0.0
-    assert log_two_sample_e([([900, 100], [100, 900])]) == 0.0
-    assert log_two_sample_e([([0, 0], [0, 0]), ([900, 100], [100, 900])]) == 0.0
-    assert log_two_sample_e([([9, 1], [1, 9])] * 2) > 0.0
+    assert log_pooled_two_sample_e([[]]) == 0.0
+    assert log_pooled_two_sample_e([[([900, 100], [100, 900])]]) == 0.0
+    assert log_pooled_two_sample_e([[([0, 0], [0, 0]), ([900, 100], [100, 900])]]) == 0.0
+    assert log_pooled_two_sample_e([[([9, 1], [1, 9])] * 2]) > 0.0
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,9 @@ def test_what_is_called_detectable_is_detected(cells, n):
 
     def found(tv, times):
         one, other = table.law, table.law + sign * 2.0 * tv / cells
-        return sum(log_two_sample_e(in_blocks(rng, one, other, n)) >= -math.log(alarm) for _ in range(times))
+        return sum(
+            log_pooled_two_sample_e([in_blocks(rng, one, other, n)]) >= -math.log(alarm) for _ in range(times)
+        )
 
     assert binom.cdf(found(tv, 200), 200, POWER) > FALSE_ALARM
     assert found(tv, 200) >= 197

@@ -6,13 +6,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from letters import log_pooled_e_value
 
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._checks.alternatives import BONUS, DRAFT, alternatives, bins_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.tables import Joined, plan_tables, pooled_tables
-from specsim.core.stats import log_e_value, log_e_values, log_pooled_e_value, log_pooled_e_values, log_shared
+from specsim.core.stats import log_e_value, log_e_values, log_pooled_e_values, log_shared
 
 ROWS = [
     ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
@@ -103,7 +104,7 @@ def test_small_mistakes_of_a_known_kind_need_fewer_steps(share):
     first = [table for table in pooled_tables(tables) if table.position == 0]
     pooled = Joined(first)
     counts = np.round(40.0 / ((wrong - p) ** 2 / p).sum() * wrong).astype(np.int64)
-    against_all = log_pooled_e_value([(counts, first[0].law)])
+    against_all = log_e_value(counts, first[0].law)
     assert pooled.log_pooled_e(counts[None])[0] > against_all + 2.0
     right = np.round(counts.sum() * np.array(p)).astype(np.int64)
     assert pooled.log_pooled_e(right[None])[0] < 0.0

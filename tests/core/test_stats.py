@@ -23,10 +23,8 @@ from specsim.core.stats import (
     chi_square,
     detectable_tv,
     log_e_value,
-    log_pooled_e_value,
     log_pooled_two_sample_e,
     log_single_cell_e_value,
-    log_two_sample_e,
     lower_tail_p_value,
     merge_cells,
     needed_draws,
@@ -91,9 +89,9 @@ def test_a_law_that_is_not_a_number_is_refused():
 
 #: Every function of a table of counts and its law.
 OF_TABLES = [
-    chi_square, log_e_value, log_single_cell_e_value, lambda c, p: log_pooled_e_value([(c, p)]),
+    chi_square, log_e_value, log_single_cell_e_value,
     lambda c, p: certified_tv(c, p, 0.1), lambda c, p: tv_interval(c, p, 0.1),
-    lambda c, _: log_two_sample_e([(c, [1, 1]), ([1, 1], c)]),
+    lambda c, _: log_pooled_two_sample_e([[(c, [1, 1]), ([1, 1], c)]]),
     lambda c, _: log_pooled_two_sample_e([[([1, 1], c)]]),
 ]  # fmt: skip
 
@@ -129,11 +127,10 @@ def test_statistics_of_the_most_draws_are_exact_up_to_rounding(counts):
             logs.append(log_gamma(2 * a) - log_gamma(2 * a + 2**40) + cells + 2**40 * Decimal(2).ln())
         exact = (sum((one - max(logs)).exp() for one in logs) / len(logs)).ln() + max(logs)
     assert log_e_value(counts, [0.5, 0.5]) == pytest.approx(float(exact), rel=1e-12, abs=0.02)
-    assert log_pooled_e_value([(counts, [0.5, 0.5])]) == log_e_value(counts, [0.5, 0.5])
     statistic = Fraction((counts[0] - counts[1]) ** 2, 2**40)
     assert chi_square(counts, [0.5, 0.5]).statistic == pytest.approx(float(statistic), rel=1e-15)
     assert tv_interval(counts, [0.5, 0.5], 0.1)[0] == (counts[0] - counts[1]) / 2**41
-    assert log_two_sample_e([(counts, counts)] * 2) == pytest.approx(0, abs=1e-3)
+    assert log_pooled_two_sample_e([[(counts, counts)] * 2]) == pytest.approx(0, abs=1e-3)
 
 
 def test_negative_counts_are_refused():
@@ -440,16 +437,10 @@ def test_single_cells_find_one_of_thousands(share):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: log_pooled_e_value(None),
-            "tables: expected pairs of counts and law",
-        ),
-        (lambda: log_pooled_e_value([([1, 2], [0.5, 0.6])]), "tables: .* must sum to 1"),
-        (lambda: log_pooled_e_value([([0.5, 0.5], [0.5, 0.5])]), "tables: .* expected integers"),
-        (lambda: log_e_value([1, 2], [0.5, 0.5], tolerance=2.0**32), "tolerance: .* from 0 to 700"),
+        (lambda: log_e_value([1, 2], [0.5, 0.5], tolerance=2.0**32), r"tolerance: .* outside \[0, 700\]"),
         (
             lambda: needed_draws(5e-324, 10, 0.01),
-            "cells, distance: 10, 4.94066e-324; give at least 2 and 1e-300",
+            "distance: 5e-324 is outside",
         ),
         (lambda: needed_draws(0.1, 10**8, 0.01), "cells: 100000000 is not at most 10,000,000"),
     ],

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import chi2
 
-from specsim.core.stats import log_pooled_e_value
+from specsim.core.stats import log_pooled_e_values
 from specsim.engines._planted.law import Law, TableLogits
 from specsim.engines._planted.requests import Sampling
 from specsim.engines._planted.sampling import processed
@@ -70,6 +70,13 @@ def tables_of(pair, requests, completions, sampling):
     counts = np.zeros(rows.shape, dtype=np.int64)
     np.add.at(counts, (which.ravel(), np.concatenate(tokens)), 1)
     return rows, counts
+
+
+def log_pooled_e_value(tables):
+    """The log e-value against several tables (counts, pmf)."""
+    counts, laws = ([np.asarray(part) for part in parts] for parts in zip(*tables, strict=True))
+    starts = np.cumsum([0, *map(len, laws[:-1])])
+    return float(log_pooled_e_values(np.concatenate(counts)[None], np.concatenate(laws), starts)[0])
 
 
 def log_e(pair, requests, completions, sampling=PLAIN):

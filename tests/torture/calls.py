@@ -200,7 +200,7 @@ def _calls():
     yield planning.Classifier, {"max_gamma": 8, "missed": 0.3, "false_alarm": 0.1}
     yield planning.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
     yield planning.LoggedLengths, {"lengths": [5, 3, 2]}
-    yield sampling.sibling_laws, {"q": Q, "count": 2, "draft_sampling": "sampled"}
+    yield sampling.sibling_laws, {"q": Q, "count": 2, "way": "sampled"}
     yield theory.acceptance_rate, {"p": P, "q": Q}
     yield theory.divergence, {"p": P, "q": Q}
     yield theory.accepted_law, {"alpha": 0.8, "gamma": 3}

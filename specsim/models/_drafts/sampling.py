@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import copy_row, cumulative_draw
@@ -33,19 +32,13 @@ def check_draft_sampling(way: str) -> None:
         raise ValueError(f"draft_sampling: {way!r} is not one of {', '.join(SAMPLING_METHODS)}")
 
 
-@checked
-def sibling_laws(draft_sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+def sibling_laws(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Every ordered draw of `count` siblings from q that has positive probability, with it, exact where q is.
 
     >>> from fractions import Fraction as F
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
     """
-    yield from laws_of_siblings(draft_sampling, q, count)
-
-
-def laws_of_siblings(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """`sibling_laws`, without a check of the types: trees ask for many."""
     if way in DISTINCT and count > len(q):
         raise ValueError(f"count: {count} distinct siblings cannot be drawn from {len(q)} tokens; give fewer")
     sure = {"top": count, "top and sample": count - 1}.get(way, 0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.models._drafts.sampling import DISTINCT, check_draft_sampling, laws_of_siblings
+from specsim.models._drafts.sampling import DISTINCT, check_draft_sampling, sibling_laws
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
 MAX_NODES = 1024
@@ -149,7 +149,7 @@ class Tree:
             if (place, drafted) not in laws:
                 seen = self.seen(len(drafted))
                 q = row(drafted[:seen], len(drafted) - seen)
-                laws[place, drafted] = list(laws_of_siblings(self.draft_sampling, q, len(columns[place])))
+                laws[place, drafted] = list(sibling_laws(self.draft_sampling, q, len(columns[place])))
             return laws[place, drafted]
 
         def extend(place: int, probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
