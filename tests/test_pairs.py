@@ -140,7 +140,7 @@ def test_synthetic_pairs_take_their_options():
         ("p.npy", r"shape \(6,\); expected \[2, V\]"),
         ("long.npz", "p has 6 tokens, q 7; give rows over one vocabulary"),
         ("weights.npz", "weights.npz: p: sums to"),
-        ("steps.npz", "Rows of logged steps are a log: specsim trace import"),
+        ("steps.npz", "Import rows of logged steps: specsim trace import"),
         ("only_p.csv", "only_p.csv: no column 'q' in its first line"),
         ("bad.csv", "bad.csv:3: q 'x' is not a number"),
         ("short.csv", "short.csv:3: no q; fill the gap"),

@@ -89,7 +89,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp
         (["simulate", "nowhere"], "unknown pair 'nowhere'. A pair is 'ngram', a synthetic kind"),
         (["simulate", "zipf", "--gamma", "0"], "gamma"), (["simulate", "zipf", "--steps", "0"], "steps"),
         (["simulate", "zipf", "--overlap", "1.5"], "overlap"),
-        (["simulate", "zipf", "--vocab-size", "1"], "--vocab-size: 1 is too small"),
+        (["simulate", "zipf", "--vocab-size", "1"], "--vocab-size: 1 is not at least 2"),
         (["simulate", "--rule", "standart"], "did you mean 'standard'"),
         (["replay", "--step", "-1", "--seed", "1"], "step"), (["replay"], "step"),
         (["trace", "info", "nowhere"], "there is no such file or folder"),

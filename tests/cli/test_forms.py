@@ -268,7 +268,7 @@ def test_help_offers_pictures_where_there_are_some():
         ("simulate zipf --draft-sampling foo", "--draft-sampling: 'foo' is not one of sampled"),
         ("simulate zipf --draft-sampling=foo", "--draft-sampling: 'foo' is not one of sampled"),
         ("simulate zipf --overlap 2", "--overlap: 2.0 is outside [0, 1]"),
-        ("simulate zipf --vocab-size 1", "--vocab-size: 1 is too small"),
+        ("simulate zipf --vocab-size 1", "--vocab-size: 1 is not at least 2"),
         ("simulate zipf:overlap=2", "overlap: 2.0 is outside [0, 1]"),
         ("audit --time 0", "--time: 0.0 is not a positive number of seconds"),
     ],

@@ -322,7 +322,7 @@ def test_prove_names_what_it_cannot_do():
         prove(*pair, gamma=branching(2))
     with pytest.raises(ValueError, match=r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"):
         prove(*pair, rule="lenience:lenience=0")
-    with pytest.raises(ValueError, match="target has 2 tokens, draft 1"):
+    with pytest.raises(ValueError, match="target, draft: 2 and 1 tokens"):
         prove(pair[0], TableModel([1.0]))
     with pytest.raises(ValueError, match=r"the row after \(\) sums to .*, not exactly 1"):
         prove(TableModel([0.1] * 10), TableModel([0.1] * 10))
