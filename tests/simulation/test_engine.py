@@ -306,21 +306,6 @@ def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monke
     assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
-@pytest.mark.parametrize("kind", SIZES)
-@pytest.mark.parametrize("rule", RULES)
-def test_the_counts_are_those_of_the_replays_of_every_step(rule, kind):
-    pair, tree, steps = pair_of(kind), DRAFTS[rule], 30 if kind == "n-grams" else 200
-    result = simulate(*pair, rule=rule, gamma=tree, steps=steps, rng=12)
-    assert result.rule == rule
-    lengths, tokens = np.zeros_like(result.lengths), np.zeros_like(result.tokens)
-    for step in range(steps):
-        told = replay(*pair, step=step, rule=rule, gamma=tree, rng=12)
-        lengths[told.num_accepted] += 1
-        np.add.at(tokens, list(told.tokens), 1)
-    assert np.array_equal(lengths, result.lengths)
-    assert np.array_equal(tokens, result.tokens)
-
-
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_counts_of_drafts_that_are_not_drawn(kind):
     (rule, tree), pair = CHOSEN[kind], chosen_pair(kind)

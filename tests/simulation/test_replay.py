@@ -38,34 +38,23 @@ def trace(tmp_path_factory):
     return record(folder, *default_pair(), gamma=3, steps=40, rng=4)
 
 
-@pytest.mark.parametrize(("kind", "vocab_size"), [("zipf", 1000), ("one-hot", 5), ("two-point", 2)])
-def test_fixed_pair(kind, vocab_size):
-    p, q = synthetic_pair(kind, vocab_size, 0.7, rng=0)
-    for step, tokens in enumerate(engine_steps(p, q, 4, 60, root=9)):
-        assert replay(p, q, step=step, gamma=4, rng=9).tokens == tokens
-
-
-def test_ngram_pair():
-    target, draft = default_pair()
-    for step, tokens in enumerate(engine_steps(target, draft, 5, 60, root=9)):
-        assert replay(target, draft, step=step, rng=9).tokens == tokens
-
-
-def test_tables_of_different_orders():
-    target, draft = tables()
-    for step, tokens in enumerate(engine_steps(target, draft, 2, 60, root=9)):
-        assert replay(target, draft, step=step, gamma=2, rng=9).tokens == tokens
-
-
-def test_trace(trace):
-    for step, tokens in enumerate(engine_steps(trace, None, 3, 60, root=9)):
-        assert replay(trace, step=step, gamma=3, rng=9).tokens == tokens
+@pytest.mark.parametrize(
+    ("kind", "gamma"),
+    [("zipf", 4), ("one-hot", 4), ("two-point", 4), ("ngram", 5), ("tables", 2), ("trace", 3)],
+)
+def test_the_standard_rule(kind, gamma, trace):
+    others = {"ngram": default_pair(), "tables": tables(), "trace": (trace, None)}
+    sizes = {"zipf": 1000, "one-hot": 5, "two-point": 2}
+    pair = others.get(kind) or synthetic_pair(kind, sizes[kind], 0.7, rng=0)
+    for step, tokens in enumerate(engine_steps(*pair, gamma, 60, root=9)):
+        assert replay(*pair, step=step, gamma=gamma, rng=9).tokens == tokens
 
 
 @pytest.mark.parametrize(
     ("rule", "tree"),
     [
         ("lenience:lenience=0.5", chain(3)),
+        ("cascade_token:alpha=0.5", chain(3)),
         ("gumbel", chain(2)),
         ("k_seq", branching(2, 2)),
         ("without_replacement", branching(3, 1, draft_sampling="without replacement")),

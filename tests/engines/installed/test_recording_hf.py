@@ -159,15 +159,6 @@ def test_rows_with_the_cache_are_those_without(pair, gamma):
     assert {0, gamma} <= lengths, "whole drafts and none at all: both ways of going back"
 
 
-def test_a_cache_that_is_not_cut_back_would_be_seen(pair, monkeypatch):
-    def forget(model, length):
-        model.read = min(model.read, length)
-
-    monkeypatch.setattr(CachedModel, "forget", forget)
-    with pytest.raises(AssertionError):
-        test_rows_with_the_cache_are_those_without(pair, 4)
-
-
 def test_texts_end_at_their_length_and_where_the_context_is_full(pair, tmp_path):
     (big, tokenizer), (small, _) = load(pair[0]), load(pair[1])
     models = [
