@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,20 @@ ROWS, GAMMAS, NUMBERS = (
 )
 #: Rows of a call from which on a power of two, and a number beside one, are values of an axis.
 LEAST_POWER = 8
+
+
+class Codes(NamedTuple):
+    """The codes of the tokens of a block: those that all share, those of each step, -1 for none, and the code
+    where each axis of single tokens begins."""
+
+    of_block: Ints
+    of_rows: Ints
+    place: int
+    last_drafted: int
+    bonus: int
+    kind: int
+    before: int
+    distance: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,21 @@ class Axes:
         """The code of the first value of an axis."""
         return next(code for code, (name, _) in enumerate(self.values) if name == axis)
 
-    def of_block(self, block: Block) -> list[int]:
+    def codes(self, block: Block, inside: Ints) -> Codes:
+        """The codes of the steps `inside` a block."""
+        gamma = _class(GAMMAS, block.gamma)
+        return Codes(
+            np.array(self._of_block(block)),
+            self._of_rows(block, inside),
+            self.first("place in the step"),
+            self.first("last drafted of γ") + gamma,
+            self.first("bonus of γ") + gamma,
+            self.first("kind of row"),
+            self.first("the token before"),
+            self.first("distance of two contested places") if self.case.gamma > 1 else 0,
+        )
+
+    def _of_block(self, block: Block) -> list[int]:
         """The codes that all tokens of a block share."""
         rows, axis = block.rows, "rows of a call"
         codes = [
@@ -106,7 +134,7 @@ class Axes:
             codes.append(self.code[axis, "odd"])
         return codes
 
-    def of_rows(self, block: Block, inside: Ints) -> NDArray[np.int64]:
+    def _of_rows(self, block: Block, inside: Ints) -> NDArray[np.int64]:
         """The codes [B, 4] of the steps `inside` a block, -1 for none."""
         place, axis = inside % block.rows, "row of its call"
         codes = np.full((len(inside), 4), -1)
@@ -160,23 +188,15 @@ class ShapesTally:
         """Count the steps of a block; the first of their impossible tokens."""
         rows: Any = batch.rows
         assert isinstance(rows, ShapedRows)
-        steps, gamma, axes = len(batch.accepted), rows.block.gamma, self.axes
+        steps, gamma = len(batch.accepted), rows.block.gamma
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.positions)
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 2)
         longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
         first, bonus = np.empty((len(ORDERS), steps)), np.full((len(ORDERS), steps), -1.0)
         impossible = np.zeros(self.case.positions, dtype=np.int64)
-        place = axes.first("place in the step")
-        gammas = _class(GAMMAS, gamma)
-        ends = (axes.first("last drafted of γ") + gammas, axes.first("bonus of γ") + gammas)
-        contested = axes.first("distance of two contested places") if self.case.gamma > 1 else 0
-        kind, before = axes.first("kind of row"), axes.first("the token before")
-        starts = np.array([place, kind, before, *ends, contested])
-        count_images(
-            batch.tokens, rows.places, rows.apart, rows.bank.p, rows.bank.below, v, longest,
-            np.array(axes.of_block(rows.block)), axes.of_rows(rows.block, rows.inside), starts,
-            counts["images"], impossible, first, bonus,
-        )  # fmt: skip
+        drafts = rows.places, rows.apart, longest, rows.bank.p, rows.bank.below
+        codes = self.axes.codes(rows.block, rows.inside)
+        count_images(batch.tokens, v, drafts, codes, (counts["images"], impossible, first, bonus))
         counts["impossible"] += impossible
         paired, of_bonus = _quarters(first[list(PAIRED)]), _quarters(bonus[[OF_BONUS] * len(PAIRED)])
         kinds = rows.places[:, 0].copy(), rows.places[np.arange(steps), longest]
@@ -195,19 +215,21 @@ class ShapesTally:
 
 
 @kernel
-def count_images(  # type: ignore[no-untyped-def]
-    tokens, places, apart, p, below, v, longest, of_block, of_rows, starts, images, impossible, first, bonus
-):
-    """Count the images of tokens[γ+1, B] in images[code, order, bin]; first[order, B] are those of the first
-    tokens, -1 for an impossible one, bonus[order, B] those of the bonuses, filled where there is one."""
-    orders, bins = images.shape[1], images.shape[2]
-    codes = np.empty(of_block.size + of_rows.shape[1] + 6, np.int64)
-    codes[: of_block.size] = of_block
+def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-def]
+    """Count the images of tokens[γ+1, B], which the uniforms v[γ+1, B] spread over the mass of each token.
+
+    `drafts` are places[B, γ+1], apart[2, B], longest[B], and p, below of the bank; `counts` images[code,
+    order, bin], impossible[γ+1], and the images first, bonus[order, B], -1 for an impossible token."""
+    places, apart, longest, p, below = drafts
+    images, impossible, first, bonus = counts
+    of_block, of_rows = codes.of_block, codes.of_rows
+    found = np.empty(of_block.size + of_rows.shape[1] + 6, np.int64)
+    found[: of_block.size] = of_block
     for s in range(tokens.shape[1]):
         shared = of_block.size
         for j in range(of_rows.shape[1]):
             if of_rows[s, j] >= 0:
-                codes[shared] = of_rows[s, j]
+                found[shared] = of_rows[s, j]
                 shared += 1
         before = -1.0
         for i in range(tokens.shape[0]):
@@ -222,26 +244,24 @@ def count_images(  # type: ignore[no-untyped-def]
                     first[:, s] = -1.0
                 before = -1.0
                 continue
-            number = shared
-            codes[number] = starts[0] + 2 + i
-            number += 1
+            found[shared], found[shared + 1] = codes.place + 2 + i, codes.kind + k
+            number = shared + 2
             if i >= longest[s] - 1:
-                codes[number] = starts[0] + (1 if i == longest[s] else 0)
-                codes[number + 1] = starts[4] if i == longest[s] else starts[3]
+                is_bonus = i == longest[s]
+                found[number] = codes.place + (1 if is_bonus else 0)
+                found[number + 1] = codes.bonus if is_bonus else codes.last_drafted
                 number += 2
-            codes[number] = starts[1] + k
-            number += 1
             if before >= 0.0:
-                codes[number] = starts[2] + pit_bin(before, 4)
+                found[number] = codes.before + pit_bin(before, 4)
                 number += 1
             if i > 0 and i == apart[1, s]:
-                codes[number] = starts[5] + apart[0, s] - 1
+                found[number] = codes.distance + apart[0, s] - 1
                 number += 1
-            for o in range(orders):
+            for o in range(images.shape[1]):
                 image = below[o, k, x] + v[i, s] * mass
-                b = pit_bin(image, bins)
+                b = pit_bin(image, images.shape[2])
                 for j in range(number):
-                    images[codes[j], o, b] += 1
+                    images[found[j], o, b] += 1
                 if i == 0:
                     first[o, s] = image
                 if i == longest[s]:
