@@ -146,7 +146,7 @@ def audit(
     ):
         if pair is not None:
             subject = with_pair(subject, pair)
-        plans = chosen_plans(subject, level, cases)
+        plans = subject.plans(level, cases)
         if subject.accelerator is not None:
             check_room(subject.accelerator, [plan.case for plan in plans])
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
@@ -157,20 +157,6 @@ def audit(
             found = replace(found, diagnosis=diagnosis_of(subject, found, took, left))
         whole = replace(found.provenance, seconds=time.perf_counter() - started)
         return replace(found, provenance=whole)
-
-
-def chosen_plans(subject: Subject, level: str, cases: Sequence[str] | None) -> list[Plan]:
-    """The plans of the cases of these names, by default all. Raises ValueError for an unknown one."""
-    if cases is None:
-        return subject.plans(level)
-    if isinstance(cases, str):
-        raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
-    names = [case.name for case in subject.cases]
-    unknown = [name for name in cases if name not in names]
-    if unknown or not cases:
-        said = f"{unknown[0]!r} is not a case of the audit" if unknown else "empty"
-        raise ValueError(f"cases (--case): {said}; choose from {', '.join(map(repr, names))}")
-    return [subject.plan(index, level) for index, name in enumerate(names) if name in cases]
 
 
 def check_room(device: Device, cases: Sequence[Any]) -> None:
@@ -244,24 +230,37 @@ def _audit(
         found |= {name: run.result() for name, run in begun.items() if name not in found}
         last = _first_failing(plans, found)
     names = [plan.case.name for plan in plans[: None if last is None else last + 1]]
-    return Audit(
-        verifier=subject.name,
-        level=level,
-        cases=(*promises, *(found.get(name) or begun[name].result() for name in names if name in begun)),
-        proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
-        budget=BUDGET,
-        tests=tests,
+    return result_of(
+        subject,
+        plans,
+        level,
+        (*promises, *(found.get(name) or begun[name].result() for name in names if name in begun)),
         interrupted=interrupted,
         provenance=Provenance.record(
             root, subject.threads, time.perf_counter() - started, getattr(subject.accelerator, "name", None)
         ),
-        planned=len(plans),
-        limits=subject.limits,
-        left_out=subject.left_out,
         out_of_time=tuple(name for name, run in begun.items() if run.left_out),
         wanted_tv=wanted_tv,
         origin=subject.origin,
+    )
+
+
+def result_of(
+    subject: Subject, plans: Sequence[Plan], level: str, cases: tuple[CaseResult, ...], **more: Any
+) -> Audit:
+    """The audit with these results of its cases, and the proof of a built-in rule."""
+    return Audit(
+        verifier=subject.name,
+        level=level,
+        cases=cases,
+        proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
+        budget=BUDGET,
+        tests=sum(plan.tests for plan in plans),
+        planned=len(plans),
+        limits=subject.limits,
+        left_out=subject.left_out,
         device=subject.device,
+        **more,
     )
 
 

@@ -16,7 +16,6 @@ from specsim import adapters
 from specsim.adapters._contract import Declared, Verifier
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
-from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import (
     RuleSubject,
     Subject,
@@ -26,7 +25,7 @@ from specsim.auditing._checks.subjects import (
 )
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._results.audit import BUDGET, Diagnosis
-from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at
+from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, result_of
 from specsim.auditing._schedule import Schedule
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.origin import Origin, digest_of, source_of
@@ -144,20 +143,14 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
         )
     tests = sum(plan.tests for plan in plans)
     cases = [judge_case(plan, found[plan.case.name], BUDGET / tests) for plan in plans]
-    merged = Audit(
-        verifier=subject.name,
-        level=run["level"],
-        cases=(*(promises_result(found[name]) for name in promises), *cases),
-        proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
-        budget=BUDGET,
-        tests=tests,
+    merged = result_of(
+        subject,
+        plans,
+        run["level"],
+        (*(promises_result(found[name]) for name in promises), *cases),
         interrupted=False,
-        provenance=Provenance.record(run["seed"], subject.threads, part.seconds),
-        planned=len(plans),
-        limits=subject.limits,
-        left_out=subject.left_out,
+        provenance=Provenance.record(run["seed"], part.about["threads"], part.seconds),
         origin=Origin(digest=run["verifier's code"]) if run["verifier's code"] else None,
-        device=subject.device,
     )
     if not diagnose or promise is None or not any(case.findings for case in merged.cases):
         return merged

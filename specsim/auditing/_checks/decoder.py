@@ -28,7 +28,7 @@ from specsim.auditing._checks.counts import (
     prefix_cells,
     table_positions,
 )
-from specsim.auditing._checks.tables import Table, prefix_tables
+from specsim.auditing._checks.tables import Table, even_table, prefix_tables
 from specsim.auditing._verifier.arrays import as_sequence
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer
@@ -163,18 +163,8 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
             if len(table.law) > 1 or (table.cells >= 0).sum() == 1:
                 start = table.start + k * prefix_cells(case)
                 tables.append(replace(table, start=start, where=where))
-    law = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
-    pairs = Table(
-        "pairs",
-        0,
-        (),
-        "pairs",
-        0,
-        np.arange(len(law)),
-        law,
-        "the first tokens of texts that follow each other",
-    )
-    return [*tables, pairs]
+    where = "the first tokens of texts that follow each other"
+    return [*tables, even_table("pairs", (), "pairs", 0, QUARTERS**2, where)]
 
 
 def _laws(

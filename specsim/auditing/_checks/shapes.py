@@ -22,7 +22,7 @@ from scipy.special import bdtr
 
 from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
 from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pit_bin
-from specsim.auditing._checks.tables import Plan, Table
+from specsim.auditing._checks.tables import Plan, Table, even_table
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
@@ -338,25 +338,23 @@ def plan_shapes(tally: ShapesTally, steps: int) -> Plan:
 
 def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
     """A table for each code and order, and for each distance of pairs and order."""
-    uniform = np.full(PIT_BINS, 1.0 / PIT_BINS)
     of_position = tally.axes.code["place in the step", "1"]
     for code, (axis, value) in enumerate(tally.axes.values):
         for o, ordered_by in enumerate(ORDERS):
-            start = (code * len(ORDERS) + o) * PIT_BINS
+            number = code * len(ORDERS) + o
             position = max(0, code - of_position) if axis == "place in the step" else 0
             kind = "PIT" if position == code - of_position and o == 0 else "shape"
             where = f"{axis}: {value}; tokens ordered by {ordered_by}"
-            yield Table(kind, position, (code, o), "images", start, np.arange(PIT_BINS), uniform, where)
-    law = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
+            yield even_table(kind, (code, o), "images", number, PIT_BINS, where, position)
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
         of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus") and order != OF_BONUS else ""
         name = f"{where}{' with the same p and q' * alike}, ordered by {of_bonus}{ORDERS[order]}"
-        yield Table("pairs", 0, (number,), "pairs", number * len(law), np.arange(len(law)), law, name)
+        yield even_table("pairs", (number,), "pairs", number, QUARTERS**2, name)
     classes = _classes(ROWS, tally.axes.most_rows)[1:]
     tokens = [*(f"first tokens {{}}, ordered by {ORDERS[order]}" for order in PAIRED), "bonuses {}"]
     for number, (rows, which) in enumerate(product(classes, tokens)):
         name = "the " + which.format(f"of calls of {rows} rows")
-        yield Table("halves", 0, (number,), "halves", number * PIT_BINS, np.arange(PIT_BINS), uniform, name)
+        yield even_table("halves", (number,), "halves", number, PIT_BINS, name)
 
 
 def _pair_names() -> Iterator[str]:

@@ -6,7 +6,7 @@ given by name may hang or crash, so it runs in a child process."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -83,9 +83,17 @@ class _Counted:
     children: Children | None = None
     _counter: Callable[..., tuple[Any, Any]]
 
-    def plans(self, level: str) -> list[Plan]:
-        """The plans of all cases."""
-        return [self.plan(index, level) for index in range(len(self.cases))]
+    def plans(self, level: str, cases: Sequence[str] | None = None) -> list[Plan]:
+        """The plans of the cases of these names, by default all. Raises ValueError for an unknown one."""
+        if isinstance(cases, str):
+            raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
+        names = [case.name for case in self.cases]
+        chosen = names if cases is None else list(cases)
+        unknown = [name for name in chosen if name not in names]
+        if unknown or not chosen:
+            said = f"{unknown[0]!r} is not a case of the audit" if unknown else "empty"
+            raise ValueError(f"cases (--case): {said}; choose from {', '.join(map(repr, names))}")
+        return [self.plan(index, level) for index, name in enumerate(names) if name in chosen]
 
     def index(self, name: str) -> int:
         """The number of the case of that name. Raises ValueError for an unknown one."""

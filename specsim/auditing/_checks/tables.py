@@ -232,8 +232,10 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
         cells = np.where(p > 0.0, np.cumsum(p > 0.0) - 1, -1)
         law = p[p > 0.0]
         tables.append(Table("ids", 0, (), "ids", 0, cells, law / law.sum(), "tokens at all positions"))
-    if claim.rule is None:
-        tables += _neighbour_tables(steps)
+    if claim.rule is None:  # pairs of steps, which a user's verifier may draw with shared random numbers
+        even = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
+        for i in range(len(NEIGHBOURS)):
+            tables.append(table_of("neighbours", 0, (i,), "neighbours", i * len(even), even, steps // 2))
     return [table for table in tables if len(table.law) > 1]
 
 
@@ -290,12 +292,12 @@ def _bin_alternatives(case: Case) -> tuple[Floats, Floats]:
     return of_draft, of_bonus
 
 
-def _neighbour_tables(steps: int) -> Iterator[Table]:
-    """Pairs of steps, which a user's verifier may draw with shared random numbers."""
-    cells = QUARTERS**2
-    for i in range(len(NEIGHBOURS)):
-        law = np.full(cells, 1.0 / cells)
-        yield table_of("neighbours", 0, (i,), "neighbours", i * cells, law, steps // 2)
+def even_table(
+    kind: str, prefix: tuple[int, ...], source: str, number: int, cells: int, where: str, position: int = 0
+) -> Table:
+    """The table of that number in an array of tables, whose `cells` are equally likely."""
+    law = np.full(cells, 1.0 / cells)
+    return Table(kind, position, prefix, source, number * cells, np.arange(cells), law, where)
 
 
 def table_of(
