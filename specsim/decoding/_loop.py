@@ -54,7 +54,7 @@ def generate(
     """Decode speculatively after `prompt`.
 
     With a lossless rule the new tokens have the target's own distribution, whatever the draft; with a lossy
-    one, every token follows the law that the rule declares, given its position in the step.
+    one each has the distribution that the rule declares, given its position in the step.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def generate(
     rule : str or Rule
         Verifies the drafts.
     drafting : {"sample", "greedy"}
-        How a chain is drafted, see `DRAFTINGS`. With "greedy" the rule's q is 1 at the drafted token, which
-        is the law that the token was drawn from, so every rule for sampled drafts holds.
+        How a chain is drafted, see `DRAFTINGS`. With "greedy" q is 1 at the drafted token, which is what the
+        token was drawn from, so every rule for sampled drafts holds.
     method : str or Method, optional
         A drafting system in place of `gamma`, `rule` and `drafting`, of `specsim.simulation.methods`, such as
         "eagle2:nodes=30".
@@ -91,8 +91,8 @@ def generate(
     Raises
     ------
     ValueError, TypeError
-        For models without a common vocabulary, tokens outside it, a prompt that is too short, max_new_tokens
-        < 1, an unknown rule or drafting, or drafts that the rule is not claimed for.
+        For models without a common vocabulary, tokens outside it, a short prompt, max_new_tokens < 1, an
+        unknown rule or drafting, or drafts that the rule is not claimed for.
 
     References
     ----------
@@ -148,27 +148,17 @@ def sample(
     ----------
     target : Model
         The model to sample from.
-    prompt : sequence of int
-        Tokens; at least one, and at least as many as the model conditions on.
-    max_new_tokens : int
-        At least 1.
-    eos : int, optional
-        A token that ends the text; it is kept.
-    rng : int, Generator or None
-        The seed. Every random number is a function of it and the step.
-    progress : bool or callable, optional
-        As in `specsim.simulate`, in tokens.
+    prompt, max_new_tokens, eos, rng, progress
+        As in `generate`.
 
     Returns
     -------
     Generation
-        Tokens, steps and times.
 
     Raises
     ------
     ValueError, TypeError
-        For anything but a model, tokens outside its vocabulary, a prompt that is too short, or max_new_tokens
-        < 1.
+        As `generate`.
 
     Examples
     --------
@@ -193,7 +183,7 @@ class _Speculation:
     def room(self, left: int) -> int:
         """How many tokens a draft may have where `left` tokens may precede the last one.
 
-        A lossy rule always drafts, since it declares another law than the target's own."""
+        A lossy rule always drafts, since it declares another distribution than the target's."""
         return left if self.rule.declared is None else max(left, 1)
 
 
@@ -271,7 +261,7 @@ def _speculative_step(
 
 
 def _plain_step(target: TargetSide, key: Key, number: int, clock: _Clock) -> list[int]:
-    """A token from the target's own row, drawn with the first uniform of the verification stream."""
+    """A token of the target's own row, drawn with the first uniform of the verification stream."""
     with clock.measure("target"):
         row = target.feed()[0]
     with clock.measure("verify"):
@@ -284,50 +274,42 @@ def _plain_step(target: TargetSide, key: Key, number: int, clock: _Clock) -> lis
 def _check_shape(rule: Rule, draft: Any, gamma: int | Draft, drafting: str) -> Draft:
     """What a step drafts; ValueError if the rule's claim does not cover it."""
     if drafting not in DRAFTINGS:
-        raise ValueError(f"drafting: {drafting!r} is not one of {', '.join(DRAFTINGS)}")
+        raise ValueError(f"drafting: {drafting!r} is unknown; give one of {', '.join(DRAFTINGS)}")
     if isinstance(draft, PromptLookup | LookaheadDecoding):
-        return _check_drafts_from_text(rule, draft, gamma, drafting)
+        if isinstance(gamma, DynamicTree) or drafting == "greedy":
+            raise ValueError("gamma: no model chooses drafts from the text; give the number of tokens")
+        draft.check_rule(rule)
+        from_text = draft.tree(gamma)
+        rule.check(from_text)
+        return from_text
     tree: Draft
     if not isinstance(gamma, Tree | DynamicTree):  # of a single child all ways of sampling are the same
         tree = chain(gamma, "sampled" if "sampled" in rule.draft_sampling else rule.draft_sampling[0])
     elif drafting == "greedy":
-        raise ValueError(
-            "drafting: a Tree states how its siblings are drawn, as in chain(5, 'top'); leave 'greedy' out, "
-            "or give the number of drafted tokens as gamma"
-        )
+        raise ValueError("drafting: a Tree states how its siblings are drawn; leave 'greedy' out")
     else:
         tree = gamma
     rule.check(tree)
     if tree.draft_sampling not in rule.draft_sampling:
+        drawn = " or ".join(map(repr, rule.draft_sampling))
         raise ValueError(
-            f"gamma: {rule.name} holds for drafts drawn {' or '.join(map(repr, rule.draft_sampling))}, not "
-            f"{tree.draft_sampling!r}; the most probable tokens need a rule for 'top', deterministic_children"
+            f"gamma: {rule.name} holds for drafts drawn {drawn}, not {tree.draft_sampling!r}; for 'top' give "
+            "the rule 'deterministic_children'"
         )
-    return tree
-
-
-def _check_drafts_from_text(
-    rule: Rule, draft: PromptLookup | LookaheadDecoding, gamma: int | Draft, drafting: str
-) -> Tree:
-    if isinstance(gamma, DynamicTree) or drafting == "greedy":
-        raise ValueError("gamma: drafts from the text are no choice of a model; give the number of tokens")
-    draft.check_rule(rule)
-    tree = draft.tree(gamma)
-    rule.check(tree)
     return tree
 
 
 def _check_model(target: Any) -> None:
     if not isinstance(target, Model):
         kind = type(target).__name__
-        raise TypeError(f"target: expected a model, such as TableModel([1/2, 1/2]), got {kind}")
+        raise TypeError(f"target: expected a model, got {kind}; give such as TableModel([1/2, 1/2])")
 
 
 def _check_prompt(prompt: Sequence[int], models: Sequence[Model]) -> list[int]:
     text: list[int] = check_tokens(list(prompt), models[0].vocab_size, "prompt").tolist()
     least = max(1, *(model.order for model in models))
     if len(text) < least:
-        raise ValueError(f"prompt: {len(text)} tokens; at least {least} are needed by the models")
+        raise ValueError(f"prompt: {len(text)} tokens are too few; give at least {least} for the models")
     return text
 
 

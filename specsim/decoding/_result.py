@@ -28,26 +28,8 @@ class Generation(Shown):
     """The new `tokens` after `prompt`, and the steps that emitted them.
 
     Every iteration is one pass of the target and emits the accepted tokens and one more; `dropped` of these
-    came after the end of the text, so tokens = accepted + iterations - dropped.
-
-    Parameters
-    ----------
-    prompt, tokens : tuple of int
-        The given text and its continuation.
-    rule : str or None
-    tree : Tree, DynamicTree or None
-        How drafts were verified, and their shape; None for the target sampled alone.
-    drafting : str
-        A key of `DRAFTINGS`, or "none".
-    steps : tuple of Step
-    seconds : dict
-        Spent in "draft", "target" and "verify".
-    provenance : Provenance
-        Seed, versions and machine.
-    interrupted : bool
-        Whether Ctrl-C ended the text.
-    method : str or None
-        The drafting system, if one was named.
+    came after the end of the text, so tokens = accepted + iterations - dropped. `rule` and `tree` are None
+    for the target sampled alone.
 
     Examples
     --------
@@ -61,12 +43,12 @@ class Generation(Shown):
     tokens: tuple[int, ...]
     rule: str | None
     tree: Draft | None
-    drafting: str
+    drafting: str  #: a key of `DRAFTINGS`, or "none"
     steps: tuple[Step, ...] = field(repr=False)
-    seconds: dict[str, float] = field(repr=False)
+    seconds: dict[str, float] = field(repr=False)  #: spent in "draft", "target" and "verify"
     provenance: Provenance = field(repr=False)
-    interrupted: bool = False
-    method: str | None = None
+    interrupted: bool = False  #: whether Ctrl-C ended the text
+    method: str | None = None  #: the drafting system, if one was named
 
     @property
     def iterations(self) -> int:

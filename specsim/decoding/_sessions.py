@@ -1,7 +1,7 @@
 """The state of the draft and of the target between steps: a session, and the tokens still to be consumed.
 
-A step leaves a session in one of three states. On a chain of γ drafted tokens, of which τ were accepted, the
-target has consumed all γ, the draft all but the last, since no row was asked for after that one.
+A step leaves a session in one of three states. After a chain of γ drafted tokens with τ accepted, the target
+has consumed all γ, the draft all but the last, since no row was asked for after that one.
 
 - τ = 0: both forget every drafted token, and next consume the recovered token.
 - 0 < τ < γ: both forget the tokens after the τ accepted ones, and next consume the recovered token.
@@ -12,8 +12,7 @@ target has consumed all γ, the draft all but the last, since no row was asked f
 The branches of a tree are not kept: a session next consumes all that the step emitted.
 
 The target's rows determine what is emitted, so a wrong state of the target biases the text. A wrong state of
-the draft only lowers acceptance, because drafts are verified against the rows that they were drawn from.
-"""
+the draft only lowers acceptance, because drafts are verified against the rows that they were drawn from."""
 
 from collections.abc import Iterator, Sequence
 

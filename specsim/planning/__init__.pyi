@@ -29,7 +29,7 @@ from ._plan import plan_from_trace as plan_from_trace
 from ._policies._disco import Disco as Disco
 from ._policies._goodput import Cascade as Cascade
 from ._policies._goodput import Goodput as Goodput
-from ._policies._log_from_trace import log_from_trace as log_from_trace
+from ._policies._log import log_from_trace as log_from_trace
 from ._policies._policy import Policy as Policy
 from ._policies._simple import SVIP as SVIP
 from ._policies._simple import ConfidenceThreshold as ConfidenceThreshold

@@ -1,5 +1,4 @@
-"""Cost models: the time of a step of speculative decoding, in passes of the target over one token per
-sequence.
+"""Cost models: the time of a step of speculative decoding, in passes of the target over a token per sequence.
 
 A cost model has one method, `step(gamma)`: the time of drafting γ tokens and verifying them, relative to the
 time in which the target alone emits one token. `improvement` and `best_gamma` take any of them.
@@ -14,7 +13,7 @@ time in which the target alone emits one token. `improvement` and `best_gamma` t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -55,11 +54,6 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
     float
         Below 1 where speculation is slower.
 
-    Raises
-    ------
-    ValueError
-        For arguments out of range.
-
     References
     ----------
     Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.8.
@@ -80,21 +74,14 @@ def best_gamma(cost: StepCost, alpha: float, max_gamma: int = 64) -> int:
 
     Parameters
     ----------
-    cost : StepCost
-        The time of a step.
-    alpha : float
-        The acceptance rate, in [0, 1].
+    cost, alpha
+        As in `improvement`.
     max_gamma : int
         The largest γ to consider, from 1 to 65536.
 
     Returns
     -------
     int
-
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments out of range.
 
     Examples
     --------
@@ -110,8 +97,7 @@ def best_gamma(cost: StepCost, alpha: float, max_gamma: int = 64) -> int:
 class ConstantRatio:
     """A pass of the draft takes `c` ≥ 0 of the target's, and γ + 1 tokens are verified in the time of one.
 
-    A step takes γc + 1 + `overhead` (≥ 0). Not modelled: batches and contexts, in which verification is not
-    free."""
+    A step takes γc + 1 + `overhead` (≥ 0). Not modelled: batches and contexts, where verification costs."""
 
     c: float
     overhead: float = 0.0
@@ -145,7 +131,7 @@ class Experts:
     def __post_init__(self) -> None:
         _check(self, above=True, parameters=0.0)
         if not 1 <= self.active <= self.count:
-            raise ValueError(f"active: {self.active} is not among 1 … {self.count}, the number of experts")
+            raise ValueError(f"active: {self.active} is outside [1, {self.count}]; give a number of experts")
 
 
 @dataclass(frozen=True)
@@ -178,9 +164,8 @@ class Network:
 def experts_touched(count: int, active: int, tokens: float) -> float:
     """count·(1 - (1 - active/count)^tokens): distinct experts that independent tokens use.
 
-    Real tokens choose similar experts, so fewer are used: with 256 experts, 10 of them active, arXiv
-    2505.19645 measured 36.1 for 5 tokens where this gives 46.2, and 67.6 for 16 tokens where this gives
-    120.7.
+    Real tokens share experts: of 256, with 10 active, arXiv 2505.19645 measured 36.1 for 5 tokens where this
+    gives 46.2, and 67.6 for 16 where this gives 120.7.
 
     Parameters
     ----------
@@ -211,7 +196,9 @@ def experts_touched(count: int, active: int, tokens: float) -> float:
     (46.2, 120.7)
     """
     if not 1 <= active <= count or tokens < 0:
-        raise ValueError(f"expected 1 ≤ active ≤ count and tokens ≥ 0, got {active}, {count} and {tokens}")
+        raise ValueError(
+            f"active: {active} of {count} for {tokens} tokens; give 1 ≤ active ≤ count, tokens ≥ 0"
+        )
     return count * -math.expm1(tokens * math.log1p(-active / count)) if active < count else float(count)
 
 
@@ -219,9 +206,9 @@ def experts_touched(count: int, active: int, tokens: float) -> float:
 class Roofline:
     """Target and draft on one machine: `batch` sequences with `context` tokens each.
 
-    `draft_context` is the number of context tokens that the draft attends to, all by default; fewer for a
-    sparse cache (MagicDec; SPiRE, whose draft is the target's network with a smaller context). Not modelled:
-    what `Network.seconds` leaves out, prefill, and different accepted lengths within a batch."""
+    The draft attends to `draft_context` tokens, all by default; fewer for a sparse cache (MagicDec; SPiRE,
+    whose draft is the target's network with a smaller context). Not modelled: what `Network.seconds` leaves
+    out, prefill, and different accepted lengths within a batch."""
 
     target: Network
     draft: Network
@@ -244,7 +231,7 @@ class Roofline:
 
         The draft makes one pass per depth, over the nodes above. Tree attention is free."""
         if not widths or min(widths) < 1:
-            raise ValueError(f"widths: {list(widths)} must name at least one node at each depth")
+            raise ValueError(f"widths: {list(widths)} has a depth without nodes; give at least 1 for each")
         return self.step_of((1, *widths[:-1]), sum(widths))
 
     def step_of(self, passes: Sequence[int], tokens: int) -> float:
@@ -274,41 +261,34 @@ class Roofline:
 def critical_context(cost: Roofline, alpha: float, gamma: int, max_context: float = 1e7) -> float | None:
     """The context above which doubling the batch does not lower the improvement.
 
-    In short contexts large batches are bound by arithmetic, so verification costs time; in long ones reading
-    the caches dominates, and verification is free again. `draft_context` stays fixed.
+        In short contexts large batches are bound by arithmetic, so verification costs time; in long ones
+        reading the caches dominates, and verification is free again. `draft_context` stays fixed.
 
-    Parameters
-    ----------
-    cost : Roofline
-        Its batch is doubled; its context is not used.
-    alpha : float
-        The acceptance rate, in [0, 1].
-    gamma : int
-        Drafted tokens per step, ≥ 0.
-    max_context : float
-        The longest context to consider, in tokens.
+        Parameters
+        ----------
+        cost : Roofline
+            Its batch is doubled; its context is not used.
+            alpha, gamma
+            As in `improvement`.
+        max_context : float
+                The longest context to consider, in tokens.
 
-    Returns
-    -------
-    float or None
-        In tokens; None if it is above `max_context`.
+        Returns
+        -------
+        float or None
+            In tokens; None if it is above `max_context`.
 
-    Raises
-    ------
-    ValueError
-        For arguments out of range.
+        References
+        ----------
+        MagicDec, arXiv 2408.11049.
 
-    References
-    ----------
-    MagicDec, arXiv 2408.11049.
-
-    Examples
-    --------
-    >>> target = Network(70e9, cache_bytes_per_token=3e5)
-    >>> draft = Network(7e9, cache_bytes_per_token=1e5)
-    >>> cost = Roofline(target, draft, Hardware(3e12, 1e15), batch=64, draft_context=512)
-    >>> round(critical_context(cost, alpha=0.8, gamma=4))
-    3152
+        Examples
+        --------
+        >>> target = Network(70e9, cache_bytes_per_token=3e5)
+        >>> draft = Network(7e9, cache_bytes_per_token=1e5)
+        >>> cost = Roofline(target, draft, Hardware(3e12, 1e15), batch=64, draft_context=512)
+        >>> round(critical_context(cost, alpha=0.8, gamma=4))
+        3152
     """
 
     def falls(context: float) -> bool:
@@ -342,7 +322,7 @@ class LinearStep:
     def __post_init__(self) -> None:
         _check(self, fixed=0.0, per_context=0.0, per_token=0.0, draft_seconds=0.0, batch=1, context=0.0)
         if self._target_pass(1) == 0:
-            raise ValueError("fixed, per_context and per_token: a pass of the target takes no time at all")
+            raise ValueError("fixed: a pass of the target takes no time; give a time > 0, or per_token")
 
     @classmethod
     @checked
@@ -355,21 +335,10 @@ class LinearStep:
         batch: int = 1,
         at_context: float = 0.0,
     ) -> LinearStep:
-        """Non-negative least squares over n ≥ 3 measured steps: `context` tokens read, `tokens` computed,
-        summed over sequences, and `seconds`, each [n]. Raises ValueError for collinear columns."""
-        from scipy.optimize import nnls
-
-        columns = [np.asarray(column, dtype=np.float64) for column in (context, tokens, seconds)]
-        if columns[0].ndim != 1 or len({column.shape for column in columns}) > 1 or len(columns[0]) < 3:
-            raise ValueError("context, tokens and seconds: expected three columns of one length, at least 3")
-        if not all(np.isfinite(column).all() for column in columns):
-            raise ValueError("context, tokens and seconds: all must be finite")
-        design = np.column_stack([np.ones(len(columns[0])), *columns[:2]])
-        scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
-        if np.linalg.matrix_rank(design / scale) < 3:
-            raise ValueError("context and tokens: their coefficients are not determined; vary both of them")
-        fixed, per_context, per_token = (nnls(design / scale, columns[2])[0] / scale).tolist()
-        return cls(fixed, per_context, per_token, draft_seconds, batch, at_context)
+        """Fit n ≥ 3 measured steps: `context` tokens read, `tokens` computed, summed over sequences, and
+        `seconds`, each [n]. Raises as `fit_columns`."""
+        fitted = fit_columns({"context": context, "tokens": tokens}, seconds, "seconds")
+        return cls(*fitted, draft_seconds, batch, at_context)
 
     def step(self, gamma: int) -> float:
         drafting = check_count("gamma", gamma, 0) * self.draft_seconds
@@ -379,9 +348,34 @@ class LinearStep:
         return self.fixed + self.batch * (self.per_context * self.context + self.per_token * tokens)
 
 
+def fit_columns(
+    counts: Mapping[str, ArrayLike], times: ArrayLike, unit: str, per_second: float = 1.0, least: float = 0.0
+) -> list[float]:
+    """The seconds of 1 and of two `counts` in `times`, each [n], n ≥ 3, by non-negative least squares.
+
+    Raises ValueError for columns of other lengths, for counts below `least`, and for collinear ones."""
+    from scipy.optimize import nnls
+
+    names, columns = [*counts, unit], [np.asarray(one, dtype=np.float64) for one in (*counts.values(), times)]
+    if columns[0].ndim != 1 or len({one.shape for one in columns}) > 1 or len(columns[0]) < 3:
+        raise ValueError(f"{', '.join(names)}: differ in length, or are shorter than 3; give at least 3 rows")
+    for name, column, low in zip(names, columns, (least, least, 0.0), strict=True):
+        if (wrong := np.flatnonzero(~(np.isfinite(column) & (column >= low)))).size:
+            row = int(wrong[0])
+            raise ValueError(f"{name}: row {row + 1} has {column[row]:g}; give a finite number ≥ {low:g}")
+    design = np.column_stack([np.ones(len(columns[0])), *columns[:2]])
+    scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
+    if np.linalg.matrix_rank(design / scale) < 3:
+        raise ValueError(f"{' and '.join(counts)}: their coefficients are not determined; vary both of them")
+    fitted: list[float] = (nnls(design / scale, columns[2] / per_second)[0] / scale).tolist()
+    return fitted
+
+
 def _check(model: object, above: bool = False, **least: float) -> None:
     """Raise ValueError for a field that is not finite and at least (or above) its limit."""
     for name, low in least.items():
         value = getattr(model, name)
         if not math.isfinite(value) or value < low or (above and value == low):
-            raise ValueError(f"{name}: {value} must be {'more than' if above else 'at least'} {low:g}")
+            raise ValueError(
+                f"{name}: {value} is out of range; give {'more than' if above else 'at least'} {low:g}"
+            )

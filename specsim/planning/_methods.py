@@ -35,20 +35,16 @@ CONTEXT = 1024.0
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A drafting system on one pair: `drafted` tokens a step, and its `cost` in passes of the target.
-
-    `speed` is tokens per step / cost; `tv` the mean total variation of its rule's law, 0 if that is lossless
-    and None if the law depends on rows ahead.
-    """
+    """A drafting system on one pair."""
 
     method: str
     rule: str
-    drafted: int
+    drafted: int  #: tokens a step
     tokens_per_step: float
     error: float
-    cost: float
-    speed: float
-    tv: float | None
+    cost: float  #: of a step, in passes of the target
+    speed: float  #: tokens per step / cost
+    tv: float | None  #: the mean total variation of its rule; 0 if lossless, None if it depends on rows ahead
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,18 +60,11 @@ class MethodComparison(Compared):
     interrupted: bool = False
 
     def parts(self) -> list[Piece]:
-        rows = [
-            (
-                one.method.partition(":")[0],
-                one.rule,
-                one.drafted,
-                f"{one.tokens_per_step:.3f} ± {one.error:.3f}",
-                f"{one.cost:.3f}",
-                f"{one.speed:.3f}",
-                show_tv(one.tv),
-            )
-            for one in sorted(self.entries, key=lambda entry: -entry.speed)
-        ]
+        rows = []
+        for one in sorted(self.entries, key=lambda entry: -entry.speed):
+            known = one.method.partition(":")[0], one.rule, one.drafted
+            measured = f"{one.tokens_per_step:.3f} ± {one.error:.3f}", f"{one.cost:.3f}", f"{one.speed:.3f}"
+            rows.append((*known, *measured, show_tv(one.tv)))
         columns = ("method", "rule", "drafted", "tokens/step", "cost", "speed", "TV")
         about = (
             f"{self.pair.name or 'pair'}, {self.steps:,} steps per method, seed {self.provenance.root}; "
@@ -118,8 +107,8 @@ def compare_methods(
 ) -> MethodComparison:
     """Simulate drafting systems on one pair, and compare tokens per step, cost and speed.
 
-    The cost is that of a roofline: a target with the dimensions of LLaMA-7B, and drafters whose parameters
-    and caches are the share `size` of the target's. Tokens per step come from the pair, costs do not.
+    The cost is a roofline's: of a target with the dimensions of LLaMA-7B, and drafters whose parameters and
+    caches are the share `size` of the target's. Tokens per step come from the pair, costs do not.
 
     Parameters
     ----------
@@ -160,7 +149,7 @@ def compare_methods(
     root, pair = root_of(rng), pair_of(target, draft)
     chosen = [get_method(name) for name in (method_names() if methods is None else methods)]
     if not chosen:
-        raise ValueError(f"methods: there is none; give some of {', '.join(method_names())}")
+        raise ValueError(f"methods: none given; give some of {', '.join(method_names())}")
     drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
     rows = context_rows(*pair)
     work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}

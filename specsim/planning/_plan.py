@@ -1,7 +1,4 @@
-"""Choose γ and the draft: the expected speed-up, its uncertainty, and its sensitivity to α and c.
-
-Inputs are an acceptance rate, or one for each position as a log gives it, and a cost model.
-"""
+"""Choose γ and the draft: the expected speed-up, its uncertainty, and its sensitivity to α and c."""
 
 from __future__ import annotations
 
@@ -49,29 +46,14 @@ class Shift:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Shown):
-    """The result of `plan`.
+    """The result of `plan`."""
 
-    Parameters
-    ----------
-    alphas : tuple of float
-        Acceptance rates by position; the last one holds for all later positions.
-    measured : int
-        The number of positions whose rate was given.
-    cost : StepCost
-    best : Choice
-        γ = 0 means: do not speculate.
-    choices : tuple of Choice
-        For γ = 0, 1, ….
-    sensitivity : tuple of Shift
-        For shifted α and c.
-    """
-
-    alphas: tuple[float, ...]
-    measured: int
+    alphas: tuple[float, ...]  #: acceptance rates by position; the last holds for all later positions
+    measured: int  #: the number of positions whose rate was given
     cost: StepCost
-    best: Choice
-    choices: tuple[Choice, ...]
-    sensitivity: tuple[Shift, ...]
+    best: Choice  #: γ = 0 means: do not speculate
+    choices: tuple[Choice, ...]  #: for γ = 0, 1, …
+    sensitivity: tuple[Shift, ...]  #: for shifted α and c
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -136,9 +118,7 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
     """
     alphas = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if alphas.ndim != 1 or not alphas.size:
-        raise ValueError(
-            f"alpha: shape {alphas.shape}; expected one rate, or one for each position, at least one"
-        )
+        raise ValueError(f"alpha: shape {alphas.shape}; give one rate, or one for each position")
     check_count("max_gamma", max_gamma, most=MOST_GAMMA)
     if c_hat is not None:
         check_between("c_hat", c_hat, 0.0, math.inf, "ratio")
@@ -165,15 +145,13 @@ def plan_from_trace(
     ----------
     found : TraceSummary or TraceBounds
         Of `specsim.traces.summarise`.
-    c, c_hat : float
-        The ratios draft/target of times and of operations, ≥ 0; `c_hat` is `c` by default.
-    max_gamma : int
-        The largest γ to consider, ≥ 1.
+    c, c_hat, max_gamma
+        As in `plan`.
 
     Returns
     -------
     tuple of Plan
-        One; of a trace without accept flags two, for the least and the largest α that the rows allow.
+        One; without accept flags two, for the least and the largest α that the rows allow.
 
     Raises
     ------
@@ -232,9 +210,8 @@ class Candidate:
             raise TypeError(f"name: expected str, got {type(self.name).__name__}")
         ConstantRatio(self.c)  # for its check
         if not 0 <= self.low <= self.alpha <= self.high <= 1:
-            raise ValueError(
-                f"{self.name}: α = {self.alpha:g} in [{self.low:g}, {self.high:g}] is not within [0, 1]"
-            )
+            interval = f"α = {self.alpha:g} in [{self.low:g}, {self.high:g}]"
+            raise ValueError(f"{self.name}: {interval} is outside [0, 1]; give 0 ≤ low ≤ α ≤ high ≤ 1")
 
     @classmethod
     @checked
@@ -252,7 +229,7 @@ class Candidate:
         check_count("tested", tested, 0)
         if not 0 <= accepted <= tested or tested == 0:
             raise ValueError(
-                f"{name}: {accepted} accepted of {tested} tested; expected 0 ≤ accepted ≤ tested, tested > 0"
+                f"{name}: {accepted} accepted of {tested} tested; give at least one tested token"
             )
         interval = binomtest(accepted, tested).proportion_ci(CONFIDENCE, method="wilson")
         return cls(name, accepted / tested, c, float(interval.low), float(interval.high))
@@ -262,15 +239,14 @@ class Candidate:
         """From a trace: accepted / tested, with an interval for independent steps."""
         from scipy.stats import norm
 
-        error = summary.standard_errors["alpha_verified"]
+        error, alpha = summary.standard_errors["alpha_verified"], summary.alpha_verified
         reach = float(norm.ppf(0.5 + CONFIDENCE / 2)) * error if math.isfinite(error) else 1.0
-        alpha = summary.alpha_verified
         return cls(name, alpha, c, max(alpha - reach, 0.0), min(alpha + reach, 1.0))
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate at its best γ: improvement, interval, and whether that lies below the first one's."""
+    """A candidate at its best γ: improvement, interval, and whether it lies below the first one's."""
 
     candidate: Candidate
     gamma: int
@@ -319,8 +295,8 @@ def rank_drafts(candidates: Sequence[Candidate], *, max_gamma: int = 64) -> Rank
     Returns
     -------
     Ranking
-        The best first. Intervals are those of α at the best γ. A draft is surely worse if its interval lies
-        below that of the first one.
+        The best first, with the interval of α at the best γ. A draft is surely worse if its interval lies
+        below the first one's.
 
     Raises
     ------
@@ -335,7 +311,7 @@ def rank_drafts(candidates: Sequence[Candidate], *, max_gamma: int = 64) -> Rank
     """
     names = [candidate.name for candidate in candidates]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"candidates: {names or 'none'}; expected at least one, each with a name of its own")
+        raise ValueError(f"candidates: {names or 'none'}; give at least one, each with a name of its own")
     found = []
     for one in candidates:
         best = plan(one.alpha, one.c, max_gamma=max_gamma).best

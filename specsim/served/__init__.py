@@ -8,5 +8,4 @@ decimals is an interval. `check_metrics` adds one constraint after the other to 
 each time whether it remains feasible. `read_acceptance` reads such counts, and α by position, from what
 engines log.
 
-`DEFINITIONS` has the definitions of the engines, with sources.
-"""
+`DEFINITIONS` has the definitions of the engines, with sources."""

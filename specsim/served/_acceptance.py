@@ -21,10 +21,9 @@ SHOWN = 5
 
 
 class AcceptedPosition(NamedTuple):
-    """How often the drafted token at a position was accepted, of the steps that accepted all before it.
+    """How often the drafted token at a position was accepted, of the `tested` steps that accepted all before.
 
-    `tested` counts steps that reached the position; those whose draft was shorter are among them if drafts
-    vary in length, so that `alpha` is then a lower bound of the rate."""
+    If drafts vary in length, `tested` includes shorter ones, and `alpha` is a lower bound of the rate."""
 
     position: int
     tested: int
@@ -35,39 +34,17 @@ class AcceptedPosition(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Acceptance(Shown):
-    """The result of `read_acceptance`.
+    """The result of `read_acceptance`."""
 
-    Parameters
-    ----------
-    engine : str
-        Whose definitions the numbers have, a key of `DEFINITIONS`.
-    requests : int
-        Requests with a histogram; 0 for the counters of a server.
-    gamma : int or None
-        The largest logged draft length.
-    lengths : tuple of int
-        How many steps accepted 0, 1, … drafted tokens.
-    positions : tuple of AcceptedPosition
-        With 95 % intervals.
-    numbers : dict
-        Totals, as arguments of `check_metrics`.
-    contradictions : tuple of str
-        Numbers of single requests that cannot all be true: the first few, each with its place.
-    contradicting : int
-        How many requests have such numbers.
-    unreadable : tuple of str
-        Lines that could not be read, with the reason.
-    """
-
-    engine: str
-    requests: int
-    gamma: int | None
-    lengths: tuple[int, ...]
-    positions: tuple[AcceptedPosition, ...]
-    numbers: dict[str, Any] = field(repr=False)
-    contradictions: tuple[str, ...]
-    contradicting: int
-    unreadable: tuple[str, ...] = field(repr=False)
+    engine: str  #: whose definitions the numbers have, a key of `DEFINITIONS`
+    requests: int  #: those with a histogram; 0 for the counters of a server
+    gamma: int | None  #: the largest logged draft length
+    lengths: tuple[int, ...]  #: how many steps accepted 0, 1, … drafted tokens
+    positions: tuple[AcceptedPosition, ...]  #: with 95 % intervals
+    numbers: dict[str, Any] = field(repr=False)  #: totals, as arguments of `check_metrics`
+    contradictions: tuple[str, ...]  #: of single requests whose numbers cannot all be true, the first few
+    contradicting: int  #: how many requests have such numbers
+    unreadable: tuple[str, ...] = field(repr=False)  #: lines that could not be read, with the reason
 
     @property
     def exit_code(self) -> int:
@@ -87,10 +64,10 @@ class Acceptance(Shown):
 
     def parts(self) -> Iterator[Piece]:
         if self.positions:
-            rows = []
-            for one in self.positions:
-                counts = f"{one.tested:,}", f"{one.accepted:,}", f"{one.alpha:.4f}"
-                rows.append((one.position, *counts, span(one.interval)))
+            rows = [
+                (one.position, f"{one.tested:,}", f"{one.accepted:,}", f"{one.alpha:.4f}", span(one.interval))
+                for one in self.positions
+            ]
             yield Table(("position", "tested", "accepted", "α", f"{CONFIDENCE:.0%} interval"), rows)
         if self.lengths:
             of = f"{self.requests:,} requests" if self.requests else "a server"
@@ -111,19 +88,19 @@ def read_acceptance(path: str | Path) -> Acceptance:
     Parameters
     ----------
     path : path
-        JSON Lines of responses or records, a folder of them, a JSON document, or the text of a server's
-        /metrics; `specsim.served._logged` has the fields.
+        JSON Lines of responses or records, a folder of them, a JSON document, or a server's /metrics;
+        `specsim.served._logged` has the fields.
 
     Returns
     -------
     Acceptance
-        An interval is the hull of two: the exact binomial one, which takes steps as independent, and one from
-        the differences between requests, as steps of a request are alike.
+        Its intervals are hulls of two: the exact binomial one for independent steps, and one from the
+        differences between requests, whose steps are alike.
 
     Raises
     ------
     ValueError
-        For a file without accepted lengths, or that is no regular file.
+        For a file without accepted lengths.
     OSError
         If the file is missing or cannot be read.
 
@@ -144,12 +121,10 @@ def read_acceptance(path: str | Path) -> Acceptance:
     """
     logged = read_logged(Path(path))
     requests = logged.requests
-    wrong = [(one, list(one.contradictions())) for one in requests]
-    wrong = [(one, reasons) for one, reasons in wrong if reasons]
+    wrong = [(one, reasons) for one in requests if (reasons := list(one.contradictions()))]
     lengths = _total([one.lengths for one in requests])
-    gammas = [one.gamma for one in requests]
-    known = [gamma for gamma in gammas if gamma is not None]
-    gamma = max(known) if known and len(known) == len(gammas) else None
+    known = [one.gamma for one in requests if one.gamma is not None]
+    gamma = max(known) if known and len(known) == len(requests) else None
     return Acceptance(
         engine=logged.engine,
         requests=0 if logged.whole_server else len(requests),

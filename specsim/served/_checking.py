@@ -35,16 +35,14 @@ ORDER = (
 
 @dataclass(frozen=True)
 class Check:
-    """One statement, and the ranges of its sides under the reported numbers and the statements before it.
-
-    `slack` is the room between the sides, in their unit; if negative, how far apart they are."""
+    """One statement, and the ranges of its sides under the reported numbers and the statements before it."""
 
     name: str
     statement: str
     holds: bool
     left: Range
     right: Range
-    slack: float
+    slack: float  #: the room between the sides, in their unit; if negative, how far apart they are
     note: str = ""
 
 
@@ -58,33 +56,15 @@ class Implied(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MetricsCheck(Shown):
-    """The result of `check_metrics`.
+    """The result of `check_metrics`."""
 
-    Parameters
-    ----------
-    engine : str
-        The key of `DEFINITIONS`.
-    reported : dict
-        The given numbers as text.
-    per_step : bool
-        Whether the sides of `checks` are per step; otherwise they are tokens or steps of the whole run.
-    checks : tuple of Check
-        The statements about the given numbers.
-    conflict : tuple of str
-        A minimal set of numbers that contradict each other; empty if there is none.
-    implied : tuple of Implied
-        Ranges of other numbers; empty if impossible.
-    remarks : tuple of str
-        Assumptions, and numbers that were not checked; they never make numbers impossible.
-    """
-
-    engine: str
-    reported: Mapping[str, str]
-    per_step: bool
-    checks: tuple[Check, ...]
-    conflict: tuple[str, ...]
-    implied: tuple[Implied, ...]
-    remarks: tuple[str, ...]
+    engine: str  #: a key of `DEFINITIONS`
+    reported: Mapping[str, str]  #: the given numbers as text
+    per_step: bool  #: whether the sides of `checks` are per step; else they are of the whole run
+    checks: tuple[Check, ...]  #: the statements about the given numbers
+    conflict: tuple[str, ...]  #: a minimal set of numbers that contradict each other
+    implied: tuple[Implied, ...]  #: ranges of other numbers; empty if impossible
+    remarks: tuple[str, ...]  #: assumptions, and numbers that were not checked; they exclude nothing
 
     @property
     def possible(self) -> bool:
@@ -93,7 +73,7 @@ class MetricsCheck(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0 if possible, 1 if impossible."""
+        """0 if possible, else 1."""
         return 0 if self.possible else 1
 
     @property
@@ -110,7 +90,7 @@ class MetricsCheck(Shown):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON; no bound is None."""
+        """Everything as plain Python values, for JSON; a missing bound is None."""
         sides = [{"left": list(check.left), "right": list(check.right)} for check in self.checks]
         return as_dict(
             self,
@@ -138,13 +118,11 @@ class MetricsCheck(Shown):
 
     def records(self) -> list[dict[str, Any]]:
         """The checks, with both ends of their sides."""
-        found = []
-        for check in self.checks:
-            row = asdict(check)
+        rows = [asdict(check) for check in self.checks]
+        for row in rows:
             for side in ("left", "right"):
                 row[f"{side}_low"], row[f"{side}_high"] = row.pop(side)
-            found.append(row)
-        return found
+        return rows
 
 
 @checked
@@ -169,9 +147,9 @@ def check_metrics(
 ) -> MetricsCheck:
     """Check whether the numbers reported of one run of speculative decoding on chains can all be true.
 
-    Numbers are impossible only if no run has them. The reverse nearly holds: counts are required to be whole
-    one at a time, and differences below 1e-10 of the largest count are not detected. A number given as text
-    stands for the values that round to it; an int is exact, a float exact up to 1e-9.
+    Numbers are impossible only if no run has them. The reverse nearly holds: counts must be whole one at a
+    time, and differences below 1e-10 of the largest count are missed. A number given as text means the values
+    that round to it; an int is exact, a float exact up to 1e-9.
 
     Parameters
     ----------
@@ -214,7 +192,7 @@ def check_metrics(
     if engine not in DEFINITIONS:
         raise ValueError(f"unknown engine {engine!r}{suggestion(engine, DEFINITIONS, 'Engines')}")
     if not 0 < rounding <= 1:
-        raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
+        raise ValueError(f"rounding: {rounding} is outside (0, 1]; give units of the last digit")
     texts = _texts(numbers)
     given = {
         name: read("by_position" if name.startswith("position") else name, value, rounding)
@@ -246,26 +224,27 @@ def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
     rates = () if numbers["by_position"] is None else numbers["by_position"]
     rates = rates.split(",") if isinstance(rates, str) else list(rates)
     if not all(isinstance(rate, str | Real) for rate in rates):
-        raise TypeError("by_position: expected numbers, as printed, one for each position")
+        raise TypeError("by_position: has values of another kind; give numbers, as printed, one a position")
     found: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
     found |= {name: numbers[name] for name in ORDER if numbers[name] is not None}
     if not found.keys() - {"gamma", "requests"}:
-        raise ValueError("nothing to check: give at least one number that was reported, such as accepted=20")
+        raise ValueError(
+            "numbers: nothing to check; give at least one that was reported, such as accepted=20"
+        )
     return found
 
 
 def _check_together(given: Mapping[str, Range]) -> None:
     positions = sum(name.startswith("position") for name in given)
     if positions and "gamma" in given and given["gamma"].low != positions:
-        gamma = given["gamma"]
-        raise ValueError(f"by_position: {positions} rates for gamma {gamma}; give one for each position")
+        raise ValueError(f"by_position: {positions} rates for gamma {given['gamma']}; give one a position")
     for name in ("draft_time", "step_time"):
         if name in given and "target_time" not in given:
-            raise ValueError(f"{name}: give target_time too; only their ratio counts")
+            raise ValueError(f"{name}: means nothing alone; give target_time too, since their ratio counts")
 
 
 def _test_statements(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Check, ...], Program]:
-    """Test every statement; returns the checks and the program with the statements that can hold."""
+    """Test every statement: the checks, and the program with the statements that can hold."""
     program = _program(given, definition)
     checks: dict[str, Check] = {}
     for statement in statements(given, definition):
@@ -303,7 +282,6 @@ def _whole(given: Mapping[str, Range], definition: Definition, program: Program)
 
 
 def _program(given: Mapping[str, Range], definition: Definition) -> Program:
-    """The program with the given numbers alone."""
     program = Program(max((given[name].low for name in COUNTS if name in given), default=0.0))
     program.keep(*reported(given, definition))
     return program
@@ -374,11 +352,9 @@ def _note_omissions(given: Mapping[str, Range], definition: Definition) -> list[
     """Remarks on given numbers that were not checked."""
     remarks = []
     if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
-        remarks.append("acceptance rate: what the engine means by it is not known, so it was not compared")
+        remarks.append("acceptance rate: was not compared, since the engine's definition is not known")
     if "emitted" in given and definition.outside != "none" and "requests" not in given:
-        remarks.append(
-            "emitted: was not compared, since it counts tokens that come from no counted step; give requests"
-        )
+        remarks.append("emitted: was not compared, since it has tokens of uncounted steps; give requests")
     return remarks
 
 
@@ -388,13 +364,10 @@ def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list
     if "gamma" not in given or "tokens per step" not in values:
         return []
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]
-    names = {
-        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ "
-        "tokens"
-    }
+    names = {"α verified": "it holds on average for independent acceptances of one probability and length γ"}
     if "acceptance_rate" in given:
         names["α drafted"] = (
-            "the α of the formula is another: α drafted counts drafted tokens behind a rejection as well"
+            "the formula has another α; α drafted also counts drafted tokens after a rejection"
         )
     remarks = []
     for name, why in names.items():
@@ -404,8 +377,6 @@ def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list
         ends = max(alpha.low, 0.0), min(alpha.high, 1.0)
         low, high = (float(expected_tokens(end, gamma)) for end in ends)
         if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
-            remarks.append(
-                f"i.i.d. formula: with {name} {alpha} it gives {Range(low, high)} tokens per step, not "
-                f"{tokens}; no contradiction: {why}"
-            )
+            instead = f"{Range(low, high)} tokens per step, not {tokens}"
+            remarks.append(f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {why}")
     return remarks

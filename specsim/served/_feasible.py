@@ -1,10 +1,8 @@
 """Linear statements about unknown counts, and the values that they allow.
 
-A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form ≤ 0. "one" is the unknown that
-turns a number into a form: unknowns are determined up to a common factor, which fixing `one` sets (or the
-steps, if no count was reported). The range of a ratio is found by fixing its denominator instead (Charnes &
-Cooper, 1962).
-"""
+A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form ≤ 0. The unknown "one" turns a
+number into a form: unknowns are known up to a common factor, which fixing `one` sets (or the steps, if no
+count was reported). Fixing a ratio's denominator instead gives its range (Charnes & Cooper, 1962)."""
 
 from __future__ import annotations
 
@@ -21,10 +19,8 @@ Form = dict[str, float]
 
 #: The value of the fixed form: large against the solver's absolute tolerance of 1e-7.
 SIZE = 1e6
-#: By how much a statement may be violated; relative to `SIZE` 1e-11.
-TOLERANCE = 1e-5
-#: Decimals of a value of that size which the tolerance leaves exact.
-DIGITS = 4
+#: By how much a statement may be violated, 1e-11 of `SIZE`, and the decimals that this leaves exact.
+TOLERANCE, DIGITS = 1e-5, 4
 
 
 def plus(*forms: Form) -> Form:
@@ -41,12 +37,10 @@ def plus(*forms: Form) -> Form:
 
 
 def times(factor: float, form: Form) -> Form:
-    """`factor` · `form`."""
     return {name: factor * coefficient for name, coefficient in form.items()}
 
 
 def minus(left: Form, right: Form) -> Form:
-    """`left` − `right`."""
     return plus(left, times(-1, right))
 
 
@@ -83,7 +77,6 @@ class Program:
         return 0.0 - self.least(times(-1, form), over)
 
     def range(self, form: Form, over: Form | None = None) -> Range:
-        """From `least` to `most`."""
         return Range(self.least(form, over), self.most(form, over))
 
     def _solve(self, form: Form, unit: Form) -> float:
@@ -153,25 +146,19 @@ def number(value: float) -> str:
     return f"{value:,.6g}" if abs(value) < 1e5 else f"{value:,.1f}"
 
 
-def _short(text: str) -> str:
-    """A text to quote in a message."""
-    return text if len(text) <= 40 else f"{text[:40]}…"
-
-
 def read(name: str, value: Value, rounding: float = 0.5) -> Range:
-    """The interval of true values of `value`, reported as `name`.
+    """The interval of true values of `value`, reported as `name`. Raises ValueError for one of another kind.
 
-    A str is a number as printed: off by at most `rounding` units of its last digit; "9.1%" and "2.47x" are
-    accepted. An int is exact, a float exact up to 1e-9, a count always exact. Raises ValueError for anything
-    but a number, a negative one, a count that is not whole, or a rate outside [0, 1].
+    A str is a number as printed, off by at most `rounding` units of its last digit, also "9.1%" and "2.47x".
+    An int is exact, a float exact up to 1e-9, a count always exact.
 
     >>> print(read("acceptance_rate", "0.80"), "|", read("steps", "7"), "|", read("acceptance_rate", "9.1%"))
     0.795 to 0.805 | 7 | 0.0905 to 0.0915
     """
     if isinstance(value, int) and abs(value) > 10**LARGEST:  # Python does not print long ones
-        raise ValueError(f"{name}: an integer above 10^{LARGEST}; no run has as many tokens")
+        raise ValueError(f"{name}: an integer above 10^{LARGEST} is out of range; no run has as many tokens")
     text = str(value).strip()
-    digits, scale = text, Decimal(1)
+    digits, scale, shown = text, Decimal(1), text if len(text) <= 40 else f"{text[:40]}…"
     if name in RATES and text.endswith("%"):
         digits, scale = text[:-1], Decimal("0.01")
     elif name == "speedup":
@@ -181,27 +168,23 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     except InvalidOperation:
         exact = Decimal("nan")
     if not exact.is_finite():
-        raise ValueError(
-            f"{name}: {_short(text)!r} is not a number; write it without separators, as in 1234.5"
-        )
+        raise ValueError(f"{name}: {shown!r} is not a number; write it without separators, as in 1234.5")
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
     if exponent < SMALLEST or exact.adjusted() > LARGEST:
         raise ValueError(
-            f"{name}: {_short(text)} is out of range; give at most 10^{LARGEST}, with at most {-SMALLEST} "
-            "decimals"
+            f"{name}: {shown} is out of range; give at most 10^{LARGEST}, with at most {-SMALLEST} decimals"
         )
     unit, exact = scale * Decimal(1).scaleb(exponent), exact * scale
-    if exact < 0:
-        raise ValueError(f"{name}: {text} is negative")
-    if name in WHOLE and exact != exact.to_integral_value():
-        raise ValueError(f"{name}: {text} is not a whole number")
-    if name in RATES and exact > 1:
-        raise ValueError(f"{name}: {text} is outside [0, 1]; a percentage needs its sign, as in 71.4%")
-    if name in ("gamma", "steps") and exact < 1:
-        raise ValueError(f"{name}: {text}; expected at least 1")
-    if name in (*TIMES, "speedup") and exact == 0:
-        raise ValueError(f"{name}: {text} is not positive")
+    for wrong, problem in (
+        (exact < 0, "is negative; give a number ≥ 0"),
+        (name in WHOLE and exact != exact.to_integral_value(), "is not a whole number; give an integer"),
+        (name in RATES and exact > 1, "is outside [0, 1]; write a percentage with its sign, as in 71.4%"),
+        (name in ("gamma", "steps") and exact < 1, "is below 1; give at least 1"),
+        (name in (*TIMES, "speedup") and exact == 0, "is not positive; give a number > 0"),
+    ):
+        if wrong:
+            raise ValueError(f"{name}: {text} {problem}")
     if name in WHOLE or isinstance(value, Integral):
         return Range(float(exact), float(exact))
     middle = float(exact)

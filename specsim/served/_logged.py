@@ -9,8 +9,7 @@ Requests are JSON, one object a line or a whole file, and are found at any depth
 
 Counters are the text that a server gives to Prometheus: `spec_decode_num_drafts_total`,
 `…_num_draft_tokens_total`, `…_num_accepted_tokens_total`, `…_num_accepted_tokens_per_pos_total` of vLLM, and
-SGLang's gauges `spec_accept_length` and `spec_accept_rate`.
-"""
+SGLang's gauges `spec_accept_length` and `spec_accept_rate`."""
 
 import reprlib
 from collections import Counter
@@ -39,13 +38,11 @@ DEEPEST = 12
 
 
 class Request(NamedTuple):
-    """What was logged of a request, or of a server: `lengths[k]` steps accepted k drafted tokens.
-
-    The other numbers are None where they were not logged."""
+    """What was logged of a request, or of a server; None where it was not."""
 
     place: str
     engine: str
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...]  #: [k] steps that accepted k drafted tokens
     gamma: int | None = None
     steps: int | None = None
     accepted: int | None = None
@@ -54,17 +51,9 @@ class Request(NamedTuple):
     mean: float | None = None
     emitted: int | None = None
 
-    @property
-    def all_steps(self) -> int:
-        return sum(self.lengths)
-
-    @property
-    def all_accepted(self) -> int:
-        return sum(k * steps for k, steps in enumerate(self.lengths))
-
     def contradictions(self) -> Iterator[str]:
         """What cannot be true of the numbers of one request."""
-        steps, accepted = self.all_steps, self.all_accepted
+        steps, accepted = sum(self.lengths), sum(k * steps for k, steps in enumerate(self.lengths))
         if min(self.lengths, default=0) < 0:
             yield "a position is accepted more often than the one before it, or than there are steps"
         if self.steps is not None and self.steps != steps:
@@ -97,7 +86,7 @@ def _differ(one: float, other: float) -> bool:
 
 
 class Logged(NamedTuple):
-    """What a file has: requests (a server's counters are one), gauges, and lines that could not be read."""
+    """A file's requests (a server's counters are one), gauges, and lines that could not be read."""
 
     requests: list[Request]
     gauges: dict[str, str]
@@ -107,7 +96,7 @@ class Logged(NamedTuple):
 
 
 def read_logged(path: Path) -> Logged:
-    """Read a file, or the JSON Lines files of a folder. Raises ValueError if there is nothing in it."""
+    """Read a file, or the JSON Lines files of a folder. Raises ValueError where they have nothing of it."""
     files = log_files(path)
     if not path.is_dir() and _first_character(path) not in b"{[":
         return _read_counters(path)
@@ -122,10 +111,9 @@ def read_logged(path: Path) -> Logged:
         if problem:
             unreadable.append(f"{line.place}: {problem}")
     if not found:
-        first = f"; {unreadable[0]}" if unreadable else ""
-        raise ValueError(f"{path}: no histogram of accepted lengths in it ({', '.join(HISTOGRAM)}){first}")
-    engine = found[0].engine
-    return Logged(found, {}, engine, False, unreadable)
+        first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
+        raise ValueError(f"{path}: has no accepted lengths; log one of {', '.join(HISTOGRAM)}{first}")
+    return Logged(found, {}, found[0].engine, False, unreadable)
 
 
 def _first_character(path: Path) -> bytes:
@@ -184,10 +172,10 @@ def _lengths(histogram: Any) -> tuple[int, ...]:
             raise ValueError("acceptance_histogram: its keys are not numbers of accepted tokens")
         sparse = {int(key): histogram[key] for key in keys}
         if max(sparse, default=0) > MOST_ACCEPTED:
-            raise ValueError(f"acceptance_histogram: more than {MOST_ACCEPTED} accepted in a step")
+            raise ValueError(f"acceptance_histogram: has more than {MOST_ACCEPTED} accepted in a step")
         histogram = [sparse.get(k, 0) for k in range(max(sparse, default=0) + 1)]
     if not isinstance(histogram, list) or len(histogram) > MOST_ACCEPTED + 1:
-        raise ValueError(f"acceptance_histogram: {reprlib.repr(histogram)}; expected a list of counts")
+        raise ValueError(f"acceptance_histogram: {reprlib.repr(histogram)} is not a list of counts")
     counts = [_count(one, "acceptance_histogram") for one in histogram]
     return tuple(0 if one is None else one for one in counts)
 
@@ -224,22 +212,24 @@ def _read_counters(path: Path) -> Logged:
         else:
             position = found.labels.get("position", "")
             if not position.isdecimal() or len(position) > 3:
-                raise ValueError(f"{place}: {BY_POSITION} without a position")
+                raise ValueError(f"{place}: {BY_POSITION} has no position; give the label position")
             positions[int(position)] += _count(found.value, place) or 0
     if not counts and not gauges:
-        raise ValueError(f"{path}: neither JSON, nor counters such as vllm:{next(iter(COUNTERS))}")
+        raise ValueError(
+            f"{path}: is not JSON and has no counters such as vllm:{next(iter(COUNTERS))}; log them"
+        )
     for name in several:  # of several ranks or models; their mean is not known
         gauges.pop(GAUGES[name])
     requests = [_server(str(path), engine, counts, positions)] if counts["steps"] and positions else []
     if not requests:
         gauges |= {name: str(count) for name, count in counts.items() if count}
     if not requests and not gauges:
-        raise ValueError(f"{path}: the counters of speculative decoding are 0, or differ between servers")
+        raise ValueError(f"{path}: its counters are 0, or differ between servers; log a run of one server")
     return Logged(requests, gauges, engine, True, [])
 
 
 def _series(path: Path) -> Iterator[tuple[str, Series]]:
-    """The lines of Prometheus' text that are about speculative decoding, with their places."""
+    """The lines of Prometheus' text about speculative decoding, with their places."""
     names = {*COUNTERS, *GAUGES, BY_POSITION}
     with open_file(path) as file:
         for number, line in enumerate(split_lines(file), 1):

@@ -5,19 +5,19 @@ import reprlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-#: Names of counters behind that of the engine, with what they count.
+#: Names of counters after the engine's, with what they count.
 COUNTERS = {
     "spec_decode_num_drafts_total": "steps",
     "spec_decode_num_draft_tokens_total": "drafted",
     "spec_decode_num_accepted_tokens_total": "accepted",
 }
 NAME = re.compile(r"\s*([\w:]+)")
-#: The characters of a longer line are not read: its labels would take the square of their number.
+#: Longer lines are not read: their labels would take the square of their length.
 LONGEST = 10_000
 
 
 class Series(NamedTuple):
-    """One line: `vllm:name{labels} value` has the engine "vllm". A timestamp behind the value is left out."""
+    """One line: `vllm:name{labels} value` has the engine "vllm". A timestamp after the value is left out."""
 
     engine: str
     name: str
@@ -26,9 +26,9 @@ class Series(NamedTuple):
 
 
 def read_series(line: str, names: Collection[str]) -> Series | None:
-    """The series in a line; None where its name, behind that of the engine, is not in `names`.
+    """The series in a line; None where its name, after the engine's, is not in `names`.
 
-    Raises ValueError for a line with such a name that is not as Prometheus reads it."""
+    Raises ValueError for a line with such a name that Prometheus does not read."""
     found = NAME.match(line)
     engine, _, name = found[1].rpartition(":") if found else ("", "", "")
     if name not in names:

@@ -13,8 +13,7 @@ n_i:
 - n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or
   n_γ ≤ B where drafts may be shorter, up to R;
 - speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target
-  time, one after the other.
-"""
+  time, one after the other."""
 
 from __future__ import annotations
 
@@ -33,18 +32,16 @@ BONUS: Form = {"bonus": 1}
 
 @dataclass(frozen=True)
 class Statement:
-    """`low` ≤ `left` ≤ `high`, linear forms; one of the bounds may be None.
-
-    It is reported if one of `about` was given, with its sides divided by the form `over`, if any."""
+    """`low` ≤ `left` ≤ `high`, linear forms; one of the bounds may be None."""
 
     name: str
     text: str
-    about: tuple[str, ...]
+    about: tuple[str, ...]  #: numbers, one of which must be given for a report
     left: Form
     low: Form | None
     high: Form | None
     note: str = ""
-    over: Form | None = None
+    over: Form | None = None  #: what the reported sides are divided by
 
     @property
     def bounds(self) -> tuple[Form, ...]:
@@ -151,8 +148,8 @@ def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[State
     yield Statement("rejected", text, ("bonus",), left, least, most, note)
     if definition.independent:
         text = "emitted ≤ accepted ≤ drafted − (steps − bonus)"
-        note, most = "accepted counts tests passed behind a rejection as well", minus(DRAFTED, rejecting)
-        name = "accepted behind a rejection"
+        note, most = "accepted also counts tests passed after a rejection", minus(DRAFTED, rejecting)
+        name = "accepted after a rejection"
         yield Statement(name, text, ("accepted",), {"agreeing": 1}, ACCEPTED, most, note)
     last = f"position {given['gamma'].low:.0f}" if "gamma" in given else ""
     if last in given:
@@ -210,32 +207,18 @@ NOT_KNOWN = "not known"
 
 @dataclass(frozen=True)
 class Definition:
-    """An engine's definitions of its numbers.
-
-    Parameters
-    ----------
-    acceptance_rate, tokens_per_step, emitted : str
-        Formulas in words, or "not known": the number is then not checked.
-    source : str
-        Where the formulas are documented.
-    mean : {"emitted", "accepted", "either"}
-        What is divided by the steps to give tokens per step; "either" if the engine uses one name for both.
-    outside : {"none", "first", "any"}
-        Tokens that come from no counted step: none; the first of each request, from the prompt's pass; or any
-        number, where steps without a draft are not counted.
-    constant : bool
-        Whether every draft but a request's last has exactly γ tokens; otherwise at most γ.
-    independent : bool
-        Whether `accepted` includes tests passed after a rejection, and `emitted` only drafted tokens.
-    """
+    """An engine's definitions of its numbers: formulas in words, or "not known", which are not checked."""
 
     acceptance_rate: str
     tokens_per_step: str
     emitted: str
-    source: str
+    source: str  #: where the formulas are documented
+    #: What the steps divide to give tokens per step; "either" if the engine has one name for both.
     mean: Literal["emitted", "accepted", "either"] = "emitted"
+    #: Tokens of uncounted steps: the first of each request, from the prompt's pass, or any number.
     outside: Literal["none", "first", "any"] = "none"
-    constant: bool = False
+    constant: bool = False  #: whether every draft but a request's last has exactly γ tokens, else at most γ
+    #: Whether `accepted` includes tests passed after a rejection, and `emitted` drafted tokens alone.
     independent: bool = False
 
 
@@ -250,10 +233,10 @@ DEFINITIONS = {
     ),
     "vllm": Definition(
         acceptance_rate="accepted / drafted (α drafted)",
-        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens behind the end of a text "
+        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens after the end of a text "
         "included",
-        emitted="output tokens; also the first of each request, and those of steps without a draft, which "
-        "are not counted",
+        emitted="output tokens; also the first of each request, and those of uncounted steps, without a "
+        "draft",
         source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, "
         "#56101",
         mean="accepted",
@@ -278,8 +261,8 @@ DEFINITIONS = {
     "llama.cpp": Definition(
         acceptance_rate="accepted / drafted (α drafted), drafts too short to be verified left out",
         tokens_per_step="1 + accepted / verification steps, the mean acceptance length",
-        emitted="generated tokens; also the first of each request, and those of steps without a draft, "
-        "which are not counted",
+        emitted="generated tokens; also the first of each request, and those of uncounted steps, without a "
+        "draft",
         source="ggml-org/llama.cpp#24536, #14104; tools/server/server-context.cpp",
         mean="accepted",
         outside="any",
@@ -288,7 +271,7 @@ DEFINITIONS = {
         acceptance_rate=NOT_KNOWN,
         tokens_per_step="1 + emitted / steps",
         emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted "
-        "also counts tests passed behind the rejection, so it is at least as large",
+        "also counts tests passed after the rejection, so it is at least as large",
         source="flashinfer/sampling.py, chain_speculative_sampling",
         mean="accepted",
         constant=True,

@@ -1,7 +1,7 @@
-"""Checkpoints and shards: files with partial results of a run.
+"""Checkpoints and shards: safetensors files with partial results of a run.
 
-A file is in safetensors format. Its tensors are the int64 counts; the metadata has, under the name of the
-format, the SHA-256 of the counts and of the JSON text that follows it."""
+The tensors are the int64 counts. The metadata has, under the name of the format, the SHA-256 of the counts
+and of the JSON text that follows it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,10 @@ CHECKPOINT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Part:
-    """The counts of a run by name: the steps of a simulation, or the cases of an audit.
+    """The counts of a run by name: the steps of a simulation, or the cases of an audit."""
 
-    `run` identifies the run, in plain values; `about` holds the other values of its result."""
-
-    run: dict[str, Any]
-    about: dict[str, Any]
+    run: dict[str, Any]  #: what identifies the run, in plain values
+    about: dict[str, Any]  #: the other values of its result
     found: Mapping[str, Partial]
 
     @property
@@ -67,15 +65,14 @@ class Part:
         except ValueError as error:
             if is_result(path):
                 raise ValueError(
-                    f"{path}: a result, and no checkpoint or part of a run; checkpoint (--out) names the "
-                    "file of the counts so far, save (-o) that of the result: give another file"
+                    f"{path}: holds a result, not a checkpoint; give the file of its counts (--out)"
                 ) from None
             raise ValueError(
-                f"{path}: not a part of a run, or damaged ({error.__cause__}); give another file, or, if "
-                "it is a part, delete it, and run its steps again"
+                f"{path}: is damaged, or not a part of a run ({error.__cause__}); give another file, or run "
+                "its steps again"
             ) from error
         if FORMAT not in metadata:
-            raise ValueError(f"{path}: not a part of a run in the format of this version ({FORMAT!r})")
+            raise ValueError(f"{path}: is not a part of a run ({FORMAT!r}); give a file of this version")
         digest, _, head = metadata[FORMAT].partition("\n")
         if _digest(head, arrays) != digest:
             raise ValueError(f"{path}: damaged, its checksum is wrong; delete it, and run its steps again")
@@ -93,16 +90,16 @@ class Part:
         return cls(part["run"], part["about"], found)
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
-        """Raise ValueError, naming the field that differs, unless this part of `path` belongs to `run`."""
+        """Raise ValueError, with the field that differs, unless this part of `path` belongs to `run`."""
         run = json.loads(json.dumps(run))  # as read from a file: tuples become lists
         for name in dict.fromkeys([*run, *self.run]):
             there, known = self.run.get(name), run.get(name)
             if there != known:
-                raise ValueError(f"{path}: of another run: {name} is {there!r} there, and {known!r} {other}")
+                differs = f"{name} is {there!r} there, {known!r} {other}"
+                raise ValueError(f"{path}: is of another run ({differs}); give its own file")
 
 
 def _digest(head: str, arrays: dict[str, NDArray[Any]]) -> str:
-    """The SHA-256 of the contents of a file."""
     digest = hashlib.sha256(f"{head}\n".encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
@@ -113,10 +110,9 @@ def _digest(head: str, arrays: dict[str, NDArray[Any]]) -> str:
 def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
     """Add the parts in the files `paths`.
 
-    Raises ValueError without files, for damaged files, parts of different runs, and steps that are in two of
-    them."""
+    Raises ValueError without files, for damaged files, for parts of two runs, and for steps in two parts."""
     if not len(paths):
-        raise ValueError("paths: no part was given")
+        raise ValueError("paths: none given; give the files of the parts")
     total = Part.read(paths[0])
     for path in paths[1:]:
         part = Part.read(path)
@@ -128,15 +124,14 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
                     raise ValueError(f"{name} is counted twice")
                 found[name] = found[name] + partial if name in found else partial
         except ValueError as error:
-            raise ValueError(f"{path}: {error}, there and in a file before it; give each part once") from None
+            raise ValueError(f"{path}: {error}, also in a file before it; give each part once") from None
         total = replace(total, found=found)
     return total
 
 
 def shard_interval(steps: int, chunk: int, shard: tuple[int, int] | None) -> Interval:
-    """The steps of shard (i, n), i from 0 to n - 1: whole chunks where there are at least n of them.
-
-    Raises ValueError for a shard that does not exist, or without steps; TypeError for no pair of integers.
+    """The steps of shard (i, n), i from 0 to n - 1: whole chunks if there are n of them. Raises as
+    `check_shard`.
 
     >>> [shard_interval(100, 10, (i, 3)) for i in range(3)]
     [(0, 30), (30, 60), (60, 100)]
@@ -145,7 +140,7 @@ def shard_interval(steps: int, chunk: int, shard: tuple[int, int] | None) -> Int
         return 0, steps
     i, n = check_shard(shard)
     if n > steps:
-        raise ValueError(f"shard: {steps} steps cannot be cut into {n} parts")
+        raise ValueError(f"shard: {steps} steps cannot make {n} parts; give at most {steps}")
     unit = chunk if n * chunk <= steps else 1
     units = -(-steps // unit)
     first, end = (unit * (units * k // n) for k in (i, i + 1))
@@ -153,20 +148,19 @@ def shard_interval(steps: int, chunk: int, shard: tuple[int, int] | None) -> Int
 
 
 def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
-    """`shard` (i, n) with 0 ≤ i < n. Raises ValueError for another, TypeError for no pair of integers."""
+    """`shard` (i, n). Raises TypeError unless it is a pair of integers, ValueError unless 0 ≤ i < n."""
     if not (isinstance(shard, tuple) and [type(number) for number in shard] == [int, int]):
-        raise TypeError(f"shard: {shard!r} is not a pair (i, n) of integers")
+        raise TypeError(f"shard: {shard!r} is not a pair of integers; give (i, n)")
     i, n = shard
     if not 0 <= i < n:
-        raise ValueError(f"shard: {i}/{n} does not exist; the {max(n, 0)} shards are numbered from 0")
+        raise ValueError(f"shard: {i}/{n} does not exist; give i from 0 to {max(n, 1) - 1}")
     return i, n
 
 
 class Checkpoint:
     """Stores a part in the file `path`: at first, every `seconds`, and at the end, also after an exception.
 
-    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read` and
-    `specsim.core._files.check_target`."""
+    An existing file is read first. Raises ValueError if it is of another run, and as `Part.read`."""
 
     def __init__(
         self,
@@ -198,23 +192,13 @@ class Checkpoint:
         self.part.write(self._path)
 
 
-# What identifies a run.
-
-
 def which_run(
     source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int
 ) -> dict[str, Any]:
     """What identifies a run, in plain values."""
     rules.registered_spec(rule)
-    return {
-        "source": source.kind,
-        "rule": str(rules.get(rule)),
-        "draft": source.tree.to_dict(),
-        "steps": steps,
-        "seed": root,
-        "p and q": _digest_or_raise(source),
-        **this_code(),
-    }
+    shape = {"source": source.kind, "rule": str(rules.get(rule)), "draft": source.tree.to_dict()}
+    return shape | {"steps": steps, "seed": root, "p and q": _digest_or_raise(source)} | this_code()
 
 
 def digest(source: FixedPairSource | RowSource) -> str | None:
@@ -226,7 +210,7 @@ def digest(source: FixedPairSource | RowSource) -> str | None:
 
 
 def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
-    """Of what p and q are, in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
+    """A hash of p and q in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)
     pickler.fast = True  # written out in full: equal is the same as identical
@@ -235,8 +219,7 @@ def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
         pickler.dump(models_of(source))
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
         raise TypeError(
-            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes "
-            "of a module that can be pickled"
+            f"checkpoint: the models cannot be pickled ({error}); define them as classes of a module"
         ) from error
     return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
 

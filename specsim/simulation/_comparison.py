@@ -1,4 +1,4 @@
-"""Compare rules on one pair: tokens per step, and total variation from the target's law."""
+"""Compare rules on one pair: tokens per step, and total variation from the target's distribution."""
 
 from __future__ import annotations
 
@@ -35,16 +35,14 @@ SWEEP = 9
 
 @dataclass(frozen=True)
 class Entry:
-    """One rule on one pair; `tv` is the mean total variation of the claimed law from the target's.
-
-    It is 0 for a lossless rule, and None for a negative control, whose claim is false."""
+    """One rule on one pair."""
 
     rule: str
     group: str
     drafts: str
     tokens_per_step: float
     error: float
-    tv: float | None
+    tv: float | None  #: the mean total variation from the target; 0 if lossless, None for a false claim
 
     @property
     def name(self) -> str:
@@ -84,7 +82,7 @@ class Comparison(Compared):
         ]
         about = f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}"
         if any(one.tv is None for one in self.entries):
-            about += "; TV –: wrong on purpose, or of a law that depends on rows ahead"
+            about += "; TV –: wrong on purpose, or dependent on rows ahead"
         return self._parts("rules", Table(("rule", "drafts", "tokens/step", "TV"), rows), about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -122,8 +120,8 @@ def compare(
     target, draft : array_like, Model, Trace or Pair
         As for `simulate`. Frozen rows, of a trace or of positions, must be whole.
     rules : sequence of str or Rule, optional
-        Built-in rules, with parameters if any, and rules of your own. By default all built-in ones, or of
-        frozen rows those for a chain of `gamma` tokens.
+        Built-in rules, with parameters if any, and rules of your own. By default all built-in ones; of frozen
+        rows those for a chain of `gamma` tokens.
     gamma, drafts : int
         Rules for one draft get a chain of `gamma` tokens, the others `drafts` such chains.
     steps, rng, threads, executor
@@ -151,7 +149,7 @@ def compare(
     """
     check_counts(gamma=gamma, drafts=drafts)
     if isinstance(rules, str | Rule):
-        raise TypeError(f"rules: expected a sequence of rules, such as ['{rules}']")
+        raise TypeError(f"rules: {str(rules)!r} is one rule; give a sequence, such as ['{rules}']")
     root, pair, steps = root_of(rng), pair_of(target, draft), count_of("steps", steps)
     work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
     asked = _served(pair, gamma) if rules is None or not len(rules) else rules
@@ -175,7 +173,6 @@ def compare(
 
 
 def _group(rule: Rule) -> str:
-    """The group of a rule, also of one that is not built in."""
     if rule.name in names():
         return group_of(rule.name)
     claim = "lossy" if rule.declared else "tree" if rule.claimed_on_trees else "chain"
@@ -183,24 +180,22 @@ def _group(rule: Rule) -> str:
 
 
 def _served(pair: Pair, gamma: int) -> list[str]:
-    """The rules that can be compared on a pair: of frozen rows, along one path, those for chains."""
+    """The rules that a pair can compare: of frozen rows, along one path, those for chains."""
     target = pair.target
     if not isinstance(target, Trace) and (isinstance(target, Model) or np.ndim(target) < 2):
         return names()
-    # q behind the last drafted token may not have been logged
+    # q after the last drafted token may not have been logged
     bonus = not isinstance(target, Trace) or target.layout.bonus or gamma < target.gamma
-    every = [get(name) for name in names()]
+    every = map(get, names())
     return [rule.name for rule in every if not rule.claimed_on_trees and (bonus or not rule.leaf_rows)]
 
 
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
-    """The draft of a rule in a comparison."""
     drawing = rule.draft_sampling[0]
     return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 
 
 def describe(tree: Tree, gamma: int) -> str:
-    """The draft in a few words."""
     count = tree.size // gamma
     return f"{tree.draft_sampling}, {gamma}" if count == 1 else f"{tree.draft_sampling}, {count} × {gamma}"
 
@@ -254,7 +249,7 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def _variants(rule: str | Rule, sweep: bool) -> list[Rule]:
-    """The rule, or in a sweep of a lossy one without given values the rule at several."""
+    """The rule; in a sweep several of a lossy one without given values."""
     found = get(rule)
     given = ":" in rule if isinstance(rule, str) else found.values != _defaults(found)
     if not sweep or given or not found.declared:
@@ -281,8 +276,6 @@ def sweep_values(parameter: Parameter) -> list[float]:
     return [value for value in values if parameter.low <= value <= parameter.high]
 
 
-# The acceptance of one of K drafted tokens by each rule, and its upper bounds.
-
 #: Rules for K children of a node, with the closed form of their acceptance if there is one.
 RULES: dict[str, Callable[[Floats, Floats, int], float] | None] = {
     "naive_matching": theory.naive_matching_acceptance,
@@ -299,16 +292,14 @@ BOUNDS = ("sampled", "without replacement", "top and sample", "top")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The acceptance of a rule or bound at one number of drafts, with the standard `error`.
-
-    `simulated` is None for a bound, `theory` None without a closed form."""
+    """The acceptance of a rule or bound at one number of drafts."""
 
     name: str
     draft_sampling: str
     drafts: int
-    theory: float | None
-    simulated: float | None
-    error: float | None
+    theory: float | None  #: None without a closed form
+    simulated: float | None  #: None for a bound
+    error: float | None  #: the standard error of `simulated`
 
 
 @checked

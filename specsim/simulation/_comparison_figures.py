@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,17 +34,15 @@ def pareto_figure(comparison: Comparison) -> Figure:
         grid = figure.add_gridspec(rows, COLUMNS + 1, width_ratios=[1.8, *[1.0] * COLUMNS])
         left = figure.add_subplot(grid[:, 0])
         _draw_lossless(left, exact)
-        panels = [
-            figure.add_subplot(grid[place // COLUMNS, 1 + place % COLUMNS]) for place in range(len(lossy))
-        ]
+        places = [(place // COLUMNS, 1 + place % COLUMNS) for place in range(len(lossy))]
+        panels = [figure.add_subplot(grid[place]) for place in places]
         for place, (panel, name) in enumerate(zip(panels, names, strict=True)):
             _draw_lossy(panel, lossy, name)
             panel.sharex(panels[0])
             panel.sharey(panels[0])
             panel.tick_params(labelleft=place % COLUMNS == 0, labelbottom=place + COLUMNS >= len(lossy))
-        figure.supxlabel(
-            "total variation between a token's law and the target's, mean over contexts", fontsize=8
-        )
+        about = "total variation between a token's distribution and the target's, mean over contexts"
+        figure.supxlabel(about, fontsize=8)
         heading(figure, f"Speed against bias ({comparison.source}, γ = {comparison.gamma})")
         return figure
 
@@ -84,24 +83,14 @@ def _draw_lossy(axis: Axes, lossy: dict[str, list[Entry]], name: str) -> None:
     if len(lines) == 1:
         axis.set_title(name, fontsize=8)
         return
-    axis.legend(
-        title=name,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        alignment="left",
-        fontsize=7,
-        title_fontsize=8,
-        borderaxespad=0.2,
-        borderpad=0.0,
-        labelspacing=0.2,
-        handlelength=2.0,
-    )
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "alignment": "left"}
+    tight = {"borderaxespad": 0.2, "borderpad": 0.0, "labelspacing": 0.2, "handlelength": 2.0}
+    axis.legend(title=name, fontsize=7, title_fontsize=8, **place, **tight)
 
 
-def _places(entries: Iterable[Entry]) -> tuple[list[float], list[float]]:
+def _places(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
     """The values of TV, and the tokens per step."""
-    found = [(entry.tv or 0.0, entry.tokens_per_step) for entry in entries]
-    return [tv for tv, _ in found], [tokens for _, tokens in found]
+    return [entry.tv or 0.0 for entry in entries], [entry.tokens_per_step for entry in entries]
 
 
 def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
@@ -124,13 +113,9 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
             errors = [2.0 * (row.error or 0.0) for row in points]
             drafts, marker = [row.drafts for row in points], "osD^v<>"[number]
             axis.errorbar(drafts, simulated, yerr=errors, fmt=marker, color=color, label=name)
-            closed = [(row.drafts, row.theory) for row in points if row.theory is not None]
-            axis.plot(
-                *(zip(*closed, strict=True) if closed else ((), ())),
-                color=color,
-                linestyle="-",
-                linewidth=0.7,
-            )
+            closed = [row for row in points if row.theory is not None]
+            line = [row.drafts for row in closed], [row.theory for row in closed]
+            axis.plot(*line, color=color, linestyle="-", linewidth=0.7)
         axis.set(xlabel="drafts K", ylabel="probability that one of them is accepted", ylim=(0.0, 1.02))
         axis.set_title(f"Acceptance by number of drafts, and its bounds α*: {pair}")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

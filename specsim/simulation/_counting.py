@@ -1,8 +1,6 @@
-"""Count steps in chunks.
+"""Count steps in chunks: a source draws them, and a tally counts them into integer arrays, which are added.
 
-For each chunk of a run a source draws the steps, and a tally counts them into integer arrays, which are
-added. Steps are functions of (key, step), so the counts are the same for any number of threads and any order
-of chunks."""
+Steps are functions of (key, step), so neither threads nor the order of chunks change the counts."""
 
 from __future__ import annotations
 
@@ -26,8 +24,6 @@ T = TypeVar("T")
 
 #: Steps [first, end).
 Interval = tuple[int, int]
-
-
 #: Examples that a partial result keeps, the first ones of its steps.
 EXAMPLES = 8
 
@@ -52,15 +48,12 @@ class Failure(NamedTuple):
 class Partial:
     """The counts of some steps, as threads, processes, workers and files exchange them.
 
-    `intervals` are the steps, sorted and disjoint; `counts` the integer arrays of a tally; `examples` the
-    first `EXAMPLES` examples; `failures` the reasons why counting ended early; `seconds` the time.
-
-    Partial results are added with `+`, in any order; ValueError if a step is in both."""
+    They are added with `+`, in any order; ValueError if a step is in both."""
 
     counts: Counts
-    intervals: tuple[Interval, ...] = ()
-    examples: tuple[Example, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    intervals: tuple[Interval, ...] = ()  #: the steps, sorted and disjoint
+    examples: tuple[Example, ...] = ()  #: the first `EXAMPLES`
+    failures: tuple[Failure, ...] = ()  #: why counting ended early
     seconds: float = 0.0
 
     @property
@@ -82,9 +75,8 @@ class Partial:
 
 
 class Tally(Protocol):
-    """Counts batches: `zeros()` makes the integer arrays of a chunk, `count` adds one batch to them.
-
-    `count` may return the first examples of a batch, at most `EXAMPLES`."""
+    """`zeros()` makes the integer arrays of a chunk; `count` adds a batch, and may return its first
+    examples."""
 
     def zeros(self) -> dict[str, NDArray[Any]]: ...
 
@@ -95,8 +87,8 @@ class Tally(Protocol):
 class StepTally:
     """Counts accepted lengths [depth+1], and tokens emitted at even and at odd positions [2, 1+V].
 
-    Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint of a chunk's
-    counts, and two rows avoid that an addition waits for the previous one to the same token."""
+    Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint, and with two
+    rows no addition waits for the previous one to the same token."""
 
     depth: int
     vocab_size: int
@@ -142,7 +134,7 @@ def run(
 ) -> Partial:
     """Count steps [first, first + steps) of `source`, chunk by chunk, on `threads` threads.
 
-    An exception in a chunk, or Ctrl-C, cancels the chunks not yet begun and is raised here."""
+    An exception in a chunk, or Ctrl-C, cancels the chunks that wait, and is raised here."""
     parts = count_chunks(source, tally, key, [(first, first + steps)], threads=threads)
     return add_up(parts, tally, steps, progress)
 
@@ -160,7 +152,7 @@ def add_up(parts: Iterable[Partial], tally: Tally, steps: int, progress: Progres
 def count_chunks(
     source: Batches, tally: Tally, key: Key, intervals: Sequence[Interval], *, threads: int
 ) -> Iterator[Partial]:
-    """The counts of each chunk of the steps in `intervals`, as they come, in any order. Raises as `run`."""
+    """Yield the counts of each chunk of the steps in `intervals`, in any order. Raises as `run`."""
 
     def chunk(piece: tuple[int, int]) -> Partial:
         (part,) = count_in_turn(source, tally, key, *piece)
@@ -172,8 +164,9 @@ def count_chunks(
 
 
 def count_in_turn(source: Batches, tally: Tally, key: Key, first: int, steps: int) -> Iterator[Partial]:
-    """The counts of each chunk of the steps [first, first + steps), whose batches `source` makes without a
-    pause between chunks, and which end where these do. Raises as `run`."""
+    """The counts of each chunk of the steps [first, first + steps), with no pause between chunks.
+
+    Batches end where chunks do. Raises as `run`."""
     begin, counts, examples = first, tally.zeros(), list[Example]()
     for batch in source.batches(key, first, steps):
         examples += tally.count(counts, batch, key) or ()
@@ -190,9 +183,7 @@ def no_counts(tally: Tally) -> Partial:
 
 def offset(progress: Progress | None, before: int, total: int) -> Progress | None:
     """The progress callback of a part that starts after `before` of `total` steps."""
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)
+    return progress and (lambda done, _: progress(before + done, total))
 
 
 def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interval]:
@@ -225,7 +216,7 @@ def _join(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _side_by_side(work: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
-    """Yield results of `work` on `items` in any order, with at most 2·threads items submitted."""
+    """Yield the results of `work` on `items` in any order, with at most 2·threads items submitted."""
     waiting = iter(items)
     with ThreadPoolExecutor(threads) as pool:
         pending: set[Future[T]] = {pool.submit(work, item) for item in islice(waiting, 2 * threads)}

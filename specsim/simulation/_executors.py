@@ -1,11 +1,11 @@
 """Count spans of steps on executors: processes, a cluster, any `concurrent.futures.Executor`.
 
 A *span* is a sequence of whole chunks that takes a worker about a second, given by (key, first step, steps).
-The *job* says what is counted; a worker gets it once and caches it. Steps are functions of (key, step), so
-the counts depend neither on the spans nor on the workers.
+The *job* says what to count; a worker gets it once and caches it. Steps are functions of (key, step), so the
+counts depend neither on the spans nor on the workers.
 
-The number of submitted spans grows as long as spans wait for a worker less than they run. The spans of a
-worker that dies are run again: a pool of processes is replaced, and Dask recovers by itself."""
+The number of submitted spans grows while spans wait for a worker less than they run. The spans of a worker
+that dies are run again: a pool of processes is replaced, and Dask recovers by itself."""
 
 from __future__ import annotations
 
@@ -30,25 +30,22 @@ from specsim.core._streams import Key
 from specsim.simulation._counting import Interval, Partial, Tally, run
 from specsim.simulation._sources import Batches
 
-#: Names of executors; the address of a Dask scheduler, such as tcp://host:8786, is valid too.
+#: Names of executors, and what the address of a Dask scheduler begins with.
 NAMES = ("threads", "processes", "dask")
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 
-SPAN_SECONDS = 1.0
-#: The largest ratio of the length of a span to that of the last measured span.
-GROWTH = 4
+#: Seconds of a span, and the largest ratio of its length to that of the last measured span.
+SPAN_SECONDS, GROWTH = 1.0, 4
 #: Submitted tasks, at first and at most.
 FIRST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 1024
 #: A span is at most 1/SHARE_LEFT of the remaining steps, so that workers end together.
 SHARE_LEFT = 4
-#: Times that a pool may break with the same task.
-TRIES = 3
-#: Jobs that a worker caches.
-KEPT = 4
-#: Seconds without a result after which the connection to the scheduler is checked.
-LISTEN = 5.0
-#: Time-out of the connection to a Dask scheduler: long for one that is there, and short for a wrong address.
-CONNECT = 15.0
+#: Times that a pool may break with the same task, and jobs that a worker caches.
+TRIES, KEPT = 3, 4
+#: Seconds without a result after which the connection to the scheduler is checked, and the time-out of the
+#: first connection: long for a scheduler that is there, and short for a wrong address.
+LISTEN, CONNECT = 5.0, 15.0
+REMEDY = "define its models as classes of a module that workers can import, or use executor='threads'"
 
 
 class LostWorkers(ConnectionError):
@@ -56,7 +53,7 @@ class LostWorkers(ConnectionError):
 
 
 class Job(Protocol):
-    """What is counted, in a form that can be pickled; a worker calls `source` once for all spans."""
+    """What to count, in a form that can be pickled; a worker calls `source` once for all spans."""
 
     def source(self) -> Batches: ...
 
@@ -67,13 +64,13 @@ class Job(Protocol):
 def workers_of(executor: Executor | str | None, threads: int | None = None) -> Iterator[Workers | None]:
     """Open the workers of `executor` as a context; None for the threads of this process.
 
-    `threads` is the number of processes that "processes" and "dask" start, by default one for each core. An
-    executor object stays open. Raises ValueError for an unknown name and if Dask is not installed, TypeError
-    for an object without `submit`, LostWorkers if no scheduler answers."""
+    "processes" and "dask" start `threads` processes, by default one for each core. An executor object stays
+    open. Raises ValueError for an unknown name and if Dask is not installed, TypeError for an object without
+    `submit`, LostWorkers if no scheduler answers."""
     if isinstance(executor, type):
         raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
     if hasattr(executor, "get_executor"):
-        raise TypeError("executor: a Dask client; give client.get_executor(), or the scheduler's address")
+        raise TypeError("executor: is a Dask client; give client.get_executor(), or the scheduler's address")
     if executor is None or executor == "threads":
         yield None
     elif executor == "processes":
@@ -83,17 +80,15 @@ def workers_of(executor: Executor | str | None, threads: int | None = None) -> I
         assert not isinstance(executor, str)
         yield Workers(f"the executor ({type(executor).__name__})", executor)
     elif not isinstance(executor, str):
-        raise TypeError(
-            f"executor: expected a name or something with submit(), such as a ProcessPoolExecutor, got "
-            f"{type(executor).__name__}"
-        )
+        kind = type(executor).__name__
+        raise TypeError(f"executor: {kind} has no submit(); give a name, or such as a ProcessPoolExecutor")
     elif executor == "dask" or executor.startswith(ADDRESSES):
         with _dask_executor(executor, available_threads(threads)) as found:
             yield Workers(f"Dask ({executor})", found)
     else:
         raise ValueError(
-            f"executor: {executor!r} is none of {', '.join(NAMES)}, and no address of a Dask scheduler such "
-            "as tcp://host:8786"
+            f"executor: {executor!r} is unknown; give one of {', '.join(NAMES)}, or the address of a Dask "
+            "scheduler, such as tcp://host:8786"
         )
 
 
@@ -112,7 +107,6 @@ def _process_workers(processes: int) -> Iterator[Workers]:
 
 
 def _end_processes(executor: Executor) -> None:
-    """Terminate the processes of a pool."""
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.terminate()
     # a process may have written half of a result: the pool waits for the rest as long as anyone can write it
@@ -140,7 +134,7 @@ def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ValueError(
-            f"executor: {name!r} needs Dask, which is not installed: pip install 'specsim-decoding[dask]'"
+            f"executor: {name!r} needs Dask, which is missing; pip install 'specsim-decoding[dask]'"
         ) from error
     with ExitStack() as stack:
         if name == "dask":
@@ -149,9 +143,9 @@ def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
         try:
             client = stack.enter_context(Client(name, timeout=CONNECT))
         except OSError as error:
-            raise LostWorkers(f"executor: no Dask scheduler answers at {name} ({error})") from error
+            raise LostWorkers(f"executor: no Dask scheduler answers at {name} ({error}); start it") from error
         except ValueError as error:
-            raise ValueError(f"executor: {name} is no address of a Dask scheduler ({error})") from error
+            raise ValueError(f"executor: {name} is not an address ({error}); give tcp://host:8786") from error
         yield client.get_executor(pure=False)
 
 
@@ -178,9 +172,9 @@ class Workers:
         """Yield (task, seconds in its worker, result) of every task, in the order of completion.
 
         `next_task()` is called while fewer than `room` tasks are submitted, a number that grows; it returns
-        None if it has no task now. An exception of a task is raised here; LostWorkers if the executor breaks
-        and cannot be renewed, or has broken three times with the same task. At the end pending tasks are
-        cancelled, and running processes of our own pool terminated."""
+        None if it has no task now. Raises the exception of a task, and LostWorkers if the executor breaks and
+        cannot be renewed, or has broken three times with one task. The end cancels pending tasks, and
+        terminates the running processes of a pool of specsim's."""
         pending: dict[Future[Any], tuple[Task, float]] = {}
         lost: deque[Task] = deque()
         try:
@@ -229,21 +223,22 @@ class Workers:
         except BrokenExecutor:
             raise
         except Exception as error:
-            raise LostWorkers(f"{self.name}: takes no more work ({_describe(error)})") from error
+            raise LostWorkers(
+                f"{self.name}: takes no more work ({_describe(error)}); start it again"
+            ) from error
         if not isinstance(found, Future):
-            raise TypeError(
-                f"{self.name}: submit() gave {type(found).__name__}, no concurrent.futures.Future"
-            )
+            kind = type(found).__name__
+            raise TypeError(f"{self.name}: submit() gave {kind}; return a concurrent.futures.Future")
         return found
 
     def _finished(self, pending: dict[Future[Any], Any]) -> set[Future[Any]]:
-        """The futures that are done; if one of them broke, all of them, since the pool has broken."""
+        """The futures that are done; all of them if one broke, since then the pool has broken."""
         while not (finished := wait(pending, LISTEN, return_when=FIRST_COMPLETED).done):
             # tasks of a Dask client without its scheduler never finish
             client = getattr(self.executor, "_client", None)
             if client is not None and client.status not in ("running", "newly-created"):
                 raise LostWorkers(
-                    f"{self.name}: the connection to the scheduler is lost (the client is {client.status})"
+                    f"{self.name}: the scheduler is lost (client {client.status}); start it again"
                 )
         if any(future.cancelled() or isinstance(future.exception(), BrokenExecutor) for future in finished):
             finished = wait(pending, LISTEN).done
@@ -256,8 +251,8 @@ class Workers:
             ) from error
         if times >= TRIES:
             raise LostWorkers(
-                f"{self.name}: {times} times a worker died of the same task, perhaps out of memory; a script "
-                "must call this under if __name__ == '__main__':, since every process imports it"
+                f"{self.name}: {times} times a worker died of one task; free memory, and call this in a "
+                "script under if __name__ == '__main__':, since every process imports it"
             ) from error
         self.executor.shutdown(wait=False)
         self.executor = self._renew()
@@ -303,10 +298,7 @@ def _pack(job: Job) -> bytes:
     try:
         return zlib.compress(pickle.dumps(job), 1)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise TypeError(
-            f"executor: this run cannot be pickled ({error}); define its models as classes of a module, "
-            "or use executor='threads'"
-        ) from error
+        raise TypeError(f"executor: this run cannot be pickled ({error}); {REMEDY}") from error
 
 
 class Spans:
@@ -319,13 +311,11 @@ class Spans:
         self.extend(intervals)
 
     def extend(self, intervals: Iterable[Interval]) -> None:
-        """Add intervals at the end."""
         for first, end in intervals:
             self._intervals.append((first, end))
             self._left += end - first
 
     def clear(self) -> None:
-        """Forget the intervals that are left."""
         self._intervals.clear()
         self._left = 0
 
@@ -355,7 +345,7 @@ _making = threading.Lock()
 def _count_span(
     code: str, digest: str, packed: bytes | None, key: Key, first: int, steps: int
 ) -> Partial | None:
-    """Count a span of the job `digest`; None if this worker does not have it and `packed` is None."""
+    """Count a span of the job `digest`; None if this worker lacks it and `packed` is None."""
     check_same_code(code)
     with _making:
         if digest not in _jobs:
@@ -372,15 +362,12 @@ def _count_span(
 def check_same_code(code: str) -> None:
     """Raise ValueError in a worker unless its specsim has the sources_digest() `code`."""
     if code != sources_digest():
-        raise ValueError("a worker has another version of specsim; install the same version everywhere")
+        raise ValueError("executor: a worker has another version of specsim; install one version everywhere")
 
 
 def _unpack(packed: bytes) -> Job:
     try:
         job: Job = pickle.loads(zlib.decompress(packed))
     except (ImportError, AttributeError) as error:
-        raise TypeError(
-            f"executor: a worker cannot import the run ({error}); define models in a module that it can "
-            "import, or use executor='threads'"
-        ) from error
+        raise TypeError(f"executor: a worker cannot import the run ({error}); {REMEDY}") from error
     return job

@@ -25,6 +25,7 @@ from specsim.models import Model
 from specsim.models._base import shared_contexts
 from specsim.rules import Rule
 from specsim.simulation._executors import Task, workers_of
+from specsim.simulation._sources import NO_DRAFT
 from specsim.traces._reader import Trace
 
 R = TypeVar("R")
@@ -35,13 +36,11 @@ CONTEXTS = 256
 def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
     """The values of each setting. Raises TypeError, with `example` as a setting, unless there are some."""
     if not isinstance(over, Mapping) or not over:
-        raise TypeError(
-            f'over: expected a mapping from settings to their values, such as {{"{example}": [1, 2, 4]}}'
-        )
+        raise TypeError(f'over: has no setting; give a mapping such as {{"{example}": [1, 2, 4]}}')
     found = {}
     for name, values in over.items():
         if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
-            raise TypeError(f"over: {name} needs a sequence of values, such as [0.5, 1]")
+            raise TypeError(f"over: {name} has no sequence of values; give one, such as [0.5, 1]")
         found[name] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     return found
 
@@ -52,7 +51,7 @@ def combinations(values: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 class Ran(NamedTuple, Generic[R]):
-    """What came of the runs of a grid, by their number; less than `planned` after Ctrl-C."""
+    """The results of the runs of a grid, by number; fewer than `planned` after Ctrl-C."""
 
     found: dict[int, R]
     planned: int
@@ -80,7 +79,7 @@ def run_grid(
 ) -> Ran[R]:
     """Call `run(setting, threads)` for each of `settings`, in turn or side by side on an executor.
 
-    Progress is shown as `label`, counted in `unit`. Ctrl-C ends the runs, and is raised if there is none."""
+    Progress is shown as `label`, counted in `unit`. Ctrl-C ends the runs, and is raised before the first."""
     started, found = time.perf_counter(), dict[int, R]()
     with working(progress, label, unit) as work:
         try:
@@ -101,7 +100,7 @@ def _results(
     threads: int | None,
     executor: Executor | str | None,
 ) -> Iterator[tuple[int, R]]:
-    """The number of each run and what came of it, as they are done."""
+    """The number and the result of each run, as they are done."""
     with workers_of(executor, threads) as workers:
         if workers is None:
             yield from ((number, run(one, threads)) for number, one in enumerate(settings))
@@ -112,8 +111,7 @@ def _results(
 
 
 def _numbered(number: int, run: Callable[[Any, int], R], setting: Any) -> R:
-    """One run, in a worker; its task is known by its number."""
-    return run(setting, 1)
+    return run(setting, 1)  # in a worker
 
 
 class Swept(Shown):
@@ -135,7 +133,6 @@ class Swept(Shown):
         return as_dict(self, "interrupted")
 
     def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-        """The settings of each run, and what `rows` say of it."""
         shown = [
             (*(f"{value:g}" if isinstance(value, float) else str(value) for value in values), *row)
             for values, row in zip(self.settings, rows, strict=True)
@@ -149,9 +146,8 @@ class Swept(Shown):
     def _draw(
         self, ax: Axes | None, y: str, label: str, error: Callable[[dict[str, Any]], float] | None
     ) -> Axes:
-        """The column `y` of `records` against the first setting, with bars of the size `error` of a row.
-
-        There is a line for each combination of the other settings."""
+        """Draw the column `y` of `records` against the first setting, a line for each combination of
+        others."""
         ax = axes_or_new(ax)
         x, *others = self.over
         lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -192,14 +188,11 @@ class Compared(Shown):
         return [*[so_far] * self.interrupted, table, about]
 
 
-# The total variation of a rule's law from the target's.
-
-
 def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
     """The mean total variation of the law that `rule` declares from the `rows` of p and q [B, V].
 
-    It is 0 for a lossless rule, and None where the claim is false or the law depends on rows ahead. It is
-    rounded to 15 decimals: the next ones differ between processors."""
+    0 for a lossless rule; None where the claim is false or the law depends on rows ahead. Rounded to 15
+    decimals: the next ones differ between processors."""
     if rule.control or rule.looks_ahead:
         return None
     if rule.declared is None:
@@ -212,26 +205,25 @@ def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None
 
 
 def show_tv(tv: float | None) -> str:
-    """Total variation with four decimals; 0 for a lossless rule, – where there is none to show."""
+    """Total variation with four decimals; 0 for a lossless rule, – for none."""
     return "–" if tv is None else f"{tv:.4f}" if tv else "0"
 
 
 def context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
-    """Rows of target and draft at up to `CONTEXTS` contexts where steps begin, evenly spaced over all."""
+    """Rows of target and draft at up to `CONTEXTS` contexts where steps begin, evenly spaced."""
     if isinstance(target, Trace):
         _, p, q = target.steps(_some(np.arange(target.num_steps)))
         return p[:, 0], q[:, 0]
     if not isinstance(target, Model):
         if draft is None:
-            raise TypeError("draft: missing; only a trace includes the draft")
+            raise TypeError(NO_DRAFT)
         p, q = np.atleast_2d(check_rows(target, "target"), check_rows(draft, "draft"))
         if p.shape != q.shape:
-            raise ValueError(f"target {p.shape} and draft {q.shape} must have one shape")
+            raise ValueError(f"draft: shape {q.shape}, the target has {p.shape}; give both one shape")
         return _some(p), _some(q)
     some = _some(shared_contexts(target, draft))
     return target.rows(some), draft.rows(some)
 
 
 def _some(contexts: Any) -> Any:
-    """Up to `CONTEXTS` of them, evenly spaced."""
     return contexts[:: -(-len(contexts) // CONTEXTS)]

@@ -1,7 +1,5 @@
-"""Replay one step of a simulation in plain Python.
-
-Uniforms come from Philox in Python integers, and kernels run uncompiled. Tests assert that the tokens are
-those of the engine."""
+"""Replay one step of a simulation in plain Python: uniforms from Philox in Python integers, kernels
+uncompiled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -73,7 +71,6 @@ class Replay(Shown):
         return [{"node": i, **asdict(node)} for i, node in enumerate(self.nodes, 1)]
 
     def parts(self) -> Iterator[str]:
-        """The lines of a description."""
         yield f"step {self.step} of {self.source}, rule {self.rule}, seed {self.root}"
         yield f"key     {self.key[0]:#010x} {self.key[1]:#010x}   (Philox4x32-10)"
         if self.start:
@@ -126,7 +123,7 @@ def replay(
     (0, 0, 1)
     """
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**63:
-        raise ValueError(f"step: {step!r} is not an integer from 0 to 2^63 - 1")
+        raise ValueError(f"step: {step!r} is not a step number; give an integer from 0 to 2^63 - 1")
     source, chosen = make_source(target, draft, rule=rule, gamma=gamma), rules.get(rule)
     root, step = root_of(rng), int(step)
     key, tree = key_of(root), source.tree
@@ -144,7 +141,7 @@ def replay(
 def _pair_step(
     source: FixedPairSource, key: Key, step: int, u: Floats, tokens: TokenArray, accepted: Ints
 ) -> tuple[tuple[Node, ...], Floats]:
-    """Fill tokens and accepted; returns the drafted nodes and the uniforms of verification."""
+    """Fill tokens and accepted; return the drafted nodes and the uniforms of verification."""
     pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
     v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
     pair.kernel(*source.tables, u, v, tokens, accepted)

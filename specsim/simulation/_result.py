@@ -34,14 +34,12 @@ STEPS = "steps"
 class Simulation(Shown):
     """The counts of a simulated run, and the rates that follow from them.
 
-    `lengths[k]` is the number of steps with k accepted tokens, `tokens[x]` the number of emitted tokens x.
-    `alpha_context` is the mean acceptance probability of the standard rule over the contexts where steps
-    begin, and `acceptance[i]` the probability that this rule accepts the token at i, given that those before
-    it were: both are exact, not simulated. `acceptance` is known for a fixed pair and many rules, else None.
-    A draft from a text may be short or missing; α counts its end as a rejection.
-    `method` is the drafting system, if one was named. `source` describes the origin of p and q, `pair` is
-    what they were, `tree` the shape of the draft. Of `planned` steps fewer were drawn if the run was
-    `interrupted`. `shard` is the part (i, n) of a run that they are, if any."""
+    `lengths[k]` steps accepted k tokens; `tokens[x]` is how often the token x was emitted. `alpha_context` is
+    the mean acceptance probability of the standard rule over the contexts where steps begin, and
+    `acceptance[i]` the probability that this rule accepts the token at i, given that those before it were:
+    both are exact. `acceptance` is None where no closed form is known. α counts the end of a short draft as a
+    rejection. `source`, `pair` and `tree` are the origin of p and q, what they were, and the draft's
+    shape."""
 
     source: str
     rule: str
@@ -50,21 +48,21 @@ class Simulation(Shown):
     lengths: Ints = field(repr=False)
     tokens: Ints = field(repr=False)
     alpha_context: float
-    planned: int
+    planned: int  #: steps; fewer were drawn if the run was `interrupted`
     pair: Pair
     provenance: Provenance = field(repr=False)
     acceptance: tuple[float, ...] | None = field(default=None, repr=False)
-    method: str | None = None
-    shard: tuple[int, int] | None = None
+    method: str | None = None  #: the drafting system, if one was named
+    shard: tuple[int, int] | None = None  #: the part (i, n) of a run
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run was ended before all its steps were drawn."""
+        """Whether Ctrl-C ended the run before all its steps."""
         return self.steps < self.planned
 
     @property
     def gamma(self) -> int:
-        """The most tokens that a step can accept: γ for a chain, the depth of a tree."""
+        """The tokens that a step accepts at most: γ of a chain, the depth of a tree."""
         return self.tree.depth
 
     @property
@@ -99,7 +97,7 @@ class Simulation(Shown):
 
     @property
     def _has_formula(self) -> bool:
-        """Whether the formula of i.i.d. acceptances with probability α is about this rule and shape."""
+        """Whether the formula of i.i.d. acceptances with probability α holds for this rule and shape."""
         return self.rule == "standard" and self.tree.is_chain and self.tree.draft_sampling == "sampled"
 
     @property
@@ -114,9 +112,8 @@ class Simulation(Shown):
         return as_dict(self, *derived, *means, without=("tree",), draft=self.tree)
 
     def parts(self) -> Iterator[Piece]:
-        seed = self.provenance.root
         how = "" if self.method is None else f"{self.method}: "
-        drawn = f"{self.steps:,} steps, seed {seed}{self._part}"
+        drawn = f"{self.steps:,} steps, seed {self.provenance.root}{self._part}"
         yield f"{how}{self.source}, rule {self.rule}, {self.tree}: {drawn}"
         if self.interrupted:
             yield self._interruption()
@@ -127,7 +124,6 @@ class Simulation(Shown):
         yield Table(("accepted", "share of steps", ""), [(k, *row) for k, row in enumerate(shown)])
 
     def brief(self) -> Iterator[Piece]:
-        """Tokens per step and α, in three lines."""
         mean = with_error(self.tokens_per_step, self.tokens_per_step_error)
         how = self.method or f"{self.rule}, {self.tree}"
         yield f"{mean} tokens per step of {how}, on {self.pair.name or self.source}"
@@ -135,8 +131,8 @@ class Simulation(Shown):
             yield self._interruption()
         verified = with_error(self.alpha_verified, self.alpha_verified_error)
         yield f"α context {self.alpha_context:.5f}, verified {verified}, drafted {self.alpha_drafted:.5f}"
-        seed = self.provenance.root
-        yield f"{self.steps:,} steps, seed {seed}{self._part}, specsim {self.provenance.specsim}"
+        about = self.provenance
+        yield f"{self.steps:,} steps, seed {about.root}{self._part}, specsim {about.specsim}"
 
     @property
     def _part(self) -> str:
@@ -151,9 +147,9 @@ class Simulation(Shown):
         return [{"accepted": k, "steps": n, "share": n / self.steps} for k, n in counts]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The share of steps by number of emitted tokens, with the closed form if there is one.
+        """Draw the share of steps by number of emitted tokens, with the closed form if there is one.
 
-        For the standard rule on a chain it is the law of i.i.d. acceptances, also where rows change."""
+        For the standard rule on a chain that is the one of i.i.d. acceptances, also where rows change."""
         laws = {}
         if self._has_formula:
             laws["i.i.d., α context"] = accepted_law(self.alpha_context, self.gamma)
@@ -163,25 +159,22 @@ class Simulation(Shown):
 
 
 def counts_of(total: Partial) -> dict[str, Any]:
-    """What a `Simulation` has of the counts of its steps."""
     lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
     return {"steps": total.steps, "lengths": lengths, "tokens": tokens}
 
 
 def merge_simulation(part: Part) -> Simulation:
-    """The run whose parts add up to `part`. Raises ValueError with the steps that are missing."""
+    """The run whose parts add up to `part`. Raises ValueError, with the steps that are missing."""
     run, total, drafted = part.run, part.found.get(STEPS, Partial({})), part.run["draft"]
     if gaps := missing(total.intervals, 0, run["steps"]):
-        shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8])
-        raise ValueError(
-            f"of {run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
-            f"{shown}{', …' if len(gaps) > 8 else ''}; add the parts with these steps, or finish them"
-        )
-    tree = (
-        Tree(drafted["parents"], drafted["draft_sampling"], drafted["block"])
-        if "parents" in drafted
-        else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
-    )
+        shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8]) + ", …" * (len(gaps) > 8)
+        lost = f"{sum(end - first for first, end in gaps):,} of {run['steps']:,} steps are missing"
+        raise ValueError(f"paths: {lost} ({shown}); add the parts with these steps, or finish them")
+    tree: Draft
+    if "parents" in drafted:
+        tree = Tree(drafted["parents"], drafted["draft_sampling"], drafted["block"])
+    else:
+        tree = DynamicTree(drafted["width"], drafted["depth"], drafted["nodes"])
     about = part.about
     alpha_context, acceptance = decoded(about["exact"])
     return Simulation(

@@ -12,24 +12,24 @@ from specsim.models._ngram import slot_of
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables, sum_rows, sums_size
 
-#: The largest vocabulary of which tables are kept, and the most memory that they take.
+#: The largest vocabulary size of tables, and the most memory that they take.
 LARGEST, TABLE_BYTES = 512, 2**28
-#: A context is one integer.
-MOST_CONTEXTS = 2**62
+MOST_CONTEXTS = 2**62  #: a context is one integer
 
 
 def fits(target: Model, draft: Model) -> bool:
-    """Whether the rows of both models may be kept: few tokens, and rows that follow from the last of them."""
+    """Whether tables may keep the rows of both models: few tokens, and rows that depend on the last of
+    them."""
     order = max(target.order, draft.order)
     forgets = not (getattr(target, "reads_all", False) or getattr(draft, "reads_all", False))
     return forgets and target.vocab_size <= LARGEST and target.vocab_size**order < MOST_CONTEXTS
 
 
 class GrowingTables:
-    """`RowTables` of two models, to which the contexts are added that steps come to, until they are full.
+    """`RowTables` of two models, which grow by the contexts that steps come to, until they are full.
 
-    Entries are written once, and the steps read only those below a number that they were told, so that
-    threads may read while one of them writes. Memory is taken as it is filled."""
+    Entries are written once, and steps read those below a number that they know, so that threads may read
+    while one of them writes. Memory is taken as it is filled."""
 
     def __init__(self, target: Model, draft: Model, rule: Rule):
         assert rule.positions is not None
@@ -61,8 +61,8 @@ class GrowingTables:
             return self._contexts.count
 
     def starts(self, places: Ints) -> tuple[Ints, TokenArray]:
-        """The codes and the numbers of the contexts at `places` of those where steps begin; a number is 0 if
-        there is no room."""
+        """Codes and numbers of the contexts at `places` of those where steps begin; a number is 0 without
+        room."""
         found = self._starts[places]
         if (new := places[found == 0]).size:
             self._starts[new] = self._add(self._start_codes[new])
@@ -70,7 +70,7 @@ class GrowingTables:
         return self._start_codes[places], found
 
     def after(self, contexts: TokenArray, tokens: TokenArray) -> tuple[Ints, TokenArray]:
-        """The same for these contexts with one token [B] more, to be found in `follow` of the tables."""
+        """The same for these contexts with one token [B] more; `follow` of the tables keeps them."""
         codes, found = self.follow(self._contexts.known_codes[contexts], tokens)
         self.tables.follow[contexts, tokens] = found
         return codes, found
@@ -107,9 +107,8 @@ class GrowingTables:
 
 
 class _Numbers:
-    """Texts of `order` tokens, numbered from 1 on in the order in which they are added, below `size`.
-
-    The tokens are the digits of one integer, the text's code."""
+    """Texts of `order` tokens, the digits of an integer, the code; numbered from 1 as they come, below
+    `size`."""
 
     def __init__(self, vocab_size: int, order: int, size: int):
         self._vocab_size, self._order, self.count = vocab_size, order, 1
@@ -142,7 +141,7 @@ class _Numbers:
 
 @kernel
 def _add_codes(codes, count, kept, slots, found):  # type: ignore[no-untyped-def]
-    """Fill found[B] with the indices of codes[B] in `kept`, adding those that are new from `count` on.
+    """Fill found[B] with the indices of codes[B] in `kept`, adding new ones from `count` on.
 
     `slots` is a hash table of the indices, 0 where empty."""
     for i in range(codes.size):

@@ -1,8 +1,6 @@
-"""Readers of the rows of simulated steps: two models, frozen rows of a trace or of positions, dynamic trees,
-text.
+"""Readers draw the drafts of steps, with their rows of p and q: of two models, a trace, positions or a text.
 
-A reader draws the drafts of steps with their rows of p and q. Random numbers are functions of (key, purpose,
-step), so the rows of a step do not depend on how a run is split."""
+Random numbers are functions of (key, purpose, step), so the rows do not depend on how a run is split."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,15 +27,13 @@ ROW_BATCH_BYTES = 2**21
 
 @dataclass(frozen=True)
 class Rows:
-    """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
+    """Drafted tokens with their rows."""
 
-    `parents` int64 [B, n] is the tree of each step, see `specsim.models._drafts.tree`; a chain has m = n = γ.
-    `depths` int64 [B] is the depth of each draft, where some are padded; 0 is a step without a draft."""
-
-    draft_tokens: Ints
-    p: Floats
-    q: Floats
-    parents: Ints
+    draft_tokens: Ints  #: [B, n]
+    p: Floats  #: [B, n+1, V]
+    q: Floats  #: [B, m, V]; a chain has m = n = γ
+    parents: Ints  #: [B, n] the tree of each step, see `specsim.models._drafts.tree`
+    #: [B] the depth of each draft, where some are padded; 0 is a step without a draft.
     depths: Ints | None = field(default=None, kw_only=True)
 
     @property
@@ -47,7 +43,7 @@ class Rows:
     def end(self, tokens: NDArray[np.int32], accepted: Ints) -> None:
         """End steps a token after their drafts, in tokens [depth+1, B] and accepted [B] of padded ones.
 
-        Of a lossless rule that token has the target's law, whether it was the padding or not."""
+        A lossless rule gives that token the target's distribution, whether it was padding or not."""
         if self.depths is not None:
             np.minimum(accepted, self.depths, out=accepted)
             tokens[np.arange(len(tokens))[:, None] > accepted] = -1
@@ -114,7 +110,7 @@ class ModelRows(_PairRows):
 
     @cached_property
     def table(self) -> Floats | None:
-        """Of the draft, for tokens that are drafted without sight of those before them."""
+        """Of the draft, for tokens that it drafts without sight of those before them."""
         return table_of(self.draft)
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
@@ -143,7 +139,6 @@ class ModelRows(_PairRows):
 
 
 def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
-    """Rows of two models, from the contexts that they share."""
     check_pair(target, draft)
     return ModelRows(target, draft, tree, shared_contexts(target, draft), leaf_rows)
 
@@ -152,8 +147,8 @@ def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> 
 class TraceRows:
     """Steps over the logged rows of a trace, *frozen*: step s redraws the drafts of logged step s mod N.
 
-    The log has p only along its path, so a redrawn token does not change the rows after it. The counts test
-    the law of a rule given these rows; they are not an estimate for the target."""
+    The log has p along its path alone, so a redrawn token does not change the rows after it. The counts test
+    a rule on these rows; they do not estimate the target."""
 
     trace: Trace
     tree: Tree
@@ -201,7 +196,6 @@ class PositionRows:
         return len(self.p) - self.tree.size
 
     def alpha_context(self) -> float:
-        """Over all positions."""
         return float(np.minimum(self.p, self.q).sum() / len(self.p))
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
@@ -238,10 +232,10 @@ class DynamicRows(_PairRows):
 
 @dataclass(frozen=True)
 class _TextRows:
-    """Steps of a text that is decoded from its beginning, drawn uniformly, with or without a draft.
+    """Steps of a text decoded from its beginning, drawn uniformly, with or without a draft.
 
     Drafts are functions of the text, and q is 1 at a drafted token. Decoding accepts what a draft shares with
-    the text, as naive matching does if the text is a sample of the target."""
+    the text, as naive matching does for a sample of the target."""
 
     target: Model
     draft: Any
@@ -253,8 +247,8 @@ class _TextRows:
 
     @cached_property
     def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Places [S] of the text where steps begin, and of the draft at each of them parents and tokens
-        [S, n], and the depth [S]."""
+        """Places [S] of the text where steps begin, and the parents and tokens [S, n] and depth [S] of
+        drafts."""
         raise NotImplementedError
 
     def alpha_context(self) -> float:
@@ -309,8 +303,7 @@ class LookupRows(_TextRows):
 
 @dataclass(frozen=True)
 class LookaheadRows(_TextRows):
-    """Drafts of lookahead decoding. One with fewer tokens than the tree is padded with a first token again,
-    which naive matching never reaches."""
+    """Drafts of lookahead decoding, padded with a first token again, which naive matching never reaches."""
 
     draft: LookaheadDecoding
     kind = "text, lookahead decoding"

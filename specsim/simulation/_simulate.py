@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,10 +44,6 @@ from specsim.simulation._sources import FixedPairSource, RowSource, make_source,
 from specsim.simulation.methods import Method
 from specsim.traces._reader import Trace
 
-if TYPE_CHECKING:
-    from specsim.simulation._cuda.counting import DeviceCounter
-    from specsim.simulation._cuda.rows import DeviceRowCounter
-
 
 @checked
 def simulate(
@@ -72,11 +68,10 @@ def simulate(
     Parameters
     ----------
     target, draft : array_like, Model, Trace, PromptLookup, LookaheadDecoding or Pair
-        Two pmfs [V], the same at every position; the rows [N, V] of N positions of a text, frozen as those of
-        a trace; two models, whose steps start at contexts that they share; a
-        trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); a model
-        and a `specsim.models.PromptLookup` or `LookaheadDecoding`, whose steps are those of decoding its text
-        from the beginning, with or without a draft; or a `Pair` of these as `target`.
+        Two pmfs [V], the same at every position; two models, whose steps start at contexts that they share;
+        the rows [N, V] of N positions of a text, or a trace as `target` without `draft` (*frozen rows*, with
+        drafts drawn again); a model and a `specsim.models.PromptLookup` or `LookaheadDecoding`, whose steps
+        decode its text from the beginning, with or without a draft; or a `Pair` of these as `target`.
     rule : str or Rule
         A built-in rule, with parameters if any.
     gamma : int or Draft
@@ -94,17 +89,16 @@ def simulate(
         Counts in other processes: "processes" (as many as `threads`), "dask" (the same on a local Dask
         cluster), the address of a Dask scheduler, or any `concurrent.futures.Executor`.
     checkpoint : path, optional
-        File that stores the counts every minute and at the end. If it exists, the run continues from it, with
-        its seed if `rng` is None.
+        A file that stores the counts. The run continues from it, with its seed if `rng` is None.
     checkpoint_seconds : float
-        Store them that often instead, ≥ 0; 0 after every chunk.
+        Store them that often, ≥ 0, every minute by default; 0 after every chunk.
     shard : tuple of int, optional
-        (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
+        (i, n) with 0 ≤ i < n: count part i of n alone; `specsim.merge` adds the checkpoints.
     device : str, optional
-        The CPU by default. "cuda" takes an NVIDIA GPU, the first that `CUDA_VISIBLE_DEVICES` names. It draws
-        and counts the steps of two pmfs [V], for the token-wise rules and block verification; of rows it
-        verifies those that the CPU makes, for all rules but those that need logarithms, exponentials, powers
-        or sorting. The counts are the same as on the CPU.
+        The CPU by default; "cuda" takes the first NVIDIA GPU of `CUDA_VISIBLE_DEVICES`, with the counts of
+        the CPU. It draws the steps of two pmfs [V] for the token-wise rules and block verification; of rows
+        it verifies those that the CPU makes, for all rules without logarithms, exponentials, powers or
+        sorting.
     progress : bool or callable, optional
         A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
         progress(steps done, steps in all).
@@ -150,7 +144,7 @@ def simulate(
         kept = Checkpoint(checkpoint, which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
-            raise ValueError(f"{checkpoint}: has steps of another shard; use one file for each shard")
+            raise ValueError(f"{checkpoint}: has steps of another shard; give each shard its own file")
     interrupted = False
     left, before, started = missing(total.intervals, first, end), total.seconds, time.perf_counter()
     with (
@@ -201,10 +195,9 @@ def _count(
     intervals: Sequence[Interval],
     workers: Workers | None,
     threads: int,
-    gpu: DeviceCounter | DeviceRowCounter | None,
+    gpu: Any,
 ) -> Iterator[Partial]:
-    """Count the steps in `intervals` on `gpu`, `workers` or `threads` of this process; yields parts in any
-    order."""
+    """Yield the counts of the steps in `intervals`, in any order, of `gpu`, `workers` or threads here."""
     if gpu is not None:
         return gpu.count(key, intervals)
     if workers is None:
@@ -216,7 +209,7 @@ def _count(
 def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
     """The seed: `rng`, or that of an existing checkpoint."""
     if rng is None and shard is not None:
-        raise ValueError("rng (--seed): missing; all shards of a run need the same seed")
+        raise ValueError("rng (--seed): missing; give all shards of a run the same seed")
     if rng is None and checkpoint is not None and check_target(checkpoint).exists():
         return int(Part.read(checkpoint).run["seed"])
     return root_of(rng)

@@ -1,7 +1,6 @@
-"""Sources of simulated steps: a fixed pair of pmfs, or the rows of a reader with a verifier of arrays.
+"""Sources draw batches of steps: from a fixed pair of pmfs, or from the rows of a reader.
 
-A source draws batches of steps. Random numbers are functions of (key, purpose, step), so the steps do not
-depend on how a run is split."""
+Random numbers are functions of (key, purpose, step), so the steps do not depend on how a run is split."""
 
 from __future__ import annotations
 
@@ -53,8 +52,9 @@ from specsim.theory import (
 from specsim.traces._reader import Trace
 
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
-#: of two the uniforms of a step, which lie so many numbers apart, would share a few lines of the cache.
+#: of two the uniforms of a step, as many numbers apart, would share a few lines of the cache.
 FIXED_PAIR_BATCH = 4104
+NO_DRAFT = "draft: missing; give one, since only a trace includes it"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Batch:
 
 
 class Batches(Protocol):
-    """The interface of a source: batches of steps, `chunk` steps to a chunk."""
+    """The interface of a source: batches of steps, `chunk` of them to a chunk."""
 
     @property
     def chunk(self) -> int: ...
@@ -79,7 +79,7 @@ class Batches(Protocol):
 
 
 class Source(Batches, Described, Protocol):
-    """Batches of simulated steps, with a description."""
+    """Batches with a description."""
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,8 @@ class RowSource:
 class ModelSource(RowSource):
     """The steps of `RowSource` for chains of two models and a rule that decides token by token.
 
-    Rows are kept in tables, and nothing is drawn or verified behind the end of a step; the tokens are the
-    same. A position of a step whose context the tables have no room for is verified from rows made for it
-    alone."""
+    Tables keep the rows, and nothing is drawn or verified after the end of a step; the tokens are the same.
+    Where the tables have no room for a context, its position is verified from rows of its own."""
 
     rule: Rule = field(kw_only=True)
 
@@ -194,7 +193,8 @@ class ModelSource(RowSource):
             given = draft, verify, self.rule.array(), tokens, accepted
             going = np.arange(n)
             while going.size:
-                going, lost = _apart(going, context)
+                has = context[going] != 0
+                going, lost = going[has], going[~has]  # those that the tables had no room for
                 going = self._stopped(going, place, context, tables.tables, tables.known, given)
                 codes[going], context[going] = tables.after(-context[going], tokens[place[going] - 1, going])
                 if lost.size:
@@ -222,12 +222,6 @@ class ModelSource(RowSource):
         return np.concatenate(stopped)
 
 
-def _apart(steps: Ints, context: TokenArray) -> tuple[Ints, Ints]:
-    """Those of `steps` whose context has a number, and those for which there was no room."""
-    has = context[steps] != 0
-    return steps[has], steps[~has]
-
-
 def make_source(
     target: ArrayLike | Model | Trace,
     draft: ArrayLike | Model | PromptLookup | LookaheadDecoding | None,
@@ -237,18 +231,19 @@ def make_source(
 ) -> FixedPairSource | RowSource:
     """Make the source of `simulate` and `replay`, which depends on the types of `target` and `draft`."""
     chosen = rules.get(rule)
-    tree = _draft_shape(draft, gamma)
-    chosen.check(tree)
-    reader: RowReader
-    if isinstance(tree, DynamicTree):
+    if isinstance(gamma, DynamicTree):
+        chosen.check(gamma)
         if not (isinstance(target, Model) and isinstance(draft, Model)):
             raise TypeError(
-                "gamma: a dynamic tree is drafted by a model after each of its tokens; give two models, such "
-                "as default_pair() (ngram), or a Tree (--tree 2,2)"
+                "gamma: only a model drafts a dynamic tree; give two models, such as default_pair() (ngram), "
+                "or a Tree (--tree 2,2)"
             )
         check_pair(target, draft)
-        reader = DynamicRows(target, draft, tree, shared_contexts(target, draft))
-    elif isinstance(target, Trace):
+        return model_source(chosen, DynamicRows(target, draft, gamma, shared_contexts(target, draft)))
+    tree = draft.tree(gamma) if isinstance(draft, PromptLookup | LookaheadDecoding) else as_tree(gamma)
+    chosen.check(tree)
+    reader: RowReader
+    if isinstance(target, Trace):
         reader = _trace_rows(target, draft, tree, chosen.leaf_rows)
     elif isinstance(draft, PromptLookup | LookaheadDecoding):
         reader = _text_rows(target, draft, tree, chosen)
@@ -256,13 +251,13 @@ def make_source(
         reader = model_rows(target, draft, tree, chosen.leaf_rows)
         tree.check_siblings(reader.vocab_size)
     elif draft is None:
-        raise TypeError("draft: missing; only a trace includes the draft")
+        raise TypeError(NO_DRAFT)
     else:
         p, q = check_rows(target, "target"), check_rows(draft, "draft")
         if p.ndim not in (1, 2) or p.shape != q.shape:
             raise ValueError(
-                f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V], or the rows "
-                "[N, V] of N positions of a text"
+                f"draft: shape {q.shape}, the target has {p.shape}; give two pmfs [V], or the rows [N, V] "
+                "of N positions"
             )
         if p.ndim == 1:
             tree.check_siblings(p.size)
@@ -271,57 +266,45 @@ def make_source(
     return model_source(chosen, reader)
 
 
-def _draft_shape(draft: Any, gamma: int | Draft) -> Draft:
-    if isinstance(gamma, DynamicTree):
-        return gamma
-    return draft.tree(gamma) if isinstance(draft, PromptLookup | LookaheadDecoding) else as_tree(gamma)
-
-
 def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> PositionRows:
     if not tree.is_chain:
-        raise ValueError("gamma: the rows of positions are along one text, so they cannot answer for a tree")
-    if len(p) <= tree.size:
         raise ValueError(
-            f"gamma: a step of {tree.size} drafted tokens reads the rows of {tree.size + 1} positions, and "
-            f"there are {len(p)}"
+            "gamma: positions are along one text, so they have no rows for a tree; give a number"
         )
+    if len(p) <= tree.size:
+        raise ValueError(f"gamma: {tree.size} drafted tokens exceed {len(p)} positions less one; draft fewer")
     return PositionRows(p, q, tree, leaf_rows)
 
 
-def _text_rows(
-    target: Any, draft: PromptLookup | LookaheadDecoding, tree: Tree, rule: Rule
-) -> LookupRows | LookaheadRows:
-    name = "prompt lookup" if isinstance(draft, PromptLookup) else "lookahead decoding"
+def _text_rows(target: Any, draft: Any, tree: Tree, rule: Rule) -> LookupRows | LookaheadRows:
     if not isinstance(target, Model):
-        raise TypeError(f"target: {name} needs a model as target")
+        name = "prompt lookup" if isinstance(draft, PromptLookup) else "lookahead decoding"
+        raise TypeError(f"target: {name} needs a model; give one, such as default_pair()[0]")
     if draft.text.size <= target.order:
-        size, order = draft.text.size, target.order
-        raise ValueError(f"text: {size} tokens; the target reads {order} before the first step")
+        needed = f"give at least {target.order + 1}, since the target reads {target.order} before a step"
+        raise ValueError(f"text: {draft.text.size} tokens are too few; {needed}")
     check_tokens(draft.text, target.vocab_size, "text")
     draft.check_rule(rule)
-    if isinstance(draft, PromptLookup):
-        return LookupRows(target, draft, tree)
-    return LookaheadRows(target, draft, tree)
+    return (LookupRows if isinstance(draft, PromptLookup) else LookaheadRows)(target, draft, tree)
 
 
 def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceRows:
     if draft is not None:
-        raise TypeError("draft: a trace brings its own q; leave draft out")
+        raise TypeError("draft: the trace has its own q; leave draft out")
     if trace.num_steps == 0:
-        raise ValueError(f"{trace.path}: the trace holds no step")
+        raise ValueError(f"{trace.path}: the trace has no step; record some")
     if trace.top is not None:
         raise ValueError(
-            f"{trace.path}: rows are cut to their {trace.top} most probable tokens, and steps are drawn from "
-            "whole rows of p and q: give a trace that has them; 'specsim simulate' and "
-            "specsim.traces.expect_tokens bound what some rules would emit from these"
+            f"{trace.path}: lists {trace.top} tokens a row; give a trace with whole rows, or bound the "
+            "tokens of some rules with specsim.traces.expect_tokens ('specsim simulate')"
         )
     if not tree.is_chain:
-        raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
+        raise ValueError("gamma: a trace logs rows along one path, so it has none for a tree; give a number")
     gamma, logged = tree.size, trace.gamma
     if gamma > logged:
-        raise ValueError(f"gamma: the trace logged {logged} drafted tokens a step, {gamma} were asked for")
+        raise ValueError(f"gamma: {gamma} exceeds the {logged} drafted tokens of a logged step; draft fewer")
     if leaf_rows and gamma == logged and not trace.layout.bonus:
-        raise ValueError(f"gamma: the rule reads q after {gamma} drafted tokens; it was not logged there")
+        raise ValueError(f"gamma: q after {gamma} drafted tokens was not logged; draft fewer")
     return TraceRows(trace, tree, leaf_rows)
 
 
@@ -341,7 +324,7 @@ def pair_of(target: Any, draft: Any) -> Pair:
     """Target and draft as a pair, with a name if they are those of `default_pair`, or a trace."""
     if isinstance(target, Pair):
         if draft is not None:
-            raise TypeError("draft: a pair as target brings its own draft; leave draft out")
+            raise TypeError("draft: the pair has its own; leave draft out")
         return target
     if isinstance(target, Trace):
         return Pair(target, draft, str(target.path))
@@ -353,15 +336,11 @@ def pair_of(target: Any, draft: Any) -> Pair:
 def model_source(rule: Rule, reader: RowReader) -> RowSource:
     """The source of the steps of a rule on the rows of a reader."""
     verify = rule_verifier(rule, reader.tree)
-    if (
-        rule.positions is not None
-        and isinstance(reader, ModelRows)
-        and reader.tree.is_chain
-        and reader.tree.block == 1
-        and reader.tree.draft_sampling == "sampled"
-        and fits(reader.target, reader.draft)
-    ):
-        return ModelSource(reader, verify, rule=rule)
+    if rule.positions is not None and isinstance(reader, ModelRows):
+        tree = reader.tree
+        plain = tree.is_chain and tree.block == 1 and tree.draft_sampling == "sampled"
+        if plain and fits(reader.target, reader.draft):
+            return ModelSource(reader, verify, rule=rule)
     return RowSource(reader, verify)
 
 
@@ -379,8 +358,6 @@ def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:
 
     return verify
 
-
-# The acceptance of a rule at each position of a step, where it is known in closed form.
 
 #: Of rules that choose between siblings sampled in these ways: f(p, q, siblings) is the probability that one
 #: of them is accepted.
@@ -421,7 +398,7 @@ def acceptance_by_position(rule: Rule, p: Floats, q: Floats, tree: Tree) -> Floa
 
 
 def _widths(tree: Tree) -> list[int] | None:
-    """The number of children of each node at depths 0, 1, …, if it is the same at one depth; else None."""
+    """The number of children at depths 0, 1, …; None where it differs at one depth."""
     widths: list[int] = []
     for depth in range(tree.depth):
         counts = Counter(len(tree.children(node)) for node, at in enumerate(tree.depths) if at == depth)

@@ -41,17 +41,15 @@ COLUMNS = (*filter(None, (name for column in DRAWN.items() for name in column if
 
 @dataclass(frozen=True, eq=False)
 class Sweep(Swept):
-    """The result of `sweep`: one simulation for each combination of values, all with the same random numbers.
+    """The result of `sweep`: one simulation for each combination of values, all with the same random
+    numbers."""
 
-    `over` are the settings and their values, `settings` the values of each of `runs`, and `tvs` its mean
-    total variation from the target's law, at the contexts where steps begin: 0 for a lossless rule, None
-    where the rule has no true claim. Of `planned` runs some are missing if the sweep was `interrupted`."""
-
-    over: Mapping[str, tuple[Any, ...]]
-    settings: tuple[tuple[Any, ...], ...]
+    over: Mapping[str, tuple[Any, ...]]  #: the settings and their values
+    settings: tuple[tuple[Any, ...], ...]  #: the values of each run
     runs: tuple[Simulation, ...] = field(repr=False)
+    #: The mean total variation of each from the target; 0 if lossless, None where the rule has no true claim.
     tvs: tuple[float | None, ...] = field(repr=False)
-    planned: int
+    planned: int  #: runs; some are missing if the sweep was `interrupted`
     provenance: Provenance = field(repr=False)
 
     def records(self) -> list[dict[str, Any]]:
@@ -77,10 +75,10 @@ class Sweep(Swept):
         return parts
 
     def plot(self, ax: Axes | None = None, y: str = "tokens_per_step") -> Axes:
-        """A column of `records`, by default tokens per step, against the first setting, ± 2 standard errors.
+        """Draw a column of `records` against the first setting, ± 2 standard errors.
 
-        There is a line for each combination of the other settings. `y` may also be alpha_context,
-        alpha_verified, alpha_drafted or tv."""
+        Each combination of the other settings has a line. `y` may also be alpha_context, alpha_verified,
+        alpha_drafted or tv."""
         check_known("column", y, tuple(DRAWN))
         error = DRAWN[y]
         label = "total variation" if y == "tv" else y.replace("_", " ")
@@ -109,7 +107,7 @@ def sweep(
         As for `simulate`.
     over : mapping
         Values by name: of a parameter of the rule, of "gamma" or "rule", or of "temperature", "top_k",
-        "top_p" and "min_p", with which both models are then sampled.
+        "top_p" and "min_p" of both models.
     rule, gamma
         The rule and the number of drafted tokens where `over` has no others.
     steps, rng, threads, executor
@@ -144,15 +142,11 @@ def sweep(
         return run, tv_of(cell.rule, partial(context_rows, *cell.pair))
 
     ran = run_grid(one_of, cells, "sweep", " runs", root=root, threads=threads, progress=progress)
-    values = {name: tuple(map(_named, some)) for name, some in values.items()}
+    named = {"rule": tuple(map(str, values["rule"]))} if "rule" in values else {}
+    values |= named
     settings = tuple(product(*values.values()))[: len(ran.rows)]
     runs, tvs = zip(*ran.rows, strict=True)
     return Sweep(values, settings, runs, tvs, len(cells), ran.provenance)
-
-
-def _named(value: Any) -> Any:
-    """A value as results have it: a rule by its name."""
-    return str(value) if isinstance(value, rules.Rule) else value
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,9 @@ class _Cell:
         known = (*own, "gamma", "rule", *SAMPLING)
         for name in setting:
             if name not in known and (owners := _owners(name)):
-                raise ValueError(f"over: {name} is a setting of the rules {owners}, and not of {chosen.name}")
+                raise ValueError(
+                    f"over: {name} is no setting of {chosen.name}; give one of the rules {owners}"
+                )
             check_known(f"setting of {chosen.name}", name, known)
         of_rule = {name: value for name, value in setting.items() if name in own}
         sampling = {name: value for name, value in setting.items() if name not in own}
@@ -181,28 +177,24 @@ class _Cell:
 
 def _owners(setting: str) -> str:
     """The rules that have this parameter."""
-    return ", ".join(
-        name for name in rules.names() if setting in [one.name for one in rules.get(name).parameters]
-    )
+    every = map(rules.get, rules.names())
+    return ", ".join(rule.name for rule in every if setting in [one.name for one in rule.parameters])
 
 
 def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
     """The pair with other sampling parameters."""
     if isinstance(pair.target, Trace):
-        raise ValueError(
-            f"over: the rows of a trace cannot be sampled at another {next(iter(sampling))}; they were "
-            "logged along one path"
-        )
+        name = next(iter(sampling))
+        raise ValueError(f"over: a trace has no rows at another {name}; give two models")
     own = [part.partition("=")[0] for part in (pair.name or "").rpartition(":")[2].split(",") if "=" in part]
     first = min(map(SAMPLING.index, sampling))
     if later := [name for name in own if name in SAMPLING and SAMPLING.index(name) >= first]:
         raise ValueError(
-            f"over: {SAMPLING[first]} cannot act on the rows of {pair.name}, which are sampled at a "
-            f"{later[0]} already; leave {later[0]} out there, and give its value in over"
+            f"over: {SAMPLING[first]} comes before the {later[0]} of {pair.name}; give {later[0]} in over too"
         )
     both = [sampled(one, **sampling) for one in pair]
     if pair.name is None:
         return Pair(both[0], both[1])
     options = ",".join(f"{name}={value}" for name, value in sampling.items())
-    named = "=" in pair.name.rpartition(":")[2]  # options stand behind the last colon
+    named = "=" in pair.name.rpartition(":")[2]  # options follow the last colon
     return Pair(both[0], both[1], f"{pair.name}{',' if named else ':'}{options}")

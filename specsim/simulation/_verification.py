@@ -64,24 +64,22 @@ def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, 
     """
     p_rows, q_rows = check_probabilities(p, "p"), check_probabilities(q, "q")
     if p_rows.ndim != 2 or q_rows.shape != p_rows.shape:
-        raise ValueError(f"p {p_rows.shape} and q {q_rows.shape} must share one shape [L, V]")
+        raise ValueError(f"q: shape {q_rows.shape}, p has {p_rows.shape}; give both one shape [L, V]")
     tokens = check_tokens(draft_tokens, p_rows.shape[1])
-    uniform_numbers = np.asarray(r, dtype=np.float64)
-    if tokens.shape != (len(p_rows),) or uniform_numbers.shape != tokens.shape:
-        raise ValueError(
-            f"draft_tokens {tokens.shape} and r {uniform_numbers.shape} must hold one entry for each of the "
-            f"{len(p_rows)} rows of p"
-        )
-    outside = ~((uniform_numbers >= 0.0) & (uniform_numbers <= 1.0))
+    u = np.asarray(r, dtype=np.float64)
+    for name, shape in (("draft_tokens", tokens.shape), ("r", u.shape)):
+        if shape != (len(p_rows),):
+            raise ValueError(f"{name}: shape {shape}; give one entry for each of the {len(p_rows)} rows of p")
+    outside = ~((u >= 0.0) & (u <= 1.0))
     if outside.any():
         i = int(outside.argmax())
-        raise ValueError(f"r, position {i}: {uniform_numbers[i]} is not a uniform in [0, 1]")
+        raise ValueError(f"r, position {i}: {u[i]} is outside [0, 1]; give uniforms")
     accepted: list[int] = []
     for i, x in enumerate(tokens.tolist()):
         p_x, q_x = float(p_rows[i, x]), float(q_rows[i, x])
         if q_x == 0.0:
             raise _undraftable(i, x)
-        if not uniform_numbers[i] <= min(1.0, p_x / q_x):
+        if not u[i] <= min(1.0, p_x / q_x):
             break
         accepted.append(x)
     return accepted
@@ -89,10 +87,8 @@ def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, 
 
 @dataclass(frozen=True, eq=False)
 class Verification(Shown):
-    """The output of a step. For one step `tokens` is a list and `num_accepted` an int.
-
-    For a batch of B: `tokens` int64 [B, γ+1], padded with -1, `num_accepted` int64 [B]. `rng=root` repeats
-    the result."""
+    """The output of a step: a list of tokens and an int; of a batch of B: `tokens` int64 [B, γ+1], padded
+    with -1, and `num_accepted` int64 [B]. `rng=root` repeats the result."""
 
     tokens: list[int] | Ints
     num_accepted: int | Ints
@@ -167,20 +163,20 @@ def verify(
     p_rows = check_rows(p, "p")
     tokens = check_tokens(draft_tokens, p_rows.shape[-1])
     if tokens.ndim not in (1, 2):
-        raise ValueError(f"draft_tokens: shape {tokens.shape} is neither [γ] nor [B, γ]")
+        raise ValueError(f"draft_tokens: shape {tokens.shape} is neither [γ] nor [B, γ]; give one of them")
     if tokens.shape[-1] == 0:
-        raise ValueError("draft_tokens: no token was drafted (γ = 0), so there is nothing to verify")
+        raise ValueError("draft_tokens: no token was drafted (γ = 0); give at least one")
     if tokens.size == 0:
-        raise ValueError(f"draft_tokens: shape {tokens.shape} is an empty batch")
+        raise ValueError(f"draft_tokens: shape {tokens.shape} is an empty batch; give at least one step")
     tree = Tree(range(tokens.shape[-1]) if parents is None else parents, chosen.draft_sampling[0])  # type: ignore[arg-type]
     if tree.size != tokens.shape[-1]:
-        raise ValueError(f"parents: {tree.size} of them for {tokens.shape[-1]} drafted tokens")
+        raise ValueError(f"parents: {tree.size} for {tokens.shape[-1]} drafted tokens; give one for each")
     chosen.check(tree)
     num_q = chosen.num_rows(tree)
     if q is None and not chosen.reads_draft:
         q_rows = np.zeros((*tokens.shape[:-1], num_q, p_rows.shape[-1]))
     elif q is None:
-        raise TypeError(f"q: missing; {chosen.name} needs the draft's rows")
+        raise TypeError(f"q: missing; give the draft's rows, which {chosen.name} reads")
     else:
         q_rows = check_rows(q, "q")
     for name, given, count in (("p", p_rows, tree.size + 1), ("q", q_rows, num_q)):
@@ -188,8 +184,7 @@ def verify(
         if given.shape != wanted:
             hint = " (p has one row more than there are drafted tokens)" if name == "p" else ""
             raise ValueError(
-                f"{name}: shape {given.shape}, expected {wanted} for draft_tokens of shape "
-                f"{tokens.shape}{hint}"
+                f"{name}: shape {given.shape} for draft_tokens {tokens.shape}; give {wanted}{hint}"
             )
     single = tokens.ndim == 1
     if single:
@@ -216,14 +211,15 @@ def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool)
         alike = siblings[:, 1:] == siblings[:, :-1]
         if alike.any():
             step, place = (int(i) for i in np.argwhere(alike)[0])
+            where = "" if single else f", step {step}"
             raise ValueError(
-                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands "
-                f"twice below node {node}; {rule.name} forbids siblings with the same token"
+                f"draft_tokens{where}: token {siblings[step, place]} is twice below node {node}; give "
+                f"{rule.name} different siblings"
             )
 
 
 def _undraftable(place: object, token: int) -> ValueError:
     return ValueError(
-        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; hand over the "
-        "row that the draft sampled from (after temperature and filters)"
+        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; give the row "
+        "that the draft sampled from (after temperature and filters)"
     )

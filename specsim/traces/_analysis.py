@@ -1,8 +1,7 @@
 """α of a trace by entropy, by document and along the text, with bootstrap intervals over documents.
 
 The contexts are those of `alpha_context`: positions 0 … τ of each step; without accept flags those where
-steps begin; in a text (γ = 0) all. Intervals resample whole documents, since tokens of one are correlated.
-"""
+steps begin; in a text (γ = 0) all. Intervals resample whole documents, since tokens of one are correlated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, span
 from specsim.core._types import Floats, Ints
-from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
+from specsim.traces._pieces import decode
 from specsim.traces._reader import Trace
 from specsim.traces._summary import Interval, TraceBounds, TraceSummary, bound_reach, summarise_with
-from specsim.traces._token_probabilities import acceptance_chances
+from specsim.traces._truncated import acceptance_chances
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95

@@ -8,8 +8,7 @@ f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken 
 combines mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise.
 Every weight is odd, and f carries the high bits, which a product mod 2^32 would drop, down to the low ones.
 So every change of a single word is detected, and other changes but for one in 2^32. It guards against
-accidents, not against an adversary.
-"""
+accidents, not against an adversary."""
 
 from typing import Any, NamedTuple
 
@@ -23,8 +22,8 @@ from specsim.traces._pieces import (
     MEASURE_PAIRS,
     MEASURE_SINGLE,
     PIECE,
-    as_bfloat16,
-    as_float16,
+    bits_of,
+    decode,
     fold,
     keeps_subnormals,
 )
@@ -68,7 +67,7 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     # kernels in plain Python warn of modular arithmetic, and of sums that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(columns, Columns):
-            bits, outside = (_bits(columns.p), _bits(columns.q)), _outside(columns.p)
+            bits, outside = (bits_of(columns.p), bits_of(columns.q)), _outside(columns.p)
             room = np.empty(PIECE, np.uint32)
             measured = sum_tolerance(layout), room, found.beta[0], *found[1:]
             if _in_pairs(layout):
@@ -103,22 +102,13 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
     bound_rows(p_tokens, p, q_tokens, q, drafted, np.uint32(layout.vocab_size), found.beta, mass, found.fault)
     with np.errstate(invalid="ignore"):
         listed_wrong = (found.fault > 0) | (mass > 1.0 + sum_tolerance(layout)).any(axis=0)
-    words = [_bits(columns.p), _bits(columns.q)]
+    words = [bits_of(columns.p), bits_of(columns.q)]
     outside = _outside(columns.p)
     value_wrong = np.any([((bits & outside) != 0).any(axis=1) for bits in words], axis=0)
     found.fault[:] = np.where(value_wrong, BAD_VALUE, np.where(listed_wrong, BAD_LIST, SOUND))
     found.checksum[:] = 0
     for part in (*words, p_tokens, q_tokens):
         _add_words(part, found.checksum)
-
-
-def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """The stored probabilities as float32, exactly; float32 rows are returned as they are."""
-    if rows.itemsize == 4:
-        return rows
-    decoded = np.empty(rows.shape, np.float32)
-    _DECODE[rows.dtype.name](_bits(rows).ravel(), decoded.ravel())
-    return decoded
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -130,10 +120,6 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 def _outside(rows: NDArray[Any]) -> Any:
     """The bits that are clear in every number in [0, 2): the sign and the exponent's top bit."""
     return np.uint32(0xC0000000 if rows.itemsize == 4 else 0xC000)
-
-
-def _bits(rows: NDArray[Any]) -> NDArray[Any]:
-    return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
 
 
 def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
@@ -208,15 +194,6 @@ def _checksum(p_words, q_words):  # type: ignore[no-untyped-def]
     return total
 
 
-def _make_decoder(value: Kernel) -> Kernel:
-    def decode_words(words, out):  # type: ignore[no-untyped-def]
-        for i in range(words.size):
-            out[i] = value(words[i])
-
-    return kernel(decode_words)
-
-
-_DECODE = {"float16": _make_decoder(as_float16), "bfloat16": _make_decoder(as_bfloat16)}
 _MEASURE_DENSE = {dtype: _make_measure(piece, numbers=1) for dtype, piece in MEASURE_SINGLE.items()}
 #: Of rows with an even number of 16-bit numbers.
 _MEASURE_PAIRS = {dtype: _make_measure(piece, numbers=2) for dtype, piece in MEASURE_PAIRS.items()}

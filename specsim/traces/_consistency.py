@@ -16,8 +16,7 @@ certainty (rejected though p > q) suffices.
 uniform: if x was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens
 are cells, and all others one: those are listed whether or not the drafted token replaced another one. The
 image is counted in equal bins and tested as in `specsim.core.stats`. Greedy drafts fail, and those of another
-temperature.
-"""
+temperature."""
 
 import math
 from collections.abc import Iterator
@@ -36,10 +35,10 @@ from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, Finding, Judged, Verdict
 from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value
-from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Layout
+from specsim.traces._pieces import decode
 from specsim.traces._reader import Trace
-from specsim.traces._token_probabilities import acceptance_chances
+from specsim.traces._truncated import acceptance_chances
 
 #: Bins of the acceptance probability, and of the image of the drafted tokens.
 FLAG_BINS, TOKEN_BINS = 10, 16

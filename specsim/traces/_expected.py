@@ -8,8 +8,7 @@ it.
 
 All rules are evaluated along the same drafts, so their differences are more precise than their values.
 `TraceBounds` has β in place of the standard rule's last R: it does not vary with the drafted token, but its
-bounds widen as fewer tokens are listed.
-"""
+bounds widen as fewer tokens are listed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from specsim.rules import Rule
 from specsim.traces._analysis import ALONE, CONFIDENCE, document_draws, outer_quantiles
 from specsim.traces._format import AnyColumns, Layout
 from specsim.traces._reader import Trace
-from specsim.traces._token_probabilities import drafted_probabilities
+from specsim.traces._truncated import drafted_probabilities
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,14 @@ vectorises them; one with wider lanes is apart, since it would narrow the vector
 Numbers without a sign are in the order of their words, so the lesser of two is that with the lesser word. A
 16-bit number is moved to where float32 has its exponent and fraction. That is the number itself for bfloat16,
 whose exponent is float32's, and 2^-112 times the number for float16, whose exponent is biased by 15 and not
-127: also for subnormal numbers, unless the processor was told to take those for zero (`keeps_subnormals`).
-"""
+127: also for subnormal numbers, unless the processor was told to take those for zero (`keeps_subnormals`)."""
+
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from specsim.core._kernels import Kernel, inner_kernel, inner_summary_kernel
+from specsim.core._kernels import Kernel, inner_kernel, inner_summary_kernel, kernel
 
 #: Words that the loops take at a time.
 PIECE = 512
@@ -134,8 +136,7 @@ def _make_sums(low: Kernel, high: Kernel, keep_least: bool) -> Kernel:
 
         β too, or, if `keep_least`, the lesser numbers are put into `least`. The halves of words without signs
         are added by adding the words. Over both halves of words y, the upper ones h, the sum is
-        Σ y - 2^16 Σ h + Σ h.
-        """
+        Σ y - 2^16 Σ h + Σ h."""
         part = np.uint32(0)
         upper = np.uint32(0)
         q_words_sum = np.uint32(0)
@@ -233,3 +234,27 @@ MEASURE_SINGLE = {
     "bfloat16": _make_single(as_bfloat16, _keep),
 }
 MEASURE_PAIRS = {"float16": _measure_float16_pairs, "bfloat16": _measure_bfloat16_pairs}
+
+
+def bits_of(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
+
+
+def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """The stored probabilities as float32, exactly; float32 rows are returned as they are."""
+    if rows.itemsize == 4:
+        return rows
+    decoded = np.empty(rows.shape, np.float32)
+    _DECODE[rows.dtype.name](bits_of(rows).ravel(), decoded.ravel())
+    return decoded
+
+
+def _make_decoder(value: Kernel) -> Kernel:
+    def decode_words(words, out):  # type: ignore[no-untyped-def]
+        for i in range(words.size):
+            out[i] = value(words[i])
+
+    return kernel(decode_words)
+
+
+_DECODE = {"float16": _make_decoder(as_float16), "bfloat16": _make_decoder(as_bfloat16)}

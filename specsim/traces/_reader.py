@@ -18,8 +18,9 @@ from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._registry import check_known
 from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
-from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
+from specsim.traces._checksums import FAULTS, SOUND, measure, normalise
 from specsim.traces._format import MANIFEST, AnyColumns, Entries, Layout, digest, read_manifest, take
+from specsim.traces._pieces import decode
 
 #: The folder of each bundled trace, by the name of its pair.
 BUNDLED = {
@@ -351,11 +352,6 @@ def default_trace(pair: str = "ngram") -> Trace:
     -------
     Trace
         Rows list the 16 most probable tokens; those of the transformers all 20 that were sampled from.
-
-    Raises
-    ------
-    ValueError
-        For another name.
 
     Examples
     --------

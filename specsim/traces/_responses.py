@@ -9,9 +9,8 @@ A choice, or a response that is one, has log-probabilities in one of these field
   and `probs[]` of `tok_str` and `prob`: llama.cpp;
 - `meta_info.output_token_logprobs` and `output_top_logprobs`, of [logprob, id, text]: SGLang.
 
-They become columns, whose values are those of the JSON: whoever asks for them checks their types. What no
-server writes raises ValueError or one of `STRANGE`.
-"""
+They become columns with the values of the JSON: whoever asks for them checks their types. What no server
+writes raises ValueError or one of `STRANGE`."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 #: What names a token by its id, and the most digits of an id.
 ID, MOST_DIGITS = "token_id:", 18
-#: What reading raises, besides ValueError, for JSON that is no response.
+#: What reading raises, apart from ValueError, for JSON of another kind.
 STRANGE = (KeyError, TypeError, AttributeError, IndexError)
 TOKEN, LOGPROB = itemgetter("token"), itemgetter("logprob")
 #: Why a text ended, where llama.cpp has another word than "stop", "length" and "abort".
@@ -46,28 +45,24 @@ COUNTS = {
 
 
 class Column(NamedTuple):
-    """Tokens and their log-probabilities, as they are written; a token has a string, an id, or both.
-
-    `entries` are the objects that they come from, if they do."""
+    """Tokens and their log-probabilities, as they are written; a token has a string, an id, or both."""
 
     strings: list[Any] | None
     ids: list[Any] | None
     logprobs: list[Any]
-    entries: list[dict[str, Any]] | None = None
+    entries: list[dict[str, Any]] | None = None  #: the objects that they come from
 
     def part(self, first: int, end: int) -> Column:
         return Column(*(column and column[first:end] for column in self))  # type: ignore[arg-type]
 
 
 class Logged(NamedTuple):
-    """The emitted tokens of a text; the list of the i-th is `listed`, from ends[i] to ends[i + 1].
-
-    Lists of `completions` have the emitted token besides the most probable ones."""
+    """The emitted tokens of a text; the list of the i-th is `listed`, from ends[i] to ends[i + 1]."""
 
     own: Column
     ends: list[int]
     listed: Column
-    completions: bool = False
+    completions: bool = False  #: whether lists have the emitted token as well as the most probable ones
 
     def part(self, first: int, end: int) -> Logged:
         if end - first == len(self.own.logprobs):
@@ -80,8 +75,7 @@ class Logged(NamedTuple):
 def read_logprobs(choice: dict[str, Any], strict: bool = True) -> Logged | None:
     """The log-probabilities of a choice, or of a response that is one; None without.
 
-    If `strict`, a completion has as many tokens and lists as log-probabilities. MLX-LM cuts off tokens alone.
-    """
+    If `strict`, a completion has as many tokens and lists as log-probabilities. MLX-LM cuts off tokens."""
     given, info = choice.get("logprobs"), choice.get("meta_info")
     if isinstance(given, dict):
         if given.get("content") is not None:
@@ -147,7 +141,7 @@ def _sglang(info: dict[str, Any]) -> Logged:
 
 
 def number(value: Any) -> float:
-    """A log-probability. Raises ValueError for what is none."""
+    """A log-probability as a float. Raises ValueError for another value."""
     if type(value) not in (int, float):
         raise ValueError(f"a log-probability is {reprlib.repr(value)}, not a number")
     try:
@@ -174,7 +168,7 @@ def token_ids(choice: dict[str, Any]) -> Any:
 
 
 def read_end(choice: dict[str, Any]) -> tuple[Any, Any]:
-    """Why a text ended, None if it goes on and "" if nothing says so; the string or token that ended it."""
+    """Why a text ended, None if it continues and "" if unknown; and the string or token that ended it."""
     if "completion_probabilities" in choice:
         finish = choice.get("stop_type", "")
         goes_on = choice.get("stop") is False
@@ -187,7 +181,7 @@ def read_end(choice: dict[str, Any]) -> tuple[Any, Any]:
 
 
 class Drafts(NamedTuple):
-    """What a server reports of drafts, each None where it reports nothing."""
+    """What a server reports of drafts; None where it reports nothing."""
 
     drafted: int | None = None
     accepted: int | None = None
@@ -195,10 +189,10 @@ class Drafts(NamedTuple):
 
 
 def read_drafts(answer: dict[str, Any], choice: dict[str, Any], index: int) -> Drafts:
-    """The drafts of text `index`. Those of a whole request are those of its first text.
+    """The drafts of text `index`; the first text has those of the whole request.
 
-    SGLang has `meta_info` in each choice, or `sglext` in the answer; llama.cpp `timings`; vLLM, if it is told
-    to, `metrics.speculative_decoding`; OpenAI's form is `usage`."""
+    SGLang has `meta_info` in each choice, or `sglext` in the answer; llama.cpp `timings`; vLLM on demand
+    `metrics.speculative_decoding`; OpenAI `usage`."""
     own = _drafts(_object(choice, "meta_info"), _object(choice, "speculative_decoding"))
     if own is not None or index:
         return own or Drafts()
@@ -208,7 +202,7 @@ def read_drafts(answer: dict[str, Any], choice: dict[str, Any], index: int) -> D
 
 
 def _drafts(*holders: Mapping[str, Any]) -> Drafts | None:
-    """The counts of the first holder that has those of drafted and accepted tokens."""
+    """The counts of the first holder with drafted and accepted tokens."""
     for holder in holders:
         found = {name: first_of(holder, names) for name, names in COUNTS.items()}
         counts = {name: x for name, x in found.items() if type(x) is int and x >= 0}

@@ -18,14 +18,13 @@ CHUNK_BYTES = 8 * 2**20
 
 
 class Source(NamedTuple):
-    """The input of an importer: a file or folder, the draft's file if there are two, V if known, a
-    temporary file, and what is called with the bytes read and their total, by one that reads all at first."""
+    """The input of an importer."""
 
-    path: Path
-    draft: Path | None
+    path: Path  #: a file or folder
+    draft: Path | None  #: the draft's file, if there are two
     vocab_size: int | None
-    scratch: IO[bytes]
-    tell: Progress | None
+    scratch: IO[bytes]  #: a temporary file
+    tell: Progress | None  #: takes the bytes read and their total, from an importer that reads all at first
 
 
 class Step(NamedTuple):
@@ -54,7 +53,7 @@ class Places(NamedTuple):
     tokens: Ints
     p: Listings
     q: Listings
-    steps: Iterator[Step]  #: the same one by one, where that raises an error that names the place
+    steps: Iterator[Step]  #: the same one by one, for an error that names the place
 
 
 class Logged(NamedTuple):
@@ -85,19 +84,16 @@ class Column(Protocol):
 def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
     """The steps of arrays: draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or [N, γ, V]; optionally
     accepted [N] and context [N] (by default each step is a document); with p_tokens and q_tokens of the
-    shapes of p and q, these are the probabilities of k tokens each, padded with -1.
-
-    Raises ValueError, naming the array and what was expected."""
+    shapes of p and q, these are the probabilities of k tokens each, padded with -1."""
     missing = sorted({"draft_tokens", "p", "q"} - columns.keys())
     if missing:
         raise ValueError(
-            f"{source.path}: no array {', '.join(missing)}; expected draft_tokens [N, γ], p [N, γ+1, V], "
-            "q [N, γ+1, V] or [N, γ, V], optionally accepted [N] and context [N]; "
-            f"found {', '.join(sorted(columns)) or 'none'}"
+            f"{source.path}: has no array {', '.join(missing)}, but {', '.join(sorted(columns)) or 'none'}; "
+            "give draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or [N, γ, V]"
         )
     shape = columns["draft_tokens"].shape
     if len(shape) != 2 or shape[1] < 1:
-        raise ValueError(f"{source.path}, draft_tokens: shape {shape}, expected [N, γ] with γ ≥ 1")
+        raise ValueError(f"{source.path}, draft_tokens: shape {shape}; give [N, γ] with γ ≥ 1")
     steps, gamma = shape
     width = columns["p"].shape[-1] if columns["p"].shape else 0
     bonus = columns["q"].shape[1:2] != (gamma,)
@@ -107,36 +103,30 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
     if truncated:
         wanted |= {"p_tokens": rows["p"], "q_tokens": rows["q"]}
         if not {"p_tokens", "q_tokens"} <= columns.keys():
-            raise ValueError(f"{source.path}: p_tokens without q_tokens, or the other way round")
+            raise ValueError(f"{source.path}: has one of p_tokens and q_tokens; give both")
     for name, expected in wanted.items():
         if name in columns and columns[name].shape != expected:
+            vocabulary = ", one vocabulary for p and q" if name == "q" else ""
             raise ValueError(
-                f"{source.path}, {name}: shape {columns[name].shape}, expected {expected} "
-                f"beside draft_tokens {shape}" + ("; one vocabulary for p and q" if name == "q" else "")
+                f"{source.path}, {name}: shape {columns[name].shape} beside draft_tokens {shape}; give "
+                f"{expected}{vocabulary}"
             )
     ids = ("draft_tokens", "p_tokens", "q_tokens") if truncated else ("draft_tokens",)
     for name in ids:
         if columns[name].dtype.kind not in "iu":
-            raise ValueError(f"{source.path}, {name}: {columns[name].dtype}, expected integers, token ids")
+            raise ValueError(f"{source.path}, {name}: {columns[name].dtype} values; give integers, token ids")
     vocab_size = source.vocab_size if truncated else width
-    return Logged(
-        vocab_size=vocab_size
-        or 1 + max(check_id(_largest(columns[name]), f"{source.path}, {name}") for name in ids),
-        gamma=gamma,
-        top=width if truncated else None,
-        flags="accepted" in columns,
-        bonus=bonus,
-        total=steps,
-        steps=_steps({n: columns[n] for n in ("draft_tokens", *wanted) if n in columns}, source.path),
-        facts={},
-        columns=columns,
-    )
+    if not vocab_size:
+        vocab_size = 1 + max(check_id(_largest(columns[name]), f"{source.path}, {name}") for name in ids)
+    found = _steps({n: columns[n] for n in ("draft_tokens", *wanted) if n in columns}, source.path)
+    top, flags = width if truncated else None, "accepted" in columns
+    return Logged(vocab_size, gamma, top, flags, bonus, steps, found, {}, columns)
 
 
 def check_id(token: int, place: str) -> int:
-    """`token`; ValueError, naming the `place`, if a trace cannot represent it."""
+    """`token`; ValueError, with the `place`, if it is too large for a trace."""
     if token >= MOST_TOKENS:
-        raise ValueError(f"{place}: token id {token} is too large; a trace holds ids below {MOST_TOKENS}")
+        raise ValueError(f"{place}: token id {token} is too large; give ids below {MOST_TOKENS}")
     return token
 
 

@@ -1,8 +1,7 @@
 """The definitions of α, each by its own name, measured over a trace in one streaming pass.
 
 If rows are truncated, or q is unknown at the bonus position, β is an interval at each row, and so is its
-mean; without accept flags so are the tokens that the standard rule would emit (`TraceBounds`).
-"""
+mean; without accept flags so are the tokens that the standard rule would emit (`TraceBounds`)."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from specsim.core._types import Floats, Ints
 from specsim.theory._rates import rates, with_error
 from specsim.traces._format import AnyColumns, Layout, rounding
 from specsim.traces._reader import Shard, Trace
-from specsim.traces._token_probabilities import acceptance_chances
+from specsim.traces._truncated import acceptance_chances
 
 Interval = tuple[float, float]
 

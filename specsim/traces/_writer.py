@@ -158,8 +158,7 @@ class TraceWriter:
             The rows of target and draft; q is [γ, V] without the bonus position. Rows in the trace's dtype
             are stored bit for bit, others normalised as float64 and rounded. In a truncated trace each row is
             a pair (token ids, probabilities) of at most k of the most probable tokens, perhaps with the
-            drafted one; the rest is the tail.
-        """
+            drafted one; the rest is the tail."""
         if self.closed:
             raise ValueError(f"{self.path}: the trace is closed; append steps inside its `with`")
         layout = self.layout

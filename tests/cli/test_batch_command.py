@@ -54,7 +54,7 @@ def test_a_sweep_is_a_table_and_a_picture(tmp_path):
         ("--alpha beta:0.5", "--alpha: 'beta:0.5' is not of the form beta:MEAN,DEVIATION"),
         ("--alpha beta:1.5,0.1", "--alpha: 1.5 is outside [0, 1]"),
         ("--lengths 1,2 --alpha 0.5", "--alpha has no effect with --lengths"),
-        ("--lengths 1,2", "alpha: logged steps drafted 1, and the policy drafts up to 4"),
+        ("--lengths 1,2", "alpha: the log has drafts of 1, the policy of 4"),
         ("--lengths no.jsonl", "--lengths: 'no.jsonl' is not a whole number"),
         ("--prompt uniform:3", "--prompt: 'uniform:3' is neither"),
         ("--output geometric:0", "--output: mean: 0.0 is outside"),

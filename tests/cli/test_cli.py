@@ -272,7 +272,7 @@ def test_generate_prints_text_and_numbers_beside_the_target_alone():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--prompt", "ab"], "prompt: 2 tokens; at least 4"),
+        (["--prompt", "ab"], "prompt: 2 tokens are too few; give at least 4"),
         (["--max-new-tokens", "0"], "--max-new-tokens: 0"),
         (["--drafting", "beam"], "drafting: 'beam'"),
         (["--rule", "standart"], "did you mean 'standard'"),
@@ -400,7 +400,7 @@ def test_shards_are_merged_to_what_simulate_prints(tmp_path):
     assert whole["provenance"].pop("date") <= merged["provenance"].pop("date")
     assert merged == whole
     code, _, complaint = run("merge", *files[1:])
-    assert (code, "are missing: 0 to" in complaint) == (2, True)
+    assert (code, "are missing (0 to" in complaint) == (2, True)
     assert "steps, seed 1" in run("merge", *files)[1]
     code, _, complaint = run("merge", *files, "--out", tmp_path / "report")
     assert (code, "--out has no effect on parts of a simulation" in complaint) == (2, True)
@@ -429,7 +429,7 @@ def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monke
     ("options", "message"),
     [
         (("--shard", "1-3", "--out", "x.part"), "'1-3' is not of the form i/n, such as 0/8"),
-        (("--shard", "3/3", "--out", "x.part"), "3/3 does not exist; the 3 shards are numbered from 0"),
+        (("--shard", "3/3", "--out", "x.part"), "3/3 does not exist; give i from 0 to 2"),
         (("--shard", "1/3"), "give the file for it with --out"),
         (("--executor", "dusk"), "'dusk' is none of threads, processes, dask"),
     ],

@@ -283,12 +283,12 @@ def test_a_result_is_not_taken_for_a_damaged_checkpoint(tmp_path):
     assert run("simulate", "zipf", "--steps", "1k", "-o", "x.json", cwd=tmp_path).code == 0
     for command in ("simulate zipf --steps 1k --seed 1 --out x.json", "merge x.json"):
         found = run(*command.split(), cwd=tmp_path)
-        assert (found.code, "x.json: a result, and no checkpoint" in found.err) == (2, True), found.err
+        assert (found.code, "x.json: holds a result, not a checkpoint" in found.err) == (2, True), found.err
         assert "delete" not in found.err
     (tmp_path / "notes.txt").write_text("not a part")
     found = run("merge", "notes.txt", cwd=tmp_path)
     assert "not a part of a run" in found.err
-    assert "if it is a part, delete it" in found.err
+    assert "or run its steps again" in found.err
 
 
 def test_a_note_on_wrong_rules_stands_below_wrong_rules():
@@ -331,8 +331,14 @@ def test_completion_can_be_installed():
         ("simulate zipf --over gamma=1 --over gamma=2", "give each setting once"),
         ("simulate zipf --over gamma=1,,2", "--over: gamma: '' is not a number"),
         ("simulate zipf --over top_k=0", "top_k: 0 is not at least 1"),
-        ("simulate zipf:top_p=0.9 --over temperature=2", "over: temperature cannot act on the rows of zipf:top_p=0.9, which are sampled at a top_p already"),
-        ("simulate zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is drafted by a model"),
+        (
+            "simulate zipf:top_p=0.9 --over temperature=2",
+            "over: temperature comes before the top_p of zipf:top_p=0.9; give top_p in over too",
+        ),
+        (
+            "simulate zipf --tree dynamic --rule naive_matching",
+            "--tree: only a model drafts a dynamic tree",
+        ),
         ("prove zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is not enumerated"),
         ("simulate zipf --seed -1", "--seed: a seed must be at least 0"),
         ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names the file twice; give"),
@@ -349,7 +355,10 @@ def test_completion_can_be_installed():
         ("simulate zipf:overlap=1e400", "overlap: '1e400' is out of range"),
         ("audit ours.right", "a function is written with a colon, as ours:right"),
         ("simulate zipf --over foo=1", "unknown setting of standard 'foo'. There are: gamma, rule,"),
-        ("simulate zipf --over lenience=.5", "over: lenience is a setting of the rules "),
+        (
+            "simulate zipf --over lenience=.5",
+            "over: lenience is no setting of standard; give one of the rules ",
+        ),
         ("simulate zipf --rule nosuch", "unknown rule 'nosuch'. Rules: "),
         ("audit mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),
         ("audit ./mine.py:check", "names a file; give its module and the function, as mine:check"),

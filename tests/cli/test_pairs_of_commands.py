@@ -95,7 +95,7 @@ def test_a_trace_is_a_pair(command, here):
 def test_truncated_rows_are_refused_with_what_to_give(command, here):
     for name in ("cut", "transformers"):
         found = run(*command.format(name).split(), cwd=here)
-        assert (found.code, "whole rows of p and q: give a trace that has them" in found.err) == (2, True)
+        assert (found.code, "give a trace with whole rows" in found.err) == (2, True)
         assert "specsim simulate" in found.err
 
 

@@ -63,7 +63,7 @@ def test_more_sequences_make_drafted_tokens_cost():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="methods: there is none; give some of autoregressive"):
+    with pytest.raises(ValueError, match="methods: none given; give some of autoregressive"):
         compare_methods(PAIR, methods=[])
     with pytest.raises(ValueError, match="unknown method 'medsua'; did you mean 'medusa'"):
         compare_methods(PAIR, methods=["medsua"])

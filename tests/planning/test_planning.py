@@ -83,11 +83,11 @@ def test_a_plan_from_a_trace_has_its_own_rates(trace):
     ("call", "message"),
     [
         (lambda: plan(1.2, 0.05), "1.2 is outside"),
-        (lambda: plan([], 0.05), "at least one"),
+        (lambda: plan([], 0.05), "give one rate"),
         (lambda: plan(np.nan, 0.05), "nan is outside"),
         (lambda: plan(0.8, -0.1), "c: -0.1"),
         (lambda: plan(0.8, 0.1, max_gamma=0), "max_gamma: 0"),
-        (lambda: rank_drafts([]), "none; expected at least one"),
+        (lambda: rank_drafts([]), "none; give at least one"),
         (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
         (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),
         (lambda: Candidate.of_counts("a", 11, 10, 0.1), "a: 11 accepted of 10"),

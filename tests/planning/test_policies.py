@@ -330,8 +330,8 @@ def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(tmp_path):
 def test_no_log_from_rows_that_are_cut_or_from_none(tmp_path):
     trace = record(tmp_path / "trace", *PAIR, gamma=1, steps=4, rng=4)
     for change, what in (
-        ({"top": 2}, r"cut to their 2 most probable.*whole rows"),
-        ({"flags": False}, "which drafted tokens were accepted"),
+        ({"top": 2}, r"lists 2 tokens a row.*whole rows"),
+        ({"flags": False}, "lacks the accept flags"),
         ({"bonus": False}, "q at the bonus position"),
     ):
         with pytest.raises(ValueError, match=what):
@@ -669,23 +669,23 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: Cascade(gamma=20), "gamma: 20 is more than max_gamma = 16; begin lower"),
         (lambda: Cascade(trial=0), "trial: 0"),
         (lambda: Oracle(max_gamma=0), "max_gamma: 0"),
-        (lambda: hand_made([]), "log: empty.*draw a longer one"),
+        (lambda: hand_made([]), "log: is empty; draw"),
         (lambda: hand_made([2]), "accepted, position 0: 2 is outside"),
         (lambda: hand_made([1, 1], confidence=[0.5, 1.5]), "confidence, position 1: 1.5 is outside"),
         (lambda: hand_made([1], entropy=math.nan), "entropy, position 0: nan"),
-        (lambda: replace(hand_made([1]), beta=np.ones(2)), r"beta: shape \(2,\); expected \[1\]"),
+        (lambda: replace(hand_made([1]), beta=np.ones(2)), r"beta: shape \(2,\); give \[1\]"),
         (lambda: replace(hand_made([1]), tail=np.array([3])), "tail, position 0: 3 is outside"),
         (lambda: hand_made([1, 0]).part(1, 1), r"part \[1, 1\) is empty"),
         (
             lambda: hand_made([1, 0]).split(0.1),
-            "share: 0.1 of 2 positions leaves one part empty; give a share",
+            "share: 0.1 of 2 positions leaves one part empty; give one",
         ),
         (lambda: specsim.draft_log(*PAIR, tokens=0), "tokens: 0 is not at least 1"),
         (lambda: specsim.draft_log(*PAIR, tokens=5, ahead=-1), "ahead: -1"),
         (lambda: specsim.draft_log(*PAIR, tokens=5, temperature=-1), "temperature: -1"),
         (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "give models over one vocabulary"),
         (lambda: Disco.fit(hand_made([1, 0] * 40), max_gamma=50), "40 tokens after.*draw it with ahead=49"),
-        (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "8 drafted tokens need as many"),
+        (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "2 positions are too few; draw at least 8"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(make, message):
@@ -700,7 +700,7 @@ def test_bad_arguments_are_named(make, message):
         ({"draft_cost": math.nan}, "draft_cost: nan"),
         ({"verify_cost": lambda n: 0.0, "draft_cost": 0}, "a step of 0 drafted tokens takes 0"),
         ({"verify_cost": lambda n: 5.0 - n}, "never fall"),
-        ({"cost": COST, "draft_cost": 0.1}, "cost: .*leave out draft_cost and verify_cost"),
+        ({"cost": COST, "draft_cost": 0.1}, "cost: .*leave draft_cost, verify_cost out"),
         ({"constants": ()}, "constants: none to compare with"),
         ({"constants": (0,)}, "constants: 0"),
         ({"blocks": 1}, "blocks: 1"),
@@ -715,5 +715,5 @@ def test_bad_arguments_of_a_simulation_are_named(arguments, message):
 
 
 def test_only_policies_are_simulated():
-    with pytest.raises(TypeError, match=r"5 is not a policy, such as Constant\(5\)"):
+    with pytest.raises(TypeError, match=r"5 is not a policy; give such as Constant\(5\)"):
         specsim.simulate_policies(hand_made([1, 0, 1]), [5], blocks=2)

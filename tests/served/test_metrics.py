@@ -104,7 +104,7 @@ def numbers_of(lengths, engine):
         "acceptance_rate": accepted / (gamma * steps),
         "by_position": [float(lengths[i:].sum()) / steps for i in range(1, gamma + 1)],
     }
-    if DEFINITIONS[engine].independent:  # some tests behind a rejection were passed as well
+    if DEFINITIONS[engine].independent:  # some tests after a rejection were passed as well
         behind = int(lengths[:-1] @ (gamma - 1 - np.arange(gamma)))
         found |= {"emitted": accepted, "accepted": accepted + behind // 2}
     if DEFINITIONS[engine].outside != "none":  # the first tokens of the requests come from the prompt
@@ -217,7 +217,7 @@ BROKEN = {
     "emitted": ({"emitted": 30, "accepted": 20, "steps": 7}, {"emitted": 27}),
     "bonus": ({"bonus": 8, "steps": 7}, {"bonus": 7}),
     "rejected": ({"bonus": 6, "steps": 7, "gamma": 4, "accepted": 23}, {"accepted": 24}),
-    "accepted behind a rejection": (
+    "accepted after a rejection": (
         {"engine": "flashinfer", "accepted": 19, "emitted": 20},
         {"accepted": 20},
     ),
@@ -260,7 +260,7 @@ def test_every_statement_is_broken_by_some():
         ({"by_position": "0.9, 0.6", "tokens_per_step": "2.8"}, "emitted"),
         ({"engine": "vllm", "by_position": "0.9, 0.6", "tokens_per_step": "2.8"}, "tokens per step"),
         ({"engine": "vllm", "gamma": 4, "acceptance_rate": "0.5", "tokens_per_step": "3.5"}, "tokens per step"),
-        ({"engine": "flashinfer", "gamma": 4, "steps": 7, "bonus": 2, "accepted": 24}, "accepted behind a rejection"),
+        ({"engine": "flashinfer", "gamma": 4, "steps": 7, "bonus": 2, "accepted": 24}, "accepted after a rejection"),
         ({"tokens_per_step": "3.00", "draft_time": 1, "target_time": 5, "speedup": "1.8", "gamma": 4}, "speed-up"),
     ],
 )  # fmt: skip

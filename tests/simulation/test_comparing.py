@@ -81,7 +81,7 @@ def test_a_rule_of_ones_own_beside_built_in_ones():
     assert [one.line for one in found] == [str(mine), "lenience", "lenience"]
     swept = compare(P, Q, rules=[mine, lenience.with_parameters(lenience=0.9)], sweep=True, steps=50, rng=1)
     assert len(swept.entries) == SWEEP + 1, "values that are given stay"
-    with pytest.raises(TypeError, match=r"rules: expected a sequence of rules, such as \['block'\]"):
+    with pytest.raises(TypeError, match=r"rules: 'block' is one rule; give a sequence, such as \['block'\]"):
         compare(P, Q, rules="block")
 
 

@@ -245,7 +245,7 @@ def test_the_command_line():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"device": "tpu"}, "device: 'tpu' is neither 'cpu' nor 'cuda'"),
+        ({"device": "tpu"}, "device: 'tpu' is unknown; give 'cpu' or 'cuda'"),
         (
             {"device": "cuda", "rule": "gumbel"},
             "no code for the rule gumbel, but for block, .*, standard, .*leave device out",
@@ -296,4 +296,4 @@ def test_without_a_gpu_the_cpu_is_named():
 
 def test_without_numba_cuda_the_extra_is_named():
     error = fails_with("import sys; sys.modules['numba_cuda'] = None")
-    assert "not installed: pip install 'specsim-decoding[cuda]'" in error
+    assert "is missing; pip install 'specsim-decoding[cuda]'" in error

@@ -166,9 +166,7 @@ def test_a_rule_that_a_gpu_rounds_otherwise_is_refused(monkeypatch):
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):
     monkeypatch.setattr(rows, "current_device", lambda: ("small GPU", 1, 2**9))
-    with pytest.raises(
-        ValueError, match=r"MiB of rows for V = 4 and 2 .* small GPU has 0 MiB free.*leave dev"
-    ):
+    with pytest.raises(ValueError, match=r"MiB of rows for V = 4, 2 .* small GPU has 0 MiB free.*leave dev"):
         simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
 
 

@@ -455,9 +455,9 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((P, [0.5, 0.5]), {}, r"target \(3,\) and draft \(2,\) must be two pmfs of one shape"),
-        (([[P]], [[Q]]), {}, r"target \(1, 1, 3\) and draft \(1, 1, 3\) must be two pmfs"),
-        (([P], [Q]), {}, "a step of 5 drafted tokens reads the rows of 6 positions, and there are 1"),
+        ((P, [0.5, 0.5]), {}, r"draft: shape \(2,\), the target has \(3,\); give two pmfs"),
+        (([[P]], [[Q]]), {}, r"draft: shape \(1, 1, 3\), the target has \(1, 1, 3\); give two pmfs"),
+        (([P], [Q]), {}, "5 drafted tokens exceed 1 positions less one"),
         (([0.5, 0.6], [0.5, 0.5]), {}, r"target: sums to 1\.1, off by 0\.1"),
         (([0.5, 0.5], [1.5, -0.5]), {}, r"draft, token 1: -0\.5 is not a probability"),
         (([np.nan, 1.0], [0.5, 0.5]), {}, "target, token 0: nan is not a probability"),
@@ -491,12 +491,16 @@ def test_values_out_of_range_are_named(arguments, options, message):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((P,), {}, "draft: missing; only a trace includes the draft"),
+        ((P,), {}, "draft: missing; give one"),
         ((TableModel(P),), {}, "must be of one kind"),
         ((TableModel(P), Q), {}, "must be of one kind"),
         ((P, TableModel(Q)), {}, "must be of one kind"),
         ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
-        ((P, Q), {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"}, "gamma: a dynamic tree is drafted by a model .* give two models"),
+        (
+            (P, Q),
+            {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
+            "gamma: only a model drafts a dynamic tree; give two models",
+        ),
         ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup needs a model"),
         ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
         ((P, Q), {"steps": 1.5}, "steps: expected an int, got float"),
@@ -511,13 +515,11 @@ def test_wrong_types_are_named(arguments, options, message):
 
 
 def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):
-    with pytest.raises(TypeError, match="a trace brings its own q"):
+    with pytest.raises(TypeError, match="the trace has its own q"):
         simulate(small_trace, Q, gamma=2, steps=10, rng=0)
-    with pytest.raises(ValueError, match="the trace logged 2 drafted tokens a step, 3 were asked for"):
+    with pytest.raises(ValueError, match="3 exceeds the 2 drafted tokens of a logged step"):
         simulate(small_trace, gamma=3, steps=10, rng=0)
-    with pytest.raises(
-        ValueError, match="a trace logs the rows along one path, so it cannot answer for a tree"
-    ):
+    with pytest.raises(ValueError, match="a trace logs rows along one path, so it has none for a tree"):
         simulate(small_trace, rule="k_seq", gamma=branching(2), steps=10, rng=0)
     assert simulate(small_trace, gamma=1, steps=10, rng=0).lengths.sum() == 10
 

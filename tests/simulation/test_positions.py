@@ -78,11 +78,9 @@ def test_rules_are_compared_on_positions_and_on_a_trace(trace):
 
 
 def test_what_positions_cannot_answer_is_refused():
-    with pytest.raises(
-        ValueError, match="a step of 11 drafted tokens reads the rows of 12 positions, and there are 11"
-    ):
+    with pytest.raises(ValueError, match="11 drafted tokens exceed 11 positions less one"):
         specsim.simulate(P, Q, gamma=11, steps=10)
-    with pytest.raises(ValueError, match="must be two pmfs of one shape"):
+    with pytest.raises(ValueError, match="give two pmfs"):
         specsim.simulate(P, Q[:5], gamma=2, steps=10)
     with pytest.raises(ValueError, match="give two pmfs"):
         specsim.prove(specsim.models.Pair(P[:5], Q[:5]))

@@ -226,5 +226,5 @@ def test_bad_rules_and_trees(trace):
         replay(*pair, step=0, gamma=branching(2), rng=1)
     with pytest.raises(ValueError, match=r"lenience: parameter lenience = -1\.0 is outside"):
         replay(*pair, step=0, rule="lenience:lenience=-1", rng=1)
-    with pytest.raises(ValueError, match="cannot answer for a tree"):
+    with pytest.raises(ValueError, match="has none for a tree"):
         replay(trace, step=0, rule="traversal", gamma=branching(2), rng=1)

@@ -348,7 +348,7 @@ def test_rules_that_need_rows_are_refused_by_name(tmp_path):
     row = truncate([0.5, 0.3, 0.2], 2)
     with writer(tmp_path / "text", vocab_size=3, gamma=0, top=2, flags=False) as out:
         out.append(0, [], None, [row], [row])
-    with pytest.raises(ValueError, match="nothing was drafted"):
+    with pytest.raises(ValueError, match="no step has a draft"):
         expect_tokens(open_trace(tmp_path / "text"), rng=0)
     with writer(tmp_path / "none", vocab_size=3, gamma=1, top=2):
         pass

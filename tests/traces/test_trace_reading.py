@@ -389,7 +389,7 @@ def test_a_trace_is_simulated_and_planned_for(tmp_path):
     options = ("--gamma", "2", "--rule", "block", "--steps", "500", "--seed", "1")
     assert "frozen rows" in run("simulate", path, *options)[1]
     code, _, err = run("simulate", path, "--gamma", "4")
-    assert (code, "the trace logged 3 drafted tokens" in err) == (2, True)
+    assert (code, "exceeds the 3 drafted tokens of a logged step" in err) == (2, True)
     found = json.loads(run("plan", path, "--c", "0.1", "--json")[1])
     assert found["alphas"] == summarise(open_trace(path)).alpha_by_position.tolist()
 

@@ -16,8 +16,7 @@ from specsim.core._kernels import interpreted
 from specsim.traces import summarise, truncate, writer
 from specsim.traces._format import Layout, rounding
 from specsim.traces._summary import TraceBounds
-from specsim.traces._token_probabilities import acceptance_chances
-from specsim.traces._truncated import Listed, beta_bounds
+from specsim.traces._truncated import Listed, acceptance_chances, beta_bounds
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -374,14 +373,14 @@ def test_rows_that_are_not_whole_are_not_handed_out(tmp_path):
     trace = write(tmp_path / "cut", make_steps(), top=TOP)
     with pytest.raises(ValueError, match="lists 5 tokens a row"):
         trace.steps([0])
-    with pytest.raises(ValueError, match="steps are drawn from whole rows"):
+    with pytest.raises(ValueError, match="give a trace with whole rows"):
         specsim.simulate(trace, gamma=1, steps=10)
     dense = write(tmp_path / "whole", make_steps(), flags=False)
     run = specsim.simulate(dense, gamma=1, steps=10, rng=1)
     low, high = summarise(dense).alpha_context
     assert low < run.alpha_context < high
     short = replace(dense, layout=dense.layout._replace(bonus=False))
-    with pytest.raises(ValueError, match="reads q after 2 drafted tokens"):
+    with pytest.raises(ValueError, match="q after 2 drafted tokens was not logged"):
         specsim.simulate(short, rule="cascade_token", gamma=2, steps=10)
 
 

@@ -2,8 +2,7 @@
 
 Both models keep their KV cache. A step feeds each model the tokens that it has not read, and crops the cache
 to the accepted ones. Rows are float64 softmaxes of the logits, after the same temperature, top-k and top-p.
-torch and transformers are imported when something is recorded.
-"""
+torch and transformers are imported when something is recorded."""
 
 import hashlib
 import os

@@ -39,10 +39,9 @@ def new_log(
     root: int,
     facts: Mapping[str, Any],
 ) -> Iterator[AddStep]:
-    """Begin a trace in the folder `path` whose provenance has `facts` and `root`; yields a function that adds
-    a step.
+    """Begin a trace whose provenance has `facts` and `root`; yields a function that adds a step.
 
-    With `top` = k of each row the k most probable tokens are kept, or k - 1 and the drafted one. Raises as
+    With `top` = k each row keeps its k most probable tokens, or k - 1 and the drafted one. Raises as
     `specsim.traces.writer`."""
     provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
@@ -79,8 +78,8 @@ def record(
     """Write `steps` speculative steps of two models to a new trace, and open it.
 
     Every text begins at a context drawn from the target's pool and continues for `STEPS_PER_TEXT` steps. A
-    step logs its drafted tokens, how many were accepted, and the rows of p and q at all γ + 1 positions. An
-    interrupted recording leaves a readable trace of the steps so far.
+    step logs its drafted tokens, how many were accepted, and the rows of p and q at all γ + 1 positions.
+    Ctrl-C leaves a readable trace of the steps so far.
 
     Parameters
     ----------
@@ -97,8 +96,7 @@ def record(
     dtype : {"float32", "float16", "bfloat16"}
         How rows are stored.
     top : int, optional
-        k: of each row the k most probable tokens are kept, or k - 1 and the drafted one. By default rows are
-        whole.
+        k: each row keeps its k most probable tokens, or k - 1 and the drafted one. By default rows are whole.
     rng : int, Generator or None
         The seed.
     progress : bool or callable, optional

@@ -2,8 +2,7 @@
 
 They are trained on the source text of Python's standard library, split as for the bundled n-grams, and decode
 after lines of the files that were held out. Run by `make transformers-trace`, which installs torch and
-transformers; it takes a quarter of an hour on one core.
-"""
+transformers; it takes a quarter of an hour on one core."""
 
 import shutil
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from specsim.core._files import PathLike
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
 from specsim.planning._batch._kernel import pass_seconds
-from specsim.planning._costs import Experts, Hardware, Network
+from specsim.planning._costs import Experts, Hardware, Network, fit_columns
 
 #: The longest pass.
 MOST_SECONDS = 1e6
@@ -29,8 +29,7 @@ class PassTime:
 
     `fixed` + `per_sequence`·sequences + `per_token`·tokens, and, with `network` and `hardware`, the time of
     `Network.seconds`: the larger of those for reading weights, the experts that are used, and caches, and for
-    arithmetic. Sequences may have different numbers of tokens and contexts: only their sums matter. Not
-    modelled: what `Network.seconds` leaves out."""
+    arithmetic. Only the sums of tokens and contexts over sequences matter."""
 
     fixed: float = 0.0
     per_sequence: float = 0.0
@@ -42,7 +41,7 @@ class PassTime:
         for name in ("fixed", "per_sequence", "per_token"):
             check_between(name, getattr(self, name), 0.0, MOST_SECONDS, "number of seconds")
         if (self.network is None) != (self.hardware is None):
-            raise ValueError("network and hardware: give both of them, or neither")
+            raise ValueError("network: needs hardware, and the reverse; give both or neither")
 
     @classmethod
     def of(cls, network: Network, hardware: Hardware) -> PassTime:
@@ -52,32 +51,10 @@ class PassTime:
     @classmethod
     @checked
     def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> PassTime:
-        """Fit to n ≥ 3 measured passes, by non-negative least squares; each column is [n].
-
-        Raises ValueError for a measurement that is missing or negative, with its row, and where the columns
-        do not determine the coefficients, as when each pass has the same number of tokens for a sequence."""
-        from scipy.optimize import nnls
-
-        names = ("sequences", "tokens", "milliseconds")
-        columns = [np.asarray(one, dtype=np.float64) for one in (sequences, tokens, milliseconds)]
-        if columns[0].ndim != 1 or len({one.shape for one in columns}) > 1 or len(columns[0]) < 3:
-            raise ValueError(f"{', '.join(names)}: expected three columns of one length, at least 3")
-        for name, column, least in zip(names, columns, (1.0, 1.0, 0.0), strict=True):
-            wrong = np.flatnonzero(~(np.isfinite(column) & (column >= least)))
-            if wrong.size:
-                row = int(wrong[0])
-                raise ValueError(
-                    f"{name}: row {row + 1} has {column[row]:g}; give a number of at least {least:g}"
-                )
-        design = np.column_stack([np.ones(len(columns[0])), *columns[:2]])
-        scale = np.abs(design).max(axis=0)
-        if np.linalg.matrix_rank(design / scale) < 3:
-            raise ValueError(
-                "sequences and tokens: their coefficients are not determined; measure passes with different "
-                "numbers of sequences, and of tokens for each"
-            )
-        fixed, per_sequence, per_token = (nnls(design / scale, columns[2] / 1e3)[0] / scale).tolist()
-        return cls(fixed, per_sequence, per_token)
+        """Fit n ≥ 3 measured passes; each column is [n], counts ≥ 1. Raises as `fit_columns` of cost
+        models."""
+        counts = {"sequences": sequences, "tokens": tokens}
+        return cls(*fit_columns(counts, milliseconds, "milliseconds", 1e3, least=1.0))
 
     @classmethod
     def read(cls, path: PathLike) -> PassTime:
@@ -216,11 +193,6 @@ def preset(name: str) -> BatchCost:
     Returns
     -------
     BatchCost
-
-    Raises
-    ------
-    ValueError
-        For another name.
 
     Examples
     --------

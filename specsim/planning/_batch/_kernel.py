@@ -2,15 +2,16 @@
 
 All that is random is drawn outside, or is number s of request i: uniform `s % 48` of the block `s // 48` of
 that request, so that neither the batch nor the policy changes it. `tests/helpers/naive_batch.py` is the same
-server written from the documentation alone.
-"""
+server written from the documentation alone."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._streams import Purpose, fill_uniforms
+from specsim.core._types import Floats
 from specsim.planning._policies._policy import PRIOR_TESTS
 
 #: Uniforms of a request that are drawn at once, as rows × columns of a buffer.
@@ -82,9 +83,10 @@ def length_of_band(share, most):
 
 @kernel
 def classified_length(v, accepted, most, missed, false_alarm):
-    """How many tokens are drafted until the first that is taken for rejected, `accepted` of which are not.
+    """How many tokens are drafted until the first that is taken for rejected; `accepted` of them are not.
 
-    v is uniform: the chance of going on is 1 - `false_alarm` at an accepted token, `missed` at others."""
+    v is uniform; drafting continues with probability 1 - `false_alarm` at an accepted token, else
+    `missed`."""
     going_on = 1.0
     for k in range(1, most + 1):
         going_on *= 1.0 - false_alarm if k <= accepted else missed
@@ -128,16 +130,39 @@ def share_budget(left, most, rates, order, running, joins, gammas, weights, heap
         sift_down(heap, weights, 0, running)
 
 
-@kernel
-def serve(
-    arrivals, prompts, outputs, blocks, alphas, survival, target, draft, draft_context, max_batch, prefill,
-    policy, parameters, counted_from, counted_to, until_counted, k0, k1, stop, started, first, finished,
-    totals,
-):  # fmt: skip
-    """Serve requests in the order of `arrivals`; fills `started`, `first`, `finished` and `totals`.
+class Setup(NamedTuple):
+    """A server, and the acceptance of drafts."""
 
-    Totals are those of the time between the admission of the request `counted_from` and that of
-    `counted_to`, where the server stops if `until_counted`; it stops anywhere once `stop[0]` is set."""
+    survival: (
+        Floats  #: [γ] probabilities of accepting at least 1, 2, … tokens; empty where requests have rates
+    )
+    target: Floats  #: the coefficients of its `PassTime`
+    draft: Floats
+    draft_context: float
+    max_batch: int
+    prefill: bool
+    policy: int  #: its code
+    parameters: Floats
+
+
+class Counted(NamedTuple):
+    """Totals are those between the admission of the request `first` and of `last`, where it ends if
+    `alone`."""
+
+    first: int
+    last: int
+    alone: bool
+
+
+@kernel
+def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
+    """Serve the requests `drawn` in their order; fills `started`, `first`, `finished` and `totals`.
+
+    The server stops anywhere once `stop[0]` is set."""
+    arrivals, prompts, outputs, alphas, blocks = drawn
+    survival, target, draft, draft_context, max_batch, prefill, policy, parameters = setup
+    counted_from, counted_to, until_counted = counted
+    k0, k1 = key
     requests = arrivals.size
     most = int(parameters[0])
     order = np.arange(max_batch)  # the slots of the running requests, then those that are free
@@ -305,7 +330,7 @@ def serve(
             totals[6] += seconds
             totals[7] += seconds * running
             totals[8] += seconds
-        if done:  # those that go on keep their order
+        if done:  # the others keep their order
             for j in range(running):
                 slot = order[j]
                 if not ended[j]:

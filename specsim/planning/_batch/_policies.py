@@ -1,4 +1,4 @@
-"""Policies that a server follows; `_kernel.py` carries them out, one iteration after another."""
+"""Policies that a server follows; `_kernel.py` carries them out, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -71,12 +71,11 @@ class Bands(AnyPolicy):
 @checked
 @dataclass
 class Classifier(AnyPolicy):
-    """Stop after the first drafted token that a classifier takes for rejected, or at `max_gamma` tokens.
+    """Stop after the first token that a classifier takes for rejected, at the latest after `max_gamma`.
 
-    The kind of DISCO (Mamou et al., arXiv 2405.04304), whose classifier reads the draft's probabilities. Here
-    it errs at random: it takes a token that will be rejected, or stands behind one, for accepted with
-    probability `missed`, and one that will be accepted for rejected with probability `false_alarm`. Its own
-    time is not counted."""
+    As DISCO (Mamou et al., arXiv 2405.04304), whose classifier reads the draft's probabilities. This one errs
+    at random: it takes a token that will be rejected, or follows one, for accepted with probability `missed`,
+    and one that will be accepted for rejected with probability `false_alarm`. Its time is not counted."""
 
     max_gamma: int = 16
     missed: float = 0.3
@@ -104,11 +103,10 @@ KINDS: dict[str, type[AnyPolicy]] = {kind.__name__.lower(): kind for kind in SER
 def for_kernel(policy: AnyPolicy) -> tuple[int, Floats]:
     """The code of a policy, and what the compiled loop reads of it.
 
-    Raises TypeError for a policy that a server cannot follow, ValueError for a parameter that it has no use
-    for."""
+    Raises TypeError for a policy of logs alone, ValueError for a parameter that a server does not use."""
     if type(policy) not in SERVED:
         names = ", ".join(kind.__name__ for kind in SERVED)
-        raise TypeError(f"policy: a server cannot follow {policy!r}; it follows {names}")
+        raise TypeError(f"policy: a server cannot follow {policy!r}; give one of {names}")
     code, sent = SERVED[type(policy)]
     for field in fields(policy):
         if field.name not in sent and getattr(policy, field.name) != field.default:

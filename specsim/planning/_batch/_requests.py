@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,10 +47,9 @@ class Geometric:
 @checked
 @dataclass(frozen=True)
 class Beta:
-    """Acceptance rates that differ between requests: Beta-distributed, with this mean and standard
-    deviation.
+    """Acceptance rates of requests, Beta-distributed; within a request acceptances are independent.
 
-    Within a request acceptances are independent, at its own rate."""
+    `mean` is in [0, 1], the standard `deviation` in [0, 0.5]."""
 
     mean: float
     deviation: float
@@ -60,8 +60,7 @@ class Beta:
         if not 0.0 < self.deviation**2 < self.mean * (1.0 - self.mean):
             most = math.sqrt(self.mean * (1.0 - self.mean))
             raise ValueError(
-                f"deviation: {self.deviation:g} is not between 0 and {most:g}, that of rates 0 and 1; "
-                "for one rate give the number alone"
+                f"deviation: {self.deviation:g} is not between 0 and {most:g}; give one rate as a number"
             )
 
     def rates(self, u: Floats) -> Floats:
@@ -75,10 +74,9 @@ class Beta:
 @checked
 @dataclass(frozen=True, eq=False)
 class LoggedLengths:
-    """Accepted lengths as they were logged: `lengths[k]` steps accepted exactly k of γ drafted tokens.
+    """Logged accepted lengths: `lengths[k]` steps accepted exactly k of γ drafted tokens.
 
-    A simulated step draws from these, whatever the request. Longer drafts than the log's are refused, since
-    it does not know what they would have accepted."""
+    A simulated step draws from these, whatever the request. Longer drafts than the log's are refused."""
 
     lengths: ArrayLike
 
@@ -90,9 +88,9 @@ class LoggedLengths:
         except Exception:  # of rows of unequal lengths, or of an object that is none
             found = np.zeros((0, 0))
         if found.ndim != 1 or len(found) < 2 or found.dtype.kind not in "iu" or found.min() < 0:
-            raise ValueError("lengths: expected counts ≥ 0 of steps that accepted 0, 1, …, γ tokens, γ ≥ 1")
+            raise ValueError("lengths: are not counts; give steps that accepted 0, 1, …, γ tokens, γ ≥ 1")
         if not found.sum():
-            raise ValueError("lengths: no step was logged")
+            raise ValueError("lengths: no step was logged; give a count > 0")
         object.__setattr__(self, "lengths", tuple(found.tolist()))
 
     @property
@@ -108,13 +106,7 @@ Acceptance = ArrayLike | Beta | LoggedLengths
 @checked
 @dataclass(frozen=True, eq=False)
 class RequestLog:
-    """Logged requests: seconds of arrival, in order, and the lengths of prompt and output, each [n].
-
-    Parameters
-    ----------
-    arrival, prompt, output : array_like, shape [n]
-        Arrivals ≥ 0 that do not fall; lengths in tokens, ≥ 1.
-    """
+    """Logged requests: seconds of arrival ≥ 0, in order, and tokens ≥ 1 of prompt and output, each [n]."""
 
     arrival: ArrayLike = field(repr=False)
     prompt: ArrayLike = field(repr=False)
@@ -124,7 +116,9 @@ class RequestLog:
         columns = {name: np.asarray(getattr(self, name), dtype=np.float64) for name in COLUMNS}
         size = len({one.shape for one in columns.values()})
         if size > 1 or columns["arrival"].ndim != 1 or not columns["arrival"].size:
-            raise ValueError("arrival, prompt and output: expected three columns of one length, at least 1")
+            raise ValueError(
+                "arrival, prompt, output: differ in length, or are empty; give one row a request"
+            )
         for name, column in columns.items():
             least, most = (0.0, 1e12) if name == "arrival" else (1.0, LONGEST)
             right = (column >= least) & (column <= most)
@@ -142,9 +136,8 @@ class RequestLog:
 
     @classmethod
     def read(cls, path: PathLike) -> RequestLog:
-        """Read a CSV file with the columns arrival (in seconds), prompt and output (in tokens), in any order.
-
-        Raises ValueError, with the line, for what is missing or no number."""
+        """Read a CSV file with the columns arrival (in seconds), prompt and output (in tokens), in any
+        order."""
         found = read_columns(path, COLUMNS)
         try:
             return cls(**found)
@@ -156,7 +149,7 @@ def _check_rows(name: str, column: Floats, right: np.typing.NDArray[np.bool_], w
     wrong = np.flatnonzero(~right)
     if wrong.size:
         row = int(wrong[0])
-        raise ValueError(f"{name}: request {row + 1} has {column[row]:g}; expected {wanted}")
+        raise ValueError(f"{name}: request {row + 1} has {column[row]:g}; give {wanted}")
 
 
 @dataclass(frozen=True)
@@ -172,7 +165,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.log is not None and self.rate is not None:
-            raise ValueError("rate: a log has the arrivals; leave the rate out")
+            raise ValueError("rate: the log has the arrivals; leave the rate out")
         if self.rate is not None:
             if self.rate == 0.0:
                 raise ValueError("rate: 0 requests per second never arrive; leave it out for a full server")
@@ -191,9 +184,8 @@ class Workload:
         elif isinstance(self.acceptance, LoggedLengths):
             alpha = "accepted lengths of a log"
         else:
-            alpha = "α " + ", ".join(
-                f"{one:g}" for one in np.atleast_1d(np.asarray(self.acceptance)).tolist()
-            )
+            rates = np.atleast_1d(np.asarray(self.acceptance)).tolist()
+            alpha = "α " + ", ".join(f"{one:g}" for one in rates)
         if self.log is not None:
             return f"the {len(self.log):,} requests of a log, {alpha}"
         return f"prompts of {self.prompt} and outputs of {self.output} tokens, {alpha}"
@@ -204,21 +196,22 @@ class Workload:
         return self.requests if self.log is None else len(self.log)
 
     def draw(self, key: Key) -> Drawn:
-        """The requests of one replication; another rate changes arrivals only, in proportion."""
-        count = self.count
+        """The requests of one replication; another rate changes arrivals alone, in proportion."""
+        count, alphas = self.count, np.zeros(self.count)
         if self.log is None:
-            gaps, prompts, outputs = uniforms(key, Purpose.CONTEXT, 0, count, 3)
+            gaps, *lengths = uniforms(key, Purpose.CONTEXT, 0, count, 3)
             arrivals = np.zeros(count) if self.rate is None else np.cumsum(-np.log1p(-gaps)) / self.rate
-            made = Drawn(arrivals, _lengths(self.prompt, prompts), _lengths(self.output, outputs))
+            prompts, outputs = map(_lengths, (self.prompt, self.output), lengths)
         else:
             arrivals, prompts, outputs = (np.asarray(getattr(self.log, name)) for name in COLUMNS)
-            made = Drawn(arrivals - arrivals[0], prompts, outputs)
+            arrivals = arrivals - arrivals[0]
         if isinstance(self.acceptance, Beta):
             (u,) = uniforms(key, Purpose.DRAFT, 0, count, 1)
-            made.alphas[:] = self.acceptance.rates(u)
+            alphas[:] = self.acceptance.rates(u)
         elif not isinstance(self.acceptance, LoggedLengths) and np.ndim(self.acceptance) == 0:
-            made.alphas[:] = float(self.acceptance)  # type: ignore[arg-type]  # a number
-        return made
+            alphas[:] = float(self.acceptance)  # type: ignore[arg-type]  # a number
+        needed = -(-outputs // BLOCK)
+        return Drawn(arrivals, prompts, outputs, alphas, np.cumsum(needed) - needed)
 
     def survival(self, longest: int) -> Floats:
         """[longest] probabilities of accepting at least k + 1 tokens; empty where requests have rates."""
@@ -228,41 +221,28 @@ class Workload:
             found = self.acceptance.survival
             if longest > len(found):
                 raise ValueError(
-                    f"alpha: logged steps drafted {len(found)}, and the policy drafts up to {longest}; "
-                    "lower its longest draft"
+                    f"alpha: the log has drafts of {len(found)}, the policy of {longest}; lower its longest"
                 )
             return found
         rates = np.asarray(self.acceptance, dtype=np.float64)
         if rates.ndim > 1 or not rates.size:
-            raise ValueError(
-                f"alpha: shape {rates.shape}; expected one rate, or one for each position, at least one"
-            )
+            raise ValueError(f"alpha: shape {rates.shape}; give one rate, or one for each position")
         for rate in rates.ravel().tolist():
             check_between("alpha", rate, 0.0, 1.0, "probability")
         if rates.ndim == 0:
             return np.empty(0)
-        return np.asarray(
-            np.cumprod(rates[np.minimum(np.arange(max(longest, 1)), len(rates) - 1)]), dtype=np.float64
-        )
+        places = np.minimum(np.arange(max(longest, 1)), len(rates) - 1)
+        return np.asarray(np.cumprod(rates[places]), dtype=np.float64)
 
 
-@dataclass
-class Drawn:
-    """Requests of one replication: arrivals, lengths, and acceptance rates where each has its own."""
+class Drawn(NamedTuple):
+    """Requests of one replication."""
 
     arrivals: Floats
     prompts: Ints
     outputs: Ints
-    alphas: Floats = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.alphas = np.zeros(len(self.arrivals))
-
-    @property
-    def blocks(self) -> Ints:
-        """The number of the first block of uniforms of each request: it needs at most one for each token."""
-        needed = -(-self.outputs // BLOCK)
-        return np.asarray(np.cumsum(needed) - needed)
+    alphas: Floats  #: acceptance rates, where each has its own
+    blocks: Ints  #: the first block of uniforms of each: it needs at most one for each token
 
 
 def _lengths(law: int | Geometric, u: Floats) -> Ints:

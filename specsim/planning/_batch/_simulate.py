@@ -22,14 +22,14 @@ from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._costs import BatchCost
-from specsim.planning._batch._kernel import TOTALS, serve
+from specsim.planning._batch._kernel import TOTALS, Counted, Setup, serve
 from specsim.planning._batch._policies import AnyPolicy, Constant, for_kernel, spec_of
 from specsim.planning._batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
 
 #: Two-sided confidence of intervals.
 CONFIDENCE = 0.95
 #: The share of requests at each end of a replication that is not counted, and the number of batches, if that
-#: is more: the first batch begins at once, and takes a while to lose step.
+#: is more: the first batch begins at once, and stays in step for a while.
 UNCOUNTED, UNCOUNTED_BATCHES = 0.1, 2
 #: The largest batch, and how many batches of requests a replication needs.
 MOST_BATCH, BATCHES = 65_536, 10
@@ -75,36 +75,18 @@ def estimate(values: Floats) -> Estimate:
 class BatchRun(Shown):
     """The result of `simulate_batch`.
 
-    Parameters
-    ----------
-    policy : str
-    max_batch : int
-    work : Workload
-        What arrives: rate or log, lengths and acceptance, as they were given.
-    prefill : bool
-    rate : float or None
-        Requests that arrive in a second, of a log on average; None where all are there from the beginning.
-    requests : int
-        Requests of each replication.
-    load : str
-        "steady"; "overloaded" where requests arrive faster than a full server completes them; "critical"
-        where the capacity is not known well enough to tell; "full" without a rate.
-    settled : bool
-        Whether latency has stopped growing along the run: it does not differ between the first and the
-        second half of the counted requests by more than chance explains.
-    values : mapping
-        {quantity: one value for each replication}; NaN where there is none, as of latencies that have no
-        limit. Times are in seconds.
-    """
+    `load` is "steady"; "overloaded" where requests arrive faster than a full server completes them;
+    "critical" where the capacity is not known well enough to tell; "full" without a rate."""
 
     policy: str
     max_batch: int
-    work: Workload = field(repr=False)
+    work: Workload = field(repr=False)  #: what arrives: rate or log, lengths and acceptance
     prefill: bool
-    rate: float | None
-    requests: int
+    rate: float | None  #: requests a second, of a log on average; None where all are there from the beginning
+    requests: int  #: of each replication
     load: str
-    settled: bool
+    settled: bool  #: whether latency grows along the run no more than chance explains
+    #: {quantity: a value for each replication}, times in seconds; NaN where there is none.
     values: Mapping[str, Floats] = field(repr=False)
     cost: BatchCost = field(repr=False)
     provenance: Provenance = field(repr=False)
@@ -129,14 +111,11 @@ class BatchRun(Shown):
             )
         if self.load == "critical":
             return (
-                f"{self.rate:.4g} requests arrive in a second, which cannot be told from the capacity, "
-                f"{capacity:.4g}; no latency is shown; simulate more requests"
+                f"{self.rate:.4g} requests arrive in a second, close to the capacity, {capacity:.4g}; "
+                "simulate more requests to see latency"
             )
-        if self.load == "full":
-            return ""
-        if not self.settled:
-            return "latency still grows along the run: what is shown is too small; simulate more requests"
-        return ""
+        grows = self.load == "steady" and not self.settled
+        return "latency still grows along the run, and is too small; simulate more requests" if grows else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -156,11 +135,8 @@ class BatchRun(Shown):
             if not math.isnan(mean):
                 rows.append((text, f"{mean:.4g}", f"{low:.4g} – {high:.4g}" if low < high else NONE, unit))
         yield Table(("", "mean", "95 % interval", ""), rows)
-        arrive = (
-            "all there from the beginning" if self.rate is None else f"{self.rate:.4g} arrive in a second"
-        )
-        prefill = "" if self.prefill else ", cached before they arrive"
-        yield f"{self.work}{prefill}"
+        arrive = "all there from the start" if self.rate is None else f"{self.rate:.4g} arrive in a second"
+        yield f"{self.work}{'' if self.prefill else ', cached before they arrive'}"
         yield (
             f"policy {self.policy}, at most {self.max_batch:,} at once; {self.replications} replications of "
             f"{self.requests:,} requests, {arrive}; seed {self.provenance.root}"
@@ -169,7 +145,7 @@ class BatchRun(Shown):
             yield Line(self.verdict, "bold red" if self.load == "overloaded" else "bold yellow")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Latency percentiles with their intervals, or why there are none."""
+        """Draw latency percentiles with their intervals, if the server is steady."""
         ax = axes_or_new(ax)
         found = [self.estimate(f"latency_p{percent}") for percent in PERCENTILES]
         if self.load == "steady":
@@ -205,10 +181,10 @@ def simulate_batch(
     """Simulate a server that decodes many requests at once.
 
     Requests wait in one queue, first come first served. An iteration makes one draft pass for each token of
-    the longest draft, over the requests that draft so many, and one pass of the target over all drafted
+    the longest draft, over the requests that draft that far, and one pass of the target over all drafted
     tokens and one more of each request. It starts with the requests that have arrived by then, at most
-    `max_batch`, and ends for all of them at the same time. What a step emits beyond the end of an output is
-    dropped. No request is preempted: caches are assumed to fit.
+    `max_batch`, and ends for all of them together. Tokens after the end of an output are dropped. Caches fit,
+    so that no request is preempted.
 
     Parameters
     ----------
@@ -217,27 +193,25 @@ def simulate_batch(
     policy : Constant, Goodput, Budget, Blocks, Bands, Classifier, Heuristic or Oracle
         It chooses the draft lengths of each iteration.
     rate : float, optional
-        Requests per second of a Poisson process. By default all are there from the beginning, and the server
-        is full.
+        Requests per second of a Poisson process. By default all are there at the start: the server is full.
     log : RequestLog, optional
         Arrivals and lengths, in place of `rate`, `prompt`, `output` and `requests`.
     alpha : float, array_like, Beta or LoggedLengths
-        The acceptance rate of drafted tokens, independent of each other; one for each position, the last of
-        which holds for later ones; one for each request; or accepted lengths of a log.
+        The acceptance rate of independent drafted tokens; one for each position, the last of which holds for
+        later ones; one for each request; or accepted lengths of a log.
     prompt, output : int or Geometric
         Tokens of a prompt and of an output.
     max_batch : int
-        The most requests that are decoded at once.
+        Requests that are decoded at once, at most.
     prefill : bool
-        Whether a request joins with its prompt: in its first iteration the target's pass is over the prompt
-        too, it emits one token, and nothing is drafted for it; if the policy drafts at all, the draft has a
-        pass over the prompts too. Else caches of prompts are there, as where other machines make them.
+        Whether a request joins with its prompt: the passes of its first iteration are over the prompt too,
+        and it emits one token without a draft. Else caches are there, as where other machines make them.
     requests, replications : int
-        Independent replications of so many requests; the first and last tenth of each, or two batches if
-        that is more, are not counted.
+        Requests of each of the independent replications; the first and last tenth, or two batches if that is
+        more, are not counted.
     rng, threads, progress
-        As in `specsim.simulate`. The same seed gives the same requests to every server, and the same
-        uniforms to their steps; another rate stretches the arrivals.
+        As in `specsim.simulate`. A seed gives every server the same requests, and the same uniforms to their
+        steps; another rate stretches the arrivals.
 
     Returns
     -------
@@ -262,17 +236,17 @@ def simulate_batch(
     """
     started, root = time.perf_counter(), root_of(rng)
     if not isinstance(cost, BatchCost):
-        raise TypeError(f"cost: expected a BatchCost, got {type(cost).__name__}")
+        raise TypeError(
+            f"cost: expected a BatchCost, got {type(cost).__name__}; give such as preset('llama-8b')"
+        )
     _, parameters = for_kernel(policy)
     work = Workload(rate, log, prompt, output, alpha, count_of("requests", requests))
     prefill = bool(prefill)
     check_count("max_batch", max_batch, most=MOST_BATCH)
     check_count("replications", replications, 2, 10_000)
     if work.count < BATCHES * max_batch:
-        raise ValueError(
-            f"requests: {work.count:,} are too few for batches of {max_batch:,}; give at least "
-            f"{BATCHES * max_batch:,}, {BATCHES} batches"
-        )
+        least = f"give at least {BATCHES * max_batch:,}, {BATCHES} batches"
+        raise ValueError(f"requests: {work.count:,} are too few for batches of {max_batch:,}; {least}")
     survival = work.survival(int(parameters[0]))
     stop = np.zeros(1, dtype=np.int64)
     server = _Server(cost, policy, max_batch, prefill, survival, stop)
@@ -311,7 +285,7 @@ def simulate_batch(
 
 
 class _Server(NamedTuple):
-    """What is the same in all replications."""
+    """What all replications have in common."""
 
     cost: BatchCost
     policy: AnyPolicy
@@ -324,12 +298,10 @@ class _Server(NamedTuple):
         count = len(drawn.arrivals)
         started, first, finished = np.zeros((3, count))
         totals = np.zeros(len(TOTALS))
-        serve(
-            drawn.arrivals, drawn.prompts, drawn.outputs, drawn.blocks, drawn.alphas, self.survival,
-            self.cost.target.coefficients(), self.cost.draft.coefficients(), self.cost.seen, self.max_batch,
-            self.prefill, *for_kernel(self.policy), edge, count - 1 - edge, until_counted,
-            *key, self.stop, started, first, finished, totals,
-        )  # fmt: skip
+        passes = self.cost.target.coefficients(), self.cost.draft.coefficients(), self.cost.seen
+        setup = Setup(self.survival, *passes, self.max_batch, self.prefill, *for_kernel(self.policy))
+        counted = Counted(edge, count - 1 - edge, until_counted)
+        serve(drawn, setup, counted, key, self.stop, started, first, finished, totals)
         return _Served(started, first, finished, dict(zip(TOTALS, totals.tolist(), strict=True)))
 
 
@@ -347,19 +319,18 @@ def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[st
     alone = server.cost.target.seconds(1, 1)
     if drawn.arrivals[-1] * 2.0**-52 > 1e-6 * alone:
         raise ValueError(
-            f"rate: requests arrive over {drawn.arrivals[-1]:.3g} seconds, and numbers cannot tell passes of "
-            f"{alone:.3g} seconds apart beside that; simulate fewer requests, or a higher rate"
+            f"rate: arrivals in {drawn.arrivals[-1]:.3g} seconds leave no digits for passes of {alone:.3g}; "
+            "simulate fewer requests, or a higher rate"
         )
     edge = max(int(UNCOUNTED * count), UNCOUNTED_BATCHES * server.max_batch)
     served = server.serve(drawn, key, edge, until_counted=False)
     if not served.finished.max() < LONGEST_RUN:
-        raise ValueError(
-            f"cost: iterations take too long, all of them more than {LONGEST_RUN:g} seconds; check "
-            "bandwidth, arithmetic and caches"
-        )
+        longest = f"more than {LONGEST_RUN:g} seconds in all"
+        raise ValueError(f"cost: iterations take {longest}; check bandwidth, arithmetic and caches")
     full = served
     if drawn.arrivals[-1] > 0.0:
-        full = server.serve(_all_at_once(drawn), key, edge, until_counted=True)
+        at_once = drawn._replace(arrivals=np.zeros(count))
+        full = server.serve(at_once, key, edge, until_counted=True)
     # by tokens, since the requests that a window cuts are not equally far at its ends
     capacity = full.totals["tokens"] / full.totals["seconds"] / float(drawn.outputs.mean())
     counted = slice(edge, count - edge)
@@ -384,13 +355,6 @@ def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[st
     for percent in PERCENTILES:
         found[f"latency_p{percent}"] = float(np.percentile(latency, percent))
     return found
-
-
-def _all_at_once(drawn: Drawn) -> Drawn:
-    """The same requests, all there from the beginning."""
-    made = Drawn(np.zeros(len(drawn.arrivals)), drawn.prompts, drawn.outputs)
-    made.alphas[:] = drawn.alphas
-    return made
 
 
 def _average_rate(log: RequestLog) -> float | None:

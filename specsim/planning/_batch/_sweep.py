@@ -28,35 +28,29 @@ SETTINGS = ("rate", "max_batch", "prompt", "output", "alpha")
 
 @dataclass(frozen=True, eq=False)
 class BatchSweep(Swept):
-    """The result of `sweep_batch`: for each setting a run, and one without speculation on the same requests.
-
-    `settings` are the values of `over` that belong to each of `runs` and of `plain`. Of `planned` runs some
-    are missing if the sweep was `interrupted`."""
+    """The result of `sweep_batch`: for each setting a run, and one without speculation on the same
+    requests."""
 
     over: Mapping[str, tuple[Any, ...]]
-    settings: tuple[tuple[Any, ...], ...]
+    settings: tuple[tuple[Any, ...], ...]  #: the values of `over` of each run
     runs: tuple[BatchRun, ...] = field(repr=False)
-    plain: tuple[BatchRun, ...] = field(repr=False)
-    planned: int
+    plain: tuple[BatchRun, ...] = field(repr=False)  #: without speculation
+    planned: int  #: runs; some are missing if the sweep was `interrupted`
     provenance: Provenance = field(repr=False)
 
     def speedup(self, number: int) -> Estimate:
         """The time per token of admitted requests without speculation over that with it, of run `number`.
 
-        Replications have the same requests and uniforms, so ratios are taken within them. NaN where either
-        queue grows: the servers then have different batches for want of capacity, not of speed."""
-        return self._ratio(number, "time_per_token", inverse=True)
+        Replications have the same requests and uniforms, so ratios are taken within them. NaN where a queue
+        grows: the servers then have different batches for want of capacity, not of speed."""
+        run, plain = self.runs[number], self.plain[number]
+        if not {run.load, plain.load} <= {"steady", "full"}:
+            return Estimate(np.nan, np.nan, np.nan)
+        return estimate(plain.values["time_per_token"] / run.values["time_per_token"])
 
     def capacity_gain(self, number: int) -> Estimate:
         """The requests that a full server completes in a second, over those without speculation."""
-        return self._ratio(number, "capacity", inverse=False)
-
-    def _ratio(self, number: int, quantity: str, inverse: bool) -> Estimate:
-        run, plain = self.runs[number], self.plain[number]
-        if quantity != "capacity" and not {run.load, plain.load} <= {"steady", "full"}:
-            return Estimate(np.nan, np.nan, np.nan)
-        with_it, without = run.values[quantity], plain.values[quantity]
-        return estimate(without / with_it if inverse else with_it / without)
+        return estimate(self.runs[number].values["capacity"] / self.plain[number].values["capacity"])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -65,7 +59,11 @@ class BatchSweep(Swept):
     def records(self) -> list[dict[str, Any]]:
         """A row for each setting: speed-up, gain in capacity, goodput, latency, and the load of both."""
         rows = []
-        numbers = {name: all(map(_is_number, values)) for name, values in self.over.items()}
+        #: Tables and axes take numbers; a column with distributions has all values in words.
+        numbers = {
+            name: all(isinstance(value, int | float) for value in values)
+            for name, values in self.over.items()
+        }
         for number, (values, run, plain) in enumerate(zip(self.settings, self.runs, self.plain, strict=True)):
             given = zip(self.over, values, strict=True)
             row = {name: value if numbers[name] else str(value) for name, value in given}
@@ -106,9 +104,9 @@ class BatchSweep(Swept):
         return parts + self._interruption()
 
     def plot(self, ax: Axes | None = None, y: str = "speedup") -> Axes:
-        """The speed-up, or "capacity_gain", against the first setting, with 95 % intervals.
+        """Draw the speed-up, or "capacity_gain", against the first setting, with 95 % intervals.
 
-        There is a line for each combination of the other settings. Below 1 speculation is slower."""
+        Each combination of the other settings has a line. Below 1 speculation is slower."""
         check_known("column", y, ("speedup", "capacity_gain"))
         label = y.replace("_", " ").replace("speedup", "speed-up")
         ax = self._draw(ax, y, label, lambda row: row[f"{y}_high"] - row[y])
@@ -172,7 +170,7 @@ def sweep_batch(
         if settings.get(name) is not None:
             raise ValueError(f"over: {name} is given as a setting too; leave out one of the two")
         if name in ("prompt", "output") and settings.get("log") is not None:
-            raise ValueError(f"over: {name} has no effect on a log, which has the requests")
+            raise ValueError(f"over: {name} has no effect on a log, which has the requests; leave it out")
     made, run = combinations(values), partial(_run_both, cost, policy, settings | {"rng": root})
     how: dict[str, Any] = {"threads": threads, "executor": executor, "progress": progress}
     ran = run_grid(run, made, "sweep", " runs", root=root, **how)
@@ -188,11 +186,5 @@ def _run_both(
     setting: Mapping[str, Any],
     threads: int | None,
 ) -> tuple[BatchRun, BatchRun]:
-    """The server with `policy`, and the one that does not speculate."""
     options = {**settings, **setting, "threads": threads}
     return simulate_batch(cost, policy, **options), simulate_batch(cost, Constant(0), **options)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether tables and axes take a value as it is; a column with laws has all values in words."""
-    return isinstance(value, int | float)

@@ -85,19 +85,17 @@ class Examples(NamedTuple):
 
 
 def examples(train: DraftLog, length: int) -> Examples:
-    """The features and accepted lengths of steps of `length` drafted tokens at each position where one fits.
-
-    Raises ValueError for a log that is too short, or whose tails are."""
+    """Steps of `length` drafted tokens at each position where one fits. Raises ValueError for a short log."""
     if (train.accepted == UNKNOWN).any():
         raise ValueError("train: a log made from a trace lacks tails; draw one with draft_log")
     if train.ahead + 1 < length:
         raise ValueError(
-            f"train: the log has {train.ahead} tokens after a rejected one, {length} drafted tokens may need "
-            f"{length - 1}; draw it with ahead={length - 1}"
+            f"train: {train.ahead} tokens after a rejected one are too few to draft {length}; draw it with "
+            f"ahead={length - 1}"
         )
     starts = np.arange(len(train) - length + 1)
     if starts.size == 0:
-        raise ValueError(f"train: {len(train)} positions; {length} drafted tokens need as many at least")
+        raise ValueError(f"train: {len(train)} positions are too few; draw at least {length}")
     accepted = np.minimum(train.runs[starts], length)
     steps = np.arange(length)
     # the last place is that of the rejected token

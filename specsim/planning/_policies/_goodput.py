@@ -21,8 +21,7 @@ class Goodput(PlannedPolicy):
     `window` steps, with `alpha` as a prior of `PRIOR_TESTS` tests. Steps without drafts count in the window,
     so that the policy resumes drafting. Window and prior are choices of specsim.
 
-    A server has one k for all requests: a step is its iteration, T has the prompts that join in it, and α is
-    that of all requests."""
+    A server has one k and one α for all requests: a step is its iteration, and T has the joining prompts."""
 
     max_gamma: int = 16
     window: int = 64
@@ -66,15 +65,15 @@ class Goodput(PlannedPolicy):
 @checked
 @dataclass
 class Cascade(PlannedPolicy):
-    """Test phases that search the K with the largest utility, each followed by a long phase with that K or no
-    drafts.
+    """Test phases that search the K with the largest utility; a long phase with that K, or without drafts,
+    follows each.
 
     Saxena et al., arXiv 2506.20675. Utility = (tokens per step) / (time per step over that without drafts);
     below 1 drafting slows down. A test phase begins with the last K, `gamma` at first, and tries neighbours
-    of the best K so far, the smaller first, until both are known or `trials` of them were tried, each for
-    `trial` steps. If the best utility is below 1, drafting pauses for `settle` steps, doubled each time in a
-    row (up to `LONGEST_PAUSE` times); otherwise the best K is used for `settle` steps, in which its utility
-    is measured again. The lengths of the phases and the order of the search are choices of specsim."""
+    of the best K so far, the smaller first, until both are known or `trials` were tried, for `trial` steps
+    each. If the best utility is below 1, drafting pauses for `settle` steps, doubled each time in a row (up
+    to `LONGEST_PAUSE` times); else the best K has `settle` steps, which measure its utility again. The
+    lengths of the phases and the order of the search are choices of specsim."""
 
     gamma: int = 3
     max_gamma: int = 16

@@ -26,8 +26,7 @@ drafted so far and not on whether they were accepted, which is why a policy may 
 twice: a step ends with its first rejected position, or with an untested one, whose token is the target's own,
 and the next step begins after it. ∎
 
-The oracle uses later outcomes, so the claim does not hold for it; it is a bound, not a decoder.
-"""
+The oracle uses later outcomes, so the claim does not hold for it; it is a bound, not a decoder."""
 
 from __future__ import annotations
 
@@ -39,9 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._types import Floats, Ints
+from specsim.traces._reader import Trace
 
 #: The values of `DraftLog.accepted`. A trace has no test of a draft at a bonus position.
 ACCEPTED, REJECTED, UNKNOWN = 1, 0, -1
+
+#: Rows of p and q that are read at a time.
+CHUNK_ROWS = 4096
 
 #: Arrays of a log with one entry for each position.
 PER_POSITION = ("tokens", "drafted", "accepted", "beta", "tail")
@@ -70,10 +73,11 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DraftLog:
-    """A text of N ≥ 1 positions and what the draft proposed at each; the module's docstring has its law.
+    """A text of N ≥ 1 positions and the draft's proposal at each; the module's docstring has its
+    distribution.
 
-    Returned by `draft_log` and `log_from_trace`. Raises ValueError for an array of a wrong shape or with a
-    value out of range."""
+    `draft_log` and `log_from_trace` return it. Raises ValueError for a wrong shape, or a value out of
+    range."""
 
     tokens: NDArray[np.int32] = field(repr=False)  #: [N] the text; -1 where unknown
     drafted: NDArray[np.int32] = field(repr=False)  #: [N] the token drafted there; -1 likewise
@@ -88,16 +92,16 @@ class DraftLog:
     def __post_init__(self) -> None:
         n = len(self.accepted)
         if n == 0:
-            raise ValueError("log: empty; it needs at least one position; draw a longer one")
+            raise ValueError("log: is empty; draw at least one position")
         columns: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in PER_POSITION}
         for name, column in (columns | self.features._asdict()).items():
             if np.shape(column) != (n,):
-                raise ValueError(f"{name}: shape {np.shape(column)}; expected [{n}], as accepted has")
+                raise ValueError(f"{name}: shape {np.shape(column)}; give [{n}], as accepted has")
         _check_range("accepted", self.accepted, UNKNOWN, ACCEPTED)
         _check_range("beta", self.beta, 0.0, 1.0)
         _check_range("tail", self.tail, -1, len(self.tails.confidence) - 1)
         if np.ndim(self.tails.confidence) != 2 or len({np.shape(column) for column in self.tails}) > 1:
-            raise ValueError("tails: expected three arrays of one shape [R, ahead]")
+            raise ValueError("tails: differ in shape; give three arrays [R, ahead]")
         tested = self.features.confidence[np.asarray(self.accepted) != UNKNOWN]
         for confidence in (tested, self.tails.confidence):
             _check_range("confidence", confidence, np.nextafter(0.0, 1.0), 1.0)
@@ -127,7 +131,6 @@ class DraftLog:
 
     @cached_property
     def columns(self) -> Columns:
-        """The same as lists."""
         return Columns(
             self.accepted.tolist(),
             self.runs.tolist(),
@@ -139,7 +142,9 @@ class DraftLog:
     def part(self, start: int, stop: int) -> DraftLog:
         """The positions [start, stop) as a log; they must be a non-empty part of [0, N)."""
         if not 0 <= start < stop <= len(self):
-            raise ValueError(f"part [{start}, {stop}) is empty or outside the log's [0, {len(self)})")
+            raise ValueError(
+                f"part [{start}, {stop}) is empty or outside the log; give a part of [0, {len(self)})"
+            )
         chosen = slice(start, stop)
         return replace(
             self,
@@ -152,11 +157,77 @@ class DraftLog:
         """The first `share` of the positions, to fit policies, and the others, to compare them."""
         cut = int(share * len(self)) if 0 < share < 1 else 0
         if not 0 < cut < len(self):
-            raise ValueError(
-                f"share: {share} of {len(self)} positions leaves one part empty; give a share such as 0.25, "
-                "of a longer log"
-            )
+            why = f"{share} of {len(self)} positions leaves one part empty"
+            raise ValueError(f"share: {why}; give one such as 0.25, of a longer log")
         return self.part(0, cut), self.part(cut, len(self))
+
+
+def log_from_trace(trace: Trace) -> DraftLog:
+    """Convert a recorded trace to a log of drafts, without tails and `UNKNOWN` at bonus positions.
+
+    Positions 0 … τ of its steps, one after the other, become those of the log. A trace lacks the draft's
+    tokens after a rejected one (`ahead` is 0), and the outcome of a draft at the bonus position. A policy
+    that drafts on ends its step there, and `PolicyRun.truncated` counts such steps: in the first case their
+    time is too small, in the second also their tokens per step. With few of them the log is as good as a
+    drawn one. Consecutive steps must continue each other, as `specsim trace record` writes them; no step of
+    a policy crosses the end of a recorded one.
+
+    Parameters
+    ----------
+    trace : Trace
+        With whole rows, accept flags, and q at the bonus position.
+
+    Returns
+    -------
+    DraftLog
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything but such a trace, no step, or a damaged row.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim import open_trace
+    >>> from specsim.traces import writer
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with writer(folder, vocab_size=2, gamma=1) as steps:
+    ...         steps.append(context=0, tokens=[0], accepted=1, p=[[0.5, 0.5]] * 2, q=[[0.75, 0.25]] * 2)
+    ...     log = log_from_trace(open_trace(folder))
+    >>> len(log), log.drafted.tolist()
+    (2, [0, -1])
+    """
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace: expected what open_trace returns, got {type(trace).__name__}")
+    if trace.num_steps == 0:
+        raise ValueError(f"{trace.path}: the trace has no step; record some")
+    if trace.top is not None:
+        raise ValueError(f"{trace.path}: lists {trace.top} tokens a row; record the trace with whole rows")
+    if not (trace.layout.flags and trace.layout.bonus):
+        missing = "q at the bonus position" if trace.layout.flags else "the accept flags"
+        raise ValueError(f"{trace.path}: lacks {missing}; record them")
+    outcomes = np.concatenate([shard.columns.accepted for shard in trace.shards])
+    per_chunk = max(1, CHUNK_ROWS // (trace.gamma + 1))
+    parts = []
+    for first in range(0, trace.num_steps, per_chunk):
+        steps = np.arange(first, min(first + per_chunk, trace.num_steps))
+        drafted, p, q = trace.steps(steps)
+        accepted = outcomes.reshape(-1, trace.gamma + 1)[steps]
+        # up to the first token that was not accepted, included
+        passed = np.pad(accepted[:, :-1] == ACCEPTED, [(0, 0), (1, 0)], constant_values=True)
+        kept = np.cumprod(passed, axis=1) > 0
+        p, q, accepted = (column[kept] for column in (p, q, accepted))
+        drafted = np.pad(drafted, [(0, 0), (0, 1)], constant_values=-1)[kept]
+        features = read_rows(q, drafted)
+        features.confidence[accepted == UNKNOWN] = 0.0  # nothing was drafted, and the value is not used
+        beta = np.minimum(p, q).sum(axis=1).clip(max=1.0)
+        tokens = np.where(accepted == ACCEPTED, drafted, -1).astype(np.int32)
+        parts.append((tokens, drafted, accepted, beta, *features))
+    tokens, drafted, accepted, beta, *columns = (np.concatenate(c) for c in zip(*parts, strict=True))
+    tail, tails = np.full(len(accepted), -1), Features(*[np.empty((0, 0))] * 3)
+    source = f"trace {trace.path.name}, {trace.num_steps:,} steps of γ = {trace.gamma}"
+    return DraftLog(tokens, drafted, accepted, Features(*columns), beta, tail, tails, source)
 
 
 def read_rows(q: Floats, drafted: NDArray[np.int32]) -> Features:
@@ -174,4 +245,5 @@ def _check_range(name: str, values: NDArray[np.generic], low: float, high: float
     if wrong.any():
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         where = ", ".join(str(int(i)) for i in place)
-        raise ValueError(f"{name}, position {where}: {array[place]} is outside [{low:.3g}, {high:.3g}]")
+        bounds = f"[{low:.3g}, {high:.3g}]"
+        raise ValueError(f"{name}, position {where}: {array[place]} is outside {bounds}; give a value in it")

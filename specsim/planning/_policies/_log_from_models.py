@@ -44,8 +44,7 @@ def draft_log(
     rng : int, Generator or None
         The seed.
     ahead : int
-        Tokens kept after each rejected one, ≥ 0: steps of up to `ahead` + 1 drafted tokens are never
-        truncated.
+        Tokens kept after each rejected one, ≥ 0: the log never truncates steps of up to `ahead` + 1.
     temperature : float
         Of both models' rows, ≥ 0.
 
@@ -76,18 +75,10 @@ def draft_log(
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     drafted, accepted, beta = joined[:3]
     rejected = accepted == 0
-    return DraftLog(
-        tokens=text[pair.order :],
-        drafted=drafted,
-        accepted=accepted,
-        features=Features(*joined[3:6]),
-        beta=beta,
-        tail=np.where(rejected, np.cumsum(rejected) - 1, -1),
-        tails=Features(*joined[6:]),
-        source=f"a text of {tokens:,} tokens"
-        + ("" if temperature == 1 else f" at temperature {temperature:g}"),
-        root=root,
-    )
+    features, tails = Features(*joined[3:6]), Features(*joined[6:])
+    tail = np.where(rejected, np.cumsum(rejected) - 1, -1)
+    source = f"a text of {tokens:,} tokens" + f" at temperature {temperature:g}" * (temperature != 1)
+    return DraftLog(text[pair.order :], drafted, accepted, features, beta, tail, tails, source, root)
 
 
 class _Pair:

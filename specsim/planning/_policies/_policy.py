@@ -9,9 +9,7 @@ from specsim.planning._costs import StepCost
 
 
 class Drafted:
-    """The tokens drafted in the current step: their number, and the features of each.
-
-    For a `planned` policy the lists stay empty."""
+    """The tokens drafted in the current step, and their features, which a `planned` policy does not get."""
 
     __slots__ = ("confidence", "entropy", "size", "start", "top")
 
@@ -23,7 +21,6 @@ class Drafted:
         self.top: list[float] = []  #: the largest probability in q
 
     def add(self, confidence: float, entropy: float, top: float) -> None:
-        """Append a token."""
         self.size += 1
         self.confidence.append(confidence)
         self.entropy.append(entropy)
@@ -56,15 +53,9 @@ class AnyPolicy:
 
 @dataclass
 class Policy(AnyPolicy):
-    """Base class of draft-length policies. Subclasses define `more`; `reset` creates the state.
+    """Base class of draft-length policies. Subclasses define `more`; `reset` creates the state."""
 
-    Parameters
-    ----------
-    overhead : float
-        The time of a decision in passes of the target, ≥ 0: per step for a `planned` policy, else per drafted
-        token.
-    """
-
+    #: The time of a decision in passes of the target, ≥ 0: of a `planned` policy per step, else per token.
     overhead: float = field(default=0.0, kw_only=True)
 
     #: Whether `more` depends only on the number of drafted tokens and on earlier steps.

@@ -1,4 +1,5 @@
-"""Policies that are neither fitted nor weigh times: schedules, thresholds, the oracle, which bounds all."""
+"""Policies that neither are fitted nor weigh times: schedules, thresholds, and the oracle, which bounds
+all."""
 
 import math
 from collections.abc import Sequence

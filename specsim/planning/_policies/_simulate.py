@@ -79,7 +79,7 @@ def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[St
 
 
 def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int, bool]:
-    """Draft up to `room` tokens; returns how many were accepted, and whether the log truncated the step."""
+    """Draft up to `room` tokens: how many were accepted, and whether the log truncated the step."""
     columns = log.columns
     outcomes, start, run = columns.accepted, step.start, columns.runs[step.start]
     if policy.planned:  # the drafted tokens make no difference
@@ -105,32 +105,16 @@ def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int
 
 @dataclass(frozen=True, eq=False)
 class PolicyRun:
-    """The result of one policy on a log; times are in passes of the target over one token.
-
-    Parameters
-    ----------
-    policy : str
-    counts : int array, shape [G+1, G+1]
-        `counts[g, a]` steps had g drafted and a accepted tokens.
-    time, plain_time : float
-        The total time, and that of one token without drafts.
-    best_constant : int
-        The γ of the fastest constant policy, chosen in hindsight, which favours it slightly.
-    difference, error : float
-        The time per token less that of the best constant, and its standard error over blocks of the text,
-        which are the same for all policies since neighbouring steps are correlated.
-    truncated : int
-        Steps that the log truncated: their times are too small.
-    """
+    """The result of one policy on a log; times are in passes of the target over one token."""
 
     policy: str
-    counts: Ints = field(repr=False)
+    counts: Ints = field(repr=False)  #: [g, a] steps with g drafted and a accepted tokens
     time: float
-    plain_time: float
-    best_constant: int
-    difference: float
-    error: float
-    truncated: int
+    plain_time: float  #: of one token without drafts
+    best_constant: int  #: the γ of the fastest constant policy, in hindsight, which favours it slightly
+    difference: float  #: the time per token less that of the best constant
+    error: float  #: its standard error over blocks of the text, the same for all policies
+    truncated: int  #: steps that the log truncated: their times are too small
 
     @property
     def steps(self) -> int:
@@ -180,7 +164,7 @@ class PolicyRun:
         return self.accepted / self.drafted if self.drafted else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts, derived values and the comparison, as JSON can hold them."""
+        """Counts, derived values and the comparison, for JSON."""
         derived = ("steps", "tokens", "drafted", "accepted", "tokens_per_step", "time_per_token", "speedup")
         without = ("plain_time", "truncated")
         return as_dict(self, *derived, "alpha_drafted", without=without, beyond=self.truncated)
@@ -204,7 +188,7 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
         return [
             Table(names, rows, bold=[fastest]),
             f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
-            "cut: share of steps that the policy would have continued beyond the end of the log; their time "
+            "cut: share of steps that the policy would have continued after the end of the log; their time "
             "is too small",
         ]
 
@@ -228,9 +212,7 @@ def simulate_policies(
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
 ) -> PolicyRuns:
-    """Simulate draft-length policies on one log, all with the same drafts and tests.
-
-    The result is deterministic.
+    """Simulate draft-length policies on one log, all with the same drafts and tests; no number is random.
 
     Parameters
     ----------
@@ -277,25 +259,20 @@ def simulate_policies(
     """
     chosen = list(policies)
     if not chosen:
-        raise ValueError("policies: none given; pass at least one, such as [Constant(5)]")
+        raise ValueError("policies: none given; give at least one, such as [Constant(5)]")
     for policy in chosen:
         if not isinstance(policy, Policy):
-            raise TypeError(f"policies: {policy!r} is not a policy, such as Constant(5)")
+            raise TypeError(f"policies: {policy!r} is not a policy; give such as Constant(5)")
     if not 2 <= blocks <= len(log):
-        raise ValueError(
-            f"blocks: {blocks} is outside [2, {len(log)}], the positions of the log; give a longer log, or "
-            "fewer blocks"
-        )
+        raise ValueError(f"blocks: {blocks} is outside [2, {len(log)}]; give fewer, or a longer log")
     if len(constants) == 0:
         raise ValueError("constants: none to compare with; give at least one γ ≥ 1")
     for gamma in constants:
         check_count("constants", gamma)
-    if cost is not None and (draft_cost != DRAFT_COST or verify_cost is not one_pass):
-        raise ValueError(
-            "cost: includes the times of drafts and verification; leave out draft_cost and verify_cost"
-        )
     if cost is None:
         check_between("draft_cost", draft_cost, 0.0, math.inf, "time in passes of the target")
+    elif draft_cost != DRAFT_COST or verify_cost is not one_pass:
+        raise ValueError("cost: has the times of drafts and verification; leave draft_cost, verify_cost out")
     times = _StepTimes(cost.step if cost else lambda g: g * draft_cost + float(verify_cost(g + 1)))
     baselines = {gamma: _tally(log, Constant(gamma), times, blocks) for gamma in constants}
     best = min(baselines, key=lambda gamma: float(baselines[gamma].times.sum()))
@@ -346,13 +323,11 @@ class _StepTimes:
             g = len(self._times)
             time = self._time(g)
             if not (math.isfinite(time) and time > 0):
-                raise ValueError(
-                    f"cost: a step of {g} drafted tokens takes {time}; times must be finite and > 0"
-                )
+                raise ValueError(f"cost: a step of {g} drafted tokens takes {time}; give finite times > 0")
             if g and time < self._times[-1]:
                 raise ValueError(
                     f"cost: a step of {g} drafted tokens takes {time:.6g}, less than the "
-                    f"{self._times[-1]:.6g} of one token fewer; smooth measured times so that they never fall"
+                    f"{self._times[-1]:.6g} of one token fewer; give times that never fall"
                 )
             self._times.append(time)
         return self._times[gamma]
@@ -361,8 +336,7 @@ class _StepTimes:
 def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
     """One policy of each kind, with its authors' parameters.
 
-    Policies that look at tokens draft at most `ahead` + 1 tokens, so that the logs never truncate their
-    steps.
+    Policies that look at tokens draft at most `ahead` + 1, so that the logs never truncate their steps.
 
     Parameters
     ----------

@@ -12,8 +12,7 @@ is off by at most τ, or 16 τ of a bin. `specsim.stats.log_e_value` allows for 
 
 **Unseen tokens.** Many servers do not log the token that ends a text. The logged tokens are then those that
 did not end it, which follow another distribution. The missing token goes into the bin with the fewest: that
-makes the evidence at most what it would be with the true bin.
-"""
+makes the evidence at most what it would be with the true bin."""
 
 import math
 from collections import Counter

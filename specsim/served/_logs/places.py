@@ -4,8 +4,7 @@ A row is known by its most probable tokens. Those that are surely listed, whatev
 cells, but for the least probable of them; all other tokens are one cell. So the row alone fixes the cells.
 Ordered by probability they divide [0, 1), and the emitted token's cell is mapped to a random point of its
 share: if the token was drawn from the row, that is uniform on [0, 1). Tokens of equal probability share a
-cell, since their order could depend on what was emitted.
-"""
+cell, since their order could depend on what was emitted."""
 
 import math
 from collections import Counter

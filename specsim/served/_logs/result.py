@@ -86,8 +86,7 @@ class ServedAudit(Judged):
     unreadable, named : int, tuple of str
         Unreadable lines, and the first few, each with the reason.
     root : int
-        The seed.
-    """
+        The seed."""
 
     texts: int
     places: int

@@ -5,8 +5,7 @@ A line is a response, alone or as `response` or `body` beside its request, or a 
 one), else its string, or its bytes where the string cannot show them.
 
 The drawn tokens must not decide what is tested: leaving out texts, or places, for what came there would bias
-the rest. A text is left out for what its request says, and for what the server logs.
-"""
+the rest. A text is left out for what its request says, and for what the server logs."""
 
 import re
 import reprlib

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from typing import Any
 
 from specsim import rules
 from specsim.simulation._counting import StepTally
 from specsim.simulation._sources import FixedPairSource, RowSource
-
-if TYPE_CHECKING:
-    from specsim.simulation._cuda.counting import DeviceCounter
-    from specsim.simulation._cuda.rows import DeviceRowCounter
 
 
 def gpu_of(
@@ -21,14 +17,16 @@ def gpu_of(
     tally: StepTally,
     threads: int | None,
     executor: Executor | str | None,
-) -> DeviceCounter | DeviceRowCounter | None:
-    """The counter of `device`, None for the CPU. Raises ValueError if the device cannot count these steps."""
+) -> Any:
+    """The counter of `device`, which has a `name` and `count(key, intervals)`; None for the CPU.
+
+    Raises ValueError if the device cannot count these steps."""
     if device in (None, "cpu"):
         return None
     if device != "cuda":
-        raise ValueError(f"device: {device!r} is neither 'cpu' nor 'cuda'")
+        raise ValueError(f"device: {device!r} is unknown; give 'cpu' or 'cuda'")
     if executor is not None:
-        raise ValueError("executor: one GPU counts all steps; for more, give each a shard=(i, n) of the run")
+        raise ValueError("executor: one GPU counts all steps; leave it out, or give each GPU a shard=(i, n)")
     if threads is not None:
         raise ValueError("threads: has no effect with device='cuda'; leave it out")
     try:
@@ -36,7 +34,7 @@ def gpu_of(
         from specsim.simulation._cuda.rows import DeviceRowCounter
     except ImportError as error:
         raise ValueError(
-            "device: 'cuda' needs numba-cuda, which is not installed: pip install 'specsim-decoding[cuda]'"
+            "device: 'cuda' needs numba-cuda, which is missing; pip install 'specsim-decoding[cuda]'"
         ) from error
     if isinstance(source, FixedPairSource):
         return DeviceCounter(source)

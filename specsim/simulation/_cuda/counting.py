@@ -1,8 +1,7 @@
 """Count the steps of a fixed pair on the device.
 
 A launch draws and counts many chunks of steps, a thread one step after the other. Its counts are those of
-`specsim.simulation._counting.StepTally`, so files of both can be added and continued.
-"""
+`specsim.simulation._counting.StepTally`, so files of both can be added and continued."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -28,6 +27,7 @@ BLOCKS = 8
 #: many as fit in these bytes.
 COPIES_BYTES = 2**26
 DRAFT, VERIFY = int(Purpose.DRAFT), int(Purpose.VERIFY)
+CPU = "leave device out, to count on the CPU"
 
 
 @cache
@@ -65,9 +65,9 @@ def add_copies(counts, total):
 
 
 class DeviceCounter:
-    """Counts the steps of `source` on the current GPU, which is called `name`.
+    """Counts the steps of `source` on the current GPU, called `name`.
 
-    Raises ValueError if there is none, if it has too little memory, or if it has no code for the rule."""
+    Raises ValueError without one, with too little memory, and for a rule without code for it."""
 
     def __init__(self, source: FixedPairSource):
         kernel, vocab_size, gamma = source.rule.fixed_pair.kernel, source.vocab_size, source.tree.size
@@ -75,7 +75,7 @@ class DeviceCounter:
             having = [name for name in rules.names() if rules.get(name).fixed_pair.kernel in STEPS]
             raise ValueError(
                 f"device: 'cuda' has no code for the rule {source.rule.name}, but for {', '.join(having)}; "
-                "leave device out, to count on the CPU"
+                f"{CPU}"
             )
         self.name, multiprocessors, free = current_device()
         step, tables_of = STEPS[kernel]
@@ -87,10 +87,10 @@ class DeviceCounter:
         needed = sum(table.nbytes for table in tables) + 8 * width * (copies + 1)
         needed += local * THREADS * self._blocks
         if needed > free:
+            takes = f"{needed / 2**20:,.0f} MiB for V = {vocab_size:,} and γ = {gamma:,}"
             raise DeviceError(
-                f"device: tables and counts take {needed / 2**20:,.0f} MiB for V = {vocab_size:,} and "
-                f"γ = {gamma:,}, and the {self.name} has {free / 2**20:,.0f} MiB free; end what else uses "
-                "it, or leave device out, to count on the CPU"
+                f"device: tables and counts take {takes}, and the {self.name} has {free / 2**20:,.0f} MiB "
+                f"free; end what else uses it, or {CPU}"
             )
         with explained():
             self._tables = tuple(cuda.to_device(table) for table in tables)
@@ -115,7 +115,6 @@ class DeviceCounter:
         return found
 
     def _blocks_for(self, items: int) -> int:
-        """Blocks of a launch for so many items."""
         return max(1, min(self._blocks, -(-items // THREADS)))
 
     def _as_tally(self, total: np.ndarray) -> dict[str, np.ndarray]:

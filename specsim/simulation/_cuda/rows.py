@@ -23,6 +23,7 @@ from specsim.core._streams import Key, Purpose, whole_slots
 from specsim.core._types import Ints, TokenArray
 from specsim.rules import Rule
 from specsim.simulation._counting import Interval, Partial, Tally, count_chunks
+from specsim.simulation._cuda.counting import CPU
 from specsim.simulation._cuda.streams import fill_uniforms
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
@@ -62,15 +63,15 @@ def verifying_kernel(rows: Kernel) -> Any:
 
 
 class DeviceRowCounter:
-    """Counts the steps of `source`, verified by `rule` on the current GPU, which is called `name`.
+    """Counts the steps of `source`, verified by `rule` on the current GPU, called `name`.
 
-    Raises ValueError if there is none, if it has too little memory, or if it computes the rule otherwise."""
+    Raises ValueError without one, with too little memory, and for a rule that it computes otherwise."""
 
     def __init__(self, source: RowSource, rule: Rule, tally: Tally):
         if (reason := inexact(rule.rows)) is not None:
             raise ValueError(
-                f"device: the rule {rule.name} needs {reason}, which a GPU does not do to the last bit as "
-                "the CPU does, so its counts could differ; leave device out, to count on the CPU"
+                f"device: the rule {rule.name} needs {reason}, whose last bits differ on a GPU and a CPU, "
+                f"so counts could differ; {CPU}"
             )
         self.name, _, free = current_device()
         tree, vocab_size = source.tree, source.vocab_size
@@ -83,11 +84,10 @@ class DeviceRowCounter:
                 heap(int(min(share, HEAP_BYTES))) // _scratch_bytes(tree.size, tree.depth, vocab_size),
             )
         if row_bytes + 8 * self._uniforms > share or self._threads < 1:
+            needs = f"{row_bytes / 2**20:,.0f} MiB of rows for V = {vocab_size:,}, {tree.size:,} drafts"
             raise DeviceError(
-                f"device: a step has {row_bytes / 2**20:,.0f} MiB of rows for V = {vocab_size:,} and "
-                f"{tree.size:,} drafted tokens, and the {self.name} has {free / 2**20:,.0f} MiB free, of "
-                "which a quarter is for rows and a quarter for what the rule makes of them; end what else "
-                "uses it, or leave device out, to count on the CPU"
+                f"device: a step has {needs}, and the {self.name} has {free / 2**20:,.0f} MiB free, a "
+                f"quarter for rows and a quarter for the rule; end what else uses it, or {CPU}"
             )
         self._source = RowSource(source.reader, self.verify, int(min(BATCH_BYTES, share)))
         self._depth, self._kernel = tree.depth, verifying_kernel(rule.rows)
@@ -108,21 +108,15 @@ class DeviceRowCounter:
             values = cuda.to_device(self._rule.array())
             tokens = cuda.device_array((self._depth + 1, steps), np.int32)
             accepted = cuda.to_device(np.full(steps, -1))
-            blocks, threads = _shape(min(steps, self._threads))
-            launch = self._kernel[blocks, threads]
+            threads = min(steps, self._threads)
+            launch = self._kernel[max(1, threads // BLOCK), min(threads, BLOCK)]
             launch(k0, k1, first, self._uniforms, *arrays, uniforms, values, tokens, accepted)
             found = tokens.copy_to_host(), accepted.copy_to_host()
         if (found[1] < 0).any():
             raise DeviceError(
-                f"device: the rule {self._rule.name} ran out of memory on the {self.name}; leave device out, "
-                "to count on the CPU"
+                f"device: the rule {self._rule.name} ran out of memory on the {self.name}; {CPU}"
             )
         return found
-
-
-def _shape(threads: int) -> tuple[int, int]:
-    """Blocks, and threads of each, for at most so many threads."""
-    return max(1, threads // BLOCK), min(threads, BLOCK)
 
 
 def _scratch_bytes(nodes: int, depth: int, vocab_size: int) -> int:

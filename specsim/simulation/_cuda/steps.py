@@ -2,8 +2,7 @@
 
 A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`: it fills tokens[γ+1] as far as they are
 emitted, and gives the number of accepted ones. It computes what the rule's fixed-pair kernel does for each of
-its steps, with the same roundings.
-"""
+its steps, with the same roundings."""
 
 from collections.abc import Callable
 from typing import Any

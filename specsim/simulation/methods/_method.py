@@ -11,61 +11,34 @@ from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup
 from specsim.models._drafts.dynamic import Draft
 from specsim.traces._reader import Trace
 
+GIVE = "give two models or two pmfs"
+
 
 @dataclass(frozen=True)
 class Drafting:
-    """What a system drafts on one pair.
+    """What a system drafts on one pair."""
 
-    Parameters
-    ----------
-    pair : Pair
-        The target, and the draft as the system has it.
-    shape : Draft
-        The shape of a step's draft, and how it is drawn.
-    passes : tuple of int
-        Tokens of each sequence that the drafter computes in each of its passes of a step, one after another.
-    size : float
-        The parameters that such a pass uses, as a share of the target's.
-    beside : int
-        Tokens that the target's pass computes besides the drafted ones and the text's last.
-    """
-
-    pair: Pair
-    shape: Draft
-    passes: tuple[int, ...]
-    size: float
-    beside: int = 0
+    pair: Pair  #: the target, and the draft as the system has it
+    shape: Draft  #: of a step's draft, with how it is drawn
+    passes: tuple[
+        int, ...
+    ]  #: tokens of a sequence that the drafter computes in each pass of a step, in order
+    size: float  #: the parameters that such a pass uses / the target's
+    beside: int = 0  #: tokens of the target's pass in addition to the drafted ones and the text's last
 
 
 @dataclass(frozen=True)
 class Method(Parametrised):
-    """A drafting system.
-
-    Parameters
-    ----------
-    name, title, citation : str
-    rule : str
-        The rule that verifies its drafts, as `specsim.rules.get` reads it.
-    modelled : str
-        What is modelled, in a sentence.
-    left_out : str
-        What is not.
-    make : callable
-        `make(pair, **values)` gives the `Drafting` on a pair.
-    parameters : tuple of Parameter
-        One of them is `size`, from which the size of the drafter follows.
-    values : mapping
-        Values of the parameters.
-    """
+    """A drafting system."""
 
     name: str
     title: str
     citation: str
-    rule: str
-    modelled: str
-    left_out: str
-    make: Callable[..., Drafting]
-    parameters: tuple[Parameter, ...]
+    rule: str  #: the rule that verifies its drafts, as `specsim.rules.get` reads it
+    modelled: str  #: what the model has, in a sentence
+    left_out: str  #: what it lacks
+    make: Callable[..., Drafting]  #: `make(pair, **values)` is what the system drafts on a pair
+    parameters: tuple[Parameter, ...]  #: one of them is `size`, which the drafter's cost follows from
     values: Mapping[str, float] = field(default_factory=dict)
 
     def drafting(self, pair: Pair) -> Drafting:
@@ -73,12 +46,9 @@ class Method(Parametrised):
         if isinstance(pair.target, Trace) or (
             not isinstance(pair.target, Model) and check_rows(pair.target, "target").ndim == 2
         ):
-            raise ValueError(
-                f"{self.name}: the rows of a trace or of positions are along one text; a system drafts other "
-                "tokens too, so give two models or two pmfs"
-            )
+            raise ValueError(f"{self.name}: the pair has rows along one text alone; {GIVE}")
         if pair.draft is None or isinstance(pair.draft, PromptLookup | LookaheadDecoding):
-            raise ValueError(f"{self.name}: the pair has no draft with rows; give two models or two pmfs")
+            raise ValueError(f"{self.name}: the pair has no draft with rows; {GIVE}")
         whole = {one.name for one in self.parameters if one.whole}
         values = {name: int(value) if name in whole else value for name, value in self.values.items()}
         return self.make(pair, **values)

@@ -1,8 +1,7 @@
 """The drafting systems of the literature: a table of them, and how each drafts.
 
-To add one, add an entry to `SYSTEMS`: its paper, its rule, its parameters, what is modelled and what is left
-out. `make` says what it drafts on a pair; write a function for it unless one here does that already.
-"""
+To add one, add an entry to `SYSTEMS`. `make` says what it drafts on a pair; write a function for it unless
+one here does that already."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ from specsim.models._base import shared_contexts
 from specsim.models._multi_token import rows_ahead
 from specsim.simulation.methods._method import Drafting, Method
 
-# Sizes of drafters beside a target with the dimensions of LLaMA-7B (Touvron et al., arXiv 2302.13971).
-
+#: Dimensions of LLaMA-7B, the target (Touvron et al., arXiv 2302.13971); drafters have shares of its size.
 WIDTH, INNER, VOCABULARY, LAYERS = 4096, 11008, 32_000, 32
 
 #: Parameters of a decoder layer (attention, and a gated feed-forward network) and of the output layer.
@@ -57,9 +55,7 @@ def layers(number: int) -> float:
     return round((number * LAYER + HEAD) / TARGET, 4)
 
 
-# Texts of a target, and pairs that systems draft on.
-
-#: Tokens of a text, and its seed.
+#: Tokens of a text of the target's own, and its seed.
 LENGTH, SEED = 4096, 0
 
 
@@ -142,7 +138,7 @@ def side_by_side(pair: Pair, drafts: int, gamma: int, size: float) -> Drafting:
 def branching_once(pair: Pair, depth: int, at: int, width: int, size: float) -> Drafting:
     """A tree of sampled siblings that branches at one level."""
     if at > depth:
-        raise ValueError(f"specinfer: at = {at} is below the deepest of {depth} levels")
+        raise ValueError(f"specinfer: at = {at} exceeds depth = {depth}; branch at one of the levels")
     widths = [width if level == at else 1 for level in range(1, depth + 1)]
     return Drafting(pair, branching(*widths), passes_of(widths), size)
 
@@ -224,18 +220,15 @@ def _falling(found: Floats) -> Floats:
     return np.minimum.accumulate(found, axis=1)
 
 
-# The table.
+DRAFTER = "parameters of the drafter / those of the target"
 
 
-def size_parameter(
-    default: float, meaning: str = "parameters of the drafter / those of the target"
-) -> Parameter:
-    """The parameter `size`, which the cost of drafting hangs on."""
+def size_parameter(default: float, meaning: str = DRAFTER) -> Parameter:
+    """The parameter `size`, which the cost of drafting follows from."""
     return Parameter("size", default, 0.0, 1.0, meaning)
 
 
 def count(name: str, default: int, meaning: str, most: int = 128) -> Parameter:
-    """A parameter that counts something, from 1 to `most`."""
     return Parameter(name, float(default), 1.0, float(most), meaning, whole=True)
 
 
@@ -457,7 +450,7 @@ def get(name: str | Method) -> Method:
     Parameters
     ----------
     name : str or Method
-        A name, with parameters if any, such as "eagle2:nodes=30,depth=5"; a Method is returned as it is.
+        A name, with parameters if any, such as "eagle2:nodes=30,depth=5", or a Method.
 
     Returns
     -------

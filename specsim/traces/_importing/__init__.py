@@ -1,9 +1,7 @@
 """Importers of logs of other programs, one file for each format: to add a format, add a file.
 
 A format has `SUFFIXES`, by which files are recognised, and `read(source)`, which returns a
-`specsim.traces._steps.Logged`: the layout, and an iterator of the steps. `import_trace` writes them to a
-trace.
-"""
+`specsim.traces._steps.Logged`: the layout, and an iterator of the steps, which `import_trace` writes."""
 
 from __future__ import annotations
 
@@ -21,8 +19,6 @@ from specsim.core._registry import check_known, modules_beside
 from specsim.traces._reader import Trace, open_trace
 from specsim.traces._steps import Logged, Places, Source, Step, report_wrong_sums
 from specsim.traces._writer import TraceWriter, check_new_trace, writer
-
-HASHED_AT_ONCE = 2**20
 
 
 def formats() -> list[str]:
@@ -60,14 +56,13 @@ def import_trace(
     out : path
         A new or empty folder.
     format : str, optional
-        One of `formats()`, by default recognised by the suffix of `path`; their modules document them.
+        One of `formats()`, by default that of the suffix of `path`; their modules document them.
     vocab_size : int, optional
         V, for truncated rows; by default the largest id plus one. Whole rows must agree with it.
     dtype : {"float32", "float16", "bfloat16"}
         How rows are stored.
     progress : bool or callable, optional
-        A bar by default, as in `specsim.simulate`. A function is called with the steps written and
-        their total; before that, for JSON Lines, with the bytes read and their total.
+        As in `specsim.simulate`, in steps; before that, of JSON Lines, in bytes.
 
     Returns
     -------
@@ -77,7 +72,7 @@ def import_trace(
     Raises
     ------
     ValueError
-        For a log that is not as expected, naming file and place; the trace has the steps before it.
+        For a log that breaks its format, with file and place; the trace has the steps before it.
     FileExistsError, OSError
         If `out` is not empty, or cannot be written, or the log is missing or cannot be read.
 
@@ -91,17 +86,18 @@ def import_trace(
     ...     import_trace(f"{folder}/log.npz", f"{folder}/trace").num_steps
     1
     """
-    named = [Path(one) for one in (path, draft) if one is not None]
-    for path in named:
-        for file in _inside(path):
-            check_file(file)
+    path, other = Path(path), None if draft is None else Path(draft)
+    for file in _files(path, other):
+        check_file(file)
     check_new_trace(out)  # before the logs are read, which may take long
-    name = format or _detect_format(named[0])
+    name = format or _detect_format(path)
     check_known("format", name, formats())
-    with tempfile.TemporaryFile(dir=_folder_above(out)) as scratch:
+    above = Path(out).absolute()
+    while not above.exists():
+        above = above.parent
+    with tempfile.TemporaryFile(dir=above) as scratch:
         with working(progress, "read", "B") as work:
-            other = None if draft is None else Path(draft)
-            asked = Source(named[0], other, vocab_size, scratch, work.report)
+            asked = Source(path, other, vocab_size, scratch, work.report)
             logged: Logged = import_module(f"{__name__}.{name}").read(asked)
         with working(progress, "import") as work:
             _write(logged, out, name, dtype, asked, work.report)
@@ -113,23 +109,13 @@ def _write(
 ) -> None:
     source, vocab_size = asked.path, asked.vocab_size
     if logged.top is None and vocab_size not in (None, logged.vocab_size):
-        raise ValueError(
-            f"{source}, p: V = {logged.vocab_size}, not the {vocab_size} that were given (vocab_size)"
-        )
+        raise ValueError(f"{source}, p: V = {logged.vocab_size}; leave out vocab_size, which is {vocab_size}")
     if vocab_size is not None and vocab_size < logged.vocab_size:
-        raise ValueError(f"{source}: the log has a vocabulary of {logged.vocab_size}, not {vocab_size}")
-    files = list(_files(asked)) if logged.files is None else logged.files
-    provenance = {"format": name, "files": files, **logged.facts}
-    with writer(
-        out,
-        vocab_size=logged.vocab_size,
-        gamma=logged.gamma,
-        dtype=dtype,
-        top=logged.top,
-        flags=logged.flags,
-        bonus=logged.bonus,
-        provenance=provenance,
-    ) as log:
+        raise ValueError(f"{source}: V = {logged.vocab_size} exceeds vocab_size, {vocab_size}; raise it")
+    files = logged.files or [_facts(file) for file in _files(asked.path, asked.draft)]
+    facts = {"format": name, "files": files, **logged.facts}
+    layout: Any = {part: getattr(logged, part) for part in ("vocab_size", "gamma", "top", "flags", "bonus")}
+    with writer(out, dtype=dtype, provenance=facts, **layout) as log:
         for part in logged.steps:
             if isinstance(part, Step):
                 _append(log, part, logged)
@@ -151,34 +137,22 @@ def _append(log: TraceWriter, step: Step, logged: Logged) -> None:
         raise type(error)(f"{place}: {error}{more}") from None
 
 
-def _folder_above(path: str | Path) -> Path:
-    """The folder `path`, or the one in which it is going to be made."""
-    above = Path(path).absolute()
-    while not above.exists():
-        above = above.parent
-    return above
-
-
 def _detect_format(path: Path) -> str:
     known = {name: import_module(f"{__name__}.{name}").SUFFIXES for name in formats()}
     for name, suffixes in known.items():
         if path.suffix in suffixes:
             return name
     listing = ", ".join(f"{name} ({' '.join(s or 'a folder' for s in ends)})" for name, ends in known.items())
-    raise ValueError(f"{path}: {path.suffix or 'no ending'} tells of no format; give one of {listing}")
+    raise ValueError(f"{path}: no format has the ending {path.suffix!r}; give format, one of {listing}")
 
 
-def _inside(path: Path) -> list[Path]:
-    """The files of a log."""
-    return sorted(path.glob("*.npy")) if path.is_dir() else [path]
+def _files(*paths: Path | None) -> list[Path]:
+    """The files of a log: those of a folder of arrays, or the paths themselves."""
+    inside = (sorted(path.glob("*.npy")) if path.is_dir() else [path] for path in paths if path is not None)
+    return [*itertools.chain.from_iterable(inside)]
 
 
-def _files(source: Source) -> Any:
-    """Name, size and SHA-256 of each file."""
-    named = [source.path] if source.draft is None else [source.path, source.draft]
-    for path in itertools.chain.from_iterable(map(_inside, named)):
-        digest = hashlib.sha256()
-        with open_file(path) as file:
-            while part := file.read(HASHED_AT_ONCE):
-                digest.update(part)
-        yield {"file": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+def _facts(path: Path) -> dict[str, Any]:
+    with open_file(path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256}

@@ -11,21 +11,20 @@ response of the server or a part of one; it has, in this order of precedence,
 - one element of the `content` of a chat, for a line that is a single position, with `document` (int) if there
   are several texts.
 
-So the usual pair of files is: the draft's own completions with `logprobs`, and the target's `prompt_logprobs`
-of prompt and completion together, whose last positions are those of the completion. Nothing was drafted in
-such a log. Each position is a context with a row p and a row q, truncated to what was listed, and the token
-that followed: a trace with γ = 0. Whose text it is says `text` in the provenance: contexts of the draft's own
-text are not those of the target's.
+The usual pair of files is: the draft's own completions with `logprobs`, and the target's `prompt_logprobs` of
+prompt and completion together, whose last positions are those of the completion. Nothing was drafted in such
+a log: it becomes a trace with γ = 0. Each position is a context with truncated rows p and q, and the token
+that followed. `text` in the provenance says whose text it is: contexts of the draft's own text are not those
+of the target's.
 
-Logarithms are natural. What is listed must be the most probable tokens and perhaps the text's own; the tail
-is one minus their mass. Tokens are ids where all of them are: in `prompt_logprobs`, as "token_id:123" (vLLM's
+Logarithms are natural. The list must have the most probable tokens and perhaps the text's own; the tail is
+one minus their mass. Tokens are ids where all of them are: in `prompt_logprobs`, as "token_id:123" (vLLM's
 `return_tokens_as_token_ids`), or as an `id` beside a chat's `token`. Otherwise the strings identify them,
 numbered in order of appearance; two tokens of one row with the same string are refused.
 
-Both files are read once, in step, and hashed while they are read; again from the start if a token without an
-id is met, since only then are the strings of the others of use. What a trace needs is known at their end
-only (V, k, whether all tokens have ids), so until then the rows are kept in a temporary file, in less
-than half of their size. Lines are parsed in `specsim.traces._jsonl`, those of large files by other processes.
+Both files are read once, in step, and hashed meanwhile; again from the start at a token without an id, since
+only then the strings matter. V, k, and whether all tokens have ids are known at the end, so until then a
+temporary file keeps the rows. `specsim.traces._jsonl` parses lines, those of large files in other processes.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def read(source: Source) -> Logged:
 
 def _read(source: Source, tokens: Tokens) -> Logged:
     if source.draft is None:
-        raise ValueError(f"{source.path}: the target's log; the draft's is missing (--draft, draft=)")
+        raise ValueError(f"{source.path}: the draft's log is missing; give it as draft (--draft)")
     spool, tell = _Spool(source.scratch), source.tell
     paths = source.path, source.draft
     total = sum(path.stat().st_size for path in paths)
@@ -93,7 +92,7 @@ def _read(source: Source, tokens: Tokens) -> Logged:
     if tell is not None:
         tell(total, total)
     if not kinds:
-        raise ValueError(f"{source.path}: no log-probabilities in it")
+        raise ValueError(f"{source.path}: has no log-probabilities; ask the server for them")
     written = {(True, False): "the draft's own", (False, True): "the target's own"}
     text = written.get(kinds.pop(), "given") if len(kinds) == 1 else "of several kinds"
     facts = {"text": f"{text}; nothing was drafted, each row is a place in it"}
@@ -107,20 +106,12 @@ def _read(source: Source, tokens: Tokens) -> Logged:
                 strings.setdefault(string, len(strings))
     largest = max((number for number, _ in met if number is not None), default=0)
     size = max(source.vocab_size or 0, largest + 1 if ids else len(strings))
-    return Logged(
-        size,
-        0,
-        top=max(1, spool.most),
-        flags=False,
-        bonus=True,
-        total=spool.total,
-        steps=_steps(spool, tokens, None if ids else strings),
-        facts=facts,
-        files=[file.about for file in files],
-    )
+    steps = _steps(spool, tokens, None if ids else strings)
+    about, top = [file.about for file in files], max(1, spool.most)
+    return Logged(size, 0, top, False, True, spool.total, steps, facts, files=about)
 
 
-# --- from rows to steps ----------------------------------------------------------------------------------
+# From rows to steps.
 
 
 class _Side(NamedTuple):
@@ -138,14 +129,12 @@ class _Side(NamedTuple):
 
 
 class _Spool:
-    """Rows in a temporary file, until the layout of the trace is known.
-
-    It counts the rows, the most tokens that one lists, and has the numbers of listed tokens in the order in
-    which they appear, position by position, the target's before the draft's."""
+    """Rows in a temporary file, until the layout of the trace is known."""
 
     def __init__(self, file: IO[bytes]):
         self.file = file
-        self.total, self.most = 0, 0
+        self.total, self.most = 0, 0  # rows, and the most tokens that one lists
+        #: Numbers of listed tokens as they appear, position by position, the target's before the draft's.
         self.order: list[int] = []
         self._seen = np.zeros(0, bool)
         self._waiting: list[Paired] = []
@@ -169,7 +158,7 @@ class _Spool:
         self._waiting, self._size = [], 0
 
     def _meet(self, p: _Side, q: _Side, tokens: Tokens) -> None:
-        """Note the tokens that are new. Raises ValueError for an id that a trace cannot represent."""
+        """Note the tokens that are new. Raises ValueError for an id that is too large."""
         self._seen = np.pad(self._seen, (0, len(tokens.met) - len(self._seen)))
         found = []  # (where it appears first, its number)
         for side, (_, _, rows) in enumerate((p, q)):
@@ -210,7 +199,7 @@ def _steps(spool: _Spool, tokens: Tokens, strings: dict[str, int] | None) -> Ite
         ids = [-1 if number is None else number for number, _ in tokens.met]
     else:
         ids = [-1 if string is None else strings.get(string, -1) for _, string in tokens.met]
-    # ids that no trace can represent belong to rows that are not used
+    # ids too large for a trace belong to rows that are not used
     table = np.array([one if one < 2**63 else -1 for one in ids], np.int64)
     size = max(1, BATCH // max(1, spool.most))  # of which each row may list so many
     for documents, *sides in spool:
@@ -261,9 +250,7 @@ def _number(token: Token, strings: dict[str, int] | None, place: str) -> int:
         assert number is not None  # or strings would have been counted
         return number
     if string is None:
-        raise ValueError(
-            f"{place}: token {number} is logged as an id alone, others as strings alone; {REMEDY}"
-        )
+        raise ValueError(f"{place}: token {number} is an id alone, others are strings alone; {REMEDY}")
     return strings[string]
 
 
@@ -271,20 +258,24 @@ def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Pai
     for number, (one, other) in enumerate(itertools.zip_longest(target, draft)):
         if one is None or other is None:
             longer, shorter = (draft, target) if one is None else (target, draft)
-            raise ValueError(f"{shorter.path}: ends after {number} texts, {longer.path} goes on")
+            raise ValueError(
+                f"{shorter.path}: ends after {number} texts, before {longer.path}; log both alike"
+            )
         p, q = one.rows, other.rows
         sizes = len(p.own), len(q.own)
         if one.scored != other.scored:  # a completion is the end of the prompt that was scored
             prompt = one if one.scored else other
             if len(prompt.rows.own) < max(sizes):
-                raise ValueError(f"{prompt.place}: the prompt that was scored is shorter than the completion")
+                raise ValueError(
+                    f"{prompt.place}: its prompt is shorter than the completion; score all of it"
+                )
             p, q = p.last(min(sizes)), q.last(min(sizes))
         elif sizes[0] != sizes[1]:
-            raise ValueError(f"{one.place}: {sizes[0]} positions, and {sizes[1]} in {other.place}")
+            raise ValueError(f"{one.place}: has {sizes[0]} positions, {other.place} {sizes[1]}; log one text")
         said = [text.document for text in (one, other) if text.document is not None]
         if len(set(said)) > 1:
             raise ValueError(
-                f"{one.place}: document {said[0]}, and {said[1]} in {other.place}; give both the same"
+                f"{one.place}: document {said[0]}, and {said[1]} in {other.place}; give one number"
             )
         document = said[0] if said else 0 if one.alone else number
         pair = Paired(document, (one.place, other.place), p, q, (one.scored, other.scored))
@@ -292,9 +283,9 @@ def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Pai
 
 
 def _check_pair(pair: Paired, tokens: Tokens) -> Paired:
-    """Check that the rows are of the same tokens, those that were generated, if one of the files was.
+    """Check that the rows are of the same tokens: the generated ones, if one of the files was generated.
 
-    Where target and draft differ, the token of p's row becomes what it lists for the draft's."""
+    Where target and draft differ, p's row takes the token that it lists for the draft's."""
     own = pair.p.own
     for row in np.flatnonzero(own != pair.q.own).tolist():
         mine, theirs = tokens.met[own[row]], tokens.met[pair.q.own[row]]
@@ -306,14 +297,13 @@ def _check_pair(pair: Paired, tokens: Tokens) -> Paired:
             for rows in (pair.p, pair.q)
         )
         if here is None or there is None or pair.scored[0] == pair.scored[1]:
-            places = (
+            one, other = (
                 f"{place}, position {rows.position[row]}"
                 for place, rows in zip(pair.places, (pair.p, pair.q), strict=True)
             )
             raise ValueError(
-                f"{next(places)}: the text goes on with {describe(mine)}, and at {next(places)} "
-                f"with {describe(theirs)}; the two files must be "
-                "about the same text, with its own token in every row (first, in prompt_logprobs)"
+                f"{one}: the text continues with {describe(mine)}, at {other} with {describe(theirs)}; give "
+                "two files of one text, with its own token in every row (first, in prompt_logprobs)"
             )
         own = own.copy()
         own[row] = here

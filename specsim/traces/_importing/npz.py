@@ -1,8 +1,7 @@
 """NumPy arrays in an .npz file or a folder of .npy files, with the names of
 `specsim.traces._steps.from_columns`.
 
-They are memory-mapped; compressed arrays are read as a stream and must be in C order.
-"""
+They are memory-mapped; compressed arrays are read as a stream and must be in C order."""
 
 import math
 import weakref
@@ -35,7 +34,7 @@ def read(source: Source) -> Logged:
             check_unique("array", names)
             columns = {name: _column(path, member) for name, member in zip(names, members, strict=True)}
     except UNREADABLE as error:
-        raise ValueError(f"{path}: not arrays of NumPy that can be read ({error})") from None
+        raise ValueError(f"{path}: cannot be read as arrays of NumPy ({error}); save it again") from None
     return from_columns(columns, source)
 
 
@@ -85,14 +84,14 @@ class _Compressed:
         self.shape, fortran, self.dtype = _header(self._file, self.name)
         if fortran:
             raise ValueError(
-                f"{self.name} is compressed, and in Fortran order; save np.ascontiguousarray of it"
+                f"{self.name} is compressed and in Fortran order; save np.ascontiguousarray of it"
             )
 
     def _take(self, size: int) -> bytes:
         try:
             data = self._file.read(size) if size else b""
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise ValueError(f"{self.path}, {self.name}: damaged ({error})") from None
+            raise ValueError(f"{self.path}, {self.name}: damaged ({error}); save it again") from None
         if len(data) < size:
-            raise ValueError(f"{self.path}, {self.name}: cut, {size - len(data)} bytes are missing")
+            raise ValueError(f"{self.path}, {self.name}: {size - len(data)} bytes are missing; save it again")
         return data

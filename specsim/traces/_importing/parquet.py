@@ -11,8 +11,7 @@ or, without `draft_tokens`, one row for each position of a text, at which nothin
     p, q                list<float>        one row over the vocabulary
     p_tokens, q_tokens  list<int>          optional, as above
     token               int                optional, the token that followed
-    context             int                optional, the document; without it, all rows are one text
-"""
+    context             int                optional, the document; without it, all rows are one text"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,11 +32,11 @@ NAMES = ("draft_tokens", "token", "p", "q", "p_tokens", "q_tokens", "accepted", 
 
 
 def read(source: Source) -> Logged:
-    """The steps of the table's rows. Raises ValueError for a file that is not Parquet, or lacks a column."""
+    """The steps of the table's rows. Raises ValueError for another file, or one that lacks a column."""
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:
-        raise ValueError(f"{source.path}: Parquet needs pyarrow: pip install '{ARROW}'") from None
+        raise ValueError(f"{source.path}: Parquet needs pyarrow; pip install '{ARROW}'") from None
     with _named(source.path):
         table = parquet.ParquetFile(source.path)
     check_unique(f"{source.path}: column", [name for name in table.schema_arrow.names if name in NAMES])
@@ -45,20 +44,18 @@ def read(source: Source) -> Logged:
     truncated = {"p_tokens", "q_tokens"} <= set(names)
     if not {"p", "q"} <= set(names) or (not truncated and {"p_tokens", "q_tokens"} & set(names)):
         raise ValueError(
-            f"{source.path}: columns {', '.join(table.schema_arrow.names)}; expected p and q "
-            "(of truncated rows p_tokens and q_tokens too), "
-            "and draft_tokens for steps, or one row for each place of a text"
+            f"{source.path}: columns {', '.join(table.schema_arrow.names)}; give p and q (of truncated rows "
+            "p_tokens and q_tokens too), and draft_tokens for steps, or one row for each place of a text"
         )
     if table.metadata.num_rows == 0:
-        raise ValueError(f"{source.path}: no row")
+        raise ValueError(f"{source.path}: has no row; log some steps")
     with _named(source.path):
         first = next(table.iter_batches(1, columns=names)).to_pylist()[0]
     steps, lists = "draft_tokens" in names, set(names) - {"token", "accepted", "context"}
     wrong = [name for name in names if name in lists and not isinstance(first[name], list)]
     if wrong or (steps and not (first["draft_tokens"] and all(isinstance(row, list) for row in first["p"]))):
-        raise ValueError(
-            f"{source.path}, row 0: {', '.join(wrong) or 'p'} is not a list as deep as it should be"
-        )
+        what = ", ".join(wrong) or "p"
+        raise ValueError(f"{source.path}, row 0: {what} has another depth of lists; see the format's columns")
     gamma = len(first["draft_tokens"]) if steps else 0
     if truncated:
         ids = [name for name in names if name.endswith(("tokens", "token"))]
@@ -66,16 +63,10 @@ def read(source: Source) -> Logged:
         vocab_size = max(largest + 1, source.vocab_size or 0)
     else:
         top, vocab_size = None, len(first["p"][0] if steps else first["p"])
-    return Logged(
-        vocab_size,
-        gamma,
-        top,
-        flags=steps and "accepted" in names,
-        bonus=not steps or len(first["q"]) > gamma,
-        total=table.metadata.num_rows,
-        steps=_steps(table, names, truncated, source),
-        facts={} if steps else {"text": "each row is a place in a text, at which nothing was drafted"},
-    )
+    flags, bonus = steps and "accepted" in names, not steps or len(first["q"]) > gamma
+    facts = {} if steps else {"text": "each row is a place in a text, at which nothing was drafted"}
+    found, total = _steps(table, names, truncated, source), table.metadata.num_rows
+    return Logged(vocab_size, gamma, top, flags, bonus, total, found, facts)
 
 
 @contextmanager
@@ -87,7 +78,7 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except (ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
         first, *_ = str(error).splitlines() or ["it has fewer rows than it states"]
-        raise ValueError(f"{path}: not a Parquet file that can be read ({first})") from None
+        raise ValueError(f"{path}: cannot be read as Parquet ({first}); write it again") from None
 
 
 def _batches(table: Any, names: list[str], path: Path) -> Iterator[Any]:
@@ -108,7 +99,7 @@ def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Ite
             place = f"{source.path}, row {number}"
             missing = [name for name in names if row[name] is None and name != "token"]
             if missing:
-                raise ValueError(f"{place}: {', '.join(missing)} is null")
+                raise ValueError(f"{place}: {', '.join(missing)} is null; log a value in every row")
             if not steps:
                 token = row.get("token")
                 row["draft_tokens"] = [] if token is None else [token]
@@ -116,14 +107,18 @@ def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Ite
             if truncated:
                 for name in "pq":
                     if len(row[name]) != len(row[f"{name}_tokens"]):
-                        raise ValueError(f"{place}: {name} and {name}_tokens differ in length")
+                        raise ValueError(
+                            f"{place}: {name} and {name}_tokens differ in length; list one of each"
+                        )
                     row[name] = list(zip(row[f"{name}_tokens"], row[name], strict=True))
             else:
                 for name in "pq":
                     try:
                         row[name] = as_computed(np.array(row[name]))
                     except ValueError:
-                        raise ValueError(f"{place}, {name}: rows differ in length") from None
+                        raise ValueError(
+                            f"{place}, {name}: rows differ in length; give V numbers each"
+                        ) from None
             context = row.get("context", number if steps else 0)
             yield Step(place, context, row["draft_tokens"], row.get("accepted"), row["p"], row["q"])
             number += 1
@@ -141,7 +136,7 @@ def _extent(table: Any, names: list[str], path: Path) -> tuple[int, int]:
             while column.type.num_fields:
                 lengths, column = pc.list_value_length(column), column.flatten()
             if not (types.is_integer(column.type) or types.is_null(column.type)):
-                raise ValueError(f"{path}, {name}: {column.type}, expected integers, token ids")
+                raise ValueError(f"{path}, {name}: {column.type} values; give integers, token ids")
             if name in ("p_tokens", "q_tokens"):
                 top = max(top, pc.max(lengths).as_py() or 0)
             largest = max(largest, check_id(pc.max(column).as_py() or 0, f"{path}, {name}"))

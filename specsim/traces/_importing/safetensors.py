@@ -20,7 +20,7 @@ def read(source: Source) -> Logged:
     with open_file(source.path) as file:
         length = int.from_bytes(file.read(8), "little")
         if 8 + length > size:
-            raise ValueError(f"{source.path}: not a safetensors file, its header would be longer than it")
+            raise ValueError(f"{source.path}: is shorter than its header; save it again")
         text = file.read(length)
     try:
         columns: dict[str, Column] = {
@@ -29,7 +29,7 @@ def read(source: Source) -> Logged:
             if name != "__metadata__"
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{source.path}: not a safetensors file that can be read ({error!r})") from None
+        raise ValueError(f"{source.path}: cannot be read as safetensors ({error!r}); save it again") from None
     return from_columns(columns, source)
 
 

@@ -1,8 +1,7 @@
 """Processes that parse blocks of lines, while this one pairs and keeps the rows of the blocks before.
 
-They only save time. A block is parsed in this process if none has begun with it when its rows are needed, as
-where they still start, and if one has died, or finds something wrong: so errors are raised where and as they
-would be without other processes."""
+They only save time. This process parses a block if none has begun with it when its rows are needed, and if
+one has died or finds something wrong: so errors are the same without other processes."""
 
 from __future__ import annotations
 

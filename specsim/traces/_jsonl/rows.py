@@ -1,9 +1,8 @@
 """From lines of JSON to rows: log-probabilities as `specsim.traces._importing.jsonl` describes them.
 
-Lines are parsed by orjson where it is installed; where it fails, or what it reads is refused, the standard
-library's parser has the last word, so that result and messages are the same without it.
-Of a key that is in an object twice both take the last value: orjson tells of none.
-"""
+orjson parses lines where it is installed. Where it fails, or its result is refused, the standard library's
+parser decides, so that results and messages are the same without it. Of a key that an object has twice both
+take the last value."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ except ImportError:
 
 REMEDY = "log with return_tokens_as_token_ids"
 UNKNOWN = "not log-probabilities as servers write them"
-#: The largest log-probability, which rounding may have put above 0.
+#: The largest log-probability: rounding may have put it above 0.
 MOST = 0.01
 
 #: A token as it is logged: its id, or None; its string, or None.
@@ -45,7 +44,7 @@ Token = tuple[int | None, str | None]
 
 
 class Rows(NamedTuple):
-    """Logged rows of one line; row i lists numbers[ends[i]:ends[i + 1]], numbers of `Tokens`."""
+    """Logged rows of a line; row i lists numbers[ends[i]:ends[i + 1]], numbers of `Tokens`."""
 
     position: Ints  #: [n] in the line
     own: Ints  #: [n] the token that followed
@@ -68,7 +67,7 @@ class Rows(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Consecutive positions; `scored` if they are a prompt's, else they were generated."""
+    """Consecutive positions: of a prompt if `scored`, else generated."""
 
     place: str
     document: int | None
@@ -78,7 +77,7 @@ class Text(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive lines of a file, of which `first` is the number of the first one, from 1."""
+    """Consecutive lines of a file; `first` is the number of the first, from 1."""
 
     path: str
     first: int
@@ -96,8 +95,7 @@ class WithoutIdError(Exception):
 class Tokens:
     """The tokens met, numbered as they come; each distinct way to log one is parsed once.
 
-    The strings of tokens that have ids are left out, unless `strings`; without, a token that has no id raises
-    `WithoutIdError`."""
+    Unless `strings`, tokens are ids alone, and one without an id raises `WithoutIdError`."""
 
     def __init__(self, strings: bool) -> None:
         self.strings = strings
@@ -120,7 +118,7 @@ class Tokens:
 
 
 class _Parsed(dict[Any, int]):
-    """The numbers of tokens, by how they are logged; `parse` raises ValueError for what is no token."""
+    """The numbers of tokens, by how they are logged; `parse` raises ValueError for anything else."""
 
     def __init__(self, tokens: Tokens, parse: Callable[[Any], Token]):
         super().__init__()
@@ -155,7 +153,7 @@ def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
 def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator[Text]:
     document = record.get("document")
     if document is not None and type(document) is not int:
-        raise ValueError(f"{place}: document is {document!r}, not an integer")
+        raise ValueError(f"{place}: document {document!r} is not an integer; number the texts")
     for choice in record.get("choices", [record]):
         prompt = choice.get("prompt_logprobs") or record.get("prompt_logprobs")
         if prompt:
@@ -170,8 +168,7 @@ def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator
             logged = read_content([record])
         if logged is None:
             raise ValueError(
-                f"{place}: neither prompt_logprobs, nor logprobs with tokens or content, nor a "
-                "token; ask the server for them"
+                f"{place}: has no prompt_logprobs, logprobs or token; ask the server for log-probabilities"
             )
         # the first token of an echoed prompt has none
         first = int(logged.completions and logged.own.logprobs[:1] == [None])
@@ -187,7 +184,7 @@ def _read_prompt(
     first = int(prompt[0] is None)
     if None in prompt[first:]:
         i = prompt.index(None, first)
-        raise ValueError(f"{place}, position {i}: null, which only the first token's may be")
+        raise ValueError(f"{place}, position {i}: is null; only the first token's row may be")
     return _rows(partial(_of_prompt, prompt, ids, tokens), place, first, len(prompt))
 
 
@@ -221,7 +218,7 @@ def _of_prompt(prompt: list[Any], ids: list[int | None], tokens: Tokens, first: 
         listed = numbers[ends[row] : ends[row + 1]].tolist()
         token = next((n for n in listed if ids[row] is None or tokens.met[n][0] == ids[row]), None)
         if token is None:
-            raise ValueError(f"the prompt's own token {ids[row]} is not listed")
+            raise ValueError(f"the prompt's own token {ids[row]} is not listed; list it in each row")
         own[row] = token
     logprobs = _logprobs([*map(LOGPROB, entries)], numbers, tokens)
     return Rows(np.arange(first, end), own, ends, numbers, logprobs)
@@ -264,7 +261,7 @@ def _numbers(parsed: _Parsed, logged: Iterable[Any], size: int) -> Ints:
 
 
 def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
-    """The log-probabilities of tokens. Raises ValueError for a number that is none."""
+    """The log-probabilities of tokens. Raises ValueError for one that is not a number ≤ 0."""
     try:
         if set(map(type, values)) <= {int, float}:
             logprobs = np.array(values, np.float64)
@@ -277,12 +274,10 @@ def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
             sound = type(value) in (int, float) and not math.isnan(value)
         except OverflowError:
             sound = False
-        told = f"the log-probability of {describe(tokens.met[number])} is"
-        if not sound:
-            raise ValueError(f"{told} {reprlib.repr(value)}")
-        if value > MOST:
-            raise ValueError(f"{told} {value}, a probability above 1")
-    raise AssertionError("one of them is not sound")
+        if not sound or value > MOST:
+            shown = f"{value}, a probability above 1" if sound else reprlib.repr(value)
+            raise ValueError(f"the log-probability of {describe(tokens.met[number])} is {shown}")
+    raise AssertionError("all of them are sound")
 
 
 def _token(text: str) -> Token:

@@ -141,9 +141,9 @@ def test_bad_arguments(tmp_path, recorded):
     assert not (tmp_path / "a").exists()
     with pytest.raises(FileExistsError):
         record(recorded.path, *default_pair(), steps=5)
-    with pytest.raises(ValueError, match="the trace logged 5 drafted tokens"):
+    with pytest.raises(ValueError, match="exceeds the 5 drafted tokens of a logged step"):
         simulate(recorded, gamma=6)
-    with pytest.raises(TypeError, match="brings its own q"):
+    with pytest.raises(TypeError, match="has its own q"):
         simulate(recorded, [0.5, 0.5])
 
 
