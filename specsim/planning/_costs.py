@@ -261,34 +261,34 @@ class Roofline:
 def critical_context(cost: Roofline, alpha: float, gamma: int, max_context: float = 1e7) -> float | None:
     """The context above which doubling the batch does not lower the improvement.
 
-        In short contexts large batches are bound by arithmetic, so verification costs time; in long ones
-        reading the caches dominates, and verification is free again. `draft_context` stays fixed.
+    In short contexts large batches are bound by arithmetic, so verification costs time; in long ones reading
+    the caches dominates, and verification is free again. `draft_context` stays fixed.
 
-        Parameters
-        ----------
-        cost : Roofline
-            Its batch is doubled; its context is not used.
-            alpha, gamma
-            As in `improvement`.
-        max_context : float
-                The longest context to consider, in tokens.
+    Parameters
+    ----------
+    cost : Roofline
+        Its batch is doubled; its context is not used.
+    alpha, gamma
+        As in `improvement`.
+    max_context : float
+        The longest context to consider, in tokens.
 
-        Returns
-        -------
-        float or None
-            In tokens; None if it is above `max_context`.
+    Returns
+    -------
+    float or None
+        In tokens; None if it is above `max_context`.
 
-        References
-        ----------
-        MagicDec, arXiv 2408.11049.
+    References
+    ----------
+    MagicDec, arXiv 2408.11049.
 
-        Examples
-        --------
-        >>> target = Network(70e9, cache_bytes_per_token=3e5)
-        >>> draft = Network(7e9, cache_bytes_per_token=1e5)
-        >>> cost = Roofline(target, draft, Hardware(3e12, 1e15), batch=64, draft_context=512)
-        >>> round(critical_context(cost, alpha=0.8, gamma=4))
-        3152
+    Examples
+    --------
+    >>> target = Network(70e9, cache_bytes_per_token=3e5)
+    >>> draft = Network(7e9, cache_bytes_per_token=1e5)
+    >>> cost = Roofline(target, draft, Hardware(3e12, 1e15), batch=64, draft_context=512)
+    >>> round(critical_context(cost, alpha=0.8, gamma=4))
+    3152
     """
 
     def falls(context: float) -> bool:

@@ -13,7 +13,8 @@ tokens a rule would emit.
 
 A log lacks the target's distribution after any token but the logged one. A trace shows the acceptance along
 its own path; it is no audit of the decoder that wrote it. `specsim.audit_served` reads another kind of log,
-the responses of a server with their log-probabilities, and tests whether each emitted token follows its row."""
+the responses of a server with their log-probabilities, and tests whether each emitted token follows its
+row."""
 
 import lazy_loader as _lazy
 
