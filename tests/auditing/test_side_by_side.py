@@ -28,7 +28,7 @@ FEW_CASES = {"two-point", "Zipf 1 000", "shapes, few ids", "own rows"}
 @pytest.fixture(scope="module", autouse=True)
 def _few_cases(few_cases_in_module):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LEVELS, "smoke", replace(LEVELS["smoke"], verifier=3 * 2**14, decoder=2**6))
+        patch.setitem(LEVELS, "smoke", replace(LEVELS["smoke"], verifier=3 * 2**13, decoder=2**6))
         patch.setattr(_side_by_side, "ALONE", 0.0)
         yield
 
@@ -77,7 +77,7 @@ def test_a_short_audit_has_one_process(notes, monkeypatch):
 
 @pytest.mark.parametrize("name", ["lenient", "breaks_at_some_steps", "samples"])
 def test_findings_are_those_of_one_process(name):
-    check_same(audited(f"verifiers:{name}", 3), audited(f"verifiers:{name}", 1))
+    check_same(audited(f"verifiers:{name}", 2), audited(f"verifiers:{name}", 1))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2), (1, 2, 3, 0)])
@@ -107,7 +107,7 @@ def test_one_process_goes_on_alone_where_no_other_starts(tmp_path, monkeypatch):
         f"open({str(tmp_path / 'lock')!r}, 'x')\nfrom verifiers import right as verify\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    check_same(audited("locks:verify", 3), audited("verifiers:right", 1))
+    check_same(audited("locks:verify", 2), audited("verifiers:right", 1))
 
 
 def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypatch):
@@ -118,7 +118,7 @@ def test_a_process_that_declares_something_else_is_not_asked(tmp_path, monkeypat
         "verify.declared = {'gamma': 8 if first else 7}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found = audited("changes:verify", 3)
+    found = audited("changes:verify", 2)
     assert found.verdict == "consistent"
 
 
@@ -153,7 +153,7 @@ def running(pid):
 
 def test_progress_grows_to_the_planned_steps():
     told = []
-    found = audited("verifiers:right", 3, progress=lambda done, total: told.append((done, total)))
+    found = audited("verifiers:right", 2, progress=lambda done, total: told.append((done, total)))
     planned = sum(case.planned for case in found.cases)
     assert told[-1] == (planned, planned)
     assert [done for done, _ in told] == sorted(done for done, _ in told)

@@ -5,7 +5,6 @@ docs.
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,25 +126,20 @@ def test_the_plugin_loads_nothing_of_specsim():
 
 
 def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
-    shutil.copy(verifiers.__file__, tmp_path)
     (tmp_path / "test_it.py").write_text(
-        "from verifiers import right\n"
-        'right.declared = {"vocab_size": 32}\n'
-        "def test_right(specsim_audit):\n"
-        "    found = specsim_audit(right)\n"
-        '    assert (found.level, found.provenance.root) == ("smoke", 7)\n'
+        "def test_given(specsim_audit):\n"
+        '    assert specsim_audit.keywords == {"level": "quick", "rng": 7}\n'
         "def test_wrong(specsim_audit):\n"
         "    def wrong(*_):\n"
         "        1 / 0\n"
-        "    wrong.declared = right.declared\n"
+        '    wrong.declared = {"vocab_size": 4}\n'
         "    specsim_audit(wrong)\n"
     )
-    done = pytest_in(tmp_path, "--specsim-seed", "7")
+    done = pytest_in(tmp_path, "--specsim-level", "quick", "--specsim-seed", "7")
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "raised ZeroDivisionError" in done.stdout
+    assert 'with level "quick" and rng=7' in done.stdout
     assert "specsim/testing.py" not in done.stdout  # the caller's line is shown, not ours
-    unknown = pytest_in(tmp_path, "--specsim-level", "forever")
-    assert "level: 'forever' is unknown; choose from smoke" in unknown.stdout
 
 
 def test_pytest_runs_as_before_where_the_fixture_is_not_used(tmp_path):

@@ -348,6 +348,13 @@ def test_the_same_again_is_the_same_bytes(few, tmp_path, full):
     assert all(first[name] == content for name, content in second.items())
 
 
+@pytest.fixture
+def one_ending(monkeypatch, full):
+    """Each picture is drawn once, unless all tests are run."""
+    if not full:
+        monkeypatch.setattr("figures._making.ENDINGS", ("svg",))
+
+
 def refuses(*given, **named):
     raise AssertionError("this was to be left alone")
 
@@ -363,9 +370,7 @@ def test_a_table_that_is_there_is_not_run_again_and_its_picture_is_drawn_again(m
     assert bytes_in(copy) == bytes_in(made[0])
 
 
-def test_rows_that_the_repository_keeps_are_drawn_and_not_run(tmp_path, monkeypatch, full):
-    if not full:
-        monkeypatch.setattr("figures._making.ENDINGS", ("svg",))
+def test_rows_that_the_repository_keeps_are_drawn_and_not_run(tmp_path, monkeypatch, one_ending):
     monkeypatch.setattr(experiments.get("kill_matrix"), "run_cell", refuses)
     make_figures(["kill_matrix"], tmp_path)
     assert (tmp_path / "kill_matrix.svg").read_bytes().startswith(b"<?xml")
@@ -518,7 +523,7 @@ def stops_after(function, calls):
     return stopping
 
 
-def test_an_experiment_goes_on_where_it_was_interrupted(few, tmp_path, monkeypatch):
+def test_an_experiment_goes_on_where_it_was_interrupted(few, tmp_path, monkeypatch, one_ending):
     name, right = "simulated_speed", simulated_speed.run_cell
     part = tmp_path / "tables" / f"{name}.part"
     for calls in (4, 3):
@@ -559,7 +564,7 @@ def test_rows_of_another_run_are_not_taken_up(few, tmp_path, monkeypatch, spoil)
     assert (tmp_path / f"{name}.parquet").read_bytes() == (few / "tables" / f"{name}.parquet").read_bytes()
 
 
-def test_experiments_side_by_side_give_the_same_tables(few, tmp_path, monkeypatch):
+def test_experiments_side_by_side_give_the_same_tables(few, tmp_path, monkeypatch, one_ending):
     names, right = ["leviathan_figure_2", "simulated_speed"], simulated_speed.run_cell
     ran, told, kept = [], [], set()
     part = tmp_path / "tables" / "simulated_speed.part"
@@ -779,7 +784,8 @@ def test_every_page_has_an_experiment_and_is_there():
     for name, file in _kept.PAGES.items():
         assert hasattr(experiments.get(name), "page")
         assert (PACKAGE / "docs/results" / file).is_file()
-    assert {path.stem for path in (PACKAGE / "experiments/kept").iterdir()} == set(_kept.KEPT)
+    kept = {path.stem.removesuffix("_gpu") for path in (PACKAGE / "experiments/kept").iterdir()}
+    assert kept == set(_kept.KEPT)
 
 
 @pytest.mark.parametrize(
