@@ -57,7 +57,7 @@ def test_a_rule_with_a_declared_law_follows_it(name, models):
     rule = rules.get(name)
     lossy = 0
     for i, values in enumerate(settings_of(rule)):
-        for target, draft, tree, context in generated(rule, models // (2 if i else 1), seed=2):
+        for target, draft, tree, context in generated(rule, models // (3 if i else 1), seed=2):
             proof = prove(target, draft, rule=rule.with_parameters(**values), gamma=tree, context=context)
             assert proof.as_claimed, (values, tree, target._exact, draft._exact, context)
             lossy += not proof.exact
@@ -456,8 +456,9 @@ def test_a_rule_may_be_handed_over_itself():
     )
     assert itself.lengths.tolist() == by_name.lengths.tolist()
     assert itself.rule == by_name.rule == "lenience:lenience=0.5"
-    audit = specsim.audit(replace(rules.get("standard"), name="ours"), level="smoke", rng=1, threads=1)
-    assert (audit.verifier, str(audit.verdict), audit.proof.as_claimed) == ("ours", "consistent", True)
+    ours, few = replace(rules.get("standard"), name="ours"), ["two-point", "asymmetric"]
+    audit = specsim.audit(ours, level="smoke", rng=1, threads=1, cases=few)
+    assert (audit.verifier, audit.exit_code, audit.proof.as_claimed) == ("ours", 0, True)
 
 
 # --- the registry ----------------------------------------------------------------------------------------
