@@ -26,8 +26,12 @@ from typing import Any
 
 from specsim.core._progress import Progress, working
 from specsim.core._registry import check_known
+from specsim.core._types import Floats, Ints
 
-__all__ = ["ROOMS", "ROOT", "Row", "cell_rows", "get", "names", "number_of_cells", "path_of"]
+__all__ = [
+    "ROOMS", "ROOT", "Floats", "Ints", "Progress", "Row",
+    "cell_rows", "get", "names", "number_of_cells", "path_of",
+]  # fmt: skip
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[1]

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import experiments
-from experiments import ROOT, Row
+from experiments import ROOT, Progress, Row
 from specsim.core._files import atomic_write
-from specsim.core._progress import Progress, ShowProgress, shows_progress, told
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
 from specsim.simulation._executors import Task, workers_of

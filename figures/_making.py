@@ -14,7 +14,7 @@ import experiments
 import figures
 from experiments._kept import KEPT, kept
 from experiments._tables import make_tables
-from specsim.core._plotting import save_figure
+from figures._palette import save_figure
 from specsim.core._progress import ShowProgress, shows_progress, told
 
 ENDINGS = ("svg", "png", "pdf")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._palette import BAND, VERDICTS
-from specsim.core._plotting import figure_style, heading
+from figures._palette import BAND, VERDICTS, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from figures._palette import GREY
-from specsim.core._plotting import figure_style, heading, points
+from figures._palette import GREY, figure_style, heading, points
 
 if TYPE_CHECKING:
     import pyarrow as pa

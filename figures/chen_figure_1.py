@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures._columns import groups, where
-from figures._palette import GREY
-from specsim.core._plotting import figure_style, heading, points
+from figures._palette import GREY, figure_style, heading, points
 
 if TYPE_CHECKING:
     import pyarrow as pa

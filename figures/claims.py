@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups
-from specsim.core._plotting import COLORS, figure_style
+from figures._palette import COLORS, figure_style
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from figures._palette import BAND, GREY
-from specsim.core._plotting import COLORS, curve, figure_style, heading
+from figures._palette import BAND, COLORS, GREY, curve, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from figures._palette import GREY
-from specsim.core._plotting import figure_style, heading
+from figures._palette import GREY, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa

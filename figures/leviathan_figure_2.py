@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups
-from specsim.core._plotting import curve, figure_style
+from figures._palette import curve, figure_style
 
 if TYPE_CHECKING:
     import pyarrow as pa

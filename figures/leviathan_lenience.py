@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures._columns import groups
-from figures._palette import GREY
-from specsim.core._plotting import curve, figure_style, points
+from figures._palette import GREY, curve, figure_style, points
 
 if TYPE_CHECKING:
     import pyarrow as pa

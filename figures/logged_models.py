@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures._columns import groups, where
-from specsim.core._plotting import curve, figure_style, points
+from figures._palette import curve, figure_style, points
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups, where
-from figures._palette import GREY
-from specsim.core._plotting import COLORS, figure_style, heading
+from figures._palette import COLORS, GREY, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa

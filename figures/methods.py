@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specsim.core._plotting import COLORS, figure_style
+from figures._palette import COLORS, figure_style
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from specsim.core._plotting import COLORS, DARK_COLORS, MARKERS, figure_style, save_figure
+from figures._palette import COLORS, DARK_COLORS, MARKERS, figure_style, save_figure
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups, where
-from figures._palette import BAND, GREY
-from specsim.core._plotting import curve, figure_style, heading, points
+from figures._palette import BAND, GREY, curve, figure_style, heading, points
 
 if TYPE_CHECKING:
     import pyarrow as pa

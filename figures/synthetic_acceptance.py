@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from specsim.core._plotting import MARKERS, curve, figure_style, heading
+from figures._palette import MARKERS, curve, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments import Floats
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
@@ -29,7 +30,6 @@ from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
-from specsim.core._types import Floats
 from specsim.core.stats import POWER
 from specsim.mistakes import Mistake
 from specsim.mistakes._decoding import Decoder, sequence_law

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from experiments import Row
+from experiments import Floats, Row
 from experiments._pages import filled, joined, markdown_table
 from experiments.audit._step_laws import Known, alarm, known_decoder, known_steps, rejections, tables_of
 from specsim import mistakes, rules
@@ -29,7 +29,6 @@ from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF
 from specsim.auditing._checks.subjects import RuleSubject, function_subject
 from specsim.auditing._checks.tables import LOOKS, Joined, Table, pooled_tables
 from specsim.auditing._verifier.local import Local
-from specsim.core._types import Floats
 from specsim.core.stats import MIN_EXPECTED
 from specsim.mistakes import Mistake, _reference
 from specsim.models import chains

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 import specsim
-from experiments import Row
+from experiments import Floats, Ints, Row
 from experiments._kept import kept, lacking
 from experiments.audit._criteria import FOUND, Criterion, criteria
 from specsim import audit, mistakes, rules
 from specsim.adapters import Verifier as Function
 from specsim.adapters import declares
 from specsim.auditing import Verdict
-from specsim.core._types import Floats, Ints
 from specsim.models import TableModel, chain
 from specsim.theory import step_law, target_law
 from specsim.theory._enumeration import conditional_laws

@@ -19,14 +19,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from experiments import Row
+from experiments import Floats, Ints, Row
 from experiments._pages import filled, joined, markdown_table
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
 from specsim import mistakes
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._checks.tables import Joined, interim_looks
 from specsim.auditing._results.audit import BUDGET
-from specsim.core._types import Floats, Ints
 from specsim.core.stats import POWER
 
 TITLE = "The steps that an audit needs for each known mistake, beside those of the most powerful test"

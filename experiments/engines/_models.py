@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from experiments import Floats
 from specsim.adapters._engines import last_rows
-from specsim.core._types import Floats
 from specsim.models import Model
 
 

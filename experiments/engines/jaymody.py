@@ -10,11 +10,11 @@ NumPy's global generator, which is seeded and restored.
 
 import numpy as np
 
+from experiments import Floats, Ints
 from experiments.engines._models import NoProgress
 from experiments.engines._origins import Clone, made_by
 from specsim.adapters import Verifier
 from specsim.adapters import _engines as engines
-from specsim.core._types import Floats, Ints
 from specsim.models import Model
 
 ORIGIN = Clone("jaymody/speculative-sampling")

@@ -11,10 +11,9 @@ The text has the shortest time for XSum at K = 3; independent acceptances have i
 for HumanEval at 6 or 7. The points that were read off are no more exact than the eye that read them.
 """
 
-from experiments import Row
+from experiments import Progress, Row
 from experiments.literature.published.recomputed import implied_alpha
 from experiments.literature.published.values import CHINCHILLA_ROWS, DRAFT_MS, FIGURES
-from specsim.core._progress import Progress
 from specsim.theory import expected_tokens
 
 TITLE = "Time, acceptance and loop time against K, after Chen et al., Figure 1"

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from experiments import Progress
 from experiments._pages import joined, markdown_table
 from experiments.literature.published.values import ALPHAS, FIGURES
 from specsim import default_pair, prove, speculative_accept, theory
-from specsim.core._progress import Progress
 from specsim.distributions import temperature
 from specsim.models import Model, TableModel, branching
 from specsim.models._session import Session

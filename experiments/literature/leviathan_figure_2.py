@@ -6,8 +6,7 @@ E[tokens] = (1 - α^{γ+1})/(1 - α) (Eq. 1) for γ = 1, 3, 5, 7, and 1/(1 - α)
 
 import numpy as np
 
-from experiments import Row
-from specsim.core._progress import Progress
+from experiments import Progress, Row
 from specsim.theory import expected_tokens, oracle_improvement
 
 TITLE = "Tokens per step against α, after Leviathan et al., Figure 2"

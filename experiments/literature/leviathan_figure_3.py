@@ -6,8 +6,7 @@ argmax over γ of (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), for c = .01, .0
 
 import numpy as np
 
-from experiments import Row
-from specsim.core._progress import Progress
+from experiments import Progress, Row
 from specsim.theory import optimal_gamma
 
 TITLE = "The best γ against α, after Leviathan et al., Figure 3"

@@ -7,8 +7,7 @@ Operations begin, at α = .5, at 1.333, 2.133, 3.048, 4.016 and 5.503.
 
 import numpy as np
 
-from experiments import Row
-from specsim.core._progress import Progress
+from experiments import Progress, Row
 from specsim.theory import operations_factor, walltime_improvement
 
 TITLE = "Speed and operations against α, after Leviathan et al., Figure 4"

@@ -8,9 +8,8 @@ text speed-ups of 2.5, 3.1, 3.6 and 5 with c = .015. With these α and c the the
 it for every γ.
 """
 
-from experiments import Row
+from experiments import Progress, Row
 from experiments.literature.published.values import FIGURES, LENIENCE, LENIENCE_TEXT, LENIENCES
-from specsim.core._progress import Progress
 from specsim.theory import walltime_improvement
 
 TITLE = "Lenience: improvement against γ, and the published speed-ups above its maximum"

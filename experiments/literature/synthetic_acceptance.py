@@ -32,10 +32,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from experiments import Row
+from experiments import Floats, Progress, Row
 from experiments.literature.published.recomputed import implied_alpha
-from specsim.core._progress import Progress
-from specsim.core._types import Floats
 from specsim.theory import accepted_law
 
 TITLE = "Synthetic acceptance lengths as inference engines draw them, at one nominal mean"

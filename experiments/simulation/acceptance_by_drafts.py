@@ -8,9 +8,8 @@ closed form where there is one; the bounds, one for each way of drawing, are tho
 
 from dataclasses import asdict
 
-from experiments import Row
+from experiments import Progress, Row
 from specsim import acceptance_by_drafts
-from specsim.core._progress import Progress
 from specsim.distributions import synthetic_pair
 
 TITLE = "Acceptance against the number of drafts, with the bounds"

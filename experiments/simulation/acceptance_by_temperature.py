@@ -16,10 +16,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from experiments import Row
+from experiments import Floats, Progress, Row
 from specsim import default_pair
-from specsim.core._progress import Progress
-from specsim.core._types import Floats
 from specsim.distributions import synthetic_pair, temperature, top_k, top_p
 from specsim.models._base import shared_contexts
 from specsim.theory import acceptance_rate

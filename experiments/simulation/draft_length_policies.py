@@ -7,9 +7,8 @@ compared on the rest. A step of g drafts takes g·c + 1 passes of the target. Be
 constant γ, chosen in hindsight, and the oracle, which knows what will be accepted.
 """
 
-from experiments import Row
+from experiments import Progress, Row
 from specsim import default_pair, draft_log, simulate_policies
-from specsim.core._progress import Progress
 from specsim.models import Mixture
 from specsim.planning import every_policy
 

@@ -37,11 +37,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments import Row
+from experiments import Floats, Progress, Row
 from specsim import default_pair, draft_log
 from specsim.core._autocorrelation import autocorrelation
-from specsim.core._progress import Progress
-from specsim.core._types import Floats
 from specsim.models import Mixture
 from specsim.planning import Constant, ConstantRatio
 from specsim.planning._policies._log import ACCEPTED, DraftLog

@@ -7,8 +7,7 @@ these drafts up to what truncation leaves open, with a confidence interval over 
 step's first token.
 """
 
-from experiments import Row
-from specsim.core._progress import Progress
+from experiments import Progress, Row
 from specsim.theory import expected_tokens
 from specsim.traces import default_trace, expect_tokens
 

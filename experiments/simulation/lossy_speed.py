@@ -11,9 +11,8 @@ Improvement in wall time is tokens per step/(γc + 1) at c = `C` (Thm 3.8). Gree
 acceptance aim at the argmax: none of their settings is near the target.
 """
 
-from experiments import Row
+from experiments import Progress, Row
 from specsim import compare, default_pair
-from specsim.core._progress import Progress
 
 TITLE = "Lossy and lossless rules on the n-gram pair: speed against total variation"
 

@@ -28,9 +28,7 @@ from itertools import product
 
 import numpy as np
 
-from experiments import Row
-from specsim.core._progress import Progress
-from specsim.core._types import Floats
+from experiments import Floats, Progress, Row
 from specsim.core.distributions import round_to
 from specsim.distributions import synthetic_pair, temperature
 

@@ -6,9 +6,8 @@ total variation.
 
 from dataclasses import asdict
 
-from experiments import Row
+from experiments import Progress, Row
 from specsim import compare, default_pair
-from specsim.core._progress import Progress
 
 TITLE = "Tokens per step and total variation of every rule, over the range of its parameters"
 MINUTES = 5

@@ -8,9 +8,8 @@ for a lossless rule, None for a rule that is wrong on purpose.
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from experiments import Row
+from experiments import Progress, Row
 from specsim import compare, default_pair
-from specsim.core._progress import Progress
 from specsim.simulation._comparison import Entry, as_markdown, load_bundled
 
 TITLE = "Tokens per step and total variation of every rule on the n-gram pair"

@@ -9,10 +9,9 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-from experiments import Row
+from experiments import Progress, Row
 from experiments._pages import markdown_table
 from specsim import default_pair, simulate
-from specsim.core._progress import Progress
 from specsim.distributions import synthetic_pair
 
 TITLE = "Run times on 1 to 1,024 cores, from the rate of one"

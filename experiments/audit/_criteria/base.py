@@ -6,8 +6,8 @@ from zlib import crc32
 
 import numpy as np
 
+from experiments import Floats, Ints
 from specsim.adapters import Verifier
-from specsim.core._types import Floats, Ints
 
 #: Entries of p and q in one call of a verifier; more rounds than that allows are several calls.
 CALL_ENTRIES = 2**25

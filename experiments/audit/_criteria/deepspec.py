@@ -8,9 +8,9 @@ again in the test.
 import numpy as np
 from scipy.stats import chi2, ncx2
 
+from experiments import Floats
 from experiments.audit._criteria.base import chi_square_below, criterion, reached, rounds
 from specsim.adapters import Verifier
-from specsim.core._types import Floats
 
 ROUNDS, GAMMA, FALSE_FAILURE = 20_000, 3, 1e-9
 TARGET = np.array([0.30, 0.20, 0.15, 0.10, 0.10, 0.05, 0.05, 0.05])

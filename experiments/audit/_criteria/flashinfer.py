@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 
+from experiments import Floats, Ints
 from experiments.audit._criteria.base import criterion
 from specsim.adapters import Verifier
-from specsim.core._types import Floats, Ints
 from specsim.distributions import normalise
 
 BATCH_SIZES, VOCAB_SIZES, GAMMAS, TRIALS = (1, 19, 99, 989), (111, 500, 32_000, 128_256), (1, 3, 5, 7), 10

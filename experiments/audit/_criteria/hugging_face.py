@@ -9,9 +9,9 @@ test_speculative_sampling_target_distribution.
 import numpy as np
 from scipy.special import softmax
 
+from experiments import Floats, Ints
 from experiments.audit._criteria.base import criterion, tally
 from specsim.adapters import Verifier
-from specsim.core._types import Floats, Ints
 
 VOCAB_SIZE, DRAFTED, ROUNDS = 10, (1, 4, 5), 10_000
 

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import chi2
 
+from experiments import Floats
 from experiments.audit._criteria.base import criterion, rounds, tally
 from specsim.adapters import Verifier
-from specsim.core._types import Floats
 from specsim.distributions import normalise
 
 ROUNDS, FAILURE, RANDOM_CASES = 1000, 1e-7, 20

@@ -7,9 +7,9 @@ Source: NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_reject
 import numpy as np
 from scipy.special import rel_entr
 
+from experiments import Floats
 from experiments.audit._criteria.base import criterion, rounds, tally
 from specsim.adapters import Verifier
-from specsim.core._types import Floats
 
 VOCAB_SIZE, KEPT, ROUNDS = 500, 100, 50_000
 

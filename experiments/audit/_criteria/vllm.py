@@ -9,9 +9,9 @@ originals float32 (V2 also with bfloat16 logits of the draft, left out here), on
 import numpy as np
 from scipy.special import softmax
 
+from experiments import Floats
 from experiments.audit._criteria.base import chi_square_below, criterion, reached, rounds, tally
 from specsim.adapters import Verifier
-from specsim.core._types import Floats
 
 _V2 = "vllm-project/vllm, tests/v1/spec_decode/test_rejection_sampler_utils.py"
 

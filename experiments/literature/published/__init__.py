@@ -8,10 +8,9 @@ from them and what the verdicts mean. Values that cannot be computed are bounded
 
 from collections.abc import Sequence
 
-from experiments import Row
+from experiments import Progress, Row
 from experiments._pages import joined, markdown_table
 from experiments.literature.published.recomputed import published
-from specsim.core._progress import Progress
 
 TITLE = "Published values of papers on verification, recomputed"
 
