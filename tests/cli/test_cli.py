@@ -333,15 +333,7 @@ def test_old_is_compared_with_new(theirs, tmp_path):
     code, out, _ = run("audit", f"{theirs}:right", "--against", "standard", *options)
     assert code == 0
     assert "right against standard: same" in out
-    changed = (
-        "audit",
-        f"{theirs}:wrong",
-        "--against",
-        "standard",
-        *options,
-        "--out",
-        tmp_path / "there",
-    )
+    changed = ("audit", f"{theirs}:wrong", "--against", "standard", *options, "--out", tmp_path / "there")
     code, out, _ = run(*changed)
     assert code == 1
     assert "wrong against standard: changed" in out

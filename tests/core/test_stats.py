@@ -438,10 +438,7 @@ def test_single_cells_find_one_of_thousands(share):
     ("call", "message"),
     [
         (lambda: log_e_value([1, 2], [0.5, 0.5], tolerance=2.0**32), r"tolerance: .* outside \[0, 700\]"),
-        (
-            lambda: needed_draws(5e-324, 10, 0.01),
-            "distance: 5e-324 is outside",
-        ),
+        (lambda: needed_draws(5e-324, 10, 0.01), "distance: 5e-324 is outside"),
         (lambda: needed_draws(0.1, 10**8, 0.01), "cells: 100000000 is not at most 10,000,000"),
     ],
 )

@@ -175,10 +175,7 @@ def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path
         *pair, rule=options.get("rule", "standard"), gamma=options.get("gamma", 4)
     )
     run = specsim.simulation._checkpoints.which_run(
-        source,
-        options.get("rule", "standard"),
-        options.get("steps", STEPS),
-        options.get("rng", 3),
+        source, options.get("rule", "standard"), options.get("steps", STEPS), options.get("rng", 3)
     )
     Part(run, Part.read(shards[0]).about, {}).write(other)
     with pytest.raises(ValueError, match=rf"other\.part: is of another run \({message}"):

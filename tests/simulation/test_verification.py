@@ -83,10 +83,7 @@ def test_it_returns_plain_integers():
         ({"p": [0.5, 0.5], "q": [0.5, 0.5]}, r"q: shape \(2,\), p has \(2,\); give both"),
         ({"draft_tokens": [0, 2]}, r"draft_tokens, position 1: token 2 is outside the vocabulary \[0, 2\)"),
         ({"draft_tokens": [-1, 0]}, "draft_tokens, position 0: token -1 is outside"),
-        (
-            {"draft_tokens": [0]},
-            r"draft_tokens: shape \(1,\); give one entry for each of the 2 rows",
-        ),
+        ({"draft_tokens": [0]}, r"draft_tokens: shape \(1,\); give one entry for each of the 2 rows"),
         ({"r": [0.5]}, r"r: shape \(1,\); give one entry"),
         ({"r": [0.5, 1.5]}, r"r, position 1: 1\.5 is outside \[0, 1\]; give uniforms"),
         ({"r": [-0.1, 0.5]}, r"r, position 0: -0\.1 is outside \[0, 1\]; give uniforms"),

@@ -439,10 +439,7 @@ def test_commands_on_a_text_in_which_nothing_was_drafted(tmp_path):
     assert re.search(rf"α context +{low:.4f} – {high:.4f} *\n", out)
     assert "the text is given" in out
     assert "4 documents resampled" in out
-    assert json.loads(run("simulate", tmp_path / "t", "--json")[1])["tokens_per_step"] == [
-        1 + low,
-        1 + high,
-    ]
+    assert json.loads(run("simulate", tmp_path / "t", "--json")[1])["tokens_per_step"] == [1 + low, 1 + high]
     code, _, err = run("simulate", tmp_path / "t", "--rule", "block")
     assert (code, "only the standard rule can be bounded" in err) == (2, True)
     assert run("plan", tmp_path / "t", "--c", "0.1")[0] == 0

@@ -359,10 +359,7 @@ def test_a_bad_truncated_step_is_refused_and_not_written(tmp_path, change, error
     ],
 )
 def test_bad_layouts_leave_no_folder(tmp_path, change, error, what):
-    with (
-        pytest.raises(error, match=what),
-        writer(tmp_path / "t", **({"vocab_size": 4, "gamma": 1} | change)),
-    ):
+    with pytest.raises(error, match=what), writer(tmp_path / "t", **({"vocab_size": 4, "gamma": 1} | change)):
         pass
     assert not (tmp_path / "t").exists()
 

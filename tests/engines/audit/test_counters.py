@@ -7,13 +7,7 @@ from listening import answering, listening
 from specsim import audit_engine, plant
 from specsim.core._tables import to_text
 from specsim.engines import Completion, Sampling
-from specsim.engines._audit.counters import (
-    _mean_step,
-    draft_length,
-    impossible,
-    reported,
-    usable,
-)
+from specsim.engines._audit.counters import _mean_step, draft_length, impossible, reported, usable
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.requests import Request
 from specsim.engines._server.decoding import Decoder
@@ -144,13 +138,7 @@ def test_counters_that_right_engines_have(tokens, drafts):
     assert impossible(found, draft_length(found, None, None)) is None
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        lambda n: (3 * n, 2 * n),
-        lambda n: (2**63, 2**62),
-    ],
-)
+@pytest.mark.parametrize("counts", [lambda n: (3 * n, 2 * n), lambda n: (2**63, 2**62)])
 def test_impossible_counters_of_a_server_are_not_printed_as_facts(counts, pair):
     """A server like llama.cpp's, which counts no steps."""
     right = open_engine("specsim", pair)

@@ -165,8 +165,7 @@ FEW = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in ACTS if n not in RIGHT],
+    "name", [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in ACTS if n not in RIGHT]
 )
 def test_a_mistake_is_found_and_named(name, pair, opened, full):
     where = opened if name in ("wrong_page", "first_token_of_next") else pair

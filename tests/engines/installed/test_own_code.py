@@ -99,10 +99,7 @@ def test_a_coin_of_vllm_ascends_model_runner_2_is_noise_of_token_0():
         tokens = own(name)(drafted, p, None, np.random.default_rng(1))[:, 0]
         counts = np.bincount(tokens, minlength=3)
         rejected = int(counts[:2].sum())
-        return (
-            binomtest(int(counts[0]), rejected, 2 / 5).pvalue,
-            binomtest(rejected, steps, 1 / 2).pvalue,
-        )
+        return (binomtest(int(counts[0]), rejected, 2 / 5).pvalue, binomtest(rejected, steps, 1 / 2).pvalue)
 
     biased, rejections = p_values("vllm-ascend:v2")
     assert biased < FALSE_ALARM < rejections
