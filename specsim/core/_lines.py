@@ -30,7 +30,7 @@ def log_files(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
         if not found:
-            raise ValueError(f"{path}: no file in it ends in {' or '.join(SUFFIXES)}")
+            raise ValueError(f"{path}: no file in it ends in {' or '.join(SUFFIXES)}; give another folder")
     for file in found:
         check_file(file)
     return found

@@ -35,8 +35,8 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
     """Check probability rows, and return them as float64 rows that sum to 1.
 
     Each row [..., V] is divided by its sum, which must be within `TOLERANCE` of 1 for the dtype of `rows`;
-    integers and Python floats count as float64. Raises TypeError for what are not real numbers, and
-    ValueError naming row, token and value, with `name` for the rows.
+    integers and Python floats count as float64. Raises TypeError unless they are real numbers, and
+    ValueError, naming the rows `name`, the row, the token and the value.
 
     >>> check_rows([[0.5, 0.5], [0.5, 0.4]], "q")
     Traceback (most recent call last):
@@ -89,10 +89,8 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
     bad = (array < 0) | (array >= vocab_size)
     if bad.any():
         place = _first(bad)
-        raise ValueError(
-            f"{name}, position {_index(place)}: token {array[place]} is outside the vocabulary "
-            f"[0, {vocab_size})"
-        )
+        token = f"{name}, position {_index(place)}: token {array[place]}"
+        raise ValueError(f"{token} is outside the vocabulary [0, {vocab_size}); give ids in it")
     return array.astype(np.int64)
 
 

@@ -133,7 +133,7 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     draw within those limits: each multinomial a of the mixture is divided by at least the likelihood of the
     π' that is closest to it, and E[a/π'] ≤ 1 for every distribution within the limits. Lindon & Malek,
     "Anytime-valid inference for multinomial count data", NeurIPS 2022. Grünwald, de Heide & Koolen, "Safe
-    testing", JRSS B 86 (2024), for the closest law.
+    testing", JRSS B 86 (2024), for the closest distribution.
 
     Parameters
     ----------

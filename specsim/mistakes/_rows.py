@@ -16,8 +16,6 @@ from specsim.core._types import Floats
 from specsim.core.distributions import bfloat16, round_to
 from specsim.core.distributions import temperature as at_temperature
 
-# --- parts -----------------------------------------------------------------------------------------------
-
 
 def largest(rows: Floats) -> Floats:
     found: Floats = rows.max(axis=-1, keepdims=True)
@@ -113,9 +111,6 @@ class Pair:
         rejected = np.divide(q * (1.0 - accepted), 1.0 - p, out=np.zeros_like(p), where=p < 1.0)
         found = q * accepted + p * (rejected.sum(axis=1, keepdims=True) - rejected)
         return normalised(found, p)  # where p is certain there is nothing else
-
-
-# --- laws ------------------------------------------------------------------------------------------------
 
 
 def draft_numbers_in_check(pair: Pair) -> Floats:

@@ -23,7 +23,7 @@ from specsim.models._drafts.tree import MAX_NODES, Tree
 
 @checked
 def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
-    """Choose the tree of `nodes` tokens that heads of these accuracies should have most of right.
+    """Choose the tree of `nodes` tokens with the most right ones on average, given the accuracies of heads.
 
     Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3.
 
@@ -38,7 +38,7 @@ def tree_of_heads(accuracies: ArrayLike, nodes: int) -> Tree:
     Returns
     -------
     Tree
-        With siblings in the order of their ranks, `sampling` "top", and one block for all heads.
+        With siblings in the order of their ranks, `draft_sampling` "top", and one block for all heads.
 
     Raises
     ------

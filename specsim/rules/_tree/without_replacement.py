@@ -26,6 +26,7 @@ from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules._common.tokenwise import normalise, positive_part
+from specsim.rules._tree.greedy_multi_draft import LEAST
 
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
@@ -65,10 +66,6 @@ def choose(p, q, children, u, values, weights):
         if mass == 0.0:
             break
     return -1
-
-
-#: A number whose reciprocal does not overflow.
-LEAST = 1e-300
 
 
 @inner_kernel
