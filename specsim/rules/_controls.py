@@ -259,7 +259,7 @@ K_SEQ_SMALL_RHO = wrong(
 def wrong_k_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """K-SEQ with K the number of distinct tokens."""
     drafts = len(set(children))
-    return k_seq.with_rho(p, q, children, drafts, k_seq.least_rho(p, q, drafts))
+    return k_seq.with_rho(p, q, children, drafts, k_seq.least_rho(tuple(p), tuple(q), drafts))
 
 
 @kernel

@@ -2,21 +2,18 @@
 
 With Top the K - 1 tokens and q' = q without them, renormalised, x ~ q': apply the standard rule to x with q'
 in place of q. A recovered token from (p - q')₊ may be in Top, and then that child is the next node. A child
-is accepted with probability p(Top) + Σ_{x ∉ Top} min(p, q'), which is the most that any rule can reach with
-drafts drawn in this way (the optimal-transport bound), so nothing is lost by so simple a test.
+is accepted with probability p(Top) + Σ_{x ∉ Top} min(p, q'), the most that any rule can reach with drafts
+drawn in this way (the optimal-transport bound), so nothing is lost by so simple a test.
 
 Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. All that it needs
-is that the last child was sampled from q without the children before it, whatever these are; so it is
-lossless for children drawn without replacement too, though no longer optimal. With a single child it is the
-standard rule.
+is that the last child was sampled from q without the children before it. So it is lossless for children drawn
+without replacement too, though no longer optimal. With a single child it is the standard rule.
 
 Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779 (greedy drafting).
 
 Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child
-leaves that to the last uniform.
-
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed
-pair, O(V) where q has fewer than K tokens.
+leaves that to the last uniform. Cost: a uniform for each node and one for the last token; O(V) a node from
+rows, O(K² + log V) for a fixed pair, O(V) where q has fewer than K tokens.
 """
 
 from collections.abc import Sequence

@@ -7,13 +7,13 @@ none is, a token is emitted from
     p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
 
 Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual
-would be negative somewhere (`k_seq_small_rho`). We take ρ*, which accepts the most, and 10^-12
-of it more, so that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts.
-The test does not change from draft to draft, which is what makes it less than optimal.
+would be negative somewhere (`k_seq_small_rho`). We take ρ*, which accepts the most, and 10^-12 of it more, so
+that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts. The test does
+not change from draft to draft, which is what makes it less than optimal.
 
 In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is
-computed for it; siblings with the same token are separate trials (`k_seq_wrong_k` counts them
-once). K = 1 is the standard rule.
+computed for it; siblings with the same token are separate trials (`k_seq_wrong_k` counts them once). K = 1 is
+the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 
@@ -44,16 +44,12 @@ CLOSE, MARGIN = 2.0**-50, 1e-12
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and the residual."""
-    return with_rho(p, q, children, len(children), least_rho(p, q, len(children)))
-
-
-def least_rho(p: Row, q: Row, drafts: int) -> Fraction:
-    """ρ* for `drafts` drafts, from above, as a Fraction: computed in float and taken as given."""
-    return _least_rho(tuple(p), tuple(q), drafts)
+    return with_rho(p, q, children, len(children), least_rho(tuple(p), tuple(q), len(children)))
 
 
 @lru_cache(maxsize=1024)
-def _least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
+def least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
+    """ρ* for `drafts` drafts, from above, as a Fraction: computed in float and taken as given."""
     rows = (np.array([float(weight) for weight in row]) for row in (p, q))
     with interpreted():
         return Fraction(float(rho_star(*rows, drafts)))

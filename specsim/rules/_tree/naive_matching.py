@@ -1,16 +1,14 @@
 """Naive matching: sample the target's own token at a node, and continue with the child that has it.
 
-One draw y from p at each node, shared by all its children; if a child has token y, it is the next node, else
-y ends the step. What comes out is at every node a sample of p, whatever was drafted and however, so the rule
-is lossless for all drafts, and never looks at q. For children sampled from q a child is hit with probability
-Σ p·(1 - (1-q)^K).
+One draw y from p at each node, by the uniform of its first child, is shared by all its children; if a child
+has token y, it is the next node, else y ends the step. Every token emitted is a sample of p, whatever was
+drafted and however, so the rule is lossless for all drafts, and never looks at q. For children sampled from q
+a child is hit with probability Σ p·(1 - (1-q)^K).
 
 The one draw is essential. With a fresh draw for each candidate, "accepted if any candidate matches its own
 draw", the output is not the target's (a bug that foundation-model-stack's fms-extras had).
 
 The NSS baseline of SpecInfer (Miao et al., arXiv 2305.09781); sampler match is the same on a chain.
-
-The draw takes the uniform of a node's first child.
 
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair.
 """

@@ -11,10 +11,8 @@ branches that start with the chosen token), with the standard rule of Leviathan,
 2211.17192, as the selection.
 
 Of a node's uniforms the first tests the first child and the second draws the recovered token; an only child
-leaves that to the last uniform.
-
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K + log V) for a fixed
-pair.
+leaves that to the last uniform. Cost: a uniform for each node and one for the last token; O(V) a node from
+rows, O(K + log V) for a fixed pair.
 """
 
 from collections.abc import Sequence

@@ -1,23 +1,22 @@
 """Traversal verification: test a tree from its leaves up, so that a subtree is rejected only as a whole.
 
 Every node u carries an acceptance probability w_u (1 at the root) and a target row M_u, at first p. Go to the
-first leaf of the leftmost path, on the way setting w_c = min(1, w_u·M_u(c)/q_u(c)) for the child c of u.
+first leaf of the leftmost path, setting w_c = min(1, w_u·M_u(c)/q_u(c)) for each child c of u on the way.
 Accept the leaf with probability w: emit the path to it and a token from its M. Otherwise delete it, and at
 its parent u let A = (w_u·M_u - q_u)₊, S = Σ A, then
 
     w_u ← S/(S + 1 - w_u),   M_u ← A/S   (S = 0: w_u ← 0, M_u is not used),
 
 and continue with the rest of the tree; u itself becomes a leaf when its last child is gone. The root is
-always accepted. A draft is thus accepted for its whole path, as in block verification, which this is on a
+always accepted. So a draft is accepted for its whole path, as in block verification, which this is on a
 chain. Siblings with the same token stay separate here, while rules that go down from the root merge their
 subtrees; so with independent siblings recursive rejection sometimes accepts more, for small V or a
-concentrated q. Without replacement there is nothing to merge, and traversal accepted at least as much in
-every model tried (both in the tests).
+concentrated q. Without replacement traversal accepted at least as much in every model tried (both in the
+tests).
 
-Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings
-drawn without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7.
-The update is easy to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
-`traversal_wrong_update`.
+Lossless for siblings sampled independently from q and tried in the order in which they were drawn
+(`traversal_without_replacement` is for those drawn so); sorted by probability they give TV up to .7. With the
+update S/(1 - q(c)), as in a public implementation, the output is biased: `traversal_wrong_update`.
 
 Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2,
 reconstructed and proved here by enumeration.
@@ -27,6 +26,7 @@ M_u is (b·p - d·q)₊ with two numbers.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,6 @@ from specsim.rules._common.fixed_pairs import (
 from specsim.rules._common.tokenwise import normalise
 
 
-def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
-    """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
-    return traverse(parents, tokens, p, q, replaced=True)
-
-
 def exact_update(w: Any, mass: Any, draft: Any) -> Any:
     """w_u after a child was given up; `draft` is the draft's probability of that child."""
     return mass / (mass + 1 - w) if mass else 0 * w
@@ -68,7 +63,9 @@ def traverse(
     replaced: bool,
     update: Callable[[Any, Any, Any], Any] = exact_update,
 ) -> StepLaw:
-    """The law for siblings sampled independently (`replaced`), or without replacement."""
+    """The law for siblings sampled independently (`replaced`), or without replacement.
+
+    stop[u] is the probability of accepting node u, follow[u] the pmf of the token after it."""
     stop: list[Any] = [0] * len(p)
     follow: list[Any] = [None] * len(p)
 
@@ -206,7 +203,7 @@ RULE = Rule(
     name="traversal",
     citation="Weng et al. 2025, arXiv 2505.12398, Algorithm 2",
     draft_sampling=("sampled",),
-    law=law,
+    law=partial(traverse, replaced=True),
     rows=rows(True, new_weight),
     fixed_pair=fixed_pair(True, new_weight),
     survival=survival,

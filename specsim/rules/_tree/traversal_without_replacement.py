@@ -1,9 +1,9 @@
 """Traversal verification of siblings drawn without replacement.
 
 As `traversal`, with one more step when a child x is given up: the draft's row at its parent loses x and is
-renormalised, q_u ← q_u without x. A child x has w_x < 1 when it is given up, so M_u has lost x already, and
-no token is ever drafted, or drawn, again. Where q has fewer tokens than there are children, those that fill
-up (q = 0) are never tried.
+renormalised. A child x has w_x < 1 when it is given up, so M_u has lost x already, and no token is ever
+drafted, or drawn, again. Where q has fewer tokens than there are children, those that fill up (q = 0) are
+never tried.
 
 Lossless for siblings drawn without replacement, tried in the order in which they were drawn.
 
@@ -13,24 +13,17 @@ Sequoia (Chen et al., arXiv 2402.12374) and RSD (Jeon et al., arXiv 2402.14160).
 Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·(n + log V)) for a fixed pair.
 """
 
-from collections.abc import Sequence
+from functools import partial
 
-from specsim.core._types import Rows, StepLaw
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import Rule
 from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
-
-
-def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
-    """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
-    return traverse(parents, tokens, p, q, replaced=False)
-
 
 RULE = Rule(
     name="traversal_without_replacement",
     citation="Weng et al. 2025, arXiv 2505.12398; drawing as Chen et al. 2024, arXiv 2402.12374",
     draft_sampling=("without replacement",),
-    law=law,
+    law=partial(traverse, replaced=False),
     rows=rows(False, new_weight),
     fixed_pair=fixed_pair(False, new_weight),
     survival=survival,

@@ -12,14 +12,14 @@ probability w, and a token of p follows. The root is always accepted.
 
 Lossless where the last child was sampled from q without those before it: the K - 1 most probable tokens and
 a sample, or drawn without replacement. By induction from the leaves up: given all that is drafted elsewhere,
-a visit of u accepts with probability w, and what it then emits follows the target. For it accepts below x
-= y with probability min(q'(y), w·p(y)), so x is rejected with probability R + 1 - w + w·Σ p(c_i); below c_j
-with probability w·p(c_j), which is its weight times the probability that it is visited; and at u with R. Each
-token y is thus emitted with probability w·p(y), and w is accepted in all. The children are accepted with the
-most that is possible, min(P(y is drafted), w·p(y)) for every token y: so for drafts of one token this is the
-optimal transport, and accepts what `greedy_multi_draft` does. In a chain it is block verification.
+a visit of u accepts with probability w, and what it then emits follows the target. For it accepts below x = y
+with probability min(q'(y), w·p(y)), so x is rejected with probability R + 1 - w + w·Σ p(c_i); below c_j with
+w·p(c_j), its weight times the probability that it is visited; and at u with R. So each token y is emitted
+with probability w·p(y), and w is accepted in all. The children are accepted with the most that is possible,
+min(P(y is drafted), w·p(y)) for every token y: for drafts of one token this is the optimal transport, and
+accepts what `greedy_multi_draft` does. In a chain it is block verification.
 
-It accepts more than testing node by node as the weight carries a surplus of the path down to where it is
+It accepts more than testing node by node, as the weight carries a surplus of the path down to where it is
 wanted. It is not the best rule for the whole tree: what is below c_j must fit into the chance that c_j is
 visited.
 
