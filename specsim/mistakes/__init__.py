@@ -36,16 +36,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_FAMILIES = (
-    _proposal,
-    _residual,
-    _randomness,
-    _precision,
-    _acceptance,
-    _indexing,
-    _processing,
-    _candidates,
-)
+_FAMILIES = (_proposal, _residual, _randomness, _precision, _acceptance, _indexing, _processing, _candidates)
 
 
 def catalogue() -> tuple[Mistake, ...]:

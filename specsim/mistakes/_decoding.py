@@ -119,13 +119,7 @@ class Decoder:
         return self.gamma if self.overshoots else min(self.gamma, room - 1)
 
     def _draft(
-        self,
-        draft: Model,
-        seen: Tokens,
-        text: Tokens,
-        length: int,
-        rng: np.random.Generator,
-        **values: float,
+        self, draft: Model, seen: Tokens, text: Tokens, length: int, rng: np.random.Generator, **values: float
     ) -> tuple[Tokens, list[Row]]:
         """The drafted tokens, and the rows of q that verification is given."""
         drafted: Tokens = ()

@@ -92,13 +92,7 @@ class VocabularyComparison(Shown):
         found = as_dict(self, "same", "shared", without=("target", "draft"))
         for side in ("target", "draft"):
             one: Vocabulary = getattr(self, side)
-            found[side] = {
-                "path": one.path,
-                "tokens": len(one.tokens),
-                "rows": one.rows,
-                "padding": one.padding,
-                "ends": dict(one.ends),
-            }
+            found[side] = as_dict(one, "padding", without=("tokens",), tokens=len(one.tokens))
         return found
 
     def parts(self) -> list[Piece]:

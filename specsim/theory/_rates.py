@@ -17,10 +17,7 @@ LABELS = {
 
 
 def rates(
-    found: Any,
-    gamma: int | None,
-    errors: Mapping[str, float] | None = None,
-    closed_form: float | None = None,
+    found: Any, gamma: int | None, errors: Mapping[str, float] | None = None, closed_form: float | None = None
 ) -> Table:
     """The table of `found`, which has each rate as a number or as bounds, with standard `errors` by name.
 

@@ -229,7 +229,7 @@ def branching(*widths: int, draft_sampling: str = "sampled", block: int = 1) -> 
     Parameters
     ----------
     *widths : int
-        At least 1 each, with at most `MAX_NODES` tokens in all.
+        At least 1 each, with at most 1024 tokens in all.
     draft_sampling : str
         How siblings are sampled, one of `SAMPLING_METHODS`.
     block : int

@@ -37,13 +37,7 @@ from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import (
-    PairTables,
-    alias_draw,
-    build_tables,
-    count_up_to,
-    draw_sorted,
-)
+from specsim.rules._common.fixed_pairs import PairTables, alias_draw, build_tables, count_up_to, draw_sorted
 
 
 def uniforms(tree: Draft, vocab_size: int) -> int:

@@ -7,10 +7,8 @@ another name.
 
 Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that classifies
 drafts as good enough, and accept what it or the standard rule accepts. Its verdicts cannot be computed from
-rows of probabilities, so they are replaced by coins here. The speed is right if j is the share of rejected
-drafts that the head lets pass; π is right only if that share is the same for all tokens.
-
-Cost: as the standard rule.
+rows of probabilities, so coins replace them here. The speed is right if j is the share of rejected drafts
+that the head lets pass; π is right only if that share is the same for all tokens. Cost: as the standard rule.
 """
 
 from typing import Any

@@ -7,12 +7,10 @@ bonus comes from p. With α(l) = Σ min(p/l, q) a token follows
 
 and no token is more than 1/l times as probable as under p. With this residual TV(π, p) = α(l) - α(1) exactly:
 every point of acceptance gained is paid for by one of total variation, the least that any rule can pay (Yin
-et al., arXiv 2411.00841). `scaled_lenience` is the same with the other residual in use, which pays more.
+et al., arXiv 2411.00841). `scaled_lenience` takes the other residual in use, which pays more.
 
 Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a
-rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1.
-
-Cost: as the standard rule.
+rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1. Cost: as the standard rule.
 """
 
 from typing import Any
