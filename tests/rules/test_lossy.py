@@ -347,7 +347,7 @@ def test_fly_by_hand(window):
 
 def test_a_law_of_rows_ahead_is_not_audited_and_has_no_tv_to_show():
     for audited in (lambda: specsim.audit("fly"), lambda: declares(rule="fly")):
-        with pytest.raises(ValueError, match=r"fly declares depends on rows ahead .* --rule fly"):
+        with pytest.raises(ValueError, match=r"fly declares depends on rows after .* --rule fly"):
             audited()
     table = specsim.compare([0.6, 0.4], [0.3, 0.7], rules=["fly"], steps=100, rng=1)
     assert table.entries[0].tv is None
