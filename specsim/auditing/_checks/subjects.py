@@ -344,7 +344,9 @@ def open_subject(
         )
     else:
         name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
-        yield function_subject(Local(verifier, on_device(declared(verifier), device)), name, timeout)
+        local = Local(verifier, on_device(declared(verifier), device))
+        _ = local.origin  # of the file that is audited, whatever becomes of it
+        yield function_subject(local, name, timeout)
 
 
 def with_pair(subject: Subject, pair: Any) -> Subject:
