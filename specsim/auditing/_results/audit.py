@@ -195,7 +195,7 @@ class CaseResult:
 
     @property
     def first_token(self) -> TableResult | None:
-        """The table of the first position: its full law if there is one, else its PIT bins."""
+        """The table of the first position: all its tokens if there is one, else its PIT bins."""
         return first_token_of(self.tables)
 
     @property
@@ -224,7 +224,7 @@ def first_token_of(tables: Iterable[T]) -> T | None:
 
 @dataclass(frozen=True)
 class ProofSummary:
-    """The largest deviation from the target's law, or the declared one; 0 if it is proved."""
+    """The largest deviation from the target's distribution, or the declared one; 0 if it is proved."""
 
     models: int
     largest_tv: float
@@ -289,20 +289,18 @@ class Audit(Judged):
 
     @property
     def declared_tv(self) -> float:
-        """The largest total variation, over the cases, of a first token's claimed law from the target's."""
+        """The largest total variation of a first token's claimed distribution from the target's."""
         return max((case.declared_tv for case in self.cases), default=0.0)
 
     @property
     def dependent(self) -> bool:
-        """Whether all that was found is that steps depend on each other: over all calls each row is exact,
-        and not independent of the others, or its law changes from call to call."""
+        """Whether nothing was found but steps that depend on each other, or change between calls."""
         kinds = {finding.kind for case in self.cases for finding in case.findings}
         return self.verdict is Verdict.BIASED and kinds == {"dependent"}
 
     @property
     def edge_case(self) -> bool:
-        """Whether all that was found are impossible tokens in an edge case: after a draft of almost no mass,
-        or with a uniform of 0 or almost 1."""
+        """Whether nothing was found but impossible tokens: after a rare draft, or of an extreme uniform."""
         found = [case for case in self.cases if case.findings]
         kinds = {(case.planned, finding.kind) for case in found for finding in case.findings}
         return self.verdict is Verdict.BIASED and kinds == {(0, "support")}
@@ -385,10 +383,10 @@ class Candidate:
 class Diagnosis:
     """Which known mistakes explain what was seen; `named` is empty where the answer is *unknown*.
 
-    Together the named mistakes are at least `ODDS` times as probable as each alternative: that it is none of
-    the known ones (`none`), or that the single steps are exact (`exact`); each of them is within `ODDS` of
-    the likeliest. `considered` are the likeliest mistakes, named or not. `reason` says why the answer is
-    unknown, `evidence` is the most significant outcome, `place` one step with it."""
+    Together the named mistakes are at least `ODDS` times as probable as each alternative: an unknown mistake
+    (`none`), or exact steps (`exact`). Each is within `ODDS` of the likeliest. `considered` are the likeliest
+    mistakes, named or not. `reason` says why the answer is unknown, `evidence` is the most significant
+    outcome, `place` one step with it."""
 
     named: tuple[Candidate, ...] = ()
     considered: tuple[Candidate, ...] = ()

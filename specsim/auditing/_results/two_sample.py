@@ -17,9 +17,9 @@ from specsim.core.stats import POWER
 class Difference:
     """The comparison of one case: steps of each side, tokens per step, and the most significant table.
 
-    `changed`: a table rejects that both have the same law; `text` says where, or which error made the case
+    `changed`: a table rejects that both are alike; `text` says where, or which error made the case
     `broken`. `twins` is the share of steps with identical tokens for the same rng. A total variation of
-    `detectable_tv` between the laws of the first token is found with probability .999."""
+    `detectable_tv` between the first tokens is found with probability .999."""
 
     case: str
     purpose: str
@@ -44,8 +44,8 @@ class Difference:
 class TwoSampleAudit(Judged):
     """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
 
-    `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
-    first token that had to be detectable at half of them."""
+    `planned` is the number of cases that both take, `wanted_tv` the total variation between the first tokens
+    that half of them had to be able to detect."""
 
     new: str
     old: str
@@ -62,8 +62,7 @@ class TwoSampleAudit(Judged):
 
     @property
     def verdict(self) -> Verdict:
-        """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
-        difference found, and too little could have been, or interrupted)."""
+        """Same, changed, broken (one could not be run), or inconclusive (too few steps to find enough)."""
         if any(case.broken for case in self.cases):
             return Verdict.BROKEN
         if any(case.changed for case in self.cases):
