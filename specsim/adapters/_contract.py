@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from specsim import rules
 from specsim.core._arguments import checked
+from specsim.core._checks import check_choice
 from specsim.models._drafts.sampling import check_draft_sampling
 from specsim.rules import Rule
 
@@ -112,12 +113,10 @@ class Declared:
     def __post_init__(self) -> None:
         given = (self.dtypes,) if isinstance(self.dtypes, str) else self.dtypes
         for dtype in given:
-            if dtype not in DTYPES:
-                raise ValueError(f"dtypes: {dtype!r} is not one of {', '.join(DTYPES)}")
+            check_choice("dtypes", dtype, DTYPES)
         dtypes = tuple(dict.fromkeys(given))
         object.__setattr__(self, "dtypes", dtypes)
-        if self.arrays not in ARRAYS:
-            raise ValueError(f"arrays: {self.arrays!r} is not one of {', '.join(ARRAYS)}")
+        check_choice("arrays", self.arrays, ARRAYS)
         if self.arrays == "cupy" and "bfloat16" in dtypes:
             raise ValueError("dtypes: CuPy has no bfloat16; leave it out")
         if self.arrays == "cupy" and self.device == "cpu":

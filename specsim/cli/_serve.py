@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from specsim.cli._app import app, command
 from specsim.cli._options import WHOLE, Flag, Gamma, Rule, Seed, refuse
+from specsim.core._checks import check_count
 
 if TYPE_CHECKING:
     from specsim.engines._planted.served_pair import Pair
@@ -41,8 +42,7 @@ def serve(
     if plain:
         refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
     decoder = Decoder(_pair_of(source), rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port: {port} is outside [0, 65535]")
+    check_count("port", port, 0, 65535)
     with Server(decoder, host, port) as server:
         print(f"serving {server.model} at {server.url}; interrupt to stop", flush=True)
         server.serve_forever()

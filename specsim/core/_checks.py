@@ -1,6 +1,7 @@
 """Checks of arguments that several packages share."""
 
 import math
+from collections.abc import Collection
 from numbers import Real
 from operator import index
 from typing import Any
@@ -51,6 +52,12 @@ def check_counts(**values: Any) -> None:
     """`check_count` for several arguments, each at least 1."""
     for name, value in values.items():
         check_count(name, value)
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise ValueError unless `value` is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name}: {value!r} is unknown; give one of {', '.join(choices)}")
 
 
 def check_between(name: str, value: Any, low: float, high: float, what: str, ends: str = "[]") -> None:

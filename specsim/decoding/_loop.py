@@ -11,7 +11,7 @@ from typing import Any
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_choice, check_count
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
@@ -273,8 +273,7 @@ def _plain_step(target: TargetSide, key: Key, number: int, clock: _Clock) -> lis
 
 def _check_shape(rule: Rule, draft: Any, gamma: int | Draft, drafting: str) -> Draft:
     """What a step drafts; ValueError if the rule's claim does not cover it."""
-    if drafting not in DRAFTINGS:
-        raise ValueError(f"drafting: {drafting!r} is unknown; give one of {', '.join(DRAFTINGS)}")
+    check_choice("drafting", drafting, DRAFTINGS)
     if isinstance(draft, PromptLookup | LookaheadDecoding):
         if isinstance(gamma, DynamicTree) or drafting == "greedy":
             raise ValueError("gamma: no model chooses drafts from the text; give the number of tokens")

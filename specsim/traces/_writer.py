@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count, check_unmasked
+from specsim.core._checks import check_choice, check_count, check_unmasked
 from specsim.core._files import check_new_folder, make_folder
 from specsim.core._tensors import save_tensors
 from specsim.core._types import MOST_TOKENS
@@ -411,8 +411,7 @@ def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: boo
         raise ValueError(f"vocab_size: {vocab_size} exceeds {MOST_TOKENS}; ids are stored as int32")
     if check_count("gamma", gamma, int(flags)) == 0 and not bonus:
         raise ValueError("gamma: 0 leaves no row of q without the bonus position; log q there")
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is unknown; give one of {', '.join(DTYPES)}")
+    check_choice("dtype", dtype, DTYPES)
     if top is not None:
         top = check_count("top", top)
     return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))

@@ -80,7 +80,7 @@ def test_a_dict_declares_without_an_import():
         ({"batch": True}, ValueError, "batch: True"),
         ({"gamma": 1.5}, ValueError, "gamma: 1.5"),
         ({"vocab_size": 1}, ValueError, "vocab_size: 1 is not an integer of at least 2"),
-        ({"arrays": "mlx"}, ValueError, "arrays: 'mlx' is not one of numpy, torch, jax, cupy"),
+        ({"arrays": "mlx"}, ValueError, "arrays: 'mlx' is unknown; give one of numpy, torch, jax, cupy"),
         ({"arrays": "cupy", "dtypes": "bfloat16"}, ValueError, "dtypes: CuPy has no bfloat16; leave it out"),
         (
             {"device": "cuda"},
@@ -89,7 +89,7 @@ def test_a_dict_declares_without_an_import():
         ),
         ({"decoder": True, "device": "cuda"}, ValueError, "device: 'cuda' for a decoder"),
         ({"dtypes": ()}, ValueError, "dtypes"),
-        ({"dtypes": ("float8",)}, ValueError, "dtypes: 'float8' is not one of float64"),
+        ({"dtypes": ("float8",)}, ValueError, "dtypes: 'float8' is unknown; give one of float64"),
         ({"lengths": "no"}, ValueError, "lengths: 'no' is neither True nor False"),
         ({"tree": True, "decoder": True}, ValueError, "declare only one"),
         (
@@ -101,7 +101,7 @@ def test_a_dict_declares_without_an_import():
         (
             {"tree": True, "draft_sampling": "sorted"},
             ValueError,
-            "draft_sampling: 'sorted' is not one of sampled",
+            "draft_sampling: 'sorted' is unknown; give one of sampled",
         ),
         ({"decoder": True, "temperature": -1}, ValueError, "a temperature ≥ 0"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "a temperature ≥ 0"),

@@ -132,7 +132,10 @@ def test_rules_are_compared(tmp_path, monkeypatch):
             ("--rule", "without_replacement", "--tree", "2", "--draft-sampling", "sampled"),
             "forbids siblings with the same",
         ),
-        (("--rule", "k_seq", "--tree", "2", "--draft-sampling", "sorted"), "'sorted' is not one of"),
+        (
+            ("--rule", "k_seq", "--tree", "2", "--draft-sampling", "sorted"),
+            "'sorted' is unknown; give one of",
+        ),
     ],
 )
 def test_drafts_that_a_rule_cannot_verify(options, message):

@@ -285,7 +285,7 @@ def test_gumbel_agreement_by_simulation():
         (
             lambda p, q: optimal_acceptance(p, q, 2, "greedy"),
             ValueError,
-            "draft_sampling: 'greedy' is not one of",
+            "draft_sampling: 'greedy' is unknown; give one of",
         ),
         (lambda p, q: optimal_acceptance(p, [1.0], 1), ValueError, r"shapes \(2,\) and \(1,\)"),
         (lambda p, q: optimal_acceptance([p, p], [q, q], 1), ValueError, "two rows over one vocabulary"),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
-from specsim.core._checks import check_counts
+from specsim.core._checks import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
 from specsim.engines._clients.writing import REPETITION
 from specsim.engines._planted.folder import Planted
@@ -36,8 +36,7 @@ class TransformersEngine(InProcess):
         batch: int = 64,
     ):
         check_counts(batch=batch)
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+        check_choice("dtype", dtype, DTYPES)
         self._dtype, self._batch = dtype, 1 if speculative else batch
         super().__init__(planted, speculative=speculative, gamma=gamma)
 

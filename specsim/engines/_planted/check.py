@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._checks import check_choice
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
@@ -159,8 +160,7 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     True
     """
     for dtype in dtypes:
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+        check_choice("dtype", dtype, DTYPES)
     if dtypes and not (find_spec("torch") and find_spec("transformers")):
         raise ValueError(f"dtype: needs torch and transformers, which are not installed: {INSTALL}")
     planted = open_planted(path)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
+from specsim.core._checks import check_choice, check_count
 from specsim.core._files import open_file
 from specsim.core._json import SEAL, parse_json, seal_of
 from specsim.core._streams import RandomSource, root_of
@@ -136,10 +136,8 @@ class Planted:
         ValueError
             If it is not there, or not the one that was planted.
         """
-        if which not in MODELS:
-            raise ValueError(f"which: {which!r} is not one of {', '.join(MODELS)}")
-        if format not in FORMATS:
-            raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
+        check_choice("which", which, MODELS)
+        check_choice("format", format, FORMATS)
         if format not in self.formats:
             raise ValueError(
                 f"{self.folder}: no checkpoints in format {format}; plant them with 'specsim plant DIR "

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_choice, check_count
 from specsim.core._files import check_new_folder, make_folder, write_text
 from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
@@ -169,8 +169,7 @@ def _at_most(name: str, value: int, most: int) -> int:
 
 def _formats(formats: Sequence[str]) -> list[str]:
     for format in formats:
-        if format not in FORMATS:
-            raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
+        check_choice("format", format, FORMATS)
     if not (chosen := list(dict.fromkeys(formats))):
         raise ValueError(f"format: the list is empty; choose from {', '.join(FORMATS)}")
     if "gguf" in chosen:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._checks import check_choice
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import copy_row, cumulative_draw
@@ -28,8 +29,7 @@ DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 
 def check_draft_sampling(way: str) -> None:
     """Raise ValueError for another way of sampling siblings."""
-    if way not in SAMPLING_METHODS:
-        raise ValueError(f"draft_sampling: {way!r} is not one of {', '.join(SAMPLING_METHODS)}")
+    check_choice("draft_sampling", way, SAMPLING_METHODS)
 
 
 def sibling_laws(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:

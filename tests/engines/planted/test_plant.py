@@ -266,9 +266,9 @@ def test_a_file_that_holds_no_laws(tmp_path):
 def test_checkpoints_that_are_not_there(planted):
     with pytest.raises(ValueError, match=r"no checkpoints in format gguf; .*--format hf,gguf"):
         planted.checkpoint("target", "gguf")
-    with pytest.raises(ValueError, match="'onnx' is not one of hf, gguf"):
+    with pytest.raises(ValueError, match="'onnx' is unknown; give one of hf, gguf"):
         planted.checkpoint("target", "onnx")
-    with pytest.raises(ValueError, match="'drafter' is not one of target, draft"):
+    with pytest.raises(ValueError, match="'drafter' is unknown; give one of target, draft"):
         planted.checkpoint("drafter", "hf")
 
 
@@ -283,7 +283,7 @@ def test_checkpoints_that_are_not_there(planted):
         ({"context": 2}, "at least 3"), ({"offsets": (5000,)}, "at least 5001"),
         ({"overlap": 1.5}, "overlap: 1.5 is outside"),
         ({"overlap": float("nan")}, "overlap: nan is outside"), ({"kind": "foo"}, "unknown kind 'foo'"),
-        ({"formats": ("hf", "onnx")}, "'onnx' is not one of hf, gguf"),
+        ({"formats": ("hf", "onnx")}, "'onnx' is unknown; give one of hf, gguf"),
         ({"formats": ()}, "format: the list is empty"),
     ],
 )  # fmt: skip
@@ -309,7 +309,7 @@ def test_dtypes_need_their_packages(planted, monkeypatch):
     monkeypatch.setattr("specsim.engines._planted.check.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install torch transformers"):
         check(planted.folder, dtypes=["float32"], rng=0)
-    with pytest.raises(ValueError, match="'int8' is not one of float32, float16, bfloat16"):
+    with pytest.raises(ValueError, match="'int8' is unknown; give one of float32, float16, bfloat16"):
         check(planted.folder, dtypes=["int8"], rng=0)
 
 
@@ -343,7 +343,7 @@ def test_the_command_prints_json(tmp_path):
         (("new", "-o", "made.json"), "--save has no effect without --check"),
         (("new", "--check"), "not a folder of planted checkpoints"),
         (("new", "--check", "--order", "1"), "--order has no effect with --check"),
-        (("new", "--format", "onnx"), "is not one of hf, gguf"),
+        (("new", "--format", "onnx"), "is unknown; give one of hf, gguf"),
         (("new", "--order", "1.5"), "is not a whole number"),
     ],
 )

@@ -32,7 +32,7 @@ def test_mistakes_are_listed():
         (["--plain", "--rule", "block"], "--rule has no effect with --plain, which has no draft"),
         (["--plain", "--gamma", "3"], "--gamma has no effect with --plain, which has no draft"),
         (["--plain", "--mistake", "swapped_residual"], "plain decoding verifies nothing"),
-        (["--port", "70000"], "port: 70000 is not in [0, 65535]"),
+        (["--port", "70000"], "port: 70000 is not at most 65,535"),
         (["--host", "no.such.host.invalid"], "specsim: "),
     ],
 )

@@ -228,7 +228,7 @@ def test_bad_blocks(block, error, said):
 
 def test_bad_ways_of_drawing():
     with pytest.raises(
-        ValueError, match="draft_sampling: 'beam' is not one of sampled, without replacement, top"
+        ValueError, match="draft_sampling: 'beam' is unknown; give one of sampled, without replacement, top"
     ):
         Tree((0,), "beam")
 
