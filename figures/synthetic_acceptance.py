@@ -1,5 +1,5 @@
-"""Synthetic acceptance of one nominal length: laws, deviations, improvement, and the improvement of a
-batch.
+"""Synthetic acceptance of one nominal length: distributions, deviations, improvement, and the improvement of
+a batch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def draw(table: pa.Table) -> Figure:
-    """The law of tokens per step, standard deviation against the nominal length, improvement against γ, and
-    of a batch."""
+    """The distribution of tokens per step, standard deviation against the nominal length, improvement against
+    γ, and of a batch."""
     from matplotlib.figure import Figure
 
     fitted = table.slice(0, 1).to_pylist()[0]

@@ -1,12 +1,12 @@
-"""The law of a step in the cases of an audit, its deviation from the claim in each table, and the steps that
-detect it.
+"""The distribution of a step in the cases of an audit, its deviation from the claim in each table, and the
+steps that detect it.
 
-Where all drafts of a case can be enumerated, the law of what a step emits is known exactly, and with it the
-law of every table that the audit tests. The *distance* of a table is the chi-square distance Σ(π - P)²/P of
-its cells, π their law given that the table is visited and P the claimed one, times the probability of a
-visit: non-centrality per step. From it follows how many steps reject with probability .999 at the audit's
-level (`specsim.stats.needed_draws`). A step that emits an impossible token, or breaks the contract, is
-*fatal*: the audit rejects at once.
+Where all drafts of a case can be enumerated, the distribution of what a step emits is known exactly, and with
+it the distribution of every table that the audit tests. The *distance* of a table is the chi-square distance
+Σ(π - P)²/P of its cells, π their distribution given that the table is visited and P the claimed one, times
+the probability of a visit: non-centrality per step. From it follows how many steps reject with probability
+.999 at the audit's level (`specsim.stats.needed_draws`). A step that emits an impossible token, or breaks the
+contract, is *fatal*: the audit rejects at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,16 +40,17 @@ from specsim.theory import step_law
 from specsim.theory._enumeration import MAX_DRAFTS
 
 Tokens = tuple[int, ...]
-#: Distances of rounding, not of a law.
+#: Distances of rounding, not of a distribution.
 LEAST_DISTANCE = 1e-24
 
 
-# --- laws ------------------------------------------------------------------------------------------------
+# --- distributions ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Known:
-    """A case of the battery in which the law of a step is known: it emits emitted[k] with probability law[k].
+    """A case of the battery in which the distribution of a step is known: it emits emitted[k] with
+    probability law[k].
 
     `fatal[k]` says that the audit then rejects at once: an impossible token, or a breach of the contract. Of
     the first `counted` positions every prefix is counted. `bins` holds, where they are known, the expected
@@ -120,7 +121,7 @@ def known_decoder(mistake: Mistake, case: DecoderCase) -> Known:
 
 
 def known_law(mistake: Mistake, case: Any) -> Known | None:
-    """The law of a mistake in a case of any kind; None where it is not enumerated."""
+    """The distribution of a mistake in a case of any kind; None where it is not enumerated."""
     if isinstance(case, DecoderCase):
         one = mistake.decode
         enumerable = isinstance(one, Decoder) and one.enumerable and len(case.prompts) == 1
@@ -247,7 +248,7 @@ def deviation(known: Known, tables: Sequence[Table], level: float) -> Deviation:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What one table shows of a law: visits in a step, distance and total variation times those."""
+    """What one table shows of a distribution: visits in a step, distance and total variation times those."""
 
     table: Table
     reach: float

@@ -1,8 +1,8 @@
 """The calibration of the audit: how often it rejects an exact verifier, and whether its p-values are uniform.
 
-Where the law of a step is known (`experiments.audit._step_laws`), an audit need not be run: the counts of a
-thousand audits are drawn from it at once. Whole steps are multinomial; PIT and tail bins are multinomial
-given their visits, as for an exact verifier; so are pairs of quarters. Each drawn audit has the
+Where the distribution of a step is known (`experiments.audit._step_laws`), an audit need not be run: the
+counts of a thousand audits are drawn from it at once. Whole steps are multinomial; PIT and tail bins are
+multinomial given their visits, as for an exact verifier; so are pairs of quarters. Each drawn audit has the
 interim looks of a real one, and its e-values are compared with the same threshold. The exact binomial tests
 of single cells are calibrated by construction; they are left out, though they keep their share of the budget.
 A few whole audits are run as well.
@@ -37,7 +37,7 @@ from specsim.rules import Rule
 TITLE = "The false-alarm rate of the audit on exact verifiers, and the uniformity of its p-values"
 MINUTES = 20
 
-#: A case with the law of its steps, its tables, and how many steps it is given.
+#: A case with the distribution of its steps, its tables, and how many steps it is given.
 Drawn = tuple[Known, Sequence[Table], int]
 #: Steps of a case, those of a smoke audit.
 STEPS, DECODER_STEPS = LEVELS["smoke"].verifier, LEVELS["smoke"].decoder
@@ -247,10 +247,10 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         "`make calibration` computes this table again; its rows are in "
         "`experiments/kept/audit_calibration.json`. For every exact rule and exact control, the counts of "
-        "whole audits were drawn from the law of its steps in the cases that can be enumerated (several "
-        "drafts: two of two tokens), as many steps as in a smoke audit, with a false-alarm budget of "
-        f"{BUDGET:g}. Together {alarms} of {audits:,} audits raised an alarm: an e-value guarantees a rate "
-        "of at most the budget, and its actual rate is much lower."
+        "whole audits were drawn from the distribution of its steps in the cases that can be enumerated "
+        "(several drafts: two of two tokens), as many steps as in a smoke audit, with a false-alarm budget "
+        f"of {BUDGET:g}. Together {alarms} of {audits:,} audits raised an alarm: an e-value guarantees a "
+        "rate of at most the budget, and its actual rate is much lower."
     )
     yield (
         "Chi-square p-values do not decide, but they are reported: those of each case's summed prefix tables "

@@ -1,12 +1,11 @@
 """The power of an audit: how many steps it needs to reject each mistake of the catalogue, and whether it
 does.
 
-For every mistake whose law is known, the law of a step is enumerated in each case that has few enough drafts,
-and compared with every table that the audit tests (`experiments.audit._step_laws`). From the deviations
-follow the
-steps needed to reject with probability .999, in the case where they are fewest, and the first level that has
-as many. That case is then run with several seeds. Where no law is known, or these levels have too few steps,
-the case that is run is the one that a smoke audit rejects soonest.
+For every mistake whose distribution is known, the distribution of a step is enumerated in each case that has
+few enough drafts, and compared with every table that the audit tests (`experiments.audit._step_laws`). From
+the deviations follow the steps needed to reject with probability .999, in the case where they are fewest, and
+the first level that has as many. That case is then run with several seeds. Where no distribution is known, or
+these levels have too few steps, the case that is run is the one that a smoke audit rejects soonest.
 """
 
 import math
@@ -65,8 +64,8 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
     `case`, `table`, `position` and `prefix` name the table of the largest chi-square distance; `tv`,
     `distance`, `total` and `fatal` are those of `Deviation`. `needed` is None where no steps suffice,
-    and all of these where no law is known. `promise` says that the contract checks detect the mistake before
-    a step is drawn.
+    and all of these where no distribution is known. `promise` says that the contract checks detect the
+    mistake before a step is drawn.
     """
     (name,) = cell
     mistake = mistakes.get(name)
@@ -188,18 +187,18 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     yield "# Power of the audit"
     yield (
         "`make power` computes this table again; its rows are in `experiments/kept/audit_power.json`. For "
-        "every known mistake whose law is known, the law of a step was enumerated in each case of the audit "
-        "that has few enough drafts, and compared with every table that the audit tests. *TV* is the largest "
-        "total variation of a table times the probability that a step visits it, *χ²* the largest chi-square "
-        "distance per step, and *fatal* the probability that a step emits an impossible token or breaks the "
-        "contract. They determine the *steps needed* to reject with probability .999 at a false-alarm "
-        f"budget of {BUDGET:g}, in the case where they are fewest, and the first level that has as many. "
-        "(For a decoder a step is a whole sequence.) Then that case was run."
+        "every known mistake whose distribution is known, the distribution of a step was enumerated in each "
+        "case of the audit that has few enough drafts, and compared with every table that the audit tests. "
+        "*TV* is the largest total variation of a table times the probability that a step visits it, *χ²* "
+        "the largest chi-square distance per step, and *fatal* the probability that a step emits an "
+        "impossible token or breaks the contract. They determine the *steps needed* to reject with "
+        f"probability .999 at a false-alarm budget of {BUDGET:g}, in the case where they are fewest, and the "
+        "first level that has as many. (For a decoder a step is a whole sequence.) Then that case was run."
     )
     yield (
-        f"Of {len(rows)} mistakes {len(known)} have a known law. Level `quick` must reject the {len(large)} "
-        f"that deviate by a TV of {CLAIMED['quick']:g} or more in their best case, level `standard` those of "
-        f"{CLAIMED['standard']:g} or more, {len(middle)} in addition. "
+        f"Of {len(rows)} mistakes {len(known)} have a known distribution. Level `quick` must reject the "
+        f"{len(large)} that deviate by a TV of {CLAIMED['quick']:g} or more in their best case, level "
+        f"`standard` those of {CLAIMED['standard']:g} or more, {len(middle)} in addition. "
         + (f"Not rejected in every run: {_listed(missed)}." if missed else "All were rejected in every run.")
         + f" The tightest margin: `{tight['mistake']}` needs {shown(tight['needed'])} of the "
         f"{shown(tight['run_steps'])} steps of its case."
@@ -207,12 +206,12 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     if said := lacking(cells(fast=False), rows, "mistake"):
         yield said
     yield (
-        "Where no law is known, or the predicted steps exceed these levels, the case that was run is the one "
-        f"that a smoke audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for it, which "
-        "has too many drafts to enumerate. An audit takes its first interim look after 1/128 of its steps. "
-        "Not run, because the contract checks detect them before any step is drawn, by a call with an almost "
-        f"empty residual: {_listed(row['mistake'] for row in not_run if row['promise'])}. Not run, because "
-        f"only a longer audit, or none, would detect them: {_listed(undetected)}."
+        "Where no distribution is known, or the predicted steps exceed these levels, the case that was run "
+        f"is the one that a smoke audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for "
+        "it, which has too many drafts to enumerate. An audit takes its first interim look after 1/128 of "
+        "its steps. Not run, because the contract checks detect them before any step is drawn, by a call "
+        f"with an almost empty residual: {_listed(row['mistake'] for row in not_run if row['promise'])}. Not "
+        f"run, because only a longer audit, or none, would detect them: {_listed(undetected)}."
     )
 
 

@@ -104,7 +104,7 @@ def _variants(mistake: Mistake) -> list[Mistake]:
 
 
 def _is_same(mistake: Mistake, named: Mistake) -> bool:
-    """Whether it is the same mistake, or another one that has the same law with these parameters."""
+    """Whether it is the same mistake, or another one that has the same distribution with these parameters."""
     if mistake.name == named.name:
         return True
     if mistake.law is None or named.law is None:
@@ -135,9 +135,9 @@ def page(rows: Sequence[Row]) -> str:
     text = (
         f"{len(rows)} known mistakes and variants of them were audited at level {LEVEL} with seed {SEED}; "
         f"{len(caught)} are rejected there and can be diagnosed. Of these {len(first)} "
-        f"({_share(first, caught)}) are named first, themselves or by another mistake of the same law; "
-        f"{len(among)} ({_share(among, caught)}) are named first or among those that cannot be told apart; "
-        f"of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
+        f"({_share(first, caught)}) are named first, themselves or by another mistake of the same "
+        f"distribution; {len(among)} ({_share(among, caught)}) are named first or among those that cannot be "
+        f"told apart; of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
         f"({_share(off_first, off)}) and {len(off_among)} ({_share(off_among, off)}). With its own entry "
         f"left out, and those that cannot be told apart from it, the answer is *unknown* for {len(unknown)} "
         f"({_share(unknown, caught)})."

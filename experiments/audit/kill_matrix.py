@@ -106,8 +106,8 @@ def audit_criterion(level: str = LEVEL) -> Criterion:
 
 
 def exact_tv(mistake: Any) -> float | None:
-    """The largest total variation between the law of a next token and the target's, at any position of two
-    drafts.
+    """The largest total variation between the distribution of a next token and the target's, at any position
+    of two drafts.
 
     Enumerated in fractions where p is `PAIR` and q the same reversed, from the mistake's own `law`; None
     without one.
@@ -237,10 +237,10 @@ def page(rows: Sequence[Row]) -> str:
 Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a
 statistic in `experiments.audit._criteria`, is run here on verifiers that are known to be wrong, and on
 exact ones, which must pass. A number is the fraction of runs in which the criterion passes the verifier. TV
-is the exact total variation between the law of a next token and the target's, at the position where it is
-largest, on one pair of eight tokens. specsim's audit runs at level `{LEVEL}`; the bugs that it misses deviate
-too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs. A test
-of a kernel draws the drafts itself, so it cannot see a bug of a decoder: these are counted apart.
+is the exact total variation between the distribution of a next token and the target's, at the position where
+it is largest, on one pair of eight tokens. specsim's audit runs at level `{LEVEL}`; the bugs that it misses
+deviate too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs.
+A test of a kernel draws the drafts itself, so it cannot see a bug of a decoder: these are counted apart.
 
 `make kill-matrix` computes the table again; `experiments.audit.kill_matrix.kept_matrix()` loads it. The same
 as a picture: [kill-matrix.svg](kill-matrix.svg).

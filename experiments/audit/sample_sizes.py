@@ -1,13 +1,13 @@
 """The steps that an audit needs for each known mistake, beside those of the most powerful test.
 
 The most powerful test (Neyman and Pearson) knows the mistake, and rejects for a large likelihood ratio of its
-law to the claimed one. For each mistake of known law that needs statistics at all, its number of steps is
-computed from the prefix tables of an audit, at the whole error budget, in the case where the Kullback-Leibler
-divergence of a step's tokens from the claim is largest: likelihood ratios L are drawn from the law of the
-mistake, the test rejects above the quantile that gives the power, and its false-alarm probability is the mean
-of 1/L above that quantile. Then counts of those tables are drawn from the same law: the audit needs the steps
-with which the logarithm of its largest e-value, of a table or of the tables together, is above the alarm with
-the same power, by its mean and standard deviation.
+distribution to the claimed one. For each mistake of known distribution that needs statistics at all, its
+number of steps is computed from the prefix tables of an audit, at the whole error budget, in the case where
+the Kullback-Leibler divergence of a step's tokens from the claim is largest: likelihood ratios L are drawn
+from the distribution of the mistake, the test rejects above the quantile that gives the power, and its
+false-alarm probability is the mean of 1/L above that quantile. Then counts of those tables are drawn from the
+same distribution: the audit needs the steps with which the logarithm of its largest e-value, of a table or of
+the tables together, is above the alarm with the same power, by its mean and standard deviation.
 """
 
 import math
@@ -39,7 +39,7 @@ RATIOS, FAST_RATIOS = 100_000, 20_000
 MOST = 50.0
 #: Probability of a step that rejects at once from which on no statistics are needed.
 FATAL = 1e-6
-#: Divergence of rounding, not of a law.
+#: Divergence of rounding, not of a distribution.
 LEAST_DIVERGENCE = 1e-12
 FAST_MISTAKES = ("resamples_target", "bonus_argmax")
 #: The ratio that is aimed at.
@@ -47,7 +47,7 @@ GOAL = 2.5
 
 
 def cells(*, fast: bool) -> list[tuple[str]]:
-    """The mistakes of verifiers whose law is known."""
+    """The mistakes of verifiers whose distribution is known."""
     known = [one.name for one in mistakes.catalogue() if one.verify is not None and one.law is not None]
     return [(name,) for name in known if not fast or name in FAST_MISTAKES]
 
@@ -55,8 +55,8 @@ def cells(*, fast: bool) -> list[tuple[str]]:
 def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     """The case, the divergence per step, and both numbers of steps.
 
-    All but the name are None where a step rejects at once in some case, or the law shows in no table.
-    `first_look` is the number of steps at which an audit at level quick first looks at that case."""
+    All but the name are None where a step rejects at once in some case, or the distribution shows in no
+    table. `first_look` is the number of steps at which an audit at level quick first looks at that case."""
     mistake = mistakes.get(cell[0])
     subject = subject_of(mistake)
     level = alarm(subject, "quick")
@@ -83,7 +83,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A case in which the law of the mistake is known, with the tables that it shows in."""
+    """A case in which the distribution of the mistake is known, with the tables that it shows in."""
 
     known: Known
     tables: Joined
@@ -181,11 +181,11 @@ def page(rows: Sequence[Row]) -> str:
     within = [row for row in shown if row["ratio"] <= GOAL]
     beyond = [row for row in shown if row["ratio"] > GOAL]
     texts = [
-        "For each known mistake of a verifier whose law is known: the steps of the most powerful test, which "
-        "knows the mistake, and those that an audit at level quick needs, which does not, in the case of the "
-        f"battery where the first are fewest, at a false-alarm probability of {BUDGET:g} for the whole audit "
-        f"and with power {POWER:g}. Both are measured on tokens drawn from the mistake's law; the "
-        "*divergence* is that of the tokens of a step from the claim, in nats. "
+        "For each known mistake of a verifier whose distribution is known: the steps of the most powerful "
+        "test, which knows the mistake, and those that an audit at level quick needs, which does not, in the "
+        f"case of the battery where the first are fewest, at a false-alarm probability of {BUDGET:g} for the "
+        f"whole audit and with power {POWER:g}. Both are measured on tokens drawn from the mistake's "
+        "distribution; the *divergence* is that of the tokens of a step from the claim, in nats. "
         "Mistakes that break the contract or emit impossible tokens need no statistics, and are left out. "
         "`python -m experiments sample_sizes --keep` computes this table again.",
         f"Of {len(shown)} mistakes an audit needs at most {GOAL:g} times the least sample size for "

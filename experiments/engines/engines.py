@@ -1,10 +1,10 @@
 """Serving engines that are installed here, audited with planted checkpoints.
 
-Each engine serves pairs whose law is known (`specsim.engines`), with its draft and without, and is audited as
-the command in its row does it. Servers are started as their rows say, each in a process of its own. specsim's
-own server, right and with a mistake, is the control. Not all engines can be installed side by side: `--keep
---only` runs those that are again, and keeps the rows of the others. The numbers of tokens per second are
-those of one machine.
+Each engine serves pairs whose distribution is known (`specsim.engines`), with its draft and without, and is
+audited as the command in its row does it. Servers are started as their rows say, each in a process of its
+own. specsim's own server, right and with a mistake, is the control. Not all engines can be installed side by
+side: `--keep --only` runs those that are again, and keeps the rows of the others. The numbers of tokens per
+second are those of one machine.
 """
 
 import os
@@ -184,8 +184,8 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
         "`python -m experiments engines --keep --only SUBJECT` computes rows of this table again, for "
         "engines that are installed (`make test-engines` installs them, but for OpenVINO GenAI and vLLM, "
         "which need environments of their own); all rows are in `experiments/kept/engines.json`. "
-        "Each engine serves planted checkpoints, whose next-token law is known, and what it returns is "
-        "tested against that law: texts, log-probabilities, counters. [Auditing "
+        "Each engine serves planted checkpoints, whose next-token distribution is known, and what it "
+        "returns is tested against that distribution: texts, log-probabilities, counters. [Auditing "
         "engines](../auditing-engines.md) says how. The last subject is the control: specsim's server with "
         "a mistake."
     )

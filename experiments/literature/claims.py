@@ -1,9 +1,9 @@
 """Statements that explanations of speculative decoding make, each checked by a program.
 
 Kept are those about verification, drafting and their speed that teach something; claims that are wrong or
-need a condition were preferred, so that the counts are no error rates. A check about a law enumerates it in
-exact fractions, one about speed uses the closed forms of `specsim.theory`, and some measure the n-gram pair
-of models. Nothing is random.
+need a condition were preferred, so that the counts are no error rates. A check about a distribution
+enumerates it in exact fractions, one about speed uses the closed forms of `specsim.theory`, and some measure
+the n-gram pair of models. Nothing is random.
 
 A claim is a function with the decorator `claim`. Its docstring is the correct statement, which begins with
 "Only" where the claim needs a condition that its document does not state. Numbers that a document prints are
@@ -96,7 +96,7 @@ def listed(numbers: dict[float, float], form: str, at: str) -> str:
     return ", ".join(f"{value:{form}}{at}{key:g}" for key, value in numbers.items())
 
 
-# --- laws in fractions -----------------------------------------------------------------------------------
+# --- distributions in fractions --------------------------------------------------------------------------
 
 Row = Sequence[Fraction]
 #: The row after a context and the tokens drafted since.
@@ -146,7 +146,7 @@ def distance(one: Row, other: Row) -> Fraction:
 
 
 def law_distance(one: Law, other: Law) -> Fraction:
-    """Return the total variation of two laws."""
+    """Return the total variation of two distributions."""
     keys = sorted(one.keys() | other.keys())
     return distance(*([law.get(key, Fraction(0)) for key in keys] for law in (one, other)))
 
@@ -165,7 +165,8 @@ def ngram_alpha(p: np.ndarray, q: np.ndarray) -> float:
 
 
 class Step(NamedTuple):
-    """The largest total variation from the target's law over all contexts, and the mean tokens a step."""
+    """The largest total variation from the target's distribution over all contexts, and the mean tokens a
+    step."""
 
     tv: Fraction
     tokens: Fraction
@@ -188,8 +189,8 @@ def step(
 ) -> Step:
     """Enumerate a step of `gamma` tokens from `draft`, tested against `believed`, by default `draft` too.
 
-    accept(p, q, x) is the probability of accepting x; recovered(p, q) the law of the token after a rejection,
-    where the step stops unless `stops` is false. The bonus comes from the target.
+    accept(p, q, x) is the probability of accepting x; recovered(p, q) the distribution of the token after a
+    rejection, where the step stops unless `stops` is false. The bonus comes from the target.
     """
     drawn, tested = _rows(draft), _rows(draft if believed is None else believed)
     order = max([target.order] + [m.order for m in (draft, believed) if isinstance(m, Model)])
@@ -307,7 +308,7 @@ def greedy_match() -> Finding:
     return only_if(
         greedy == 0,
         sampled == 0,
-        f"TV = {greedy} from the law of the target's argmax, {float(sampled):.3f} from the target's own law.",
+        f"TV = {greedy} from the target's argmax, {float(sampled):.3f} from the target's own distribution.",
     )
 
 
@@ -342,7 +343,7 @@ def any_strategy() -> Finding:
 
 @claim(REFERENCE, "decode, greedy drafts", "rejection always happens for each draft token")
 def always_rejects(gamma: int = 3) -> Finding:
-    """A greedy draft x has q(x) = 1, passes with probability p(x), and keeps the target's law."""
+    """A greedy draft x has q(x) = 1, passes with probability p(x), and keeps the target's distribution."""
     p, q = ngram_rows()
     accepted = float(np.take_along_axis(p, q.argmax(axis=1)[:, None], axis=1).mean())
     found = step(TARGET, GREEDY_DRAFT, gamma=gamma)
@@ -355,7 +356,7 @@ def always_rejects(gamma: int = 3) -> Finding:
 
 @claim(REFERENCE, "decode, caches", "may lead to wrong generation results or even errors")
 def wrong_cache() -> Finding:
-    """Only to errors, where the cache of the drafter is too short. Results keep the target's law
+    """Only to errors, where the cache of the drafter is too short. Results keep the target's distribution
     whatever the drafter's cache holds; acceptance falls."""
     near = [fractions(5, 3, 1), fractions(1, 4, 2), fractions(3, 1, 2)]
     intact = step(TARGET, TableModel(near))
@@ -391,8 +392,8 @@ def parallel(tokens: int = 1024) -> Finding:
 
 @claim(NOTES, "EAGLE", "does not involve any fine-tuning of the target model, therefore … guaranteed")
 def untouched_target() -> Finding:
-    """Only if each child of the tree is tested with the law it was drawn from; an untouched target is not
-    enough."""
+    """Only if each child of the tree is tested with the distribution it was drawn from; an untouched target
+    is not enough."""
     target, draft = TableModel(fractions(3, 2, 1)), TableModel(fractions(2, 1, 1))
     top = prove(target, draft, rule="deterministic_children", gamma=branching(2, 2, draft_sampling="top")).tv
     pruned = prove(target, draft, rule="pruned_children", gamma=branching(3)).tv
@@ -404,17 +405,17 @@ def untouched_target() -> Finding:
     )
 
 
-@claim(NOTES, "EAGLE", "This [that the law is preserved] is not the case with … Medusa")
+@claim(NOTES, "EAGLE", "This [that the distribution is preserved] is not the case with … Medusa")
 def medusa(rule: str = "typical") -> Finding:
-    """Medusa's typical acceptance does not keep the target's law."""
+    """Medusa's typical acceptance does not keep the target's distribution."""
     found = proven(rule)
     return decide(found > 0, f"TV = {float(found):.3f} on the small pair.")
 
 
-@claim(NOTES, "EAGLE", "This [that the law is preserved] is not the case with Lookahead")
+@claim(NOTES, "EAGLE", "This [that the distribution is preserved] is not the case with Lookahead")
 def lookahead(rule: str = "one_hot") -> Finding:
-    """Lookahead decoding tests its guesses as certain drafts, greedily or by sampling, and keeps the law
-    (arXiv 2402.02057)."""
+    """Lookahead decoding tests its guesses as certain drafts, greedily or by sampling, and keeps the
+    distribution (arXiv 2402.02057)."""
     guess = TableModel([fractions(0, 1, 0), fractions(0, 0, 1), fractions(1, 0, 0)])
     kept = proven(rule, draft=guess)
     return decide(kept > 0, f"TV = {kept} for guesses that are tested as certain drafts.")
@@ -427,8 +428,8 @@ def pointwise_envelope(rule: str = "pointwise_envelope") -> Finding:
     law = ", ".join(str(min(a, b) / overlap(P, Q)) for a, b in zip(P, Q, strict=True))
     return decide(
         found == 0,
-        f"With c = max(1, p/q) a step of 2 has TV = {float(found):.3f}; what passes has the law ({law}) "
-        f"where ({', '.join(map(str, P))}) is wanted.",
+        f"With c = max(1, p/q) a step of 2 has TV = {float(found):.3f}; what passes has the "
+        f"distribution ({law}) where ({', '.join(map(str, P))}) is wanted.",
     )
 
 
@@ -507,7 +508,8 @@ def pseudocode(doubled: bool = True) -> Finding:
 
 @claim(ARTICLE, "Practical notes", "Stopping when you reject is crucial")
 def stopping(target: Model = TARGET, draft: Model = DRAFT, gamma: int = 2) -> Finding:
-    """Testing the tokens after a rejected one changes the law, unless no row depends on the context."""
+    """Testing the tokens after a rejected one changes the distribution, unless no row depends on the
+    context."""
     found = step(target, draft, gamma=gamma, stops=False).tv
     return decide(
         found > 0, f"TV = {float(found):.3f} for a step of {gamma} that continues after a rejection."
@@ -550,7 +552,7 @@ def two_to_four(low: float = 2.0, high: float = 4.0, alphas: tuple[float, float]
 @claim(ARTICLE, "Why this works", "the accept/reject as a rejection-sampling / MH-style correction")
 def like_a_chain(p: Row = P, q: Row = Q) -> Finding:
     """Only as an intuition: the test is theirs, but rejection sampling proposes anew and Metropolis–Hastings
-    stays, and with this test neither has the target's law. The residual draw makes it exact."""
+    stays, and with this test neither has the target's distribution. The residual draw makes it exact."""
     rest, residual = 1 - overlap(p, q), positive_part(p, q)
     least = list(map(min, p, q))
     anew = distance([one / sum(least) for one in least], p)
@@ -587,7 +589,7 @@ def likelier(draft: tuple[int, ...] = (8, 1, 1)) -> Finding:
 @claim(GUIDE, "4, What Happens", "fundamentally breaks the algorithm and produces incorrect results")
 def other_tokens() -> Finding:
     """If ids mean other texts to the draft, it is a bad draft: acceptance falls, and the output keeps the
-    target's law."""
+    target's distribution."""
     order = (1, 2, 0)
     rows = [[row(DRAFT, [order[x]])[order[y]] for y in range(3)] for x in range(3)]
     found = step(TARGET, TableModel(rows))
@@ -795,8 +797,9 @@ state, and {wrong} are wrong. Claims that teach something were chosen, so these 
 p is the target model's distribution and q the draft's, except in quotes from the article of Ran Ding, which
 swaps the letters. K (or γ) is the number of drafted tokens in a step, α the probability that a drafted token
 is accepted once it is tested, r (or c) the time of a draft pass over that of a target pass. TV is the total
-variation distance between the law of the emitted tokens and the target's law, as an exact fraction or
-rounded; TV = 0 is exact. Each row has the correct statement, and the numbers that the check computed."""
+variation distance between the distribution of the emitted tokens and the target's distribution, as an exact
+fraction or rounded; TV = 0 is exact. Each row has the correct statement, and the numbers that the check
+computed."""
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:

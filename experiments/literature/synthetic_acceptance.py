@@ -1,4 +1,4 @@
-"""Synthetic acceptance: one nominal length, and the different laws that engines make of it.
+"""Synthetic acceptance: one nominal length, and the different distributions that engines make of it.
 
 To measure a server before there is a draft worth measuring, engines accept drafted tokens at random, with a
 mean number of tokens per step L, bonus included, or rates that the user gives. Of γ drafted tokens τ are
@@ -8,8 +8,8 @@ accepted, τ + 1 emitted:
   length L becomes the rates 1, …, 1, a fraction, 0, …, 0 (vllm-project/vllm#40662, #41035). τ is one of two
   neighbours, the least variance that the mean allows. Equal rates r at all positions, an "acceptance rate"
   read naïvely, mean all or nothing: τ = γ with probability r, else 0, the most variance.
-- llama.cpp solves p + … + p^γ = L - 1 (ggml-org/llama.cpp#27711): the capped geometric law of independent
-  acceptances.
+- llama.cpp solves p + … + p^γ = L - 1 (ggml-org/llama.cpp#27711): the capped geometric distribution of
+  independent acceptances.
 - SGLang (generate_simulated_accept_index in python/sglang/srt/speculative/spec_utils.py) draws one length for
   the whole batch: with the method "match-expected" L rounded down or up, with the default, "multinomial", a
   normal of mean L and standard deviation 1, cut to [1, γ + 1] and rounded, whose mean is L at the middle of
@@ -17,10 +17,10 @@ accepted, τ + 1 emitted:
 - independent acceptances, with the α that gives L at γ = `GAMMA` (Leviathan et al., arXiv 2211.17192, Eq. 1),
   to compare.
 
-All is exact: the law at L = `LENGTH`; mean and standard deviation against L; the improvement in wall time
-E[tokens]/(γc + 1) (Thm 3.8) against γ with the setting left as it was fitted at γ = `GAMMA`: with a length
-that is kept it falls from the first γ that holds it, with equal rates above c it rises without end, and
-neither has the best γ of independent acceptances; and that of a batch until the last of its requests has
+All is exact: the distribution at L = `LENGTH`; mean and standard deviation against L; the improvement in wall
+time E[tokens]/(γc + 1) (Thm 3.8) against γ with the setting left as it was fitted at γ = `GAMMA`: with a
+length that is kept it falls from the first γ that holds it, with equal rates above c it rises without end,
+and neither has the best γ of independent acceptances; and that of a batch until the last of its requests has
 `REQUEST` tokens, at an equal time per step, where variance is paid for. A length above γ + 1 is an error in
 vLLM and llama.cpp, and cut by SGLang. c = `C`.
 """
@@ -45,7 +45,7 @@ BATCHES = tuple(2**k for k in range(9))
 REQUEST = 128
 
 
-# --- laws of the number of accepted tokens, 0 … γ --------------------------------------------------------
+# --- distributions of the number of accepted tokens, 0 … γ -----------------------------------------------
 
 
 def law_of_rates(rates: ArrayLike) -> Floats:
@@ -82,8 +82,8 @@ def _sglang_multinomial(length: float, gamma: int) -> Floats:
 
 
 class Setting(NamedTuple):
-    """The law [γ + 1] of a length and γ, fitted at γ = `GAMMA`; whether a length above γ + 1 is refused;
-    whether a batch shares one draw."""
+    """The distribution [γ + 1] of a length and γ, fitted at γ = `GAMMA`; whether a length above γ + 1 is
+    refused; whether a batch shares one draw."""
 
     law: Callable[[float, int], Floats]
     refuses: bool = False

@@ -3,9 +3,9 @@ three α.
 
 (1 - α^{γ+1})/(1 - α) (Leviathan et al., arXiv 2211.17192, Eq. 1) takes acceptances for independent and alike.
 Along a text they are neither. Here a text is drawn from the 5-gram target with what its 2-gram draft proposes
-at each position (`specsim.planning._policies._log` says why steps cut from it have the law of standard
-sampling), and walked with γ = 1, 2, … tokens a step. The measured tokens per step are compared with the
-formula at
+at each position (`specsim.planning._policies._log` says why steps cut from it have the distribution of
+standard sampling), and walked with γ = 1, 2, … tokens a step. The measured tokens per step are compared with
+the formula at
 
 - alpha_context, the mean of Σ min(p, q) over the text: the α of the papers, which does not know γ;
 - alpha_verified, accepted / tested, at that γ;

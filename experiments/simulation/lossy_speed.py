@@ -6,8 +6,8 @@ On the n-gram pair, `specsim.compare` sweeps lenience with both residuals (Levia
 cascade that defers where it pays (arXiv 2405.19261), and simulates the standard rule beside them; `group` is
 "lossy". Rules of `group` "lossless" for several drafts have two chains of γ tokens, drawn in the first way
 that each rule names. Steps begin at contexts of held-out text. The total variation is that between a token's
-declared law and the target's row, a mean over contexts: each rule's own claim, which its audit tests.
-Improvement in wall time is tokens per step/(γc + 1) at c = `C` (Thm 3.8). Greedy lenience and typical
+declared distribution and the target's row, a mean over contexts: each rule's own claim, which its audit
+tests. Improvement in wall time is tokens per step/(γc + 1) at c = `C` (Thm 3.8). Greedy lenience and typical
 acceptance aim at the argmax: none of their settings is near the target.
 """
 

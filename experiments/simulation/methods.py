@@ -58,9 +58,10 @@ Every system that `specsim list methods` lists, on the n-gram pair that comes wi
 {rows[0]["steps"]:,} steps each. *Cost* is the time of a step in passes of the target over one token of each
 sequence, by a roofline: a target with the dimensions of LLaMA-7B on an A100 after {CONTEXT:,.0f} tokens of
 context, and drafters whose size is a share of the target's. *Speed* is tokens per step divided by cost: the
-speed-up over decoding with the target alone. TV is the total variation between the law of a token and the
-target's, 0 for a lossless rule, and – where that law depends on rows ahead. `specsim compare ngram --methods
-all` computes the numbers for a batch of one again, with `--batch {BATCHES[-1]}` the others.
+speed-up over decoding with the target alone. TV is the total variation between the distribution of a token
+and the target's, 0 for a lossless rule, and – where that distribution depends on rows ahead.
+`specsim compare ngram --methods all` computes the numbers for a batch of one again,
+with `--batch {BATCHES[-1]}` the others.
 
 This is no ranking of the published systems: all of them draft from the rows of one 2-gram model here, where
 each has a drafter of its own, and how much nearer to the target EAGLE-3, HASS and DistillSpec bring it

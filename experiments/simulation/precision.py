@@ -2,7 +2,7 @@
 bits.
 
 An engine hands its verifier rows p̃, q̃ in float32, float16 or bfloat16 in place of p and q. Of one token,
-drafted from a law d, accepted with min(1, p̃/q̃) and else drawn from (p̃ - q̃)₊, the law is
+drafted from a distribution d, accepted with min(1, p̃/q̃) and else drawn from (p̃ - q̃)₊, the distribution is
 
     e(x) = d(x)·min(1, p̃(x)/q̃(x)) + (1 - Σ d·min(1, p̃/q̃)) · (p̃ - q̃)₊(x) / Σ(p̃ - q̃)₊,
 
@@ -83,8 +83,8 @@ def _distances(p: Floats, q: Floats, dtype: str) -> list[float]:
 
 
 def first_token_law(p: Floats, q: Floats, drafts: Floats) -> Floats:
-    """The law of the token that the standard rule emits for one drafted from `drafts`, judged by rows `p` and
-    `q`, which need not sum to 1; all [V]."""
+    """The distribution of the token that the standard rule emits for one drafted from `drafts`, judged by
+    rows `p` and `q`, which need not sum to 1; all [V]."""
     accepted = drafts * np.where(p < q, p / np.where(q > 0, q, 1.0), p > 0)
     residual = np.maximum(p - q, 0.0)
     residual = residual if residual.any() else p

@@ -1,8 +1,8 @@
 """Every rule on the n-gram pair that comes with specsim: tokens per step, and total variation.
 
 `specsim.compare` with its defaults: γ = 5, and two chains of 5 tokens for rules that take several drafts. The
-total variation is between the law of a token that a rule claims and the target's, on average over contexts: 0
-for a lossless rule, None for a rule that is wrong on purpose.
+total variation is between the distribution of a token that a rule claims and the target's, on average over
+contexts: 0 for a lossless rule, None for a rule that is wrong on purpose.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def page(rows: Sequence[Row]) -> str:
 
 All rules of `specsim list rules`, on the n-gram pair that comes with specsim, with {STEPS:,} steps each:
 tokens per step at γ = 5 (two chains of 5 for rules that take several drafts), and the total variation (TV)
-between the law of a token and the target's, on average over contexts. `specsim compare ngram --seed {SEED}`
-computes the numbers again.
+between the distribution of a token and the target's, on average over contexts.
+`specsim compare ngram --seed {SEED}` computes the numbers again.
 
 {as_markdown(replace(load_bundled(), entries=entries))}"""

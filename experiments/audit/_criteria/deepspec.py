@@ -30,9 +30,10 @@ def exactness_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """20 000 rounds of three drafts; the chi-square at each position has a p-value above 1e-9.
 
     Vocabulary, γ and pair are not in the description, they are ours. The negative control (drafts from
-    another law than the one declared) is a check of the test, not of the verifier: it would fail one that
-    ignores its drafts and is exact for all that. Here the power that it guards is computed from the standard
-    rule's law alone. Two of the tests, of what the engine hands to its verifier, have no counterpart.
+    another distribution than the one declared) is a check of the test, not of the verifier: it would fail one
+    that ignores its drafts and is exact for all that. Here the power that it guards is computed from the
+    standard rule's distribution alone. Two of the tests, of what the engine hands to its verifier, have no
+    counterpart.
     """
     if power() < 1 - FALSE_FAILURE:
         raise AssertionError(f"this test has lost its power: {power():.9f}; take another pair or more rounds")
@@ -51,8 +52,8 @@ def power() -> float:
 
 
 def _law_on(drafted_from: Floats) -> Floats:
-    """The law of the first token when the standard rule is given DRAFT, and the drafts come from another
-    law.
+    """The distribution of the first token when the standard rule is given DRAFT, and the drafts come from
+    another distribution.
     """
     accepted = drafted_from * np.minimum(1.0, TARGET / DRAFT)
     excess = np.maximum(TARGET - DRAFT, 0.0)

@@ -229,7 +229,7 @@ def _chinchilla() -> Iterable[Bound]:
 
 
 def _human_eval() -> Iterable[Bound]:
-    """Two counts of the same number of samples, of one probability if speculation keeps the law."""
+    """Two counts of the same number of samples, of one probability if speculation keeps the distribution."""
     (samples,) = [samples for task, samples, *_ in at.CHINCHILLA_ROWS if task == "HumanEval"]
 
     def other(percent: float, errors: float) -> float:
