@@ -98,13 +98,13 @@ HOSTILE, WRITTEN = "\x1b]0;<b>\x07evil", "\\x1b]0;<b>\\x07evil"
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    return plant(tmp_path_factory.mktemp("planted") / "pair", vocab_size=6, context=160, rng=1)
-
-
-@pytest.fixture(scope="module")
-def judged(audits, pair):
+def judged(audits, bank, tmp_path_factory):
     """The audits, and all else that has such a report."""
+    return audits | bank("judged", lambda: of_engines(tmp_path_factory.mktemp("planted") / "pair"))
+
+
+def of_engines(folder):
+    pair = plant(folder, vocab_size=6, context=160, rng=1)
     wrong = audit_engine("specsim", pair, tokens=2_000, mistake="greedy_residual", rng=SEED)
     with pytest.MonkeyPatch.context() as patch:
         two = settings(pair)[:2]
@@ -116,7 +116,7 @@ def judged(audits, pair):
         with answering(lambda *_: {"choices": [{"text": "Hi, you", "finish_reason": "stop"}]}) as other:
             changed = compare_servers(url, other, prompts, tokens=2_000, length=2, rng=SEED)
             greedy = compare_servers(url, other, prompts, sampling=Sampling(temperature=0.0), rng=SEED)
-    return audits | {
+    return {
         "engine": wrong,
         "engine, interrupted": dataclasses.replace(wrong, findings=(), interrupted=True),
         "engine, without a text": hostile,
@@ -129,8 +129,14 @@ def judged(audits, pair):
 
 
 @pytest.fixture(scope="module")
-def pages(audits, judged):
-    return {kind: (audit_page if kind in audits else page_of)(result) for kind, result in judged.items()}
+def pages(audits, judged, bank, full):
+    def page(kind, result):
+        with pytest.MonkeyPatch.context() as patch:
+            if kind in ("refuted", "limited", "weak") and not full:  # the pictures of others
+                patch.setattr("specsim.auditing._report.html._svg", lambda *_: "")
+            return (audit_page if kind in audits else page_of)(result)
+
+    return bank("pages", lambda: {kind: page(kind, result) for kind, result in judged.items()})
 
 
 def with_cases(result, change):
