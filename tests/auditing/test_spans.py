@@ -28,7 +28,7 @@ FEW_CASES = {"two-point", "irregular", "Zipf 1 000", "shapes, few ids", "own row
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_cases(few_cases_in_module):
-    level = replace(LEVELS["smoke"], verifier=3 * 2**13, verifier_bytes=2**28)
+    level = replace(LEVELS["smoke"], verifier=3 * 2**14, verifier_bytes=2**28)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LEVELS, "smoke", level)
         patch.setattr(executors, "SPAN_SECONDS", 0.02)  # so that there are many
