@@ -231,7 +231,7 @@ def _calls():
         specsim.compare,
         pair
         | {
-            "names": ["standard"],
+            "rules": ["standard"],
             "gamma": 2,
             "drafts": 2,
             "steps": 64,
