@@ -24,7 +24,7 @@ SHOWN = {
     "3_audit_your_verifier": ["verify: biased", "Diagnosis: resamples_target", "0 accepted, then", "repaired: consistent"],
     "4_choose_gamma": ['bold"><td>8<', "keeps 99", "surely worse", "of context on, doubling", "VBox("],
     "5_your_own_logs": ["whole: True", "α verified", 'bold"><td>3<', 'bold"><td>oracle<', "possible: ", "impossible: "],
-    "6_choose_a_method": ["eagle2: the rows of a trace", "eagle2:width=10,depth=6,nodes=30", "eagle3", " -> ", "tokens per iteration"],
+    "6_choose_a_method": ["eagle2: the pair has rows along one text alone", "eagle2:width=10,depth=6,nodes=30", "eagle3", " -> ", "tokens per iteration"],
 }  # fmt: skip
 
 #: What a committed notebook shows in place of what needs a kernel.

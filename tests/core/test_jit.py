@@ -33,6 +33,7 @@ from specsim.core._kernels import (
     summary_kernel,
 )
 from specsim.traces import _checksums as trace_rows
+from specsim.traces import _pieces as trace_pieces
 
 #: Functions that make kernels, which pass for the package's own, so they are kept.
 MAKERS = """
@@ -448,7 +449,7 @@ def test_every_kernel_of_the_package_is_kept():
     made = {kernel for rule in found for kernel in (rule.rows, rule.fixed_pair.kernel)}
     modules = [module for name, module in sys.modules.items() if name.startswith("specsim.")]
     made |= {value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
-    tables = trace_rows._DECODE, trace_rows._MEASURE_DENSE, trace_rows._MEASURE_PAIRS
+    tables = trace_pieces._DECODE, trace_rows._MEASURE_DENSE, trace_rows._MEASURE_PAIRS
     made |= {kernel for table in tables for kernel in table.values()}
     assert [each.plain.__qualname__ for each in made if not each.kept] == []
     assert len(made) > 150
