@@ -15,7 +15,18 @@ PAGES = [
     ROOT / "paper/paper.tex",
 ]
 #: The packages whose docstrings, errors and messages are clean; files directly in specsim/ are too.
-CLEAN = ["core", "mistakes", "models", "rules", "theory"]
+CLEAN = [
+    "core",
+    "decoding",
+    "mistakes",
+    "models",
+    "planning",
+    "rules",
+    "served",
+    "simulation",
+    "theory",
+    "traces",
+]
 
 TURNS = [
     "is told", "are told", "besides", "is none", "are none", "no bool", "no number", "no pair", "stands? beside",

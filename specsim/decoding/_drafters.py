@@ -29,10 +29,10 @@ class Drafter(Protocol):
     """Drafts the tokens of each step of one text."""
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
-        """The draft of a step, at most `room` ≥ 1 deep; None if there is none."""
+        """The draft of a step, at most `room` ≥ 1 deep; None without one."""
 
     def settle(self, accepted: Sequence[int], last: int) -> None:
-        """Go on after the tokens that the step emitted."""
+        """Continue after the tokens that the step emitted."""
 
 
 class TreeDrafter:

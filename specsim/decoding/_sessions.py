@@ -5,7 +5,7 @@ has consumed all γ, the draft all but the last, since no row was asked for afte
 
 - τ = 0: both forget every drafted token, and next consume the recovered token.
 - 0 < τ < γ: both forget the tokens after the τ accepted ones, and next consume the recovered token.
-- τ = γ: nothing is forgotten, but the draft is one token behind: it next consumes the last drafted token and
+- τ = γ: nothing is forgotten, but the draft lacks one token: it next consumes the last drafted token and
   the bonus, the target the bonus alone. (A rule that reads the draft's row after the last drafted token feeds
   it that one.)
 

@@ -166,7 +166,7 @@ def check_metrics(
     draft_time, target_time, step_time : number or str
         Of one drafted token, one pass of the target, and one step, in one unit.
     requests : int
-        Texts, each of which may end within its last step; without it no emitted token was dropped.
+        Texts, which may end within their last step; without it no emitted token was dropped.
     rounding : float
         The error of a printed number in units of its last digit, in (0, 1]; 1 for truncated digits.
 

@@ -36,7 +36,7 @@ class Statement:
 
     name: str
     text: str
-    about: tuple[str, ...]  #: numbers, one of which must be given for a report
+    about: tuple[str, ...]  #: numbers; a report needs one of them
     left: Form
     low: Form | None
     high: Form | None

@@ -100,7 +100,7 @@ def _results(
     threads: int | None,
     executor: Executor | str | None,
 ) -> Iterator[tuple[int, R]]:
-    """The number and the result of each run, as they are done."""
+    """The number and the result of each run, as each is done."""
     with workers_of(executor, threads) as workers:
         if workers is None:
             yield from ((number, run(one, threads)) for number, one in enumerate(settings))

@@ -29,7 +29,7 @@ class GrowingTables:
     """`RowTables` of two models, which grow by the contexts that steps come to, until they are full.
 
     Entries are written once, and steps read those below a number that they know, so that threads may read
-    while one of them writes. Memory is taken as it is filled."""
+    while one of them writes. Memory is taken when it is filled."""
 
     def __init__(self, target: Model, draft: Model, rule: Rule):
         assert rule.positions is not None

@@ -165,7 +165,7 @@ class _Cell:
         for name in setting:
             if name not in known and (owners := _owners(name)):
                 raise ValueError(
-                    f"over: {name} is no setting of {chosen.name}; give one of the rules {owners}"
+                    f"over: {name} is not a setting of {chosen.name}; give one of the rules {owners}"
                 )
             check_known(f"setting of {chosen.name}", name, known)
         of_rule = {name: value for name, value in setting.items() if name in own}

@@ -12,7 +12,7 @@ refused, with their place.
 tokens a rule would emit.
 
 A log lacks the target's distribution after any token but the logged one. A trace shows the acceptance along
-its own path; it is no audit of the decoder that wrote it. `specsim.audit_served` reads another kind of log,
+its own path; it does not audit the decoder that wrote it. `specsim.audit_served` reads another kind of log,
 the responses of a server with their log-probabilities, and tests whether each emitted token follows its
 row."""
 

@@ -172,7 +172,7 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
 
 @kernel
 def _checksum_bad(p_bits, q_bits, fault, checksum):  # type: ignore[no-untyped-def]
-    """The checksums of rows whose words are no probabilities, for which `_keep` is not f."""
+    """The checksums of rows whose words are not probabilities, for which `_keep` is not f."""
     for row in range(fault.size):
         if fault[row] == BAD_VALUE:
             checksum[row] = _checksum(p_bits[row], q_bits[row])

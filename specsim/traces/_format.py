@@ -204,10 +204,10 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest in `folder`; ValueError if there is none, or it is damaged or of another version."""
+    """Read the manifest in `folder`; ValueError if it is missing, damaged or of another version."""
     file = folder / MANIFEST
     if not folder.exists():
-        raise ValueError(f"{folder}: there is no such file or folder")
+        raise ValueError(f"{folder}: there is no such file or folder; give that of a trace")
     if not file.is_file():
         raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
     try:

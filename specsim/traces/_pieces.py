@@ -1,7 +1,7 @@
 """A piece of p and q in one or two vector loops: the sums of its checksum, its words' bits, Σ p, Σ q and β.
 
 Each kernel takes the words of p and of q, the weight of the first number, and room for `PIECE` words, and
-returns the two sums of which `_checksums` makes the checksum, all words combined by "or", and the three sums
+returns the two sums that `_checksums` makes the checksum of, all words combined by "or", and the three sums
 of numbers. A piece is at most `PIECE` words, of 32 bits, or of 16 where 16-bit numbers cannot be read
 two at a time. It is small enough that a second loop finds it in the first cache, and large
 enough that starting a loop costs little. The loops have no branch and 32-bit lanes, so that the compiler
@@ -241,7 +241,7 @@ def bits_of(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """The stored probabilities as float32, exactly; float32 rows are returned as they are."""
+    """The stored probabilities as float32, exactly; float32 rows are returned unchanged."""
     if rows.itemsize == 4:
         return rows
     decoded = np.empty(rows.shape, np.float32)

@@ -1,4 +1,4 @@
-"""Reading a trace: memory-mapped columns, whose rows are checked as they are read."""
+"""Reading a trace: memory-mapped columns, whose rows are checked when they are read."""
 
 import math
 import operator

@@ -45,7 +45,7 @@ COUNTS = {
 
 
 class Column(NamedTuple):
-    """Tokens and their log-probabilities, as they are written; a token has a string, an id, or both."""
+    """Tokens and their log-probabilities, as written; a token has a string, an id, or both."""
 
     strings: list[Any] | None
     ids: list[Any] | None
@@ -214,12 +214,12 @@ def _drafts(*holders: Mapping[str, Any]) -> Drafts | None:
 
 
 def first_of(values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The first value under one of `names` that is not null; None if there is none."""
+    """The first value under one of `names` that is not null, else None."""
     return next((values[name] for name in names if values.get(name) is not None), None)
 
 
 def _object(given: Any, *names: str) -> dict[str, Any]:
-    """The object at a path of names; an empty one where there is none."""
+    """The object at a path of names; else an empty one."""
     for name in names:
         given = given.get(name) if isinstance(given, dict) else None
     return given if isinstance(given, dict) else {}

@@ -247,7 +247,7 @@ class TraceBounds(Accepted):
 
     @property
     def beta_by_position(self) -> Floats:
-        """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN where there is no row."""
+        """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN without a row."""
         return self._widened([_ratios(sums, self.rows_by_position) for sums in self.beta_sums]).T
 
     @property

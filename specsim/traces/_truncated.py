@@ -59,7 +59,7 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
     Raises
     ------
     ValueError
-        For a row that is no pmf, or k out of range.
+        For a row that is not a pmf, or k out of range.
 
     Examples
     --------

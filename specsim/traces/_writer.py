@@ -136,7 +136,7 @@ class TraceWriter:
         self.shards: list[dict[str, Any]] = []
         rows = steps_per_shard * layout.rows_per_step
         self._buffer = layout.named({n: np.empty(shape, t) for n, (t, shape) in layout.columns(rows).items()})
-        self.path = _new_folder(path)  # after the buffer, so that a lack of memory leaves nothing behind
+        self.path = _new_folder(path)  # after the buffer, so that a lack of memory leaves no folder
         self.closed = False
         self.write_manifest([], complete=False)
 
@@ -332,7 +332,7 @@ class TraceWriter:
 
 
 def _listed(listings: Listings, layout: Layout) -> tuple[NDArray[np.int32], NDArray[Any]] | None:
-    """Tokens, rising, and values [R, k] as they are stored; None where a row may have to be refused."""
+    """Tokens, rising, and values [R, k] as stored; None where a row may have to be refused."""
     lengths, tokens, values = listings
     sound = (tokens >= 0) & (tokens < layout.vocab_size) & (values >= 0) & (values < np.inf)
     width = layout.top

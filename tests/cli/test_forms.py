@@ -357,7 +357,7 @@ def test_completion_can_be_installed():
         ("simulate zipf --over foo=1", "unknown setting of standard 'foo'. There are: gamma, rule,"),
         (
             "simulate zipf --over lenience=.5",
-            "over: lenience is no setting of standard; give one of the rules ",
+            "over: lenience is not a setting of standard; give one of the rules ",
         ),
         ("simulate zipf --rule nosuch", "unknown rule 'nosuch'. Rules: "),
         ("audit mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),

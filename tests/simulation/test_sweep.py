@@ -124,7 +124,7 @@ def test_ctrl_c_gives_the_runs_so_far():
     [
         ({"over": {"lenienc": [1.0]}, "rule": "lenience"}, "unknown setting of lenience 'lenienc'; did you mean 'lenience'"),
         ({"over": {"lenience": [2.0]}, "rule": "lenience"}, "lenience: parameter lenience = 2.0 is outside"),
-        ({"over": {"lenience": [0.5]}}, "lenience is no setting of standard; give one of the rules .*lenience"),
+        ({"over": {"lenience": [0.5]}}, "lenience is not a setting of standard; give one of the rules .*lenience"),
         ({"over": {}}, "over: has no setting; give a mapping"),
         ({"over": {"gamma": []}}, "over: gamma has no sequence of values"),
         ({"over": {"gamma": 3}}, "over: gamma has no sequence of values"),

@@ -85,7 +85,7 @@ class LoggedLengths:
             found = np.asarray(self.lengths)
         except MemoryError:
             raise
-        except Exception:  # of rows of unequal lengths, or of an object that is none
+        except Exception:  # of rows of unequal lengths, or of another object
             found = np.zeros((0, 0))
         if found.ndim != 1 or len(found) < 2 or found.dtype.kind not in "iu" or found.min() < 0:
             raise ValueError("lengths: are not counts; give steps that accepted 0, 1, …, γ tokens, γ ≥ 1")

@@ -86,7 +86,7 @@ class BatchRun(Shown):
     requests: int  #: of each replication
     load: str
     settled: bool  #: whether latency grows along the run no more than chance explains
-    #: {quantity: a value for each replication}, times in seconds; NaN where there is none.
+    #: {quantity: a value for each replication}, times in seconds; NaN for a missing one.
     values: Mapping[str, Floats] = field(repr=False)
     cost: BatchCost = field(repr=False)
     provenance: Provenance = field(repr=False)
@@ -197,8 +197,8 @@ def simulate_batch(
     log : RequestLog, optional
         Arrivals and lengths, in place of `rate`, `prompt`, `output` and `requests`.
     alpha : float, array_like, Beta or LoggedLengths
-        The acceptance rate of independent drafted tokens; one for each position, the last of which holds for
-        later ones; one for each request; or accepted lengths of a log.
+        The acceptance rate of independent drafted tokens; one for each position, the last also for later
+        ones; one for each request; or accepted lengths of a log.
     prompt, output : int or Geometric
         Tokens of a prompt and of an output.
     max_batch : int

@@ -115,7 +115,7 @@ class Cascade(PlannedPolicy):
         self._next_trial()
 
     def _next_trial(self) -> None:
-        """Try the next K, or end the phase if there is none."""
+        """Try the next K, or end the phase without one."""
         best = max(self._utilities, key=self._utilities.__getitem__) if self._utilities else None
         candidates = [self._last] if best is None else [best - 1, best + 1]
         untried = [k for k in candidates if 1 <= k <= self.max_gamma and k not in self._utilities]

@@ -10,7 +10,7 @@ Every draft-length policy can be simulated on one log, hence all with the same r
   draft's rows after x_1 … x_{t-1}, d_t, independently of all else.
 
 A step that begins at t drafts the tokens of the log from t on: accepted tokens, then the first rejected one,
-then its tail. If its policy stops after g tokens, of which the first a were accepted, it emits x_t … x_{t+a},
+then its tail. If its policy stops after g tokens, the first a of them accepted, it emits x_t … x_{t+a},
 and the next step begins at t + a + 1. Then steps follow exactly the law of standard speculative sampling
 (Leviathan et al., arXiv 2211.17192), for every policy that decides from what has been drafted and from the
 outcomes of earlier steps.

@@ -212,7 +212,7 @@ def simulate_policies(
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
 ) -> PolicyRuns:
-    """Simulate draft-length policies on one log, all with the same drafts and tests; no number is random.
+    """Simulate draft-length policies on one log, all with the same drafts and tests; nothing is random.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def simulate_policies(
     cost : StepCost, optional
         Times of steps, in place of these two; they must not decrease with g. Policies add their overhead.
     constants : sequence of int
-        The γ ≥ 1 of which the fastest is compared with each policy.
+        The γ ≥ 1 whose fastest is compared with each policy.
     blocks : int
         Blocks of the text for standard errors, from 2 to the number of positions.
 

@@ -17,7 +17,7 @@ from specsim.traces._responses import Column, Logged, id_in, number, read_end, r
 
 #: A token's id, bytes, or string.
 Token = int | bytes | str
-#: Fields of which a response has one.
+#: Fields; a response has one of them.
 RESPONSES = ("choices", "meta_info", "completion_probabilities")
 
 
@@ -164,7 +164,7 @@ RANDOM_SEEDS = (None, -1, 2**32 - 1)
 CUT = (None, "length", "abort", "error", "cancelled")
 #: Log-probability of a text below which independent draws do not give it twice.
 NOT_TWICE = -40.0
-#: A token that ends texts, as it is written: "</s>", "<|im_end|>", or nothing.
+#: A token that ends texts, as written: "</s>", "<|im_end|>", or nothing.
 END = re.compile(r"(<[^<>\s]+>)?")
 
 

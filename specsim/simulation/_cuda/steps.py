@@ -1,6 +1,6 @@
 """One step of a rule on a fixed pair, as a device function.
 
-A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`: it fills tokens[γ+1] as far as they are
+A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`: it fills tokens[γ+1] as far as these are
 emitted, and gives the number of accepted ones. It computes what the rule's fixed-pair kernel does for each of
 its steps, with the same roundings."""
 

@@ -348,7 +348,7 @@ _SYSTEMS = (
     Method(
         "spectr", "SpecTr", "Sun et al. 2023, arXiv 2310.15141", "k_seq",
         modelled="`drafts` chains of γ tokens, i.i.d. from q, selected token by token by K-SEQ.",
-        left_out="The optimal transport plan, of which K-SEQ is an approximation.",
+        left_out="The optimal transport plan, which K-SEQ approximates.",
         make=side_by_side, parameters=(
             count("drafts", 8, "chains", 16), count("gamma", 4, "tokens of a chain", 16),
             size_parameter(SMALL_MODEL),
@@ -379,7 +379,7 @@ _SYSTEMS = (
         "medusa", "Medusa", "Cai et al. 2024, arXiv 2401.10774", "deterministic_children",
         modelled="Head i knows the context and no drafted token: its row is that of the draft i tokens "
         "ahead. The most probable `top`, top/2, … tokens of the heads form a tree, verified without loss; "
-        "with `nodes` the tree of so many tokens that suits the heads' accuracies along a text of the "
+        "with `nodes` the tree of that many tokens that suits the heads' accuracies along a text of the "
         "target's own.",
         left_out="How the heads were trained; typical acceptance is `medusa_typical`.",
         make=heads_tree, parameters=_MEDUSA,
@@ -387,7 +387,7 @@ _SYSTEMS = (
     Method(
         "medusa_typical", "Medusa with typical acceptance", "Cai et al. 2024, arXiv 2401.10774",
         "typical_tree",
-        modelled="The tree of `medusa`, of which the longest path of typical tokens is taken; with `nodes` "
+        modelled="The longest path of typical tokens in the tree of `medusa`; with `nodes` "
         "the tree that suits the heads' accuracies.",
         left_out="The temperature, with which the published threshold is raised or lowered.",
         make=heads_tree, parameters=_MEDUSA,

@@ -120,7 +120,7 @@ def _write(
             if isinstance(part, Step):
                 _append(log, part, logged)
             elif not log.extend(part):
-                for step in part.steps:  # one of which is refused
+                for step in part.steps:  # one of them is refused
                     _append(log, step, logged)
             whole = isinstance(part, Places) or log.steps == logged.total
             if tell is not None and (whole or log.steps % 256 == 0):

@@ -45,7 +45,7 @@ from specsim.traces._steps import Listings, Logged, Places, Source, Step, check_
 
 SUFFIXES = (".jsonl", ".ndjson")
 
-#: Listed tokens that are kept together, and bytes after which progress is told.
+#: Listed tokens that are kept together, and bytes after which progress is reported.
 BATCH, TOLD_AT = 2**18, 2**20
 #: Bytes of both files from which on other processes parse them, and how many, at most, keep this one busy.
 LARGE, MOST_PARSERS = 2**26, 4
@@ -201,7 +201,7 @@ def _steps(spool: _Spool, tokens: Tokens, strings: dict[str, int] | None) -> Ite
         ids = [-1 if string is None else strings.get(string, -1) for _, string in tokens.met]
     # ids too large for a trace belong to rows that are not used
     table = np.array([one if one < 2**63 else -1 for one in ids], np.int64)
-    size = max(1, BATCH // max(1, spool.most))  # of which each row may list so many
+    size = max(1, BATCH // max(1, spool.most))  # each row may list that many
     for documents, *sides in spool:
         for first in range(0, len(documents), size):
             chosen = slice(first, first + size)

@@ -39,7 +39,7 @@ UNKNOWN = "not log-probabilities as servers write them"
 #: The largest log-probability: rounding may have put it above 0.
 MOST = 0.01
 
-#: A token as it is logged: its id, or None; its string, or None.
+#: A logged token: its id, or None; its string, or None.
 Token = tuple[int | None, str | None]
 
 
@@ -225,7 +225,7 @@ def _of_prompt(prompt: list[Any], ids: list[int | None], tokens: Tokens, first: 
 
 
 def _of_logged(logged: Logged, tokens: Tokens, first: int, end: int) -> Rows:
-    """Rows of their most probable tokens, of which their own token may be one."""
+    """Rows of their most probable tokens, perhaps with their own token."""
     logged = logged.part(first, end)
     ends = np.array(logged.ends)
     numbers, own = (_numbers_of(tokens, column) for column in (logged.listed, logged.own))
