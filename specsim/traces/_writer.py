@@ -271,7 +271,7 @@ class TraceWriter:
         tested = [1] * passed + [0] * (passed < gamma)
         return tested + [NONE] * (gamma + 1 - len(tested))
 
-    def _check_rows(self, rows: ArrayLike, name: str, number: int) -> NDArray[Any]:
+    def _check_rows(self, rows: Any, name: str, number: int) -> NDArray[Any]:
         """The `number` rows [number, V] in the stored dtype."""
         wanted = (number, self.layout.vocab_size)
         given = _array(rows, name, f"shape {wanted}")
