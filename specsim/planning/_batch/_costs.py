@@ -142,10 +142,7 @@ def _pair(target: Network, draft: Network, hardware: Hardware, seen: float | Non
 #: By name, with what each is.
 PRESETS: Mapping[str, tuple[str, BatchCost]] = MappingProxyType(
     {
-        "llama-8b": (
-            "Llama 3.1 8B, drafted by Llama 3.2 1B, on one H100",
-            _pair(LLAMA_8B, LLAMA_1B, H100),
-        ),
+        "llama-8b": ("Llama 3.1 8B, drafted by Llama 3.2 1B, on one H100", _pair(LLAMA_8B, LLAMA_1B, H100)),
         "llama-8b-sparse": (
             "Llama 3.1 8B, drafted by its own network on 512 tokens of the cache, on one H100",
             _pair(LLAMA_8B, LLAMA_8B, H100, 512.0),

@@ -30,15 +30,7 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Ints
 from specsim.core.stats import chi_square, detectable_tv, log_e_value
-from specsim.served._logs.places import (
-    Lists,
-    Row,
-    batches,
-    contradictions,
-    images,
-    is_argmax,
-    is_impossible,
-)
+from specsim.served._logs.places import Lists, Row, batches, contradictions, images, is_argmax, is_impossible
 from specsim.served._logs.result import (
     BINS,
     LEVEL,

@@ -9,15 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._cuda import (
-    DeviceError,
-    cuda,
-    current_device,
-    device_function,
-    explained,
-    heap,
-    inexact,
-)
+from specsim.core._cuda import DeviceError, cuda, current_device, device_function, explained, heap, inexact
 from specsim.core._kernels import Kernel
 from specsim.core._streams import Key, Purpose, whole_slots
 from specsim.core._types import Ints, TokenArray
