@@ -426,7 +426,7 @@ def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monke
         (("--shard", "1-3", "--out", "x.part"), "'1-3' is not of the form i/n, such as 0/8"),
         (("--shard", "3/3", "--out", "x.part"), "3/3 does not exist; give i from 0 to 2"),
         (("--shard", "1/3"), "give the file for it with --out"),
-        (("--executor", "dusk"), "'dusk' is none of threads, processes, dask"),
+        (("--executor", "dusk"), "'dusk' is unknown; give one of threads, processes, dask"),
     ],
 )
 def test_wrong_executors_and_shards_are_told(tmp_path, monkeypatch, options, message):

@@ -324,7 +324,7 @@ def kill_one_at_work(folder):
 def test_work_that_kills_its_worker_three_times_is_given_up():
     tasks = iter([executors.Task(os._exit, (9,))])
     with (
-        pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same task"),
+        pytest.raises(LostWorkers, match="processes: 3 times a worker died of one task"),
         workers_of("processes", 1) as workers,
     ):
         list(workers.results(lambda: next(tasks, None)))
@@ -435,8 +435,8 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
 @pytest.mark.parametrize(
     ("executor", "error", "message"),
     [
-        ("proceses", ValueError, "'proceses' is none of threads, processes, dask, and no address"),
-        (3, TypeError, "expected a name or something with submit"),
+        ("proceses", ValueError, "'proceses' is unknown; give one of threads, processes, dask, or the address"),
+        (3, TypeError, r"int has no submit\(\); give a name"),
         (ProcessPoolExecutor, TypeError, "ProcessPoolExecutor is a class; give one of its objects"),
         (SimpleNamespace(submit=print, get_executor=print), TypeError, r"give client.get_executor\(\)"),
         (SimpleNamespace(submit=lambda *given: 3), TypeError, r"executor: expected Executor or a str or None"),
@@ -573,5 +573,5 @@ def test_no_scheduler_is_a_plain_message(monkeypatch):
 
 def test_no_dask_is_a_plain_message(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ValueError, match="'dask' needs Dask, which is not installed: pip install"):
+    with pytest.raises(ValueError, match="'dask' needs Dask, which is missing; pip install"):
         simulate(P, Q, steps=10, rng=0, executor="dask")

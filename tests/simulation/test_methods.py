@@ -98,7 +98,7 @@ def test_parts_of_a_run_are_merged_with_their_method(tmp_path):
         ({"method": "eagle2:node=3"}, "eagle2: no parameter 'node'; it has width, depth, nodes, size"),
         ({"method": "medusa:heads=0"}, r"medusa: parameter heads = 0\.0 is outside \[1, 16\]"),
         ({"method": "medusa:heads=1.5"}, "is not a whole number"),
-        ({"method": "specinfer:depth=2"}, "specinfer: at = 3 is below the deepest of 2 levels"),
+        ({"method": "specinfer:depth=2"}, "specinfer: at = 3 exceeds depth = 2"),
         (
             {"method": "medusa", "gamma": 3},
             "method: medusa has its own rule and draft; leave rule and gamma out",
@@ -112,7 +112,7 @@ def test_what_is_refused(arguments, said):
 
 
 def test_pairs_that_cannot_answer(small_trace):
-    with pytest.raises(ValueError, match="medusa: the rows of a trace or of positions are along one text"):
+    with pytest.raises(ValueError, match="medusa: the pair has rows along one text alone"):
         simulate(small_trace, method="medusa", steps=10)
     target, _ = default_pair()
     with pytest.raises(ValueError, match="eagle: the pair has no draft with rows"):
