@@ -11,8 +11,8 @@ only source of randomness. `declares` extends these arguments, and the audit tes
     one_hot    q may be None: the draft emits its tokens with probability 1
     tree       (parents int64[n], tokens int64[n], p[n+1, V], q[m, V], rng) -> (path, token): a step of a
                draft tree; node 0 is the root, node j + 1 is token j, and parents[j] its parent node; row k of
-               p and q is the law of the token after node k; q has rows up to the last node with children;
-               path lists the accepted nodes below the root
+               p and q is the distribution of the token after node k; q has rows up to the last node with
+               children; path lists the accepted nodes below the root
     decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop; with
                `batch`, for a list of up to that many prompts, and the result is a list of texts
 
@@ -81,8 +81,8 @@ class Declared:
     reproducible : bool
         Whether the same rng gives the same tokens.
     rule : str
-        A built-in lossy rule, such as "typical:epsilon=0.09,delta=0.3", whose declared law the tokens follow
-        instead of the target's. Only the cases of one p and one q are then tested.
+        A built-in lossy rule, such as "typical:epsilon=0.09,delta=0.3", whose declared distribution the
+        tokens follow instead of the target's. Only the cases of one p and one q are then tested.
     draft_sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.models`.
     repetition_penalty, temperature, top_k, top_p : float, float, int, float

@@ -12,7 +12,7 @@ in float32; the adapter does so row by row with log p and log q.
 Known issues: accepts at u ≤ p/q with a float32 u, so that an impossible token passes with probability 2^-24;
 divides the residual by its sum without a guard, which is 0/0 where rounding leaves p ≤ q everywhere: a
 rejection, of probability 1e-7 or so there, then raises in `multinomial`. `assistant_ensemble_weight` w gives,
-on purpose, the law w·p + (1-w)·q.
+on purpose, the distribution w·p + (1-w)·q.
 
 `generate` runs `model.generate(assistant_model=…)` with the engine's defaults: 20 drafted tokens, fewer where
 the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both

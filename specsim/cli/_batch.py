@@ -169,7 +169,7 @@ def _number(option: str, text: str, read: Any) -> Any:
 
 
 def _length(name: str, text: str) -> Any:
-    """A number of tokens, or a law of them."""
+    """A number of tokens, or a distribution of them."""
     from specsim.planning import Geometric
 
     kind, colon, mean = text.partition(":")

@@ -237,7 +237,7 @@ def as_markdown(comparison: Comparison) -> str:
     """
     lines = []
     for group, claim in GROUPS.items():
-        head = "| rule | lossless for, or law | tokens/step | TV | source |"
+        head = "| rule | lossless for, or distribution | tokens/step | TV | source |"
         lines += [f"**{claim.capitalize()}**", "", head, "|---|---|---|---|---|"]
         for entry in comparison:
             if entry.group == group:

@@ -26,9 +26,9 @@ from specsim.engines._audit.text_tests import Cells
 
 #: Shares of places that are tried, 1 for everywhere.
 SHARES = np.array([*np.geomspace(0.005, 0.9, 16), 1.0])
-#: Nats by which a mistake must be likelier than the law to be reported.
+#: Nats by which a mistake must be likelier than the distribution to be reported.
 GAINED = 15.0
-#: Probability of a token that neither the law nor a mistake gives.
+#: Probability of a token that neither the distribution nor a mistake gives.
 FLOOR = 1e-12
 #: Level of the test whether a mistake fits.
 FITS = 1e-4
@@ -60,13 +60,13 @@ class Fitted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The mistakes that the law may be of, the likeliest first."""
+        """The mistakes that the distribution may be of, the likeliest first."""
         where, share = self.best
         return self.known.names(where, float(SHARES[share]))
 
 
 def fit(places: Places, mass: Floats, known: Iterable[Known], given: From, width: int) -> list[Fitted]:
-    """The gains of each mistake over the law, under which the tokens have probabilities `mass`.
+    """The gains of each mistake over the distribution, under which the tokens have probabilities `mass`.
 
     `given` has rows of `width` tokens."""
     mistakes = list(known)
@@ -103,7 +103,7 @@ def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, wi
 @dataclass(frozen=True)
 class _Alike:
     """One place for all of one context that read the same and have the same token; `counts` [where, m] says
-    how many. `contexts` is what they read, `mass` the probability of their token under the law."""
+    how many. `contexts` is what they read, `mass` the probability of their token under the distribution."""
 
     contexts: Ints
     tokens: Ints
@@ -135,7 +135,8 @@ def _where(places: Places) -> list[NDArray[np.bool_]]:
 def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) -> TestResult:
     """The e-value of all mistakes together.
 
-    Under a law within `tolerance` of p in log p, each factor has an expectation of at most exp(tolerance)."""
+    Under a distribution within `tolerance` of p in log p, each factor has an expectation of at most
+    exp(tolerance)."""
     gains = np.concatenate([one.gains.ravel() for one in fitted]) if fitted else np.zeros(1)
     log_e = float(np.logaddexp.reduce(gains) - np.log(len(gains)) - n * tolerance)
     rejected = log_e >= -np.log(level)
@@ -151,7 +152,7 @@ def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) 
 
 
 def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMistake, ...]:
-    """The likeliest mistakes, the likeliest first; none if they are hardly likelier than the law."""
+    """The likeliest mistakes, the likeliest first; none if they are hardly likelier than the distribution."""
     ranked = sorted(fitted, key=lambda one: -one.gains.max())[:NEAREST]
     most = float(ranked[0].gains.max()) if ranked else 0.0
     found = []

@@ -71,7 +71,8 @@ class Run:
 
 
 def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = None) -> EngineAudit:
-    """Judge a run, for every law within `tolerance` of the planted one in log p; by default that of float32.
+    """Judge a run, for every distribution within `tolerance` of the planted one in log p; by default that of
+    float32.
 
     The order of temperature and truncation is the likeliest one, of `orders` if some are given. All requests
     must share one `Sampling`."""
@@ -300,10 +301,10 @@ def _wrong(found: LogProbabilities) -> int:
 
 
 def _deviations(tests: Sequence[TestResult]) -> list[Finding]:
-    """The most significant rejected test of the law, and that of independence.
+    """The most significant rejected test of the distribution, and that of independence.
 
-    Pairs of tokens that deviate from the law deviate too; they are dependent if they contradict their own
-    margins."""
+    Pairs of tokens that deviate from the distribution deviate too; they are dependent if they contradict
+    their own margins."""
     found = []
     rejected = [test for test in tests if test.rejected]
     dependent = [test for test in rejected if test.dependence_nats > DEPENDENT]
@@ -328,7 +329,7 @@ SHARED = {
 def _ranked(
     tests: Sequence[TestResult], of_law: Sequence[KnownMistake], copies: bool
 ) -> tuple[KnownMistake, ...]:
-    """The most significant dependence among the nearest mistakes of the law, the likeliest first.
+    """The most significant dependence among the nearest mistakes of the distribution, the likeliest first.
 
     `copies` says whether requests ask for several texts."""
     found = list(of_law)

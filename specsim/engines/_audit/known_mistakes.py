@@ -45,7 +45,7 @@ FromRows = Callable[[Given], Floats]
 
 @dataclass(frozen=True)
 class Known:
-    """Mistakes of `specsim.mistakes` with one law, and the rows [N, V] where one of them happens.
+    """Mistakes of `specsim.mistakes` with one distribution, and the rows [N, V] where one of them happens.
 
     Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there; None
     reads the text. The names are those of mistakes that happen at most of the places (`often`), at half of
@@ -94,7 +94,7 @@ def known_mistakes(
     yield from _misread(law, requests, texts, places)
 
 
-#: Mistakes of a verifier whose law needs nothing but the rows.
+#: Mistakes of a verifier whose distribution needs nothing but the rows.
 OF_ROWS = (
     *("resamples_draft", "resamples_target", "greedy_residual", "greedy_after_nothing", "emits_residual"),
     "greedy_draft",

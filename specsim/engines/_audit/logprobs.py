@@ -1,4 +1,4 @@
-"""The log-probabilities that an engine returns, compared with the law."""
+"""The log-probabilities that an engine returns, compared with the distribution."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,8 @@ def returned(texts: Sequence[Completion]) -> Floats:
 def compare(
     places: Places, texts: Sequence[Completion], logs: Floats, rows: Rows, tolerance: float
 ) -> LogProbabilities | None:
-    """Compare with `logs`, the law's log-probability of each emitted token, and with the law's `rows`."""
+    """Compare with `logs`, the distribution's log-probability of each emitted token, and with the
+    distribution's `rows`."""
     got = returned(texts)[places.index]
     asked = ~np.isnan(got)
     listed, listed_wrong, example = _lists(places, texts, rows, tolerance)

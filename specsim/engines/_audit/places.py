@@ -1,4 +1,4 @@
-"""The emitted tokens of many texts as arrays, and what the law says of each."""
+"""The emitted tokens of many texts as arrays, and what the distribution says of each."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ RowPairs = Callable[[Ints], tuple[Floats, Floats]]
 
 @dataclass(frozen=True)
 class Places:
-    """The emitted tokens that have a law, one entry each, in the order of the texts.
+    """The emitted tokens that have a distribution, one entry each, in the order of the texts.
 
     `text` is the text's index, `place` counts from 0 at the first emitted token, `last` says whether the
-    text may have no more tokens, `contexts` [n, k] is what the law reads, `index` the token's number among
-    all emitted ones. A token without a law comes after one
-    that is no word; `outside` counts the emitted ids that are not in the vocabulary."""
+    text may have no more tokens, `contexts` [n, k] is what the distribution reads, `index` the token's number
+    among all emitted ones. A token without a distribution comes after one that is no word; `outside` counts
+    the emitted ids that are not in the vocabulary."""
 
     text: Ints
     place: Ints
@@ -83,12 +83,12 @@ def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Complet
 
 @dataclass(frozen=True)
 class Masses:
-    """What the law says of each place.
+    """What the distribution says of each place.
 
     `mass` is the probability of the emitted token. `u` has, for each order of the tokens, the randomised
-    probability integral transform: independent and uniform on [0, 1) if the tokens follow the law. `overlap`
-    is Σ min(p, q), and `accepted` min(p, q) / p of the emitted token: the probability that the standard rule
-    accepted it, if it tested a draft there."""
+    probability integral transform: independent and uniform on [0, 1) if the tokens follow the distribution.
+    `overlap` is Σ min(p, q), and `accepted` min(p, q) / p of the emitted token: the probability that the
+    standard rule accepted it, if it tested a draft there."""
 
     mass: Floats
     u: dict[str, Floats]

@@ -21,9 +21,10 @@ SHOWN = 8
 class TestResult:
     """One test of the texts: `n` tokens, or pairs of them, over `cells` cells.
 
-    `log10_e` decides; `chi_square` is descriptive. `detectable_tv` is the total variation from the law, on
-    these cells, that would have been found with probability .999. A test of `dependence` is of tokens that
-    must be independent; `dependence_nats` is the evidence against that, given their margins."""
+    `log10_e` decides; `chi_square` is descriptive. `detectable_tv` is the total variation from the
+    distribution, on these cells, that would have been found with probability .999. A test of `dependence` is
+    of tokens that must be independent; `dependence_nats` is the evidence against that, given their
+    margins."""
 
     name: str
     n: int
@@ -39,11 +40,11 @@ class TestResult:
 
 @dataclass(frozen=True)
 class LogProbabilities:
-    """The log-probabilities that an engine returned, compared with the law.
+    """The log-probabilities that an engine returned, compared with the distribution.
 
     `returned` of the emitted tokens have one and `wrong` of these differ by more than the tolerance;
-    `largest` is the largest difference of a finite one, `zeros` how many are exactly 0 where the law's are
-    not. `listed` and `listed_wrong` count the entries of lists of most probable tokens."""
+    `largest` is the largest difference of a finite one, `zeros` how many are exactly 0 where the
+    distribution's are not. `listed` and `listed_wrong` count the entries of lists of most probable tokens."""
 
     returned: int
     wrong: int
@@ -96,12 +97,12 @@ class EngineEfficiency:
 
 @dataclass(frozen=True)
 class KnownMistake:
-    """A mistake of `specsim.mistakes` that explains the texts better than the law.
+    """A mistake of `specsim.mistakes` that explains the texts better than the distribution.
 
     `alike` are mistakes that the texts cannot distinguish from it. `where` in a text and at which `share` of
     the places there it happens is fitted. `behind` is the distance in nats to the likeliest mistake,
-    `gained` that of its likelihood to the law's. `fits` says whether a test at level 1e-4 accepts what it
-    predicts."""
+    `gained` that of its likelihood to the distribution's. `fits` says whether a test at level 1e-4 accepts
+    what it predicts."""
 
     name: str
     alike: tuple[str, ...]

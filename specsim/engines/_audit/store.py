@@ -229,7 +229,7 @@ def _asked_for(
 LONG, SHORT = 64, (1, 2, 3, 5, 8)
 #: Every eighth text is short.
 SHORT_EVERY = 8
-#: Tokens of a prompt beyond what the law reads; engines begin a page of their cache at multiples of 16.
+#: Tokens of a prompt beyond what the distribution reads; pages of an engine's cache begin at multiples of 16.
 BEYOND = (0, 1, 2, 3, 5, 8, 14, 15, 16, 17, 31, 32)
 #: The same for every second prompt where they are to be unequal: a batch of them is mostly padding.
 FAR = 256

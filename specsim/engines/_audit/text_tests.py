@@ -1,4 +1,4 @@
-"""The tests of the texts: tables of counts with their law, fixed before the first request."""
+"""The tests of the texts: tables of counts with their distribution, fixed before the first request."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ STAKE = 0.01
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts [k] under a law [k] of equal probabilities; pairs of tokens are a test of `dependence`."""
+    """Counts [k] under a distribution [k] of equal probabilities; pairs of tokens are a test of
+    `dependence`."""
 
     name: str
     counts: Ints
@@ -47,7 +48,7 @@ class Cells:
         return cls(name, counts, np.full(QUARTERS**2, 1.0 / QUARTERS**2), dependence=True)
 
     def test(self, level: float, tolerance: float) -> TestResult:
-        """The e-value decides, for every law within the tolerance."""
+        """The e-value decides, for every distribution within the tolerance."""
         n = int(self.counts.sum())
         log_e = log_e_value(self.counts, self.law, tolerance=tolerance * (2 if self.dependence else 1))
         rejected = log_e >= -np.log(level)
@@ -131,7 +132,7 @@ def context_test(
     """One test of the tokens after each context; None where there are too many contexts or tokens.
 
     The e-value is the mean of two: that of all contexts together, which is their product, since each token is
-    drawn given its context; and the mean over the `contexts` that the law has."""
+    drawn given its context; and the mean over the `contexts` that the distribution has."""
     if contexts > MOST_CONTEXTS or not len(places):
         return None
     distinct, which = distinct_contexts(places.contexts)
@@ -175,15 +176,15 @@ def equal_texts_test(
 ) -> TestResult:
     """Whether requests of one prompt and different seeds get the same text more often than by chance.
 
-    For each pair `STAKE` is bet on equality at the odds that the law gives: if the texts are equal the
-    e-value grows by STAKE / P(text). `log_probability` is that of each text."""
+    For each pair `STAKE` is bet on equality at the odds that the distribution gives: if the texts are equal
+    the e-value grows by STAKE / P(text). `log_probability` is that of each text."""
     log_e, equal, first = 0.0, 0, ""
     for a, b in pairs.tolist():
         log_e += np.log1p(-STAKE)
         shared = min(len(texts[a].tokens), len(texts[b].tokens))
         chance = max(log_probability[a], log_probability[b])
         alike = texts[a].tokens[:shared] == texts[b].tokens[:shared]
-        if shared and alike and np.isfinite(chance):  # a text that the law never gives has no odds
+        if shared and alike and np.isfinite(chance):  # a text that the distribution never gives has no odds
             log_e = np.logaddexp(log_e, log_e - np.log1p(-STAKE) + np.log(STAKE) - chance)
             equal += 1
             first = first or f"requests {texts[a].number} and {texts[b].number}"
@@ -201,7 +202,7 @@ def equal_texts_test(
 
 
 def support_finding(places: Places, masses: Masses, numbers: Callable[[int], str]) -> Finding | None:
-    """Tokens that the law never gives."""
+    """Tokens that the distribution never gives."""
     impossible = np.flatnonzero(masses.mass == 0.0)
     if not len(impossible):
         return None

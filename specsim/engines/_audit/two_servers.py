@@ -1,4 +1,4 @@
-"""Compare two servers with weights whose law is unknown: do they draw texts from one law?
+"""Compare two servers with weights whose distribution is unknown: do they draw texts from one distribution?
 
 Both servers get the same prompts with different seeds, in blocks that grow by a half. The texts of the first
 block fix the tables, and `log_pooled_two_sample_e` tests these on the blocks that follow."""
@@ -149,7 +149,7 @@ class Serving:
 BLOCKS = 6
 #: The files of texts in the folder of a comparison.
 TEXTS = "first.jsonl", "second.jsonl"
-#: Tokens of a text: where laws are compared, and at temperature 0.
+#: Tokens of a text: where distributions are compared, and at temperature 0.
 LENGTH, GREEDY_LENGTH = 8, 64
 
 

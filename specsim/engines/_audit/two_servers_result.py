@@ -101,15 +101,15 @@ class ServerComparison(Judged):
 
     @property
     def detectable_tv(self) -> float:
-        """The total variation between the two laws of the first token, on every prompt, that would have been
-        found with probability .999."""
+        """The total variation between the two distributions of the first token, on every prompt, that would
+        have been found with probability .999."""
         return self.tests[0].detectable_tv if self.tests else 1.0
 
     @property
     def verdict(self) -> Verdict:
-        """broken if a server's answers violate the protocol, changed if the laws differ, inconclusive if
-        nothing was found and too little could have been, else same. At temperature 0 "texts differ" if any
-        do."""
+        """broken if a server's answers violate the protocol, changed if the distributions differ,
+        inconclusive if nothing was found and too little could have been, else same. At temperature 0 "texts
+        differ" if any do."""
         kinds = {finding.kind for finding in self.findings}
         if kinds:
             return Verdict.BROKEN if "contract" in kinds else Verdict.CHANGED

@@ -1,7 +1,7 @@
 """Hugging Face transformers with drafts from layers of the target: early exit, multi-token prediction.
 
-Both need a layer with another law than the target's. It is the target's layer, in which the MLP takes each
-context of the table for the next one."""
+Both need a layer with another distribution than the target's. It is the target's layer, in which the MLP
+takes each context of the table for the next one."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,4 +1,5 @@
-"""Whether checkpoints have the laws that were planted: log-probabilities, as the weights give them."""
+"""Whether checkpoints have the distributions that were planted: log-probabilities, as the weights give
+them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -59,7 +60,7 @@ class PlantCheck(Judged):
     ----------
     folder : str
     digest : str
-        That of the laws and weights.
+        That of the distributions and weights.
     deviations : tuple of Deviation
     root : int
         The seed of the texts.
@@ -77,7 +78,7 @@ class PlantCheck(Judged):
 
     @property
     def verdict(self) -> Verdict:
-        """consistent if all checkpoints have their laws, else deviates."""
+        """consistent if all checkpoints have their distributions, else deviates."""
         return Verdict.CONSISTENT if self.passed else Verdict.DEVIATES
 
     def tolerance(self, dtype: str) -> float:
@@ -125,10 +126,11 @@ class PlantCheck(Judged):
 
 
 def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = None) -> PlantCheck:
-    """Compare the log-probabilities of planted checkpoints with their laws.
+    """Compare the log-probabilities of planted checkpoints with their distributions.
 
     All files are compared with their SHA-256 first. Then a forward pass in float64, which reads the weights
-    and not the law, computes log-probabilities along random texts; with `dtypes`, transformers does so too.
+    and not the distribution, computes log-probabilities along random texts; with `dtypes`, transformers does
+    so too.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
 
 
 def _check_digest(planted: Planted, format: str) -> None:
-    """Raise ValueError unless the laws and the weights in one format have the digest of the pair."""
+    """Raise ValueError unless the distributions and the weights in one format have the digest of the pair."""
     weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in MODELS)
     if digest_of((planted.target, planted.draft), weights) != planted.digest:
         raise ValueError(

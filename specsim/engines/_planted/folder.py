@@ -40,7 +40,7 @@ class Planted:
     context : int
         Maximum sequence length.
     digest : str
-        SHA-256 of the laws and the weights.
+        SHA-256 of the distributions and the weights.
     alpha : float
         The mean of Σ min(p, q).
     alpha_over : str
@@ -106,8 +106,8 @@ class Planted:
         Returns
         -------
         ndarray of int64, shape [n, length]
-            An opener first, where the laws have some, then random words, and text of the target where its law
-            is a table.
+            An opener first, where the distributions have some, then random words, and text of the target
+            where its distribution is a table.
         """
         check_count("n", n)
         least = max(1, self.target.start)
@@ -193,7 +193,7 @@ def open_planted(path: str | Path) -> Planted:
     Raises
     ------
     ValueError
-        If it is no such folder, or its laws are not those that were planted.
+        If it is no such folder, or its distributions are not those that were planted.
 
     Examples
     --------

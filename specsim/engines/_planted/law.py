@@ -1,4 +1,4 @@
-"""The law of a planted checkpoint: the row of the next token, given the tokens that it reads."""
+"""The distribution of a planted checkpoint: the row of the next token, given the tokens that it reads."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from specsim.core.distributions import check_tokens
 from specsim.models import Model
 from specsim.models._base import check_out, last_tokens, recent_tokens
 
-#: The largest number of contexts that a law lists as those of its model; of more it draws as many.
+#: The largest number of contexts that a distribution lists as those of its model; of more it draws as many.
 MOST_CONTEXTS = 4096
 
 
@@ -78,7 +78,7 @@ def sign_codes(numbers: Ints, bits: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The law of the next token of a target or of a draft.
+    """The distribution of the next token of a target or of a draft.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Law:
     offsets : tuple of int
         Ascending distances of the tokens that are read: (1, 2) reads the last two, () none.
     openers : tuple of int
-        Ids; exactly one begins a prompt, if the law reads the first token. Else ().
+        Ids; exactly one begins a prompt, if the distribution reads the first token. Else ().
     logits : Logits
         The logits of the words.
     """
@@ -110,11 +110,11 @@ class Law:
 
     @property
     def start(self) -> int:
-        """The first place of a text that has a law: there all offsets reach words."""
+        """The first place of a text that has a distribution: there all offsets reach words."""
         return self.order + bool(self.openers)
 
     def contexts(self, text: ArrayLike, start: int) -> Ints:
-        """What the law of each token of a text reads, from a place on.
+        """What the distribution of each token of a text reads, from a place on.
 
         Parameters
         ----------
@@ -125,13 +125,13 @@ class Law:
         Returns
         -------
         ndarray of int64, shape [T - start, k]
-            A column for each offset, then the first token if the law has openers.
+            A column for each offset, then the first token if the distribution has openers.
 
         Raises
         ------
         ValueError
-            If `start` is a place without a law, or the text does not begin with an opener although the law
-            reads it.
+            If `start` is a place without a distribution, or the text does not begin with an opener although
+            the distribution reads it.
         """
         tokens = check_tokens(text, self.vocab_size, "text")
         if tokens.ndim != 1:
@@ -164,7 +164,7 @@ class Law:
         Raises
         ------
         ValueError
-            If a context reads a token after which there is no law.
+            If a context reads a token after which there is no distribution.
         """
         found = log_softmax(self.logits.at(self._read(contexts)))
         rows = np.full((len(found), self.vocab_size), -np.inf)
@@ -176,12 +176,13 @@ class Law:
         return np.exp(self.log_rows(contexts))
 
     def given(self, first: int | None = None) -> Model:
-        """The law as a model of order `self.order`, for texts that begin with the opener `first`.
+        """The distribution as a model of order `self.order`, for texts that begin with the opener `first`.
 
         Raises
         ------
         ValueError
-            If the law has openers and `first` is another token, or if it has no openers and one is given.
+            If the distribution has openers and `first` is another token, or if it has no openers and one is
+            given.
         """
         if self.openers or first is not None:
             self._check_opener(first)
@@ -189,10 +190,8 @@ class Law:
 
     def _check_opener(self, first: int | None) -> None:
         if first not in self.openers:
-            ids = (
-                f"one of {self.openers[0]} … {self.openers[-1]}" if self.openers else "none; the law has none"
-            )
-            raise ValueError(f"first token {first}: expected an opener, {ids}")
+            given = f"one of {self.openers[0]} … {self.openers[-1]}" if self.openers else "none"
+            raise ValueError(f"first token: {first} begins no text of this distribution; give {given}")
 
     def _read(self, contexts: ArrayLike) -> Ints:
         """Contexts with the opener's id replaced by its number, checked."""
@@ -247,7 +246,7 @@ class LawModel:
         return self.rows(np.array([recent], dtype=np.int32).reshape(1, self.order))[0]
 
 
-# `law.npz`: the laws of a target and its draft on disk, and the digest of laws and weights.
+# `law.npz`: the distributions of a target and its draft on disk, and the digest of distributions and weights.
 
 MODELS = ("target", "draft")
 
@@ -260,7 +259,8 @@ def write_laws(path: Path, laws: tuple[Law, Law]) -> None:
 
 
 def law_arrays(laws: tuple[Law, Law]) -> Arrays:
-    """The arrays of both laws. Logits are multiples of 1/16 below 2^13, so that float32 holds them."""
+    """The arrays of both distributions. Logits are multiples of 1/16 below 2^13, so that float32 holds
+    them."""
     shared = laws[0]
     arrays: Arrays = {
         "vocab_size": np.array(shared.vocab_size),
@@ -274,7 +274,7 @@ def law_arrays(laws: tuple[Law, Law]) -> Arrays:
 
 
 def read_laws(path: Path) -> tuple[Law, Law]:
-    """The laws in `path`. Raises ValueError if it holds none."""
+    """The distributions in `path`. Raises ValueError if it holds none."""
     check_file(path)
     try:
         arrays = read_arrays(path)
@@ -299,7 +299,8 @@ def _logits(arrays: Arrays, name: str) -> Logits:
 
 
 def digest_of(laws: tuple[Law, Law], weights: Iterable[Mapping[str, NDArray[Any]]]) -> str:
-    """The SHA-256 of the names, types, shapes and values of all arrays of the laws and of the weights."""
+    """The SHA-256 of the names, types, shapes and values of all arrays of the distributions and of the
+    weights."""
     found = hashlib.sha256()
     for part in chain([law_arrays(laws)], weights):
         for name, array in sorted(part.items()):

@@ -1,4 +1,4 @@
-"""The laws of a target and its draft, drawn at random on a grid that half precision holds exactly.
+"""The distributions of a target and its draft, drawn at random on a grid that half precision holds exactly.
 
 Logits are multiples of 1/16 in [-16, 16], which bfloat16 represents without rounding. A word that never comes
 has -inf. Words of a table's row have different logits where the range allows it: which of equally probable
@@ -12,10 +12,10 @@ from specsim.core.distributions import synthetic_pair
 from specsim.engines._planted.law import AdditiveLogits, Law, Logits, TableLogits, log_softmax
 
 GRID = 16
-#: The largest tables: contexts, and numbers. Larger laws are additive.
+#: The largest tables: contexts, and numbers. Larger distributions are additive.
 MOST_ROWS = 1024
 MOST_ENTRIES = 2**20
-#: Range of an additive law's logits: the base from -11 to 0, and what is read from -5 to 5.
+#: Range of an additive distribution's logits: the base from -11 to 0, and what is read from -5 to 5.
 BASE, READ = 11.0, 5.0
 
 #: Contexts over which the overlap of an additive pair is measured.
@@ -72,7 +72,7 @@ def _additive(
 
     if overlap in (0, 1):
         return made(overlap)
-    from scipy.optimize import brentq  # imported here: reading a law should not load scipy
+    from scipy.optimize import brentq  # imported here: reading a distribution should not load scipy
 
     return made(brentq(excess, 0.0, 1.0, xtol=2e-3))
 

@@ -1,4 +1,4 @@
-"""Planting: laws drawn at random, and checkpoints that have them."""
+"""Planting: distributions drawn at random, and checkpoints that have them."""
 
 import json
 from collections.abc import Sequence
@@ -52,16 +52,17 @@ def plant(
 ) -> Planted:
     """Make a target and a draft, real transformers with known next-token distributions.
 
-    The laws are drawn at random, with logits that half precision holds exactly. They are given as tables
-    while there are at most 1024 contexts, else as sums of what each token that is read contributes. The
-    weights, of a one-layer Llama, are computed from the laws and hold in float32, float16 and bfloat16.
+    The distributions are drawn at random, with logits that half precision holds exactly. They are given as
+    tables while there are at most 1024 contexts, else as sums of what each token that is read contributes.
+    The weights, of a one-layer Llama, are computed from the distributions and hold in float32, float16 and
+    bfloat16.
 
     Parameters
     ----------
     out : path
         A new or empty folder.
     order : int, optional
-        The laws read the last `order` tokens, 0 to 8; by default 2.
+        The distributions read the last `order` tokens, 0 to 8; by default 2.
     offsets : sequence of int, optional
         Instead of `order`: distances of the tokens that are read, at least 1, such as (1, 17, 64).
     openers : int
@@ -71,8 +72,8 @@ def plant(
     kind : str
         The shape of the rows: a kind of `specsim.distributions.synthetic_pair`.
     overlap : float
-        Σ min(p, q) of target and draft, up to the rounding of logits: from 0, disjoint, to 1, equal. Of laws
-        that are sums it is the mean over contexts.
+        Σ min(p, q) of target and draft, up to the rounding of logits: from 0, disjoint, to 1, equal. Of
+        distributions that are sums it is the mean over contexts.
     context : int
         Maximum sequence length.
     formats : sequence of {"hf", "gguf"}
@@ -89,8 +90,8 @@ def plant(
     FileExistsError
         If the folder is not empty.
     ValueError, TypeError
-        For arguments outside their ranges, a context that is too short for the law or in which attention
-        cannot tell positions apart, or a format whose package is not installed.
+        For arguments outside their ranges, a context that is too short for the distribution or in which
+        attention cannot tell positions apart, or a format whose package is not installed.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def plant(
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
     chosen = _formats(formats)
-    check_new_folder(out)  # before the laws are drawn, which may take long
+    check_new_folder(out)  # before the distributions are drawn, which may take long
     root = root_of(rng)
     drawing, sampling = np.random.default_rng(root).spawn(2)
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing)

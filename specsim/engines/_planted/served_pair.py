@@ -12,8 +12,8 @@ from specsim.models._trained_pairs import default_pair
 
 
 class ReadingLaw(Protocol):
-    """The law of the next token given the tokens at some distances, and the first token if there are openers;
-    see `specsim.engines._planted.law.Law`."""
+    """The distribution of the next token given the tokens at some distances, and the first token if there are
+    openers; see `specsim.engines._planted.law.Law`."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -47,7 +47,7 @@ class Pair(Protocol):
 
 @dataclass(frozen=True)
 class ModelLaw:
-    """A model as a law that reads the last tokens."""
+    """A model as a distribution that reads the last tokens."""
 
     model: Model
     openers: tuple[int, ...] = ()

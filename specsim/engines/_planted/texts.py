@@ -1,4 +1,4 @@
-"""Texts drawn from a law, and the mean acceptance of a draft over them."""
+"""Texts drawn from a distribution, and the mean acceptance of a draft over them."""
 
 import numpy as np
 
@@ -7,14 +7,15 @@ from specsim.engines._planted.law import Law, TableLogits
 
 #: Limits of what is drawn at once: entries of rows, and texts.
 MOST_ENTRIES, MOST_TEXTS = 2**20, 1024
-#: Tokens of each text in the mean over texts, at least as many as the law reaches back.
+#: Tokens of each text in the mean over texts, at least as many as the distribution reaches back.
 LEAST_TOKENS = 16
 
 
 def random_prompts(law: Law, n: int, length: int, rng: np.random.Generator) -> Ints:
-    """Prompts [n, length]: an opener where the law has some, random words as far as it reads, then its text.
+    """Prompts [n, length]: an opener where the distribution has some, random words as far as it reads, then
+    its text.
 
-    A law of many words continues with random words, whose rows need not be computed."""
+    A distribution of many words continues with random words, whose rows need not be computed."""
     opening = rng.integers(law.words, size=(n, max(1, law.start)))
     if law.openers:
         opening[:, 0] = rng.choice(law.openers, size=n)
@@ -25,7 +26,7 @@ def random_prompts(law: Law, n: int, length: int, rng: np.random.Generator) -> I
 
 
 def continued(law: Law, texts: Ints, count: int, rng: np.random.Generator) -> Ints:
-    """`texts` [n, T], T ≥ `law.start`, each with `count` more tokens of the law."""
+    """`texts` [n, T], T ≥ `law.start`, each with `count` more tokens of the distribution."""
     n, length = texts.shape
     found = np.concatenate([texts, np.empty((n, count), dtype=np.int64)], axis=1)
     for place in range(length, length + count):
@@ -35,7 +36,7 @@ def continued(law: Law, texts: Ints, count: int, rng: np.random.Generator) -> In
 
 
 def contexts_at(law: Law, texts: Ints, place: int) -> Ints:
-    """What the law reads at one place of many texts."""
+    """What the distribution reads at one place of many texts."""
     columns = [place - offset for offset in law.offsets] + [0] * bool(law.openers)
     return texts[:, columns]
 
@@ -43,10 +44,10 @@ def contexts_at(law: Law, texts: Ints, place: int) -> Ints:
 def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[float, str]:
     """The mean of Σ min(p, q) over contexts of the target's text, and which mean it is.
 
-    It is that of the stationary law where all contexts of the last tokens fit into a table, else that of
-    sampled texts."""
+    It is that of the stationary distribution where all contexts of the last tokens fit into a table, else
+    that of sampled texts."""
     if isinstance(target.logits, TableLogits) and target.offsets == tuple(range(1, target.order + 1)):
-        return _stationary_mean(target, draft), "the stationary law of contexts"
+        return _stationary_mean(target, draft), "the stationary distribution of contexts"
     n = max(8, min(MOST_TEXTS, MOST_ENTRIES // target.words))
     tokens = max(LEAST_TOKENS, target.order)
     texts = continued(target, random_prompts(target, n, max(1, target.start), rng), 2 * tokens, rng)
@@ -61,9 +62,9 @@ def overlaps(target: Law, draft: Law, contexts: Ints) -> Floats:
 
 
 def _stationary_mean(target: Law, draft: Law) -> float:
-    """The mean over the stationary law of the contexts after each opener, all openers alike.
+    """The mean over the stationary distribution of the contexts after each opener, all openers alike.
 
-    A lazy chain has the same stationary law, and converges although the target may be periodic."""
+    A lazy chain has the same stationary distribution, and converges although the target may be periodic."""
     order, openers = target.order, np.array(target.openers, dtype=np.int64)
     sizes = (target.words,) * order + (len(openers),) * bool(len(openers))
     contexts = np.indices(sizes).reshape(len(sizes), int(np.prod(sizes))).T
@@ -77,5 +78,5 @@ def _stationary_mean(target: Law, draft: Law) -> float:
         weights = (weights + after) / 2
         if change < 1e-15:
             break
-    # rows of equal laws add up to 1 but for rounding
+    # rows of equal distributions add up to 1 but for rounding
     return min(1.0, float(weights.ravel() @ overlaps(target, draft, contexts)))

@@ -1,13 +1,14 @@
-"""The weights of a one-layer Llama whose next-token law is a given one.
+"""The weights of a one-layer Llama whose next-token distribution is a given one.
 
 The residual stream has these coordinates, each 0, 1 or -1:
 
 - constants, which are 1; the first of them is called *one*,
 - the code of the token, ±1 by the digits of its number,
-- a mark, 1 for an opener and -1 for other tokens, if the law reads the opener,
+- a mark, 1 for an opener and -1 for other tokens, if the distribution reads the opener,
 - for each head a *slot*, 0 until the head copies the code of another token there, and as many *holders*,
   which are 1 until then,
-- for a law given as a table, a unit vector of the context, 0 until the MLP writes it, and a holder of it.
+- for a distribution given as a table, a unit vector of the context, 0 until the MLP writes it, and a holder
+  of it.
 
 So the number of coordinates that are not 0 never changes. There are enough constants to make the mean square
 a power of 4: then each norm multiplies by a power of two, without rounding in any dtype.
@@ -70,9 +71,10 @@ class Layout:
 
 
 def build(law: Law, context: int) -> Checkpoint:
-    """The weights for a law, in texts of up to `context` positions.
+    """The weights for a distribution, in texts of up to `context` positions.
 
-    Raises ValueError if the context is too short for the law, or too long to tell its positions apart."""
+    Raises ValueError if the context is too short for the distribution, or too long to tell its positions
+    apart."""
     least = max(1, law.start) + 1
     if context < least:
         raise ValueError(
@@ -180,7 +182,7 @@ def _attention(law: Law, layout: Layout, heads: list[Head]) -> dict[str, Tensor]
 
 
 def _reads(law: Law, layout: Layout) -> list[slice]:
-    """Where the codes are that the law reads, in the order of its contexts."""
+    """Where the codes are that the distribution reads, in the order of its contexts."""
     slots = iter(layout.slots)
     return [layout.code if offset == 1 else next(slots) for offset in law.offsets] + list(slots)
 

@@ -95,7 +95,9 @@ def test_bad_contexts_are_named():
         law.contexts([0, 1, 2], 1)
     with pytest.raises(ValueError, match="text, position 1: token 9"):
         law.contexts([0, 9, 2], 2)
-    with pytest.raises(ValueError, match=r"first token 0: expected an opener, one of 4 … 5"):
+    with pytest.raises(
+        ValueError, match="first token: 0 begins no text of this distribution; give one of 4 … 5"
+    ):
         opened.contexts([0, 1, 2], 2)
     with pytest.raises(ValueError, match="one text"):
         law.contexts([[0, 1, 2]], 2)
@@ -105,7 +107,7 @@ def test_bad_contexts_are_named():
         opened.rows([[0, 2]])
     with pytest.raises(ValueError, match=r"expected \[N, 2\]"):
         law.rows([[0]])
-    with pytest.raises(ValueError, match="the law has none"):
+    with pytest.raises(ValueError, match="first token: 4 begins no text of this distribution; give none"):
         law.given(4)
-    with pytest.raises(ValueError, match="first token None"):
+    with pytest.raises(ValueError, match="first token: None begins"):
         opened.given()
