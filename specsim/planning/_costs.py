@@ -337,8 +337,9 @@ class LinearStep:
     ) -> LinearStep:
         """Fit n ≥ 3 measured steps: `context` tokens read, `tokens` computed, summed over sequences, and
         `seconds`, each [n]. Raises as `fit_columns`."""
-        fitted = fit_columns({"context": context, "tokens": tokens}, seconds, "seconds")
-        return cls(*fitted, draft_seconds, batch, at_context)
+        columns = {"context": context, "tokens": tokens}
+        fixed, per_context, per_token = fit_columns(columns, seconds, "seconds")
+        return cls(fixed, per_context, per_token, draft_seconds, batch, at_context)
 
     def step(self, gamma: int) -> float:
         drafting = check_count("gamma", gamma, 0) * self.draft_seconds

@@ -84,7 +84,7 @@ def _draw_lossy(axis: Axes, lossy: dict[str, list[Entry]], name: str) -> None:
         axis.set_title(name, fontsize=8)
         return
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "alignment": "left"}
-    tight = {"borderaxespad": 0.2, "borderpad": 0.0, "labelspacing": 0.2, "handlelength": 2.0}
+    tight: dict[str, Any] = {"borderaxespad": 0.2, "borderpad": 0.0, "labelspacing": 0.2, "handlelength": 2.0}
     axis.legend(title=name, fontsize=7, title_fontsize=8, **place, **tight)
 
 
@@ -114,8 +114,8 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
             drafts, marker = [row.drafts for row in points], "osD^v<>"[number]
             axis.errorbar(drafts, simulated, yerr=errors, fmt=marker, color=color, label=name)
             closed = [row for row in points if row.theory is not None]
-            line = [row.drafts for row in closed], [row.theory for row in closed]
-            axis.plot(*line, color=color, linestyle="-", linewidth=0.7)
+            drafts, theory = [row.drafts for row in closed], [row.theory or 0.0 for row in closed]
+            axis.plot(drafts, theory, color=color, linestyle="-", linewidth=0.7)
         axis.set(xlabel="drafts K", ylabel="probability that one of them is accepted", ylim=(0.0, 1.02))
         axis.set_title(f"Acceptance by number of drafts, and its bounds α*: {pair}")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -54,7 +54,8 @@ class PassTime:
         """Fit n ≥ 3 measured passes; each column is [n], counts ≥ 1. Raises as `fit_columns` of cost
         models."""
         counts = {"sequences": sequences, "tokens": tokens}
-        return cls(*fit_columns(counts, milliseconds, "milliseconds", 1e3, least=1.0))
+        fixed, per_sequence, per_token = fit_columns(counts, milliseconds, "milliseconds", 1e3, least=1.0)
+        return cls(fixed, per_sequence, per_token)
 
     @classmethod
     def read(cls, path: PathLike) -> PassTime:
