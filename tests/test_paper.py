@@ -168,25 +168,13 @@ def test_numbers_come_from_the_tables(article):
         macros.lossy(changed)
 
 
-def test_the_readme_and_the_page_of_the_kill_matrix_have_the_numbers_of_the_article():
+def test_the_page_of_the_kill_matrix_has_the_numbers_of_the_article():
     """Mistakes of verifiers are counted apart from those of decoders, which no test of a kernel can see."""
     found = macros.kill_matrix(sources.Sources(Path(), fast=True))
-    names = (
-        "MistakesVerifiers",
-        "MissedLeast",
-        "MissedMost",
-        "MissedTogether",
-        "MissedAudit",
-        "MistakesDecoders",
-    )
-    verifiers, least, most, together, audit, decoders = (
+    names = "MistakesVerifiers", "MissedLeast", "MissedMost", "MissedAudit"
+    verifiers, least, most, audit = (
         int(found[f"n{name}"].removeprefix(r"\num{").removesuffix("}")) for name in names
     )
-    readme = " ".join((PAPER.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"of {verifiers} bugs of verifiers that were reported or are likely" in readme
-    assert f"misses {least} to {most}, and all of them together {together};" in readme
-    assert f"specsim's quick audit misses {audit}, " in readme
-    assert f"Of {decoders} bugs of decoders" in readme
     page = (PAPER.parent / "docs/results/kill-matrix.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith("| **wrong verifiers, missed**"))
     *criteria, last = row.strip("| ").split(" | ")[2:]
