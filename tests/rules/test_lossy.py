@@ -351,7 +351,7 @@ def test_a_law_of_rows_ahead_is_not_audited_and_has_no_tv_to_show():
             audited()
     table = specsim.compare([0.6, 0.4], [0.3, 0.7], rules=["fly"], steps=100, rng=1)
     assert table.entries[0].tv is None
-    assert "depends on rows ahead" in str(table)
+    assert "dependent on rows ahead" in str(table)
 
 
 def test_blockwise_relaxes_exact_match_in_three_ways():
