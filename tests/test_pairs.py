@@ -289,5 +289,5 @@ def test_an_interrupted_run_is_run_again_to_its_end():
 
 
 def test_a_pair_takes_no_second_draft():
-    with pytest.raises(TypeError, match="draft: a pair as target brings its own draft"):
+    with pytest.raises(TypeError, match="draft: the pair has its own; leave draft out"):
         specsim.simulate(Pair(P, Q), Q, steps=10)
