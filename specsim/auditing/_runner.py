@@ -326,7 +326,7 @@ class CaseRun:
         return self._steps(done, until)
 
     def ahead(self) -> Iterator[Span]:
-        """The steps up to the looks after the next one, if it has no limits and goes on."""
+        """The steps up to the looks after the next one, if it has no limits and continues."""
         if self.seconds is None and self.goal == math.inf:
             ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
             for first, end in pairwise(ends):

@@ -91,7 +91,7 @@ class Here:
         self._subject = subject
 
     def turn(self, case: Any) -> int:
-        """All cases up to one look before any goes on to the next; with a time limit one after the other."""
+        """All cases up to one look before any begins the next; with a time limit one after the other."""
         looks: int = case.looks
         return looks if case.run.seconds is None else 0
 
@@ -248,7 +248,7 @@ class Schedule(Generic[R]):
                 break
 
     def _give(self, runs: Sequence[R], seconds: Sequence[float]) -> None:
-        """Count until `runs` have taken so many seconds in all, or the time is over."""
+        """Count until each of `runs` has taken its `seconds` in all, or the time is over."""
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = most
         self._advance(runs)

@@ -167,7 +167,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: float) -> Diagnosis | None:
-    """The diagnosis of a merged audit of a user's verifier, or why there is none: more steps are drawn, so
+    """The diagnosis of a merged audit of a user's verifier, or why it has none: more steps are drawn, so
     it must be here, and the one that was audited. Its file is compared before it is imported."""
     audited = merged.origin and merged.origin.digest
     another = Diagnosis(reason="It was not made: the verifier's file is not the one that was audited.")

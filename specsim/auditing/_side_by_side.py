@@ -43,7 +43,7 @@ TEXTS = 8
 
 
 class Processes:
-    """Children of this process, each of which counts a span; others start after the first's `ALONE`."""
+    """Children of this process, each counts a span; others start after the first's `ALONE`."""
 
     def __init__(self, subject: Subject, children: Children):
         self._subject, self._children = subject, children
@@ -54,7 +54,7 @@ class Processes:
         return len(self._children.started)
 
     def turn(self, case: Any) -> tuple[int, float]:
-        """All cases up to one look before any goes on to the next, those that take longest first."""
+        """All cases up to one look before any begins the next, those that take longest first."""
         return case.looks, -case.run.pace * case.run.plan.steps
 
     def cut(self, case: str) -> None:
@@ -107,7 +107,7 @@ class OnWorkers:
         return advanced
 
     def cut(self, case: str) -> tuple[Spans, int | None]:
-        """How a case is cut, and the size of intervals that no span crosses, None if there are none.
+        """How a case is cut, and the size of intervals that no span crosses, or None.
 
         A run on one process begins a batch at the begin of each chunk. So spans are whole chunks, or, where a
         chunk has several batches, whole batches of one chunk."""

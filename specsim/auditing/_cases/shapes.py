@@ -204,7 +204,7 @@ class ShapedRows:
     """Steps of one block: draft_tokens int64 [B, γ], and the pair of the bank at each place, int32 [B, γ+1].
 
     `inside` int64 [B] counts the steps from the block's first; `apart` int64 [2, B] are the distance of the
-    two contested places and the second of them, 0 and 0 where there are none."""
+    two contested places and the second of them, 0 and 0 without them."""
 
     draft_tokens: Ints
     places: NDArray[np.int32]

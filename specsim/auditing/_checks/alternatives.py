@@ -52,7 +52,7 @@ def alternatives_of_draft(p: Floats, q: Floats, least: Floats, last: bool) -> It
 
 
 def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
-    """The laws [n, V] of a bonus, of rows p; q are the rows before it, None if there are none."""
+    """The laws [n, V] of a bonus, of rows p; q are the rows before it, or None."""
     pair = Pair(p, p if q is None else q)
     yield LAWS["bonus_argmax"](pair)
     yield LAWS["last_id_never"](pair)

@@ -48,7 +48,7 @@ class Claim:
 
 
 def rows_on_path(rows: Rows, tokens: TokenArray) -> tuple[Floats, Floats]:
-    """The rows p and q [B, depth+1, V] along the emitted tokens [depth+1, B]; q is 1 where there is none."""
+    """The rows p and q [B, depth+1, V] along the emitted tokens [depth+1, B]; q is 1 without a draft."""
     if rows.p.shape[1] == len(tokens):  # a chain: the path is the draft
         return rows.p, rows.q
     shape = (len(rows.p), len(tokens), rows.p.shape[2])

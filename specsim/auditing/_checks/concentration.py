@@ -48,7 +48,7 @@ class Candidate:
         return max(0, self.needed - self.done) * self.pace
 
     def share(self, seconds: float) -> float:
-        """The share of the needed steps that there are after so many more seconds."""
+        """The share of the needed steps after this number of further seconds."""
         more = seconds / self.pace if self.pace > 0.0 else float("inf")
         return min(self.planned, self.done + more) / self.needed
 

@@ -146,7 +146,7 @@ class AuditTally:
 
 
 def _last_and_shifts(rows: Any) -> tuple[NDArray[np.int32], Ints]:
-    """The last tokens and the shifts [B, γ+1] of `CaseRows`, empty where there are none."""
+    """The last tokens and the shifts [B, γ+1] of `CaseRows`, or empty arrays."""
     last, shifts = getattr(rows, "last", None), getattr(rows, "shifts", None)
     return (
         np.empty((0, 0), dtype=np.int32) if last is None else last,

@@ -209,7 +209,7 @@ def _deviations(
 def _deviation(
     plan: Plan, table: Table, counts: Counts, level: float, before: str = "", spread: float | None = 1.0
 ) -> Finding:
-    """Where a table deviates, by how much, at which tokens, of which kind; `spread` is the design effect."""
+    """Where a table deviates, by how much, at which tokens, and its kind; `spread` is the design effect."""
     observed = table.counts(counts)
     kind = excess_kind(table, counts, plan.case)
     log10_e = table.log_e(observed) / np.log(10.0)

@@ -272,7 +272,7 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
 
 
 def _quarters(images: Floats) -> Ints:
-    """The quarters of images [order, B], -1 where there is none."""
+    """The quarters of images [order, B], or -1."""
     return np.where(images >= 0.0, np.minimum(images * QUARTERS, QUARTERS - 1), -1.0).astype(np.int64)
 
 
@@ -318,7 +318,7 @@ def _add_pair(one, other, alike, table):  # type: ignore[no-untyped-def]
 def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves: Ints) -> None:
     """Count the image of the number of tokens of a call below one half, under its law.
 
-    A token has images [B], negative where there is none, and a row of `halves`."""
+    A token has images [B], negative without one, and a row of `halves`."""
     if rows.block.rows < 2:
         return
     starts = np.flatnonzero(np.diff(rows.inside // rows.block.rows, prepend=-1))

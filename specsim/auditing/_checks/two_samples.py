@@ -44,6 +44,6 @@ def shown(log_e: float) -> float:
 
 def detectable(cells: int, sizes: Iterable[tuple[int, int]], level: float) -> float:
     """The total variation between the laws of two samples of these sizes, in each table, that is found with
-    probability .999. Two samples of n count as one of n/2, a third of which estimates the law."""
+    probability .999. Two samples of n count as one of n/2, and a third of them estimate the distribution."""
     effective = sum(2.0 * a * b / (a + b) for a, b in sizes if a + b) / 3.0
     return detectable_tv(cells, effective, level)

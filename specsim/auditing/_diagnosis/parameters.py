@@ -80,7 +80,7 @@ def as_likely(
 
 
 def _rounded(parameters: Sequence[Parameter], values: Values, digits: int) -> Values:
-    """`values` in so many significant digits, where that is not an end of a parameter's range."""
+    """`values` in this number of significant digits, where that is not an end of a parameter's range."""
     shorter = {one.name: float(f"{values[one.name]:.{digits}g}") for one in parameters}
     return values | {
         one.name: shorter[one.name] for one in parameters if one.low < shorter[one.name] < one.high

@@ -187,7 +187,7 @@ def _shown_by_few(mistake: Mistake, cases: Sequence[Case], outcomes: Sequence[In
 
 
 def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
-    """Whether these have one law of outcomes, so that no number of steps tells them apart."""
+    """Whether these have one law of outcomes, and no amount of steps tells them apart."""
     first, *others = mistakes
     for case in cases:
         right = predict(first, case)
@@ -289,7 +289,7 @@ def _with_tables(
 
 
 def _rejected(subject: VerifierSubject, result: CaseResult, level: str) -> list[Table]:
-    """Tables of which no two count the same token: the rejected ones of prefixes, or the worst of all."""
+    """Tables that count no token twice: the rejected ones of prefixes, or the worst of all."""
     plan = subject.plan(subject.index(result.case), level)
     pairs = list(zip(plan.tables, result.tables, strict=True))
     prefixes = [table for table, judged in pairs if judged.kind == "prefix" and judged.rejected]

@@ -1,4 +1,4 @@
-"""The result of an audit as it is shown, drawn, and read by continuous integration."""
+"""The result of an audit, shown, drawn, and read by continuous integration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_FINDINGS = 3
 
 
 class Audit(_results.Audit):
-    """The result of `specsim.audit`, as it is shown and drawn."""
+    """The result of `specsim.audit`, shown and drawn."""
 
     @property
     def subject(self) -> str:

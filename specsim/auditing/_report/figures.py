@@ -57,7 +57,7 @@ class Tested:
         return f"{name}, TV {estimate:.3f} [{low:.3f}, {high:.3f}]"
 
     def detectable(self, audit: Audit, steps: float) -> float:
-        """The deviation that this table would find if the case had so many steps."""
+        """The deviation that this table would find if the case had this number of steps."""
         visits = self.table.n / self.case.steps
         return detectable_tv(self.table.cells, steps * visits, audit.budget / audit.tests)
 

@@ -186,7 +186,7 @@ class CaseResult:
 
     @property
     def smallest_p(self) -> float:
-        """The smallest chi-square p-value of the tables (1 if there are none)."""
+        """The smallest chi-square p-value of the tables (1 without tables)."""
         return min((table.chi_square.p_value for table in self.tables), default=1.0)
 
     @property

@@ -288,7 +288,9 @@ def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[lis
         nodes, token = output
         path, last = _to_numpy(nodes), _to_numpy(token)
     except Exception as error:
-        raise BrokenVerifier(f"step {step}: returned no pair (path, token) ({described(error)})") from error
+        raise BrokenVerifier(
+            f"step {step}: did not return a pair (path, token) ({described(error)})"
+        ) from error
     path = path.reshape(-1)
     if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
         raise BrokenVerifier(

@@ -123,7 +123,7 @@ class Local:
 
     @contextmanager
     def _unaltered(self, inputs: dict[str, Any], every: int | None) -> Iterator[None]:
-        """Raise `BrokenVerifier` if a call alters its inputs, of which every n-th row is compared."""
+        """Raise `BrokenVerifier` if a call alters its inputs; every n-th row is compared."""
         copies = {}
         if every is not None and self.library.writable:
             with _handing(len(inputs["draft_tokens"])):

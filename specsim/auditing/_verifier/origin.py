@@ -72,7 +72,7 @@ def digest_of(file: str | None) -> str | None:
 
 
 def source_of(module: str) -> str | None:
-    """The file that the import of `module` would run, None if there is none. Nothing is imported."""
+    """The file that the import of `module` would run, or None. Nothing is imported."""
     places = sys.path if os.getcwd() in sys.path else [os.getcwd(), *sys.path]  # as a verifier is loaded
     parts, file = module.split("."), None
     for i in range(len(parts)):
