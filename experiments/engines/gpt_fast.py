@@ -77,10 +77,11 @@ def adapt_step(module: Any) -> Verifier:
 
 def _module() -> Any:
     """The module of the clone. Raises EngineMissing without it."""
+    module = ORIGIN.part("generate", given={"model": {}, "tokenizer": {}})
     import torch
 
     torch.backends.cuda.sdp_kernel = _no_kernel  # deprecated: it warns in every call
-    return ORIGIN.part("generate", given={"model": {}, "tokenizer": {}})
+    return module
 
 
 @contextmanager

@@ -577,7 +577,7 @@ def test_progress_reaches_the_total():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="did you mean 'standard'"):
         audit("standart")
-    with pytest.raises(ValueError, match="one of smoke, quick"):
+    with pytest.raises(ValueError, match="choose from smoke, quick"):
         audit("standard", level="forever")
     with pytest.raises(ValueError, match="cannot import no_such_module"):
         audit("no_such_module:verify")

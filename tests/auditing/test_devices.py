@@ -147,13 +147,13 @@ def test_a_write_does_not_reach_the_bank(small):
             "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU; dec",
         ),
         (on_devices.numpy, "cuda", "declare arrays='torch', 'jax' or 'cupy', or leave device out"),
-        ("verifiers:samples", "cuda", "device: 'cuda' for a decoder, which is given models"),
+        ("verifiers:samples", "cuda", "device: 'cuda' for a decoder, which gets models and no arrays; leave"),
         (
             "standard",
             "cuda",
             "device: 'cuda' for a built-in rule, .* specsim.simulate counts its steps on a GPU",
         ),
-        ("on_devices:cupy", "cpu", "device: 'cpu' has no arrays of CuPy"),
+        ("on_devices:cupy", "cpu", "device: 'cpu' is not a device of CuPy; leave device out"),
         ("on_devices:cupy", "cuda:7", "cupy cannot use 'cuda:7' here .*invalid device.* to audit on the CPU"),
     ],
 )

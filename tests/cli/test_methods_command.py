@@ -57,7 +57,10 @@ def test_systems_are_compared(tmp_path):
         ("generate --tree dynamic:nodes=5", "standard verifies a chain of drafted tokens, not a dynamic"),
         ("generate --eos 256", "eos, position 0: token 256"),
         ("simulate zipf --tree dynamic:nodes=5 --rule naive_matching", "two models"),
-        ("simulate transformers --method lookahead", "the rows of a trace or of positions"),
+        (
+            "simulate transformers --method lookahead",
+            "the pair has rows along one text alone; give two models or two pmfs",
+        ),
     ],
 )
 def test_what_is_refused(command, said):
@@ -97,7 +100,7 @@ def test_policies_on_a_pair_of_models():
     assert lines[1].startswith("oracle")
     assert any(line.startswith("DISCO") for line in lines)
     for words, said in (
-        ("zipf --policies", "give two models, such as ngram, of which a text is drawn, or a trace"),
+        ("zipf --policies", "--policies: give two models, such as ngram, or a trace"),
         ("ngram-trace --policies --tokens 5", "--tokens has no effect on ngram-trace"),
         ("ngram --tokens 5", "--tokens has no effect without --policies"),
     ):
