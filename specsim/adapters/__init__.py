@@ -110,17 +110,6 @@ def names() -> list[str]:
 def is_engine(reference: str) -> bool:
     """Return whether a text names an engine, with or without parameters, and not a function of a module.
 
-    Parameters
-    ----------
-    reference : str
-        As for `get`.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
     >>> is_engine("hf:generate:top_k=3"), is_engine("mine:verify")
     (True, False)
     """

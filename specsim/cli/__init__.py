@@ -38,36 +38,14 @@ for _name in modules_beside(__file__):  # each file registers its commands
 
 
 def main() -> None:
-    """Run specsim's command line with the arguments of this process, and exit.
-
-    Raises
-    ------
-    SystemExit
-        With the exit codes of the module.
-
-    Examples
-    --------
-    ::
-
-        python -m specsim plan --alpha 0.8 --c 0.05
-    """
+    """Run specsim's command line with the arguments of this process, and exit with a code of the module."""
     run_app(app)
 
 
 def run_app(app: cyclopts.App) -> None:
     """Run a command line with the arguments of this process, and exit.
 
-    Errors of the user are printed in one line, with exit code 2.
-
-    Parameters
-    ----------
-    app : cyclopts.App
-        Its commands may return an exit code.
-
-    Raises
-    ------
-    SystemExit
-        With the exit codes of the module.
+    Print errors of the user in one line, with exit code 2. Commands may return an exit code.
     """
     prepare_streams()
     code = _run(app)

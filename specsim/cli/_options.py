@@ -178,17 +178,9 @@ def refuse(
 ) -> None:
     """Raise ValueError for the first option of a command that was given, and has no effect.
 
-    Parameters
-    ----------
-    command : callable
-        The function; its defaults are the values of options that were not given.
-    values : mapping
-        Its `locals()`, before it assigns any.
-    why : str
-        The end of the sentence that the option begins, such as "has no effect with --tree".
-    *names : str
-        The parameters that have no effect; by default all of them `but` some.
-    """
+    `values` are its `locals()` before it assigns any, and its defaults those of options that were not given.
+    `why` ends the sentence, such as "has no effect with --tree". `names` are the parameters that have no
+    effect, by default all `but` some."""
     for name, parameter in inspect.signature(command).parameters.items():
         for one, value, default in _fields(name, values[name], parameter.default):
             if value != default and (one in names if names else one not in but):

@@ -203,12 +203,6 @@ def describe(tree: Tree, gamma: int) -> str:
 def load_bundled() -> Comparison:
     """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it.
 
-    Returns
-    -------
-    Comparison
-
-    Examples
-    --------
     >>> load_bundled().gamma
     5
     """
@@ -219,19 +213,8 @@ def load_bundled() -> Comparison:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """A Markdown table of every rule with its claim and its results on this pair.
+    """A Markdown table of every rule, of the registry, with its claim and its results on this pair.
 
-    Parameters
-    ----------
-    comparison : Comparison
-        Of `compare`, with rules of the registry.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> print(as_markdown(load_bundled()).splitlines()[0])
     **A single draft, lossless**
     """

@@ -84,25 +84,9 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
 def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
     """The smallest and the largest β that two truncated rows allow; the module's docstring has the proof.
 
-    Parameters
-    ----------
-    p, q : Listed
-        Truncated rows.
-    token : int
-        The drafted token, which may be listed although it is not among the most probable; -1 for none.
+    The drafted `token` may be listed without being among the most probable; -1 for none. Raises ValueError
+    for lists of different lengths, or a token listed twice.
 
-    Returns
-    -------
-    tuple of float
-        Bounds in [0, 1], up to rounding.
-
-    Raises
-    ------
-    ValueError
-        For lists of different lengths, or a token listed twice.
-
-    Examples
-    --------
     >>> low, high = beta_bounds(Listed([0, 1], [0.5, 0.3]), Listed([0, 2], [0.6, 0.2]))
     >>> round(low, 12), round(high, 12)
     (0.5, 0.9)

@@ -39,25 +39,10 @@ class Step(NamedTuple):
 
 
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
-    """The steps of a policy along a log.
+    """Yield the steps of a policy along a log, `cost` being what it knows of their time.
 
-    The last ones draft less, so as not to pass the end of the text.
+    Reset the policy first. The last steps draft less, so as not to pass the end of the text.
 
-    Parameters
-    ----------
-    log : DraftLog
-        Of `draft_log` or `log_from_trace`.
-    policy : Policy
-        It is reset first.
-    cost : StepCost
-        What the policy knows of the time of a step.
-
-    Yields
-    ------
-    Step
-
-    Examples
-    --------
     >>> from specsim.models import TableModel
     >>> from specsim.planning import ConstantRatio
     >>> from specsim import draft_log

@@ -24,12 +24,6 @@ from specsim.traces._writer import TraceWriter, check_new_trace, writer
 def formats() -> list[str]:
     """The names of the formats that `import_trace` reads.
 
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
     >>> formats()
     ['jsonl', 'npz', 'parquet', 'safetensors']
     """
