@@ -191,7 +191,8 @@ def record_hf(
     chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
     chosen.check(tree)
     max_new_tokens = check_count("max_new_tokens", max_new_tokens)
-    (big, tokenizer), (small, other) = (load(one, device or "cpu") for one in (target, draft))
+    device = "cpu" if device is None else device
+    (big, tokenizer), (small, other) = (load(one, device) for one in (target, draft))
     check_tokenizers(tokenizer, other, prompts)
     room = min(_context(big), _context(small))
     if gamma >= room:
