@@ -13,7 +13,7 @@ from specsim.adapters._engines import EngineMissing
 
 
 def device() -> str:
-    """ "cuda" where PyTorch finds a GPU, else "cpu"."""
+    """The device of the kernels: "cuda" where PyTorch finds a GPU, else "cpu"."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -360,7 +360,7 @@ def with_pair(subject: Subject, pair: Any) -> Subject:
     except TypeError:
         raise ValueError("pair: expected a Pair, or a target and a draft") from None
     found = replace(subject, pair=given)
-    _ = found.cases  # raises for what is no pair
+    _ = found.cases  # raises unless it is a pair
     return found
 
 
