@@ -30,7 +30,7 @@ def draw(table: pa.Table) -> Figure:
     documents = groups(table, "document")
     labels = [fill(title, 32) for title in documents]
     with figure_style():
-        figure = Figure(figsize=(6.6, 3.0))
+        figure = Figure(figsize=(6.6, 4.8))
         axis = figure.subplots()
         ends = [0] * len(labels)
         for verdict, shade in SHADES.items():

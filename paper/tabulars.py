@@ -34,10 +34,13 @@ TELLING = (
     "pointwise_envelope",
     "lenient_sign",
     "pseudocode",
-    "other_vocabulary",
-    "no_relationship",
-    "formula",
-    "rejected",
+    "other_ids",
+    "same_temperature",
+    "share_for_alpha",
+    "own_sample",
+    "accepted_only",
+    "below_half",
+    "three_in_one",
 )
 
 
