@@ -162,9 +162,7 @@ LARGEST = 1e100
 def uncapped_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """As hierarchical, with J in place of the capped ratio before the last."""
     tokenwise.require_chain("hierarchical_uncapped", parents)
-    joint = [1 + 0 * p[0][0]]
-    for x, p_row, q_row in zip(tokens, p, q, strict=False):
-        joint.append(joint[-1] * p_row[x] / q_row[x])
+    joint = hierarchical.joint_ratios(tokens, p, q)
     return hierarchical.backward_law([*joint[:-1], min(joint[-1], 1)], p, q)
 
 

@@ -32,12 +32,11 @@ import numpy as np
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
-from specsim.models import Tree
+from specsim.core.distributions import cumulative_draw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import PairTables, alias_draw, build_tables, count_up_to, draw_sorted
+from specsim.rules._common.base import Rule
+from specsim.rules._common.fixed_pairs import PairTables, build_tables, count_up_to, draw_sorted
 
 
 def uniforms(tree: Draft, vocab_size: int) -> int:
@@ -106,15 +105,6 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats, Floats]:
-    """The pair's tables, the draft's alias table, accept probabilities [V], and Λ at the sorted ratios."""
-    pair = build_tables(p, q)
-    race = race_table(pair)
-    accept = np.zeros(p.size)
-    accept[pair.order] = 1.0 / (1.0 + race)
-    return pair, alias_table(q), accept, race
-
-
 def race_table(pair: PairTables) -> Floats:
     """Λ at the sorted ratios."""
     start = np.searchsorted(pair.ratio, pair.ratio, side="left")  # ties share one Λ
@@ -122,30 +112,20 @@ def race_table(pair: PairTables) -> Floats:
     return race
 
 
-@kernel
-def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms, tokens, accepted):
-    gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, coin, drawn = alias_buffers(steps)
-    alive, tested = np.ones(steps, np.int64), np.zeros(steps)
-    accepted[:] = 0
-    for i in range(gamma):
-        alias_draws(draft, start, accept.size, draft_uniforms[i], coin, drawn)
-        for s in range(steps):
-            passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
-            tested[s] += verify_uniforms[i, s] * (alive[s] - passed)  # the uniform that rejected
-            alive[s] = passed
-            accepted[s] += passed
-            tokens[i, s] = (drawn[s] + 1) * passed - 1
-    tokens[gamma, :] = -1
-    for s in range(steps):
-        last = verify_uniforms[gamma, s]
-        if alive[s]:
-            token = alias_draw(pair.p_alias, last)
-        else:  # of the tokens whose race had begun, by rising q/p, one in proportion to p
-            noise = 1.0 / tested[s] - 1.0 if tested[s] > 0.0 else np.inf
-            count = max(count_up_to(race, noise), 1)
-            token = draw_sorted(pair, count, last)
-        tokens[accepted[s], s] = token
+def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """The chance of accepting each token, and Λ at the sorted ratios."""
+    pair = build_tables(p, q)
+    race = race_table(pair)
+    accept = np.zeros(p.size)
+    accept[pair.order] = 1.0 / (1.0 + race)
+    return accept, race
+
+
+@inner_kernel
+def draw(pair, race, x, tested, u):
+    """Of the tokens whose race had begun, by rising q/p, one in proportion to p."""
+    noise = 1.0 / tested - 1.0 if tested > 0.0 else np.inf
+    return draw_sorted(pair, max(count_up_to(race, noise), 1), u)
 
 
 RULE = Rule(
@@ -155,5 +135,5 @@ RULE = Rule(
     law=tokenwise.law("gumbel", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
+    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
 )

@@ -19,6 +19,9 @@ Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fix
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Any
 
 import numpy as np
 
@@ -27,16 +30,20 @@ from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 
 
 def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """stop[i]: the probability of keeping exactly i tokens; follow[i] the pmf of the token after them."""
     tokenwise.require_chain("hierarchical", parents)
-    joint = [1 + 0 * p[0][0]]
-    for x, p_row, q_row in zip(tokens, p, q, strict=False):
-        joint.append(joint[-1] * p_row[x] / q_row[x])
+    joint = joint_ratios(tokens, p, q)
     return backward_law([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
+
+
+def joint_ratios(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+    """J_0 … J_γ."""
+    ratios = (a[x] / b[x] for x, a, b in zip(tokens, p, q, strict=False))
+    return list(accumulate(ratios, mul, initial=1 + 0 * p[0][0]))
 
 
 def backward_law(ratios: Row, p: Rows, q: Rows) -> StepLaw:
@@ -58,28 +65,15 @@ def backward_law(ratios: Row, p: Rows, q: Rows) -> StepLaw:
 
 
 @inner_kernel
-def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):
-    """One step, given R[γ+1]: fill path[γ+1] with the tokens emitted, and give the number accepted."""
-    n = draft_tokens.size
-    copy_row(p[n], weights)
-    if not uniforms[n - 1] < ratios[n]:
-        while n > 0:
-            n -= 1
-            more, less = 0.0, 0.0
-            for y in range(weights.size):
-                gap = ratios[n] * p[n, y] - q[n, y]
-                weights[y] = max(gap, 0.0)
-                more += max(gap, 0.0)
-                less += max(-gap, 0.0)
-            if n == 0 or uniforms[n - 1] * max(more, less) < more or max(more, less) == 0.0:
-                if more == 0.0:
-                    copy_row(p[n], weights)
-                break
-    for i in range(n):
-        path[i] = draft_tokens[i]
-    path[n] = cumulative_draw(weights, uniforms[draft_tokens.size])
-    path[n + 1 :] = -1
-    return n
+def differences(ratio, p, q, weights):
+    """Fill weights[V] with (R·p - q)₊; give their sum, and that of (q - R·p)₊."""
+    more, less = 0.0, 0.0
+    for y in range(weights.size):
+        gap = ratio * p[y] - q[y]
+        weights[y] = max(gap, 0.0)
+        more += max(gap, 0.0)
+        less += max(-gap, 0.0)
+    return more, less
 
 
 @inner_kernel
@@ -93,15 +87,25 @@ def rows(cap: Kernel) -> Kernel:
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         gamma = draft_tokens.shape[1]
-        weights, ratios, path = np.empty(p.shape[2]), np.empty(gamma + 1), np.empty(gamma + 1, np.int64)
+        weights, ratios = np.empty(p.shape[2]), np.empty(gamma + 1)
         for s in range(draft_tokens.shape[0]):
             ratios[0] = 1.0
             for i in range(gamma):
                 x = draft_tokens[s, i]
                 ratios[i + 1] = cap(ratios[i] * p[s, i, x] / q[s, i, x]) if ratios[i] > 0.0 else 0.0
-            accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
-            for i in range(gamma + 1):
-                tokens[i, s] = path[i]
+            n = gamma
+            copy_row(p[s, n], weights)
+            if not uniforms[n - 1, s] < ratios[n]:
+                while n > 0:
+                    n -= 1
+                    more, less = differences(ratios[n], p[s, n], q[s, n], weights)
+                    if n == 0 or uniforms[n - 1, s] * max(more, less) < more or max(more, less) == 0.0:
+                        if more == 0.0:
+                            copy_row(p[s, n], weights)
+                        break
+            for i in range(n):
+                tokens[i, s] = draft_tokens[s, i]
+            end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[gamma, s]))
 
     return kernel(verify_rows)
 

@@ -25,11 +25,10 @@ import numpy as np
 from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_table, capped_ratio, copy_row
-from specsim.models import Tree
+from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import alias_draw, build_tables, draw_residual
+from specsim.rules._common.base import Rule
+from specsim.rules._common.fixed_pairs import alias_draw, draw_residual
 
 
 def is_shared(x: int, size: int, shared: Any) -> bool:
@@ -75,32 +74,22 @@ def recover(p, q, x, values, weights):
                 weights[y] = max(p[y] - q[y] / mass, 0.0)
 
 
-def restricted_row(q: Floats, shared: float) -> Floats:
-    """q', or 0 where no shared token can be drafted."""
+def restricted_row(p: Floats, q: Floats, shared: float) -> Floats:
+    """q', or p where no shared token can be drafted."""
     kept = np.where(np.arange(q.size) < shared * q.size, q, 0.0)
-    return kept / kept.sum() if kept.any() else kept
+    return kept / kept.sum() if kept.any() else p
 
 
 def shares(p: Floats, q: Floats, shared: float) -> tuple[Floats, Floats]:
     """Accept with min(1, p/q') in S; whether a rejected token is in S."""
     inside = (np.arange(q.size) < shared * q.size).astype(np.float64)
-    return inside * capped_ratio(p, restricted_row(q, shared)), inside
+    return inside * capped_ratio(p, restricted_row(p, q, shared)), inside
 
 
 @inner_kernel
-def draw(pair, inside, x, u):
-    """From the residual, or from p in place of a token that the target lacks."""
-    return draw_residual(pair, 1.0, 1.0, u) if inside > 0.0 else alias_draw(pair.p_alias, u)
-
-
-BY_TOKEN = tokenwise.fixed_pair_by_token(shares, draw)
-
-
-def tables(p: Floats, q: Floats, tree: Tree, shared: float) -> tuple[Any, ...]:
-    """As those of `BY_TOKEN`, with residuals of p over q' and drafts from q."""
-    kept = restricted_row(q, shared)
-    pair = build_tables(p, kept if kept.any() else p)
-    return pair, alias_table(tokenwise.draft_pmf(q, tree)), *shares(p, q, shared)
+def draw(pair, inside, x, tested, u):
+    """From the residual of p over q', or from p in place of a token that the target lacks."""
+    return draw_residual(pair, 1.0, 1.0, u) if inside[x] > 0.0 else alias_draw(pair.p_alias, u)
 
 
 RULE = Rule(
@@ -109,6 +98,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("token_level_intersection", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    fixed_pair=FixedPair(tables, BY_TOKEN.kernel, acceptance=BY_TOKEN.acceptance),
+    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw, restricted_row),
     parameters=(Parameter("shared", 0.5, 0.0, 1.0, "the share of the ids, from 0 on, that both have"),),
 )

@@ -104,15 +104,14 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         end_step(tokens, accepted, b, n, last if last >= 0 else cumulative_draw(p[b, n], uniforms[end, b]))
 
 
+def shares(p: Floats, q: Floats, slack: float) -> tuple[Floats]:
+    """The probability that each drafted token passes."""
+    return (non_iterative.shares(p, q)[0] / slack,)
+
+
 def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, ...]:
     """Alias tables of q and p, and the probability [V] that a proposal passes."""
-    if ((p > 0.0) & (q == 0.0)).any():
-        chance = np.zeros(p.size)
-    else:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            ratio = np.where(p > 0.0, p / q, 0.0)
-            chance = np.where(p > 0.0, ratio / ratio.max() / slack, 0.0)
-    return alias_table(q), alias_table(p), chance
+    return alias_table(q), alias_table(p), *shares(p, q, slack)
 
 
 @kernel
@@ -135,11 +134,6 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
                     last = x
                     break
         end_step(tokens, accepted, s, n, last if last >= 0 else alias_draw(target, verify_uniforms[end, s]))
-
-
-def shares(p: Floats, q: Floats, slack: float) -> tuple[Floats]:
-    """The probability that each drafted token passes."""
-    return (non_iterative.shares(p, q)[0] / slack,)
 
 
 RULE = Rule(

@@ -314,15 +314,8 @@ def tree_buffers(size, steps):
 
 def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
     """The tokens that a fixed-pair kernel drafts with the uniforms u [n]."""
-    pair, tokens = build_tables(p, q), np.zeros(tree.size, dtype=np.int64)
-    for node in range(tree.size + 1):
-        columns = [child - 1 for child in tree.children(node)]
-        siblings = np.zeros(len(columns), dtype=np.int64)
-        for k, column in enumerate(columns):
-            siblings[k] = draw_child(
-                pair, CODES[tree.draft_sampling], siblings, 0, k, len(columns), u[column]
-            )
-        tokens[columns] = siblings
+    siblings, tokens = np.empty(tree.size, np.int64), np.empty(tree.size, np.int64)
+    draw_tree(build_tables(p, q), by_parent(tree), CODES[tree.draft_sampling], u, siblings, tokens)
     return [int(token) for token in tokens]
 
 

@@ -13,16 +13,31 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import alias_buffers, alias_draws, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
-from specsim.rules._common.base import FixedPair, end_step, uniform_per_node
-from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child
+from specsim.rules._common.base import FixedPair, Rule, end_step, uniform_per_node
+from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child, index_of
+from specsim.rules._common.tokenwise import normalise
 
 #: Nodes a level, at most, of trees whose i.i.d. drafts are all drawn: so many at once cost less than those
 #: that a step reaches one by one.
 SLIM = 4
+
+
+def rule(
+    name: str,
+    citation: str,
+    node_law: Callable[..., tuple[list[Any], Row]],
+    choose: Kernel,
+    pair: FixedPair,
+    **claims: Any,
+) -> Rule:
+    """The rule for trees with the law at a node `node_law`, see `law`, the kernel `choose`, see `rows`, and
+    the fixed-pair kernel of `pair`; `claims` are other parts of a `Rule`."""
+    made: dict[str, Any] = {"law": law(node_law), "rows": rows(choose), "fixed_pair": pair, "on_trees": True}
+    return Rule(name=name, citation=citation, **made | claims)
 
 
 def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., StepLaw]:
@@ -55,6 +70,32 @@ def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., StepLaw
         return stop, follow
 
     return step_law
+
+
+def in_turn(chances: Sequence[Any]) -> list[Any]:
+    """The probability of accepting each child, from those of passing, each given that none before it did."""
+    reached, accept = 1, []
+    for passed in chances:
+        accept.append(reached * passed)
+        reached = reached * (1 - passed)
+    return accept
+
+
+def matching(children: Sequence[int], law: Row) -> tuple[list[Any], list[Any]]:
+    """The law at a node of one draw from `law`: the first child with its token is accepted, if any has it."""
+    accept = [law[x] * (x not in children[:k]) for k, x in enumerate(children)]
+    others = [weight * (x not in children) for x, weight in enumerate(law)]
+    return accept, normalise(others) if any(others) else list(law)
+
+
+@inner_kernel
+def match(children, y, weights):
+    """The first child with the drawn token y; where none has it -1, and all weight on y."""
+    k = index_of(children, y)
+    if k < 0:
+        weights[:] = 0.0
+        weights[y] = 1.0
+    return k
 
 
 def rows(choose: Kernel) -> Kernel:

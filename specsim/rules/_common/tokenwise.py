@@ -216,17 +216,23 @@ def draft_pmf(q: Floats, tree: Tree) -> Floats:
     return np.eye(1, q.size, int(q.argmax()))[0] if tree.draft_sampling == "top" else q
 
 
-def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kernel) -> FixedPair:
+def fixed_pair_by_token(
+    shares: Callable[..., tuple[Floats, Floats]],
+    draw: Kernel,
+    against: Callable[..., Floats] = lambda p, q, **values: q,
+) -> FixedPair:
     """Build the fixed-pair kernel of a rule whose recovered token depends on the rejected one.
 
-    shares(p, q, **values) gives the probability [V] of accepting each token, and a number [V] for each that
-    is passed to draw(pair, number, x, u): the token recovered after x was rejected, with u in [0, 1). The
-    bonus comes from p."""
+    shares(p, q, **values) gives the probability [V] of accepting each token, and numbers [V], such as one for
+    each token. draw(pair, numbers, x, tested, u) is the token recovered after the uniform `tested` rejected
+    x, with u in [0, 1), where `pair` has the tables of p and against(p, q, **values). The bonus comes from
+    p."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
-        return build_tables(p, q), alias_table(draft_pmf(q, tree)), *shares(p, q, **values)
+        pair = build_tables(p, against(p, q, **values))
+        return pair, alias_table(draft_pmf(q, tree)), *shares(p, q, **values)
 
-    def verify_fixed_pair(pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted):
+    def verify_fixed_pair(pair, draft, accept, numbers, draft_uniforms, verify_uniforms, tokens, accepted):
         gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
         start, coin, drawn = alias_buffers(steps)
         rejected = np.zeros(steps, np.int64)
@@ -242,8 +248,10 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
                 tokens[i, s] = (drawn[s] + 1) * passed - 1
         tokens[gamma, :] = -1
         for s in range(steps):
-            u, x = verify_uniforms[gamma, s], rejected[s]
-            last = alias_draw(pair.p_alias, u) if alive[s] else draw(pair, number[x], x, u)
-            tokens[accepted[s], s] = last
+            n, u = accepted[s], verify_uniforms[gamma, s]
+            if alive[s]:
+                tokens[n, s] = alias_draw(pair.p_alias, u)
+            else:
+                tokens[n, s] = draw(pair, numbers, rejected[s], verify_uniforms[n, s], u)
 
     return FixedPair(tables, kernel(verify_fixed_pair), acceptance=acceptance_of(shares))

@@ -112,9 +112,9 @@ def shares(p: Floats, q: Floats, delta: float) -> tuple[Floats, Floats]:
 
 
 @inner_kernel
-def draw(pair, number, x, u):
+def draw(pair, scales, x, tested, u):
     """From the residual of the rejected token."""
-    return draw_residual(pair, number, 1.0, u)
+    return draw_residual(pair, scales[x], 1.0, u)
 
 
 RULE = Rule(

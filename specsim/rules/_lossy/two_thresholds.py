@@ -34,7 +34,6 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import nodewise, tokenwise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_without
 from specsim.rules._common.tokenwise import normalise
 
@@ -104,15 +103,15 @@ def pick(pair, table, children, u, last):
     return -1, token
 
 
-RULE = Rule(
-    name="two_thresholds",
-    citation="SGLang, tree_speculative_sampling_target_only",
+RULE = nodewise.rule(
+    "two_thresholds",
+    "SGLang, tree_speculative_sampling_target_only",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick),
     draft_sampling=("without replacement",),
-    law=nodewise.law(node_law),
     declared=declared,
     declares="p, but tokens above the thresholds always pass",
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick),
     survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
@@ -120,7 +119,6 @@ RULE = Rule(
         ),
         Parameter("threshold_acc", 0.8, 0.0, 1.0, "what summed probabilities are divided by", above_low=True),
     ),
-    on_trees=True,
     distinct=True,
     reads_draft=False,
 )

@@ -22,20 +22,18 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise, tokenwise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_without, index_of
 from specsim.rules._common.tokenwise import normalise
 
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and what is left of p."""
-    left, reached, accept = list(p), 1 + 0 * p[0], []
+    left, passed = list(p), []
     for x in children:
-        accept.append(reached * left[x])
-        reached *= 1 - left[x]
+        passed.append(left[x])
         without = [weight * (y != x) for y, weight in enumerate(left)]
         left = normalise(without) if any(without) else left
-    return accept, left
+    return nodewise.in_turn(passed), left
 
 
 @inner_kernel
@@ -65,14 +63,13 @@ def pick(pair, table, children, u, last):
     return -1, draw_without(pair.p, pair.p_sums, pair.p_guide, children, last)
 
 
-RULE = Rule(
-    name="deterministic_children",
-    citation="Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
+RULE = nodewise.rule(
+    "deterministic_children",
+    "Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick),
     draft_sampling=("top", "without replacement", "sampled", "top and sample"),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick),
     survival=tokenwise.survival(tokenwise.target_chance),
-    on_trees=True,
     reads_draft=False,
 )

@@ -23,10 +23,9 @@ from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import copy_row, is_zero
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
 from specsim.rules._common.tokenwise import normalise, positive_part
-from specsim.rules._tree.token_tree import match, match_law
+from specsim.rules._tree.token_tree import recover, recovery_law
 
 #: The largest uniform below 1, and a number whose reciprocal does not overflow.
 LAST, LEAST = 1.0 - 2.0**-53, 1e-300
@@ -36,7 +35,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The last child by the accept test against q', the others by recovery."""
     *top, x = children
     draft = normalise(remaining_weights(q, top))
-    return match_law(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
+    return recovery_law(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
 
 
 @inner_kernel
@@ -46,7 +45,7 @@ def choose(p, q, children, u, values, weights):
         return children.size - 1
     for y in range(weights.size):
         weights[y] = max(p[y] - weights[y] / mass, 0.0)
-    return match(children, u, weights)
+    return recover(children, u, weights)
 
 
 @inner_kernel
@@ -114,14 +113,13 @@ def pick_uniform(p, children, u, again):
     return index_of(top, token), token
 
 
-RULE = Rule(
-    name="greedy_multi_draft",
-    citation="Hu et al. 2025, arXiv 2502.18779",
+RULE = nodewise.rule(
+    "greedy_multi_draft",
+    "Hu et al. 2025, arXiv 2502.18779",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick),
     draft_sampling=("top and sample", "without replacement"),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick),
-    on_trees=True,
     many_drafts=True,
     distinct=True,
 )

@@ -50,8 +50,8 @@ from specsim.core._types import Floats, Ints, Row, StepLaw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import build_tables, draw_sorted, guide, guided_count_up_to, index_of
+from specsim.rules._common.nodewise import match
 
 #: Σ c·exp(-h·t) as {h: c}.
 Exponentials = Mapping[Any, Any]
@@ -59,11 +59,7 @@ Exponentials = Mapping[Any, Any]
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The first child with a token is taken when the target has it; another token ends the step."""
-    law = target_law(p, q, children)
-    accept = [law[x] if x not in children[:k] else 0 * law[x] for k, x in enumerate(children)]
-    others = [0 * weight if x in children else weight for x, weight in enumerate(law)]
-    missed = sum(others)
-    return accept, [weight / missed for weight in others] if missed else list(p)
+    return nodewise.matching(children, target_law(p, q, children))
 
 
 def target_law(p: Row, q: Row, children: Sequence[int]) -> list[Any]:
@@ -128,11 +124,7 @@ def choose(p, q, children, u, values, weights):
         y, time = target_token(p, q, children[k], u[k * size : (k + 1) * size])
         if time < least:
             best, least = y, time
-    chosen = index_of(children, best)
-    if chosen < 0:
-        weights[:] = 0.0
-        weights[best] = 1.0
-    return chosen
+    return match(children, best, weights)
 
 
 def fixed_pair_uniforms(tree: Draft, vocab_size: int = 0) -> int:
@@ -181,13 +173,12 @@ def pick(pair, turns, children, u, last):
     return index_of(children, y), y
 
 
-RULE = Rule(
-    name="gumbel_list",
-    citation="Rowan, Phan & Khisti 2025, arXiv 2506.05632, Algorithm 2",
+RULE = nodewise.rule(
+    "gumbel_list",
+    "Rowan, Phan & Khisti 2025, arXiv 2506.05632, Algorithm 2",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick, table, fixed_pair_uniforms),
     draft_sampling=("sampled",),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
     uniforms=uniforms,
-    fixed_pair=nodewise.fixed_pair(pick, table, fixed_pair_uniforms),
-    on_trees=True,
 )

@@ -33,7 +33,6 @@ from specsim.core._kernels import inner_kernel, interpreted
 from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import alias_table
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw
 from specsim.rules._common.tokenwise import positive_part
 
@@ -58,13 +57,9 @@ def least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
 def with_rho(p: Row, q: Row, children: Sequence[int], drafts: int, rho: Any) -> StepLaw:
     """K-SEQ with any ρ, for `drafts` drafts; a negative residual is cut off at 0."""
     kept = [min(b, a / rho) for a, b in zip(p, q, strict=True)]
-    mass, reached, accept = sum(kept), 1 + 0 * p[0], []
-    for x in children:
-        passed = kept[x] / q[x] if q[x] else int(p[x] > 0)
-        accept.append(reached * passed)
-        reached *= 1 - passed
+    mass, passed = sum(kept), [kept[x] / q[x] if q[x] else int(p[x] > 0) for x in children]
     factor = (1 - (1 - mass) ** drafts) / mass if mass else drafts
-    return accept, positive_part(p, [factor * weight for weight in kept])
+    return nodewise.in_turn(passed), positive_part(p, [factor * weight for weight in kept])
 
 
 @inner_kernel
@@ -165,13 +160,12 @@ def sequential_pick(table, children, u, last, drafts):
     return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
 
 
-RULE = Rule(
-    name="k_seq",
-    citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, Algorithm 2",
+RULE = nodewise.rule(
+    "k_seq",
+    "Sun et al. 2023 (SpecTr), arXiv 2310.15141, Algorithm 2",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick, table),
     draft_sampling=("sampled",),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick, table),
-    on_trees=True,
     many_drafts=True,
 )

@@ -19,26 +19,18 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import cumulative_draw
 from specsim.rules._common import nodewise, tokenwise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw, index_of
+from specsim.rules._common.nodewise import match
 
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The first child with a token is taken when that token is drawn; the others' tokens end the step."""
-    accept = [p[x] if x not in children[:k] else 0 * p[x] for k, x in enumerate(children)]
-    missed = 1 - sum(accept)
-    others = [0 * weight if x in children else weight for x, weight in enumerate(p)]
-    return accept, [weight / missed for weight in others] if missed else list(p)
+    return nodewise.matching(children, p)
 
 
 @inner_kernel
 def choose(p, q, children, u, values, weights):
-    y = cumulative_draw(p, u[0])
-    k = index_of(children, y)
-    if k < 0:
-        weights[:] = 0.0
-        weights[y] = 1.0
-    return k
+    return match(children, cumulative_draw(p, u[0]), weights)
 
 
 @inner_kernel
@@ -47,14 +39,13 @@ def pick(pair, table, children, u, last):
     return index_of(children, y), y
 
 
-RULE = Rule(
-    name="naive_matching",
-    citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, its baseline",
+RULE = nodewise.rule(
+    "naive_matching",
+    "Miao et al. 2024 (SpecInfer), arXiv 2305.09781, its baseline",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick),
     draft_sampling=("sampled", "without replacement", "top", "top and sample"),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick),
     survival=tokenwise.survival(tokenwise.target_chance),
-    on_trees=True,
     reads_draft=False,
 )

@@ -25,20 +25,17 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import build_tables, draw_residual, residual_mass
 from specsim.rules._common.tokenwise import positive_part
 
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and the last residual."""
-    left, reached, accept = list(p), p[0] * 0 + 1, []
+    left, passed = list(p), []
     for x in children:
-        passed = min(1, left[x] / q[x]) if q[x] else int(left[x] > 0)
-        accept.append(reached * passed)
-        reached *= 1 - passed
+        passed.append(min(1, left[x] / q[x]) if q[x] else int(left[x] > 0))
         left = positive_part(left, q)
-    return accept, left
+    return nodewise.in_turn(passed), left
 
 
 @inner_kernel
@@ -79,13 +76,12 @@ def pick(pair, table, children, u, last):
     return -1, draw_residual(pair, table[k, 0], table[k, 1], last)
 
 
-RULE = Rule(
-    name="recursive_rejection",
-    citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, Algorithm 2",
+RULE = nodewise.rule(
+    "recursive_rejection",
+    "Miao et al. 2024 (SpecInfer), arXiv 2305.09781, Algorithm 2",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick, residuals),
     draft_sampling=("sampled",),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick, residuals),
-    on_trees=True,
     many_drafts=True,
 )

@@ -22,23 +22,22 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import cumulative_draw, is_zero
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of
+from specsim.rules._common.nodewise import match
 from specsim.rules._common.tokenwise import positive_part
 
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The first child by the accept test, the others by recovery."""
-    return match_law(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
+    return recovery_law(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
 
 
-def match_law(children: Sequence[int], passed: Any, residual: Row, sampled: int) -> StepLaw:
+def recovery_law(children: Sequence[int], passed: Any, residual: Row, sampled: int) -> StepLaw:
     """Child `sampled` is taken with probability `passed`, else the first child with a token of `residual`."""
-    accept = [(1 - passed) * residual[x] * (x not in children[:k]) for k, x in enumerate(children)]
+    recovered, others = nodewise.matching(children, residual)
+    accept = [(1 - passed) * chance for chance in recovered]
     accept[sampled] += passed
-    others = [0 * weight if x in children else weight for x, weight in enumerate(residual)]
-    missed = sum(others)
-    return accept, [weight / missed for weight in others] if missed else list(residual)
+    return accept, others
 
 
 @inner_kernel
@@ -47,20 +46,15 @@ def choose(p, q, children, u, values, weights):
         return 0
     for y in range(weights.size):
         weights[y] = max(p[y] - q[y], 0.0)
-    return match(children, u, weights)
+    return recover(children, u, weights)
 
 
 @inner_kernel
-def match(children, u, weights):
+def recover(children, u, weights):
     """Draw a token from weights[V] with u[1]; give the child that has it, or -1 and the token in weights."""
     if children.size == 1 or is_zero(weights):
         return -1
-    y = cumulative_draw(weights, u[1])
-    k = index_of(children, y)
-    if k < 0:
-        weights[:] = 0.0
-        weights[y] = 1.0
-    return k
+    return match(children, cumulative_draw(weights, u[1]), weights)
 
 
 @inner_kernel
@@ -72,13 +66,12 @@ def pick(pair, table, children, u, last):
     return index_of(children, y), y
 
 
-RULE = Rule(
-    name="token_tree",
-    citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, section 4, with the standard rule",
+RULE = nodewise.rule(
+    "token_tree",
+    "Sun et al. 2023 (SpecTr), arXiv 2310.15141, section 4, with the standard rule",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick),
     draft_sampling=("sampled", "without replacement"),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick),
-    on_trees=True,
     many_drafts=True,
 )

@@ -23,7 +23,6 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Row, StepLaw
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
-from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules._common.tokenwise import normalise, positive_part
 from specsim.rules._tree.greedy_multi_draft import LEAST
@@ -31,17 +30,14 @@ from specsim.rules._tree.greedy_multi_draft import LEAST
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
     """The probability of accepting each child, and the last residual."""
-    target, reached, accept = list(p), p[0] * 0 + 1, []
+    target, passed = list(p), [0] * len(children)
     for k, x in enumerate(children):
         if q[x] == 0:  # q was exhausted
-            accept += [0] * (len(children) - k)
             break
         draft = normalise([weight * (y not in children[:k]) for y, weight in enumerate(q)])
-        passed = min(1, target[x] / draft[x])
-        accept.append(reached * passed)
-        reached *= 1 - passed
+        passed[k] = min(1, target[x] / draft[x])
         target = positive_part(target, draft)
-    return accept, target
+    return nodewise.in_turn(passed), target
 
 
 @kernel
@@ -86,14 +82,13 @@ def pick(pair, table, children, u, last):
     return -1, draw_residual(pair, b, d, last)
 
 
-RULE = Rule(
-    name="without_replacement",
-    citation="Chen et al. 2024 (Sequoia), arXiv 2402.12374, Algorithm 2; Jeon et al. 2024, arXiv 2402.14160",
+RULE = nodewise.rule(
+    "without_replacement",
+    "Chen et al. 2024 (Sequoia), arXiv 2402.12374, Algorithm 2; Jeon et al. 2024, arXiv 2402.14160",
+    node_law,
+    choose,
+    nodewise.fixed_pair(pick),
     draft_sampling=("without replacement",),
-    law=nodewise.law(node_law),
-    rows=nodewise.rows(choose),
-    fixed_pair=nodewise.fixed_pair(pick),
-    on_trees=True,
     many_drafts=True,
     distinct=True,
 )
