@@ -20,7 +20,7 @@ from hypothesis.internal.conjecture import providers
 from once import once
 
 from specsim import open_trace
-from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
+from specsim.core.distributions import alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import writer
 
@@ -187,6 +187,13 @@ def standard_step(draft_tokens, p, q, uniforms):
             residual = [max(a - b, 0.0) for a, b in zip(p[i], q[i], strict=True)]
             return [*draft_tokens[:i], inverse_cdf(residual if any(residual) else p[i], last)]
     return [*draft_tokens, inverse_cdf(p[len(draft_tokens)], last)]
+
+
+def alias_lookup(table, u):
+    """One draw from an alias table, in plain Python, with u in [0, 1)."""
+    column, remainder = divmod(float(u) * len(table), 1.0)
+    threshold, alias = divmod(int(table[int(column)]), 2**32)
+    return int(column) if int(remainder * 2**31) < threshold else alias
 
 
 def standard_steps_of_a_pair(p, q):

@@ -406,12 +406,7 @@ def alias_table(weights: ArrayLike) -> Ints:
 
     The int64 words [V] are threshold (31 bits) · 2^32 + alias, so that a look-up is one load. Thresholds of
     31 bits move the distribution by at most 2^-31 in total variation, uniforms of 42 bits by at most V·2^-42
-    more. A token of weight 0 is never drawn.
-
-    >>> table = alias_table([1, 3])
-    >>> [alias_lookup(table, u) for u in (0.1, 0.3, 0.6, 0.9)]
-    [0, 1, 1, 1]
-    """
+    more. A token of weight 0 is never drawn."""
     shares = normalise(weights)
     if shares.ndim != 1:
         raise ValueError(f"weights: shape {shares.shape}; expected one number for each token, [V]")
@@ -456,13 +451,6 @@ def alias_draws(tables, start, size, u, coin, drawn):
     for s in range(u.size):
         word = tables[np.uint64(start[s] + drawn[s])]
         drawn[s] = drawn[s] if coin[s] < word >> 32 else np.int32(word & 0xFFFFFFFF)
-
-
-def alias_lookup(table: Ints, u: float) -> int:
-    """One draw of `alias_draws` from a single table, in plain Python, with u in [0, 1)."""
-    column, remainder = divmod(float(u) * len(table), 1.0)
-    threshold, alias = divmod(int(table[int(column)]), 2**32)
-    return int(column) if int(remainder * 2**31) < threshold else alias
 
 
 #: The shapes of `synthetic_pair`, each with the case that it covers.

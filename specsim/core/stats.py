@@ -342,22 +342,6 @@ def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
 
 
 @checked
-def binomial_p_value(hits: int, n: int, probability: float) -> float:
-    """Exact two-sided p-value of `hits` of `n` trials: twice the smaller tail, at most 1.
-
-    >>> round(binomial_p_value(60, 100, 0.5), 4)
-    0.0569
-    """
-    check_count("hits", hits, 0, n)
-    check_count("n", n, 0)
-    check_between("probability", probability, 0, 1, "probability")
-    probability = float(probability)
-    lower = scipy.stats.binom.cdf(hits, n, probability)
-    upper = scipy.stats.binom.sf(hits - 1, n, probability)
-    return float(min(1.0, 2.0 * min(lower, upper)))
-
-
-@checked
 def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their distribution better than independent draws would.
 

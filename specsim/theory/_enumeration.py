@@ -8,12 +8,10 @@ against the distribution that it declares, given prefix and position. A row that
 raises ValueError.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -162,20 +160,6 @@ def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
     return dict(chain(length).drafts(lambda seen, ahead: p_rows(context + seen)))
 
 
-def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) -> Law:
-    """`law`, each of its sequences continued by the target to `length` tokens."""
-    p_rows = _rows_of(target)
-    by_length: list[Exact] = [defaultdict(rational) for _ in range(length + 1)]
-    for emitted, mass in law.items():
-        by_length[len(emitted)][emitted] = mass
-    for shorter, longer in pairwise(by_length):
-        for emitted, mass in shorter.items():
-            for token, weight in enumerate(p_rows(context + emitted)):
-                if weight:
-                    longer[*emitted, token] += mass * weight
-    return _as_fractions(by_length[length])
-
-
 def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) -> Any:
     """The total variation between the law of `masses`, continued by the target to `length` tokens, and
     `_target_law`; their difference is continued."""
@@ -191,25 +175,6 @@ def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) ->
                 (*prefix, token): mass for prefix, row in rows.items() for token, mass in enumerate(row)
             }
     return sum([abs(mass) for row in rows.values() for mass in row], rational()) / 2
-
-
-def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """Yield each prefix at which a step of `step_law` may continue, and {(token,): probability} after it.
-
-    >>> from fractions import Fraction as F
-    >>> for prefix, nexts in conditional_laws({(0, 0): F(1, 4), (0, 1): F(1, 4), (1,): F(1, 2)}):
-    ...     print(prefix, [(token, str(mass)) for token, mass in nexts.items()])
-    () [((0,), '1/2'), ((1,), '1/2')]
-    (0,) [((0,), '1/2'), ((1,), '1/2')]
-    """
-    masses: Masses = {}
-    nonempty = {emitted: mass for emitted, mass in law.items() if emitted}
-    size = 1 + max(map(max, nonempty), default=0)
-    for emitted, mass in nonempty.items():
-        masses.setdefault(emitted[:-1], [0] * size)[emitted[-1]] = mass
-    for prefix, row in _next_masses(masses).items():
-        total = sum(row)
-        yield prefix, {(token,): mass / total for token, mass in enumerate(row) if mass}
 
 
 def _next_masses(masses: Masses) -> Masses:

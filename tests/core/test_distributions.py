@@ -9,7 +9,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import LAST_UNIFORM, TINY
+from conftest import LAST_UNIFORM, TINY, alias_lookup
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,6 @@ from specsim.core.distributions import (
     TOLERANCE,
     alias_buffers,
     alias_draws,
-    alias_lookup,
     alias_table,
     check_probabilities,
     check_rows,

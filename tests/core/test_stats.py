@@ -18,7 +18,6 @@ from specsim.core.stats import (
     DEVIATIONS,
     MIN_EXPECTED,
     _likeliest_law,
-    binomial_p_value,
     certified_tv,
     chi_square,
     detectable_tv,
@@ -395,16 +394,6 @@ def test_stratified_counts_agree_too_well_and_independent_ones_do_not():
         result = chi_square(counts, law)
         assert (lower_tail_p_value(result.statistic, result.df) < FALSE_ALARM) == flagged
         assert result.p_value > FALSE_ALARM
-
-
-def test_the_binomial_p_value_is_twice_the_smaller_tail():
-    n, probability = 12, Fraction(1, 4)
-    pmf = [math.comb(n, k) * probability**k * (1 - probability) ** (n - k) for k in range(n + 1)]
-    for hits in range(n + 1):
-        expected = min(Fraction(1), 2 * min(sum(pmf[: hits + 1]), sum(pmf[hits:])))
-        assert binomial_p_value(hits, n, 0.25) == pytest.approx(float(expected), rel=1e-9)
-    assert binomial_p_value(1, 10**9, 0.0) == 0.0
-    assert binomial_p_value(0, 0, 0.3) == 1.0
 
 
 def test_single_cells_under_the_null():

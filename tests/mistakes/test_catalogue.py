@@ -8,6 +8,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM, rational_pair
+from enumerated import conditional_laws
 
 from specsim import mistakes, rules
 from specsim.core.stats import chi_square, merge_cells
@@ -15,7 +16,7 @@ from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
 from specsim.mistakes._decoding import sequence_law
 from specsim.models import TableModel, chain
-from specsim.theory._enumeration import conditional_laws, step_law, target_law
+from specsim.theory._enumeration import step_law, target_law
 
 GAMMA = 2
 STEPS, SEQUENCES = 50_000, 4_000

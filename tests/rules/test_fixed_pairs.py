@@ -6,9 +6,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from conftest import alias_lookup
 
 from specsim.core._kernels import interpreted
-from specsim.core.distributions import alias_lookup, inverse_cdf
+from specsim.core.distributions import inverse_cdf
 from specsim.rules._common.fixed_pairs import (
     alias_draw,
     build_tables,

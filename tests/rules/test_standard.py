@@ -20,13 +20,14 @@ from conftest import (
     standard_step,
     standard_steps_of_a_pair,
 )
+from enumerated import conditional_laws
 
 from specsim import rules
 from specsim.core._kernels import interpreted
 from specsim.models import TableModel, branching, chain
 from specsim.rules._common import fixed_pairs
 from specsim.simulation._rows import tile_parents
-from specsim.theory._enumeration import conditional_laws, prove, step_law, target_law
+from specsim.theory._enumeration import prove, step_law, target_law
 
 RULE = rules.get("standard")
 HALF = Fraction(1, 2)

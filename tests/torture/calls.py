@@ -34,7 +34,7 @@ from specsim import (
 from specsim.adapters import _contract
 from specsim.core._kernels import Kernel
 from specsim.models import _base, _multi_token, _trained_pairs
-from specsim.models._drafts import prompt_lookup, sampling, sequoia, tree
+from specsim.models._drafts import prompt_lookup, sampling, tree
 from specsim.theory._many_drafts import k_seq_rho
 from specsim.traces._truncated import beta_bounds
 
@@ -158,7 +158,6 @@ def _calls():
     yield models.chains, {"count": 2, "gamma": 2}
     yield tree.as_tree, {"gamma": 3}
     yield models.best_tree, {"rank_acceptance": [0.6, 0.2], "nodes": 4, "depth": 2}
-    yield sequoia.expected_tokens_of_tree, {"tree": TREE, "rank_acceptance": [0.6, 0.2]}
     yield models.rank_acceptance, {"p": P, "q": Q, "count": 2}
     yield models.PromptLookup, {"text": [0, 1, 2, 0, 1], "max_ngram": 2}
     yield prompt_lookup.prompt_lookup, {"history": [0, 1, 2, 0, 1], "gamma": 2, "max_ngram": 2}
@@ -303,7 +302,6 @@ def _calls():
 #: Parts of kernels and of an audit's loop, of which arguments are not checked, and a record.
 UNCHECKED = {
     "ChiSquare",
-    "alias_lookup",
     "inverse_cdf",
     "log_e_values",
     "log_pooled_e_values",

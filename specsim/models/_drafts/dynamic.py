@@ -15,7 +15,6 @@ The tree is a function of q alone. A rule that is lossless for any draft, such a
 Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_counts
-from specsim.core._types import Floats, Ints, Tokens
+from specsim.core._types import Floats, Ints
 from specsim.models import Model
-from specsim.models._drafts.sampling import draw_siblings, rank_tokens
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._drafts.tree import Tree
 
 
@@ -98,45 +97,6 @@ class DynamicTree:
 
 #: The draft of a step: the same tree every time, or one that the draft model chooses.
 Draft = Tree | DynamicTree
-
-
-def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes: int) -> tuple[Tree, Tokens]:
-    """The tree and its tokens after one context, where row(path) is q after the tokens `path`.
-
-    Nodes are numbered level by level, siblings by falling probability, the lower token first among ties.
-    Raises ValueError if there are fewer candidates than `nodes`.
-
-    >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
-    (Tree(parents=(0, 0, 1), draft_sampling='top', block=1), (0, 1, 0))
-    """
-    check_counts(width=width, depth=depth, nodes=nodes)
-    found: list[Tokens] = [()]
-    above, worth = [0], [1]
-    level = [0]
-    for _ in range(depth):
-        best = sorted(sorted(level, key=lambda node: -worth[node])[:width])
-        level = []
-        for node in best:
-            q = row(found[node])
-            for token in rank_tokens(q)[:width]:
-                level.append(len(found))
-                found.append((*found[node], token))
-                above.append(node)
-                worth.append(worth[node] * q[token])
-    _check_candidates(len(found) - 1, nodes)
-    # candidates are in order of level, so that a stable sort puts the shallower first among equals
-    kept = sorted(sorted(range(1, len(found)), key=lambda node: -worth[node])[:nodes])
-    number = {node: new for new, node in enumerate([0, *kept])}
-    return Tree(tuple(number[above[node]] for node in kept), "top"), tuple(found[node][-1] for node in kept)
-
-
-def paths(tree: Tree, tokens: Sequence[int]) -> list[Tokens]:
-    """The drafted tokens up to every node, node 0 first: the places where the law of a rule needs p and q.
-
-    >>> paths(Tree((0, 0, 1)), (5, 6, 7))
-    [(), (5,), (6,), (5, 7)]
-    """
-    return [tuple(tokens[above - 1] for above in tree.path(node)) for node in range(tree.size + 1)]
 
 
 def dynamic_drafts(

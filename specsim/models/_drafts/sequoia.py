@@ -113,23 +113,6 @@ def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -
 
 
 @checked
-def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
-    """F of a tree with siblings in order of rank; a Fraction if the P_k are.
-
-    >>> expected_tokens_of_tree(Tree((0, 0, 1)), [0.5, 0.25])
-    2.0
-    """
-    accept = _check(rank_acceptance)
-    reached: list[Any] = [1]
-    for j, parent in enumerate(tree.parents):
-        rank = tree.children(parent).index(j + 1)
-        if rank >= len(accept):
-            raise ValueError(f"rank_acceptance: {len(accept)} ranks; node {parent} has more children")
-        reached.append(reached[parent] * accept[rank])
-    return sum(reached)
-
-
-@checked
 def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
     """Enumerate P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
 

@@ -7,13 +7,14 @@ from fractions import Fraction as F
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM, LAST_UNIFORM, PAIR_FLAVOURS, rational_pair
+from enumerated import continued_law, expand, expected_tokens_of_tree, paths
 
 from specsim import default_pair, rules
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import normalise
 from specsim.core.stats import chi_square
 from specsim.models import Model, TableModel, Tree, branching, chain, chains
-from specsim.models._drafts.dynamic import dynamic_drafts, expand, paths
+from specsim.models._drafts.dynamic import dynamic_drafts
 from specsim.models._drafts.sampling import (
     DISTINCT,
     SAMPLING_METHODS,
@@ -21,12 +22,12 @@ from specsim.models._drafts.sampling import (
     rank_tokens,
     sibling_laws,
 )
-from specsim.models._drafts.sequoia import best_tree, expected_tokens_of_tree, rank_acceptance
+from specsim.models._drafts.sequoia import best_tree, rank_acceptance
 from specsim.models._drafts.tree import MAX_NODES, as_tree
 from specsim.models._mixture import Mixture
 from specsim.models._multi_token import row_ahead, rows_ahead
 from specsim.simulation._rows import ModelRows
-from specsim.theory._enumeration import continued_law, prove, target_law
+from specsim.theory._enumeration import prove, target_law
 
 #: Rows that are awkward to draw from: plain, zeros, ties, fewer tokens than siblings, nearly nothing left.
 ROWS = {
@@ -677,8 +678,6 @@ def test_expected_tokens_are_those_of_the_proof(flavour):
 def test_bad_rank_acceptances(accept, message):
     with pytest.raises(ValueError, match=message):
         best_tree(accept, 3)
-    with pytest.raises(ValueError, match=message):
-        expected_tokens_of_tree(chain(1), accept)
 
 
 def test_sizes_that_cannot_be():
@@ -688,7 +687,5 @@ def test_sizes_that_cannot_be():
         best_tree([0.5], 2, depth=0)
     with pytest.raises(ValueError, match="depth: 4 nodes do not fit into 2 levels with 1 children"):
         best_tree([0.5], 4, depth=2)
-    with pytest.raises(ValueError, match="1 ranks; node 0 has more children"):
-        expected_tokens_of_tree(branching(2), [0.5])
     with pytest.raises(ValueError, match=r"9\^4 draws are too many"):
         rank_acceptance([F(1, 9)] * 9, [F(1, 9)] * 9, 4)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import rational_pair
+from enumerated import paths
 from test_drafts import is_lossless, law_of_draft
 
 import specsim
 from specsim import default_pair, rules
 from specsim.models import TableModel, chain, chains
-from specsim.models._drafts.dynamic import paths
 from specsim.models._drafts.lookahead_decoding import Lookahead
 from specsim.models._drafts.prompt_lookup import lookup_drafts, prompt_lookup
 
