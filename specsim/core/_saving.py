@@ -76,11 +76,7 @@ CLASSES = {
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same, arrays and NaN included; of dataclasses, the fields that compare.
-
-    >>> equal({"lengths": np.array([3, 1])}, {"lengths": np.array([3, 1])}), equal((1,), (2,))
-    (True, False)
-    """
+    """Whether two values are the same, arrays and NaN included; of dataclasses, the fields that compare."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return _equal_arrays(np.asarray(one), np.asarray(other))
     if is_dataclass(one):
@@ -237,9 +233,5 @@ def _class(name: str) -> Any:
 
 
 def _package(path: str) -> str:
-    """The second part of a dotted path.
-
-    >>> _package("specsim.simulation._result")
-    'simulation'
-    """
+    """The second part of a dotted path."""
     return path.split(".")[1]

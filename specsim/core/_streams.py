@@ -47,11 +47,7 @@ class Purpose(IntEnum):
 def root_of(rng: RandomSource) -> int:
     """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53, exact in JSON.
 
-    None is fresh entropy. Raises TypeError for another type, ValueError for a negative int.
-
-    >>> root_of(7)
-    7
-    """
+    None is fresh entropy. Raises TypeError for another type, ValueError for a negative int."""
     kinds = int | np.integer | np.random.SeedSequence | np.random.Generator | None
     if isinstance(rng, bool) or not isinstance(rng, kinds):
         kind = type(rng).__name__
@@ -74,11 +70,7 @@ def key_of(root: int, cell: Sequence[int] = ()) -> Key:
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
-    """Philox4x32-10 of four counter words and two key words, in Python integers.
-
-    >>> [hex(word) for word in philox((0, 0, 0, 0), (0, 0))]
-    ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
-    """
+    """Philox4x32-10 of four counter words and two key words, in Python integers."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
@@ -89,11 +81,7 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, i
 
 
 def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
-    """Uniform number `index` of `step`: a multiple of 2^-42 in [0, 1).
-
-    >>> uniform((0, 0), purpose=0, step=0, index=0)
-    0.3990464708676882
-    """
+    """Uniform number `index` of `step`: a multiple of 2^-42 in [0, 1)."""
     words = philox((index // PER_SLOT, step & WORD, step >> 32, purpose), key)
     part = index % PER_SLOT
     return (words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42

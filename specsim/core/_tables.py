@@ -41,14 +41,7 @@ class Table:
     """Rows of cells under the names of columns. Without `columns` each row is a name and its values.
 
     The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns in the
-    terminal.
-
-    >>> Table(("γ", "tokens"), [(1, "1.8")], bold=[0]).to_html()
-    '<table><tr><th>γ</th><th>tokens</th></tr><tr
-    style="font-weight:bold"><td>1</td><td>1.8</td></tr></table>'
-    >>> Table((), [("source", "a < b")]).to_html()
-    '<table><tr><th>source</th><td>a &lt; b</td></tr></table>'
-    """
+    terminal."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -117,11 +110,7 @@ Piece = Table | Line | str
 
 def printable(text: str, longest: int = 300, kept: str = "") -> str:
     """`text` from elsewhere for a terminal: at most `longest` characters, with what cannot be printed, except
-    `kept`, as Python writes it.
-
-    >>> printable("vLLM\\x1b[31m"), printable("many words", 6)
-    ('vLLM\\\\x1b[31m', 'many …')
-    """
+    `kept`, as Python writes it."""
     escaped = (
         one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
         for one in text
@@ -254,11 +243,7 @@ def short(count: int) -> str:
 
 
 def bars(values: Sequence[float], width: int = 24) -> list[str]:
-    """A bar for each of `values` ≥ 0, relative to the largest; an empty one for what is not finite.
-
-    >>> bars([0.5, 0.25, float("nan")], width=4)
-    ['████', '██', '']
-    """
+    """A bar for each of `values` ≥ 0, relative to the largest; an empty one for what is not finite."""
     most = max((value for value in values if math.isfinite(value)), default=0.0) or 1.0
     return ["█" * round(width * value / most) if math.isfinite(value) else "" for value in values]
 
@@ -287,11 +272,7 @@ def as_dict(result: Any, *derived: str, without: Sequence[str] = (), **more: obj
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: arrays and tuples as lists, numbers that are not finite as None.
-
-    >>> plain({"lengths": np.array([3, 1]), "error": float("nan")})
-    {'lengths': [3, 1], 'error': None}
-    """
+    """`value` as JSON can hold it: arrays and tuples as lists, numbers that are not finite as None."""
     if isinstance(value, (np.ndarray, np.generic)):
         return plain(value.tolist())
     if isinstance(value, float):

@@ -36,14 +36,7 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
 
     Each row [..., V] is divided by its sum, which must be within `TOLERANCE` of 1 for the dtype of `rows`;
     integers and Python floats count as float64. Raises TypeError unless they are real numbers, and
-    ValueError, naming the rows `name`, the row, the token and the value.
-
-    >>> check_rows([[0.5, 0.5], [0.5, 0.4]], "q")
-    Traceback (most recent call last):
-    ...
-    ValueError: q, row 1: sums to 0.9, off by -0.1 (float64 rounding allows 1e-09); if the weights are meant,
-    pass normalise(q)
-    """
+    ValueError, naming the rows `name`, the row, the token and the value."""
     array = _as_real(rows, name)
     values = check_probabilities(array, name)
     with np.errstate(over="ignore"):
@@ -75,11 +68,7 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
 
 
 def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens") -> Ints:
-    """`tokens` as int64 ids in [0, vocab_size). Raises TypeError or ValueError, naming the place, for others.
-
-    >>> check_tokens([[0, 2]], vocab_size=3)
-    array([[0, 2]])
-    """
+    """`tokens` as int64 ids in [0, vocab_size). Raises TypeError or ValueError, naming the place."""
     check_count("vocab_size", vocab_size)
     array = _as_array(tokens, name, "lists")
     if array.size == 0:
@@ -278,11 +267,7 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
 
 @checked
 def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
-    """Round each entry of the rows `p` to float64, float32, float16 or bfloat16, without renormalising.
-
-    >>> round_to([0.1, 0.9], "float16")
-    array([0.09997559, 0.89990234])
-    """
+    """Round each entry of the rows `p` to float64, float32, float16 or bfloat16, without renormalising."""
     try:
         wanted = bfloat16 if isinstance(dtype, str) and dtype == "bfloat16" else np.dtype(dtype)
     except Exception:  # of an object NumPy asks for whatever it has
@@ -329,11 +314,7 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
 
 @checked
 def capped_ratio(p: Floats, q: Floats | float) -> Floats:
-    """min(1, p/q) of numbers ≥ 0, and 1 where q = 0; q is one number, or one for each of p.
-
-    >>> capped_ratio(np.array([0.2, 0.5, 0.0]), np.array([0.4, 0.1, 0.0]))
-    array([0.5, 1. , 1. ])
-    """
+    """min(1, p/q) of numbers ≥ 0, and 1 where q = 0; q is one number, or one for each of p."""
     if np.ndim(q) and np.shape(p) != np.shape(q):
         raise ValueError(f"q: shape {np.shape(q)}, and p has {np.shape(p)}; give one number, or one for each")
     if np.ndim(q) == 0 and np.asarray(p).dtype != object:  # of Fractions the ratio is one
@@ -363,11 +344,7 @@ def cumulative_draw(weights, u):
     """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), with u in [0, 1).
 
     The weights ≥ 0 [V] have positive mass. A token of weight 0 is never drawn, also where rounding makes the
-    running sum end below u · total.
-
-    >>> cumulative_draw(np.array([1.0, 0.0, 3.0]), 0.25)
-    2
-    """
+    running sum end below u · total."""
     total = 0.0
     for x in range(weights.size):
         total += weights[x]

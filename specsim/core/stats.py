@@ -185,12 +185,7 @@ def log_e_values(counts: Ints, pmf: Floats, starts: Ints | None = None) -> Float
     """`log_e_value` [n, T] of several tables of n experiments at once; arguments are not checked.
 
     The cells of the tables follow one another in counts [n, k] and pmf [k], whose sum is thus T; starts [T]
-    are their first cells. Without `starts` there is one table, and the result is [n].
-
-    >>> counts, pmf = np.array([[48, 52, 1, 2, 3]]), np.array([0.5, 0.5, 0.2, 0.2, 0.6])
-    >>> log_e_values(counts, pmf, np.array([0, 2])).shape
-    (1, 2)
-    """
+    are their first cells. Without `starts` there is one table, and the result is [n]."""
     if starts is None:
         return _log_mean_exp(_log_ratios(counts, pmf, np.zeros(1, dtype=np.int64)))[:, 0]
     return _log_mean_exp(_log_ratios(counts, pmf, starts))
@@ -204,13 +199,7 @@ def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Flo
     it. So a deviation that is small in each of many tables is found. Arguments are as in `log_e_values`. With
     `log_ratios` [M, k], the logarithm of the likelihood ratio of each cell under M alternatives, see
     `log_shared`, it is the mean of two e-values: that against all distributions, and the mean, over the
-    alternatives, of the likelihood ratios of all tables multiplied.
-
-    >>> counts, pmf = np.array([[530, 470]]), np.array([0.5, 0.5])
-    >>> alternatives = log_shared(np.array([[1.2, 0.8], [0.8, 1.2]]))
-    >>> log_e_values(counts, pmf) < log_pooled_e_values(counts, pmf, np.array([0]), alternatives)
-    array([ True])
-    """
+    alternatives, of the likelihood ratios of all tables multiplied."""
     against_all = _log_mean_exp(_log_ratios(counts, pmf, starts).sum(axis=1))
     if log_ratios is None:
         return against_all
@@ -223,12 +212,7 @@ def log_shared(ratios: Floats) -> Floats:
     """Logarithms of likelihood ratios [M, k] if a share w = 1, 1/2, …, 1/64 of the draws has the alternative.
 
     The result [7M, k] has all alternatives for the largest w first. What is impossible has a large negative
-    number for -inf, so that cells without a count do not matter.
-
-    >>> log_shared(np.array([[1.5, 0.5]]))[:2].round(4)
-    array([[ 0.4055, -0.6931],
-           [ 0.2231, -0.2877]])
-    """
+    number for -inf, so that cells without a count do not matter."""
     excess = np.asarray(ratios, dtype=np.float64) - 1.0
     with np.errstate(divide="ignore"):
         logs = np.concatenate([np.log1p(share * excess) for share in SHARES])
@@ -241,13 +225,7 @@ def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
 
     An alternative gives a share w = 1/2, 1/4, …, 2^-20 of the draws to one cell, whichever, or none at all;
     the likelihood ratios are averaged over shares and cells. With thousands of cells that finds a few draws
-    too many in one of them, which are lost among all cells of `log_e_value`.
-
-    >>> law, counts = np.full(1000, 1e-3), np.full(1000, 10)
-    >>> counts[7] += 60
-    >>> log_e_value(counts, law) < 10 < log_single_cell_e_value(counts, law)
-    True
-    """
+    too many in one of them, which are lost among all cells of `log_e_value`."""
     observed, law = _check_table(counts, pmf)
     n = int(observed.sum())
     if len(law) == 1:
@@ -305,12 +283,7 @@ def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike
     product over blocks and tables is averaged over how far the estimates are shrunk towards each other. Under
     the null its expectation is at most 1 after any block, and a deviation that is small in each of many
     tables is found. The first block only provides estimates. Turner, Ly & Grünwald, "Generic e-variables for
-    exact sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, Theorem 1.
-
-    >>> other = [([250, 250], [235, 265])] * 4
-    >>> log_pooled_two_sample_e([other]) < 3 < log_pooled_two_sample_e([other] * 10)
-    True
-    """
+    exact sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, Theorem 1."""
     try:
         logs = [np.zeros(len(SHRINKAGES)), *(_two_sample_logs(blocks) for blocks in tables)]
     except (TypeError, ValueError) as error:
@@ -345,11 +318,7 @@ def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
 def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their distribution better than independent draws would.
 
-    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit.
-
-    >>> lower_tail_p_value(50.0, 100) < 1e-4 < 0.4 < lower_tail_p_value(100.0, 100)
-    True
-    """
+    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
     check_between("statistic", statistic, 0, math.inf, "statistic")
     return float(scipy.special.chdtr(check_count("df", df), float(statistic)))
 

@@ -205,16 +205,7 @@ def sequence_law(
 
     The output has `max_new_tokens` tokens unless it ends with `eos`; with `length` the first ones alone are
     enumerated. Probabilities are Fractions if the models' rows are. Raises ValueError unless `mistake` is
-    made of a `Decoder`.
-
-    >>> from fractions import Fraction as F
-    >>> from specsim.mistakes import get
-    >>> from specsim.models import TableModel
-    >>> p, q = TableModel([F(1, 2), F(1, 2)]), TableModel([F(3, 4), F(1, 4)])
-    >>> law = sequence_law(get("greedy_draws"), p, q, (0,), max_new_tokens=2, eos=None)
-    >>> {tokens: str(mass) for tokens, mass in law.items()}
-    {(0, 0): '2/3', (1, 0): '1/6', (1, 1): '1/6'}
-    """
+    made of a `Decoder`."""
     if not isinstance(mistake.decode, Decoder) or not mistake.decode.enumerable:
         raise ValueError(f"{mistake.name}: its texts cannot be enumerated; give a decoder of the catalogue")
     decode, values = mistake.decode, mistake.values

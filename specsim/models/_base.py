@@ -57,14 +57,7 @@ class Model(Protocol):
 
 @checked
 def check_pair(target: Any, draft: Any) -> None:
-    """Raise TypeError unless target and draft are two models, ValueError unless they have one vocabulary.
-
-    >>> from specsim.models import TableModel
-    >>> check_pair(TableModel([0.5, 0.5]), TableModel([0.5, 0.3, 0.2]))
-    Traceback (most recent call last):
-    ...
-    ValueError: target, draft: 2 and 3 tokens; give models over one vocabulary
-    """
+    """Raise TypeError unless target and draft are two models, ValueError unless they have one vocabulary."""
     if not (isinstance(target, Model) and isinstance(draft, Model)):
         raise TypeError(
             "target and draft must be of one kind; give two models, such as TableModel([1/2, 1/2])"

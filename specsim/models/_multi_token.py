@@ -27,12 +27,7 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | Non
     """The distribution [B, V] of the token `ahead` places after the next one, after each of histories [B, T].
 
     The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; ValueError for a higher
-    one.
-
-    >>> from specsim.models import TableModel
-    >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
-    array([[0.5, 0.5]])
-    """
+    one."""
     ahead = check_count("ahead", ahead, 0, MOST_AHEAD)
     rows = model.rows(histories, out=out)
     if ahead:

@@ -31,11 +31,7 @@ def process(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Floats:
-    """Rows [..., V] after temperature, top-k, top-p and min-p. Raises ValueError as each of these.
-
-    >>> process([0.5, 0.3, 0.2], temperature=0.5, top_k=2).round(4)
-    array([0.7353, 0.2647, 0.    ])
-    """
+    """Rows [..., V] after temperature, top-k, top-p and min-p. Raises ValueError as each of these."""
     if top_k is not None:
         check_count("top_k", top_k)
     # each function, its value, and the value that changes nothing

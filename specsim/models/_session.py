@@ -16,17 +16,7 @@ from specsim.models._multi_token import rows_ahead
 
 
 class Session:
-    """`model` after it has consumed `tokens`, the prompt, for which no rows are computed.
-
-    >>> from specsim.models import TableModel
-    >>> session = Session(TableModel([[0.0, 1.0], [0.5, 0.5]]), [1, 1])
-    >>> session.advance([0, 1])
-    array([[0. , 1. ],
-           [0.5, 0.5]])
-    >>> session.rollback(3)  # forget the last of the four
-    >>> session.length
-    3
-    """
+    """`model` after it has consumed `tokens`, the prompt, for which no rows are computed."""
 
     def __init__(self, model: Model, tokens: Sequence[int] = ()):
         self.model = model

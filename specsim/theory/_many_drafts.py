@@ -178,11 +178,7 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     K-SEQ (Sun et al., "SpecTr", arXiv 2310.15141) accepts the first of K sampled drafts with u ≤ p(x)/(ρ
     q(x)); a draft passes with probability b. Its output can have the distribution p iff ρ ≥ ρ*, and it
     accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does not decrease with ρ, so that bisection finds ρ*, ending
-    on the valid side. Disjoint rows have b = 0: there the limit of the condition is ρ ≥ K.
-
-    >>> round(k_seq_rho([1, 0], [0.5, 0.5], 2), 12)
-    1.5
-    """
+    on the valid side. Disjoint rows have b = 0: there the limit of the condition is ρ ≥ K."""
     p_row, q_row = _pair(p, q)
     count = _count(drafts, q_row)
 

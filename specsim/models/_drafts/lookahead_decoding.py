@@ -125,16 +125,7 @@ class Lookahead:
 
     In each step, `draft` gives the tokens to verify after the text so far, and `update` does the lookahead
     that the same pass of the target would do; then the step's tokens are added to the text. `rng` draws the
-    first level of the window.
-
-    >>> from specsim.models import TableModel
-    >>> cycle = TableModel(np.roll(np.eye(3), 1, axis=1))  # 0 1 2 0 1 2 …
-    >>> lookahead = Lookahead(cycle, window=3, ngram=3, candidates=1, rng=1)
-    >>> for end in range(1, 8):
-    ...     lookahead.update([0, 1, 2, 0, 1, 2, 0, 1][:end])
-    >>> lookahead.draft([0, 1, 2, 0, 1, 2, 0, 1])
-    (Tree(parents=(0, 1), draft_sampling='top', block=1), (2, 0))
-    """
+    first level of the window."""
 
     def __init__(self, target: Model, window: int, ngram: int, candidates: int, *, rng: RandomSource = None):
         self.target, self.window = target, check_count("window", window)

@@ -81,11 +81,7 @@ def prompt_lookup(
     """Draft the tokens, at most `gamma`, that followed the end of `history` [T] earlier in it, or ().
 
     At most `max_ngram` tokens are matched. With `whole` all `gamma` tokens are required, as in Saxena's
-    snippet.
-
-    >>> prompt_lookup(list(b"to be or not to"), 4) == tuple(b" be ")
-    True
-    """
+    snippet."""
     text = as_text(history, "history")
     check_counts(gamma=gamma, max_ngram=max_ngram)
     if text.size < 2:
@@ -107,13 +103,7 @@ def prompt_lookup(
 def lookup_drafts(
     text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> Ints:
-    """`prompt_lookup` at many positions of one text, in [0, T]: int64 [B, gamma], padded with -1.
-
-    >>> lookup_drafts([1, 2, 3, 1, 2, 3], [3, 4, 6], gamma=2)
-    array([[-1, -1],
-           [ 2,  3],
-           [ 1,  2]])
-    """
+    """`prompt_lookup` at many positions of one text, in [0, T]: int64 [B, gamma], padded with -1."""
     tokens, places = as_text(text, "text"), as_text(positions, "positions")
     check_counts(gamma=gamma, max_ngram=max_ngram)
     if places.size and not 0 <= places.min() <= places.max() <= tokens.size:

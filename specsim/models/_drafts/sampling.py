@@ -33,12 +33,7 @@ def check_draft_sampling(way: str) -> None:
 
 
 def sibling_laws(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Every ordered draw of `count` siblings from q that has positive probability, with it, exact where q is.
-
-    >>> from fractions import Fraction as F
-    >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
-    [(0, 1, 2), (1, 0, 2)]
-    """
+    """Every ordered draw of `count` siblings from q, with its probability, which is positive."""
     if way in DISTINCT and count > len(q):
         raise ValueError(f"count: {count} distinct siblings cannot be drawn from {len(q)} tokens; give fewer")
     sure = {"top": count, "top and sample": count - 1}.get(way, 0)
@@ -69,12 +64,7 @@ def rank_tokens(q: Sequence[Any]) -> list[int]:
 
 
 def draw_siblings(draft_sampling: str, q: Floats, u: Floats) -> Ints:
-    """Sample siblings [K, B] below each of many nodes from their rows q [B, V], by inverse CDF with u [K, B].
-
-    >>> draw_siblings("top", np.array([[0.2, 0.5, 0.3]]), np.zeros((2, 1)))
-    array([[1],
-           [2]])
-    """
+    """Sample siblings [K, B] below many nodes from their rows q [B, V], by inverse CDF with u [K, B]."""
     tokens = np.empty(u.shape, dtype=np.int64)
     sure = {"top": len(u), "top and sample": len(u) - 1}.get(draft_sampling, 0)
     if sure:
