@@ -552,8 +552,6 @@ def test_dynamic_drafts_on_real_text():
 def test_bad_dynamic_trees(sizes, error, message):
     model = TableModel([0.5, 0.3, 0.2])
     with pytest.raises(error, match=message):
-        expand(lambda path: model.row(path), *sizes)
-    with pytest.raises(error, match=message):
         dynamic_drafts(model, np.zeros((2, 1), dtype=int), *sizes)
 
 
