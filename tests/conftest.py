@@ -8,6 +8,7 @@ Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh r
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
+import gc
 import inspect
 import os
 from contextlib import contextmanager, nullcontext
@@ -77,6 +78,13 @@ class Collecting:
 
 def pytest_configure(config):
     config.pluginmanager.register(Collecting())
+    gc.disable()
+
+
+def pytest_collection_finish(session):
+    """What was imported and collected stays to the end: the garbage collector need not look at it again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
