@@ -25,7 +25,7 @@ def found(page):
     page = re.sub(r"(?ms:^```.*?^```$)|(?m:^    .*$)|`[^`]*`", " ", page)
     text = " ".join(re.sub(r"\]\([^)]*\)", "]", page).split())
     turns = rf"\b(?:{'|'.join(f'(?i:{turn[0]}){turn[1:]}' for turn in TURNS)})\b"
-    return re.findall(rf".{{0,40}}{turns}.{{0,40}}", text)
+    return [text[max(0, turn.start() - 40) : turn.end() + 40] for turn in re.finditer(turns, text)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

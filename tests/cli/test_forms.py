@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ TABLES = [
     "simulate-batch --over rate=5 --requests 400 --seed 1",
     "check-metrics --gamma 4 --accepted 20 --emitted 27 --steps 7",
     "generate --prompt abcd --max-new-tokens 5 --seed 1",
-    "plan ngram --c 0.05 --policies --tokens 2000 --seed 1",
+    "plan ngram --c 0.05 --policies --tokens 500 --seed 1",
     "list rules",
     "list methods",
     "list engines",
@@ -395,6 +396,9 @@ def test_the_plan_of_a_pair_of_models_has_its_rates_by_position():
     assert found["alphas"][0] < found["alphas"][2], "tokens after accepted ones are accepted more often"
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 def shell(line, **environment):
     """What a line of a shell gives, with the exit codes of all commands in its pipe."""
     full = os.environ | {"S": f"{sys.executable} -m specsim"} | environment
@@ -404,10 +408,9 @@ def shell(line, **environment):
 
 
 def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
-    """More than a pipe holds is printed, and its reader ends at once."""
-    for command, code in (("list rules", 0), ("check-metrics --accepted 20 --emitted 30 --steps 7", 1)):
-        found = shell(f"$S {command} | true", PYTHONUNBUFFERED="1")
-        assert found.stderr.decode().split() == [str(code), "0"]
+    """Its reader ends at once, or before all is printed."""
+    found = shell("$S check-metrics --accepted 20 --emitted 30 --steps 7 | true", PYTHONUNBUFFERED="1")
+    assert found.stderr.decode().split() == ["1", "0"]
     assert shell("$S list rules --json | head -c 10").stderr.decode().split() == ["0", "0"]
 
 
@@ -415,11 +418,11 @@ def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
     ("line", "code"),
     [
         ("plan --alpha .8 --c .05 -o p.json 2>&1 | true", 0),
-        ("check-metrics --accepted 20 --emitted 30 --steps 7 -o c.json 2>&1 | true", 1),
-        ("nosuch 2>&1 | true", 2),
-        ("plan --alpha .8 --c .05 --json >&- 2>&-", 0),
+        slow("check-metrics --accepted 20 --emitted 30 --steps 7 -o c.json 2>&1 | true", 1),
+        slow("nosuch 2>&1 | true", 2),
+        slow("plan --alpha .8 --c .05 --json >&- 2>&-", 0),
         ("nosuch >&- 2>&-", 2),
-        ("nosuch 2>/dev/full", 2),
+        slow("nosuch 2>/dev/full", 2),
         ("plan --alpha .8 --c .05 --json >/dev/full", 2),
     ],
 )
@@ -431,12 +434,12 @@ def test_no_stream_changes_the_exit_code(line, code, tmp_path):
 
 
 def test_without_utf_8_signs_are_written_in_ascii():
-    found = shell("$S simulate zipf --steps 100 --seed 1", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    found = shell("$S plan --alpha .8 --c .05", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     text = found.stdout.decode("ascii")
-    assert "alpha verified" in text
-    assert "+-" in text
+    assert " gamma  tokens/step" in text
+    assert "########" in text
     assert "\\" not in text
-    assert "α verified" in run("simulate", "zipf", "--steps", "100", "--seed", "1").out
+    assert " γ  tokens/step" in run("plan", "--alpha", ".8", "--c", ".05").out
 
 
 def test_every_sign_that_commands_print_has_an_ascii_form():

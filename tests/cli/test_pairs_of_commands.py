@@ -81,7 +81,7 @@ def test_a_seed_is_taken_where_documents_are_resampled(here):
 
 @pytest.mark.parametrize(
     "command",
-    ["compare whole --steps 100", "simulate whole --over gamma=1,2 --steps 100", "replay whole --step 3 --seed 1",
+    ["compare whole --rule standard --rule block --steps 100", "simulate whole --over gamma=1,2 --steps 100", "replay whole --step 3 --seed 1",
      "simulate whole --over rule=standard,block --steps 100", "plan whole --c 0.1", "plan cut --c 0.1"],
 )  # fmt: skip
 def test_a_trace_is_a_pair(command, here):

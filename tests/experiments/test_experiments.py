@@ -4,6 +4,7 @@ pictures.
 
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -111,7 +112,7 @@ def fast_pairs(name):
     return target.rows(target.contexts[::64]), draft.rows(target.contexts[::64])
 
 
-@pytest.mark.parametrize("pair", ["n-gram", "zipf", "dirichlet"])
+@pytest.mark.parametrize("pair", [pytest.param("n-gram", marks=pytest.mark.slow), "zipf", "dirichlet"])
 @pytest.mark.parametrize(
     ("quantity", "sides", "value"),
     [
@@ -240,16 +241,16 @@ def test_overstatement_follows_from_the_other_rows_and_is_positive_where_accepta
     assert values(rows, "overstatement", "alpha_drafted")[2][0] < 0
 
 
-def test_standard_errors_along_a_text_are_those_of_repeated_texts():
-    found = []
-    for seed in range(40):
+def test_standard_errors_along_a_text_are_those_of_repeated_texts(full):
+    found, texts = [], 40 if full else 20
+    for seed in range(texts):
         log = draft_log(TableModel(CLINGING_P), TableModel(CLINGING_Q), 2**11, rng=seed, ahead=0)
         found.append(iid_gap.measure(log, 3))
     for key in (("tokens per step", "measured"), ("overstatement", "alpha_context")):
         value, error = np.array([each[key] for each in found]).T
         spread = ((value - value.mean()) ** 2).sum() / (error**2).mean()
         for scale, right in ((1.0, True), (0.4, False)):
-            tail = 2 * min(chi2.sf(spread / scale**2, 39), chi2.cdf(spread / scale**2, 39))
+            tail = 2 * min(one(spread / scale**2, texts - 1) for one in (chi2.sf, chi2.cdf))
             assert (tail > FALSE_ALARM) == right
 
 
@@ -554,13 +555,20 @@ def test_tokens_of_lenience_for_one_pair_are_the_closed_form(monkeypatch):
 # --- pictures --------------------------------------------------------------------------------------------
 
 
-def points_drawn(name, found):
-    return {
-        (float(x), float(y))
-        for axis in figures.get(name).draw(found).axes
-        for line in axis.get_lines()
-        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
-    }
+@pytest.fixture(scope="module")
+def points_drawn(fast):
+    """The points in the picture of an experiment, which is drawn once: points_drawn("precision")."""
+
+    @cache
+    def points_of(name):
+        return {
+            (float(x), float(y))
+            for axis in figures.get(name).draw(fast(name)).axes
+            for line in axis.get_lines()
+            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+        }
+
+    return points_of
 
 
 @pytest.mark.parametrize(
@@ -577,10 +585,11 @@ def points_drawn(name, found):
         ("lossy_speed", "tv", "tokens", {"group": "lossy"}),
     ],
 )
-def test_what_is_drawn_is_the_table(fast, name, x, y, values):
-    found = fast(name)
-    points = points_drawn(name, found)
-    wanted = {(float(row[x]), row[y]) for row in rows_of(found, **values) if row.get("line") != "standard"}
+def test_what_is_drawn_is_the_table(fast, points_drawn, name, x, y, values):
+    points = points_drawn(name)
+    wanted = {
+        (float(row[x]), row[y]) for row in rows_of(fast(name), **values) if row.get("line") != "standard"
+    }
     assert wanted
     assert wanted <= points
     assert not {(a, b + 0.01) for a, b in wanted} <= points

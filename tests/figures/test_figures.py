@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import FALSE_ALARM
+from matplotlib.figure import Figure
 from once import once
 from scipy.stats import norm
 from test_layout import FILES, imports
@@ -44,10 +45,11 @@ def fast(made):
 
 @pytest.fixture(scope="session")
 def few(tmp_path_factory, full):
-    """The folder of two fast figures, or of three."""
+    """The folder of a fast figure and of two tables, or of three figures."""
 
     def make(folder):
-        make_figures(FEW[: 3 if full else 2], folder, fast=True)
+        make_figures(FEW[: 3 if full else 1], folder, fast=True)
+        table("simulated_speed", folder / "tables", fast=True)
         return folder
 
     return once(tmp_path_factory, "few-figures", make)
@@ -371,8 +373,11 @@ def test_a_table_that_is_there_is_not_run_again_and_its_picture_is_drawn_again(m
 
 
 def test_rows_that_the_repository_keeps_are_drawn_and_not_run(tmp_path, monkeypatch, one_ending):
+    given = []
     monkeypatch.setattr(experiments.get("kill_matrix"), "run_cell", refuses)
+    monkeypatch.setattr(figures.get("kill_matrix"), "draw", lambda found: given.append(found) or Figure())
     make_figures(["kill_matrix"], tmp_path)
+    assert given[0].to_pylist() == _kept.kept("kill_matrix")
     assert (tmp_path / "kill_matrix.svg").read_bytes().startswith(b"<?xml")
     assert not list((tmp_path / "tables").glob("*"))
 

@@ -293,13 +293,13 @@ Q = np.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.625, 0.25, 0.125]])
 
 
 @pytest.fixture(scope="module")
-def sampled_log(tmp_path_factory):
+def sampled_log(tmp_path_factory, full):
     """Steps of γ = 3 after token 0, their drafts sampled from q, which like p goes by the token before."""
-    rng = np.random.default_rng(11)
-    tokens = np.zeros((4000, 4), int)
+    rng, steps = np.random.default_rng(11), 4000 if full else 3000
+    tokens = np.zeros((steps, 4), int)
     for i in range(3):
         rows = np.cumsum(Q[tokens[:, i]], axis=-1)
-        tokens[:, i + 1] = (rng.random((4000, 1)) > rows).sum(axis=-1)
+        tokens[:, i + 1] = (rng.random((steps, 1)) > rows).sum(axis=-1)
     return log(
         tmp_path_factory.mktemp("log") / "t",
         P[tokens],

@@ -21,9 +21,11 @@ threading.stack_size(2**20)  # else the stacks of two threads, 8 MB each, are mo
 summarise(specsim.open_trace(small))  # loads and compiles all that is needed
 used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
 resource.setrlimit(resource.RLIMIT_DATA, (1024 * used + allowed,) * 2)
-if sys.argv[4] == "whole":
-    open(large + "/shard-00000.safetensors", "rb").read() * 4
 print(summarise(specsim.open_trace(large)).num_steps)
+try:
+    open(large + "/shard-00000.safetensors", "rb").read() * 4
+except MemoryError:
+    print("the limit is one")
 """
 
 
@@ -39,15 +41,6 @@ def log(folder, size, dtype):
     return steps
 
 
-def read(small, large, allowed, how="streaming"):
-    return subprocess.run(
-        [sys.executable, "-c", READER, str(small), str(large), str(allowed), how],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float16"])
 def test_a_log_ten_times_larger_than_the_memory_is_read_in_that_memory(full, dtype, tmp_path):
@@ -55,7 +48,7 @@ def test_a_log_ten_times_larger_than_the_memory_is_read_in_that_memory(full, dty
     allowed = (24 if full else 12) * 2**20
     log(tmp_path / "small", 2**20, dtype)
     steps = log(tmp_path / "large", 10 * allowed, dtype)
-    found = read(tmp_path / "small", tmp_path / "large", allowed)
+    command = [sys.executable, "-c", READER, str(tmp_path / "small"), str(tmp_path / "large"), str(allowed)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert int(found.stdout) == steps
-    assert read(tmp_path / "small", tmp_path / "large", allowed, "whole").returncode != 0, "the limit is one"
+    assert found.stdout.splitlines() == [str(steps), "the limit is one"]

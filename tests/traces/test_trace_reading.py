@@ -98,8 +98,8 @@ def too_strict(u, p, q, tokens):
     "how",
     [
         {},
-        {"seed": 2, "dtype": "float16"},
-        {"seed": 3, "dtype": "bfloat16"},
+        pytest.param({"seed": 2, "dtype": "float16"}, marks=pytest.mark.slow),
+        pytest.param({"seed": 3, "dtype": "bfloat16"}, marks=pytest.mark.slow),
         pytest.param({"seed": 4, "top": 6}, marks=pytest.mark.slow),
         {"seed": 5, "top": 2, "dtype": "float16"},
         {"seed": 6, "flags": False},
@@ -120,10 +120,11 @@ def test_a_log_of_the_standard_rule_is_consistent(tmp_path, how, steps):
     ("accept", "findings"),
     [
         (standard, ()),
-        *((wrong, ("flags",)) for wrong in (lenient, second_chance, reused, too_strict)),
-        # only these are seen without statistics
-        pytest.param(greedy, ("flags",), marks=pytest.mark.slow),
-        pytest.param(ratio_upside_down, ("flags",), marks=pytest.mark.slow),
+        *((wrong, ("flags",)) for wrong in (lenient, reused)),
+        *(
+            pytest.param(wrong, ("flags",), marks=pytest.mark.slow)
+            for wrong in (second_chance, too_strict, greedy, ratio_upside_down)
+        ),
     ],
 )
 def test_flags_of_another_rule_are_seen(tmp_path, accept, findings, steps):
@@ -135,7 +136,7 @@ def test_flags_of_another_rule_are_seen(tmp_path, accept, findings, steps):
 
 
 @pytest.mark.parametrize("accept", [lenient, pytest.param(greedy, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("how", [{"top": 6}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize("how", [{"top": 6}, pytest.param({"dtype": "bfloat16"}, marks=pytest.mark.slow)])
 def test_they_are_seen_through_truncation_and_rounding(tmp_path, accept, how, steps):
     found = audit_log(log(tmp_path / "t", steps=steps, accept=accept, **how), rng=0)
     assert [one.kind for one in found.findings] == ["flags"]
@@ -159,7 +160,14 @@ def sharper(rng, rows):
     return drawn(rng, powers / powers.sum(-1, keepdims=True))
 
 
-@pytest.mark.parametrize("how", [{}, {"top": 6}, {"flags": False}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"top": 6}, marks=pytest.mark.slow),
+        {"flags": False},
+    ],
+)
 @pytest.mark.parametrize("draw", [pytest.param(greedily, marks=pytest.mark.slow), sharper])
 def test_drafted_tokens_that_are_not_draws_from_q_are_seen(tmp_path, draw, how, steps):
     """With flags that are right, given these tokens."""
@@ -267,11 +275,11 @@ def of_documents(seed, documents=40):
 
 def test_intervals_over_documents_cover_the_truth_as_often_as_they_say(tmp_path, full):
     """And those over tokens, for the same documents, do not: the control."""
-    logs = 40 if full else 20
+    logs, documents = (40, 40) if full else (20, 15)
     covered = {"documents": 0, "tokens": 0}
     truth = np.mean([np.minimum(p, q).sum(-1).mean() for p, q in map(of_documents, range(100, 140))])
     for seed in range(logs):
-        p, q = of_documents(seed)
+        p, q = of_documents(seed, documents)
         betas = np.minimum(p, q).sum(-1)[:, 0]
         path = tmp_path / f"{seed}"
         with writer(path, vocab_size=V, gamma=0, flags=False) as out:

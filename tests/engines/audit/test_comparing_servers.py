@@ -251,7 +251,7 @@ def test_a_comparison_goes_on_from_its_texts(tmp_path, monkeypatch):
         return answer(self, request)
 
     monkeypatch.setattr(TextServer, "_answer", counted)
-    options = {"tokens": 1_000, "texts": 8, "length": 4, "sampling": FAST}
+    options = {"tokens": 500, "texts": 8, "length": 4, "sampling": FAST}
     with serving(plain=True) as one, serving(plain=True) as other:
         whole = compare_servers(one, other, PROMPTS, **options, rng=1)
         all_of_them = len(asked)

@@ -103,7 +103,7 @@ def test_a_wrong_server_is_audited_like_the_engine_that_it_serves(pair, wrong):
 def test_an_engine_that_serves_another_pair(pair, tmp_path):
     other = plant(tmp_path / "other", vocab_size=6, context=160, rng=2)
     with listening(Server(Decoder(other), port=0)) as url:
-        found = audit_engine(url, pair, tokens=2_000, rng=1)
+        found = audit_engine(url, pair, tokens=1_000, rng=1)
     assert {finding.kind for finding in found.findings} == {"deviation", "log-probabilities"}
     assert "may serve other weights than this pair" in to_text(found.parts())
 
@@ -284,8 +284,8 @@ def test_answers_that_were_not_asked_for_are_not_counted(pair):
 def test_half_precision_is_allowed_for(pair):
     """Rows that are off by less than the tolerance are accepted, those that are off by more are not."""
     coarse = Rounded(pair)
-    assert audit_engine(coarse, pair, tokens=FEWER, tolerance=0.3, rng=1).findings == ()
-    assert audit_engine(coarse, pair, tokens=FEWER, rng=1).exit_code == 1
+    assert audit_engine(coarse, pair, tokens=WRONG_TOKENS, tolerance=0.3, rng=1).findings == ()
+    assert audit_engine(coarse, pair, tokens=WRONG_TOKENS, rng=1).exit_code == 1
 
 
 class Rounded(Answering):
