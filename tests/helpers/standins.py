@@ -326,14 +326,7 @@ def sglang_chain(
 
 
 def uno(
-    candidates,
-    target_ids,
-    target_probs,
-    draft_ids,
-    draft_probs,
-    accept_uniforms,
-    final_uniforms,
-    wrong=False,
+    candidates, target_ids, target_probs, draft_ids, draft_probs, accept_uniforms, final_uniforms, wrong=False
 ):
     """SGLang's _sparse_rejection_from_support, on supports that are whole vocabularies."""
     p = torch.zeros_like(target_probs).scatter(2, target_ids, target_probs)

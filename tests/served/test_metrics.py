@@ -27,60 +27,29 @@ PAGE = Path(__file__).parents[2] / "docs/checking-metrics.md"
 #: What a guide to speculative decoding prints of its example run: 20 accepted in 7 steps do not make 30
 #: tokens.
 GUIDE = {
-    "gamma": 4,
-    "acceptance_rate": "0.714",
-    "tokens_per_step": "4.29",
-    "accepted": 20,
-    "drafted": 28,
-    "emitted": 30,
-    "steps": 7,
-    "bonus": 2,
-}
+    "gamma": 4, "acceptance_rate": "0.714", "tokens_per_step": "4.29", "accepted": 20, "drafted": 28, "emitted": 30,
+    "steps": 7, "bonus": 2,
+}  # fmt: skip
 
 #: Logs that people posted, with where. They are true, whatever else they show.
 LOGS = {
     "vllm-project/vllm#43091": {
-        "engine": "vllm",
-        "emitted": "102355",
-        "requests": "400",
-        "steps": "36593",
-        "drafted": "109779",
-        "accepted": "65181",
-        "tokens_per_step": "2.78",
-        "by_position": "0.75, 0.57, 0.45",
+        "engine": "vllm", "emitted": "102355", "requests": "400", "steps": "36593", "drafted": "109779",
+        "accepted": "65181", "tokens_per_step": "2.78", "by_position": "0.75, 0.57, 0.45",
     },
     "vllm-project/vllm#26498": {
-        "engine": "vllm",
-        "steps": "4687",
-        "drafted": "46870",
-        "accepted": "12368",
-        "tokens_per_step": "3.64",
+        "engine": "vllm", "steps": "4687", "drafted": "46870", "accepted": "12368", "tokens_per_step": "3.64",
         "by_position": "0.74, 0.54, 0.41, 0.30, 0.22, 0.16, 0.12, 0.08, 0.05, 0.02",
     },
     "ggml-org/llama.cpp#24536": {
-        "engine": "llama.cpp",
-        "emitted": "256",
-        "requests": "1",
-        "steps": "87",
-        "drafted": "259",
-        "accepted": "167",
-        "acceptance_rate": "0.64479",
-        "tokens_per_step": "2.92",
-        "by_position": "0.805, 0.632, 0.483",
+        "engine": "llama.cpp", "emitted": "256", "requests": "1", "steps": "87", "drafted": "259", "accepted": "167",
+        "acceptance_rate": "0.64479", "tokens_per_step": "2.92", "by_position": "0.805, 0.632, 0.483",
     },
     "sgl-project/sglang#33518": {
-        "engine": "sglang",
-        "emitted": "106",
-        "requests": "1",
-        "steps": "43",
-        "drafted": "215",
-        "accepted": "63",
-        "bonus": "3",
-        "gamma": "5",
-        "acceptance_rate": "0.2930232558139535",
-        "tokens_per_step": "2.4651162790697674",
+        "engine": "sglang", "emitted": "106", "requests": "1", "steps": "43", "drafted": "215", "accepted": "63",
+        "bonus": "3", "gamma": "5", "acceptance_rate": "0.2930232558139535", "tokens_per_step": "2.4651162790697674",
     },
-}
+}  # fmt: skip
 
 
 def failing(**numbers):

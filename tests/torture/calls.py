@@ -70,10 +70,7 @@ def _calls():
     yield specsim.read_pair, {"name": "zipf:vocab_size=20,overlap=0.5"}
     yield specsim.load, {"path": "run.json"}
     yield specsim.rerun, {"run": "run.json", "target": None, "draft": None, "threads": 1, "progress": None}
-    yield (
-        models.Processed,
-        {"model": TARGET, "temperature": 0.5, "top_k": 2, "top_p": 0.9, "min_p": 0.1},
-    )
+    yield (models.Processed, {"model": TARGET, "temperature": 0.5, "top_k": 2, "top_p": 0.9, "min_p": 0.1})
     yield specsim.sample, {"target": TARGET, "prompt": [0], "max_new_tokens": 5, "rng": 1}
     yield (
         specsim.verify,
@@ -139,14 +136,7 @@ def _calls():
     yield _trained_pairs.load_pair, {"path": "models.npz"}
     yield (
         models.build_pair,
-        {
-            "path": "texts",
-            "out": "built.npz",
-            "n_target": 2,
-            "n_draft": 1,
-            "pattern": "*.txt",
-            "exclude": (),
-        },
+        {"path": "texts", "out": "built.npz", "n_target": 2, "n_draft": 1, "pattern": "*.txt", "exclude": ()},
     )
     yield models.NGramModel.train, {"texts": [b"abcabc" * 20], "n": 2, "contexts": np.zeros((1, 1), np.uint8)}
     yield _base.check_pair, two
@@ -183,10 +173,7 @@ def _calls():
     )
     yield models.compare_vocabularies, {"target": "tokens", "draft": "tokens"}
     yield theory.projected_law, {"target": TARGET, "allowed": _first_two, "length": 2, "context": (0,)}
-    yield (
-        theory.conditioned_law,
-        {"target": TARGET, "allowed": _first_two, "length": 2, "context": (0,)},
-    )
+    yield (theory.conditioned_law, {"target": TARGET, "allowed": _first_two, "length": 2, "context": (0,)})
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
     yield _served, {"cost": SERVER, "policy": planning.Constant(2)} | server
@@ -300,13 +287,7 @@ def _calls():
 
 
 #: Parts of kernels and of an audit's loop, of which arguments are not checked, and a record.
-UNCHECKED = {
-    "ChiSquare",
-    "inverse_cdf",
-    "log_e_values",
-    "log_pooled_e_values",
-    "log_shared",
-}
+UNCHECKED = {"ChiSquare", "inverse_cdf", "log_e_values", "log_pooled_e_values", "log_shared"}
 #: Valid values of parameters by name, for functions that are called as they stand.
 USUAL = {
     "p": P, "q": Q, "row": P, "rows": P, "pmf": P, "pmfs": P, "weights": P, "probabilities": P, "delta": 0.01, "cells": 10, "statistic": 3.0, "df": 2, "p_value": 0.5,

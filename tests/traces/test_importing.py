@@ -8,15 +8,14 @@ import itertools
 import json
 import math
 import re
-import threading
 import tracemalloc
 import zipfile
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from listening import answering
 from safetensors.numpy import save_file
 from served import FORMATS, Served
 
@@ -789,66 +788,38 @@ def test_lines_are_read_in_little_memory(tmp_path, monkeypatch):
 # --- the example of the docs -----------------------------------------------------------------------------
 
 
-class Server(BaseHTTPRequestHandler):
-    """Answers as vLLM does, for a model that is a table: the row after each token."""
+def served(table):
+    """A server that answers as vLLM does, for a model that is a table: the row after each token."""
 
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        rng, table = np.random.default_rng(5), self.server.table
-        prompt = asked["prompt"]
+    def answer(asked, *_):
+        rng, prompt = np.random.default_rng(5), asked["prompt"]
         tokens = [ord(letter) % V for letter in prompt] if isinstance(prompt, str) else prompt
-        choice = {"index": 0, "text": "…"}
         if "prompt_logprobs" in asked:
-            rows = [(table[before],) for before in tokens]
-            choice |= prompt_form([(row[0], None, x) for row, x in zip(rows, tokens[1:], strict=False)], 0)[
-                "choices"
-            ][0]
+            rows = itertools.pairwise(tokens)
+            (choice,) = prompt_form([(table[before], None, x) for before, x in rows], 0)["choices"]
         else:
             written = [tokens[-1]]
             while len(written) <= asked["max_tokens"]:
                 written.append(int(rng.choice(V, p=table[written[-1]])))
             steps = itertools.pairwise(written)
-            choice |= completion_form([(table[a], None, b) for a, b in steps], 0)["choices"][0]
+            (choice,) = completion_form([(table[a], None, b) for a, b in steps], 0)["choices"]
             choice |= {"prompt_token_ids": tokens, "token_ids": written[1:]}
-        body = json.dumps({"object": "text_completion", "choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return {"object": "text_completion", "choices": [{"index": 0, "text": "…"} | choice]}
 
-    def log_message(self, *_):
-        pass
+    return answering(answer)
 
 
-@pytest.fixture
-def servers():
-    """The addresses of a target and of a draft, and their tables."""
-    rng, running = np.random.default_rng(4), []
-    for _ in range(2):
-        server = HTTPServer(("127.0.0.1", 0), Server)
-        server.table = rng.dirichlet(np.full(V, 0.5), size=V)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        running.append((server, thread))
-    yield [f"http://127.0.0.1:{server.server_port}" for server, _ in running], [s.table for s, _ in running]
-    for server, thread in running:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys, servers):
-    (target, draft), tables = servers
+def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys):
+    tables = np.random.default_rng(4).dirichlet(np.full(V, 0.5), size=(2, V))
     page = (Path(__file__).parents[2] / "docs/importing-logs.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL))
     assert list(blocks) == ["collect.py", "read.py"]
     monkeypatch.chdir(tmp_path)
     assert "http://localhost:8000" in blocks["collect.py"]
-    collect = (
-        blocks["collect.py"].replace("http://localhost:8000", target).replace("http://localhost:8001", draft)
-    )
-    for name, code in (("collect.py", collect), ("read.py", blocks["read.py"])):
-        exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    with served(tables[0]) as target, served(tables[1]) as draft:
+        for name, code in blocks.items():
+            code = code.replace("http://localhost:8000", target).replace("http://localhost:8001", draft)
+            exec(compile(code, name, "exec"), {"__name__": "__main__"})
     said = capsys.readouterr().out
     low, high = map(float, re.search(r"α between ([\d.]+) and ([\d.]+)", said).groups())
     assert said.startswith("128 places of the draft's own; nothing was drafted")

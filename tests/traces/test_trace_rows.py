@@ -11,10 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from specsim.core._kernels import interpreted
 from specsim.traces import _checksums
 from specsim.traces._checksums import (
     BAD_SUM,
     BAD_VALUE,
+    BLOCK,
     CONTEXT_FACTOR,
     HORNER,
     Q_OFFSET,
@@ -187,3 +189,38 @@ def test_a_number_that_is_no_probability_is_found_wherever_it_stands(dtype: str)
         off = (rows * stored.type(scale)).astype(stored)
         assert (measured(dtype, off, rows).fault == BAD_SUM).all()
         assert (measured(dtype, rows, off).fault == BAD_SUM).all()
+
+
+def faulty_rows(dtype: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows p, q: three sound ones, then a NaN, a negative number and a wrong sum."""
+    rng = np.random.default_rng(size)
+    p, q = (rng.dirichlet(np.full(size, 0.5), 6).astype(STORED[dtype]) for _ in range(2))
+    p[3, 5], q[4, 1] = np.nan, -1
+    q[5] = q[5] * np.float32(0.5)
+    return p, q
+
+
+@pytest.mark.parametrize("size", [6, 7, 256, BLOCK + 2, 2 * BLOCK + 513])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_words_of_two_numbers_are_measured_as_those_of_one(
+    dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = measured(dtype, *faulty_rows(dtype, size))
+    assert found.fault.tolist() == [SOUND] * 3 + [BAD_VALUE] * 2 + [BAD_SUM]
+    monkeypatch.setattr(_checksums, "_MEASURE_PAIRS", {})
+    other = measured(dtype, *faulty_rows(dtype, size))
+    assert other.checksum.tolist() == found.checksum.tolist()
+    assert other.fault.tolist() == found.fault.tolist()
+    assert other.beta[0, :3] == pytest.approx(found.beta[0, :3], rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [7, 8, BLOCK + 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_compiled_and_plain_loops_agree(dtype: str, size: int) -> None:
+    p, q = (rows[:4:3] for rows in faulty_rows(dtype, size))
+    found = measured(dtype, p, q)
+    with interpreted():
+        plain = measured(dtype, p, q)
+    assert plain.checksum.tolist() == found.checksum.tolist()
+    assert plain.fault.tolist() == found.fault.tolist()
+    assert plain.beta[0, :1] == pytest.approx(found.beta[0, :1], rel=1e-6)

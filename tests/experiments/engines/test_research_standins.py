@@ -6,15 +6,7 @@ import pytest
 from conftest import FALSE_ALARM
 from engine_laws import chain_p_value, tree_p_value
 
-from experiments.engines import (
-    deepspec,
-    dflash,
-    eagle,
-    eagle_harness,
-    flashspec,
-    naive_speculate,
-    shreyansh,
-)
+from experiments.engines import deepspec, dflash, eagle, eagle_harness, flashspec, naive_speculate, shreyansh
 from specsim.models import Tree
 
 torch = pytest.importorskip("torch")
