@@ -104,11 +104,11 @@ def test_more_draws_than_an_e_value_resolves_are_refused(function, counts):
 
 def log_gamma(z):
     """The logarithm of Γ(z) to 40 digits, by Stirling's series."""
-    z, shift = Decimal(z), Decimal(0)
+    z, below = Decimal(z), Decimal(1)
     while z < 1000:
-        z, shift = z + 1, shift + z.ln()
+        z, below = z + 1, below * z
     series = sum(Decimal(a) / b / z ** (2 * i + 1) for i, (a, b) in enumerate(STIRLING))
-    return (z - Decimal("0.5")) * z.ln() - z + (2 * PI).ln() / 2 + series - shift
+    return (z - Decimal("0.5")) * z.ln() - z + (2 * PI).ln() / 2 + series - below.ln()
 
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")

@@ -144,9 +144,13 @@ def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule():
 # --- kernels against their plain twins -------------------------------------------------------------------
 
 
+#: Of each way of drawing some rules whose row kernels are run on the net too; `test_naive` has them all, step by step.
+ROWS_ON_NETS = {"standard", "traversal", "without_replacement", "univer"}
+
+
 def late(name, kind="fixed pair"):
-    """Marks: with --all alone, since compiling takes long, the fixed-pair kernels of controls, but for one."""
-    return pytest.mark.slow if name in CONTROLS[1:] and "fixed" in kind else ()
+    """Marks: with --all alone the fixed-pair kernels of controls, but for one, and most row kernels on the net."""
+    return pytest.mark.slow if (name in CONTROLS[1:] if "fixed" in kind else name not in ROWS_ON_NETS) else ()
 
 
 def twin(kernel, *arguments):
@@ -397,7 +401,9 @@ IMITATED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [pytest.param(n, kind, marks=late(n, kind)) for n in CONTROLS for kind in KINDS]
+    ("name", "kind"),
+    [(name, "rows") for name in CONTROLS]
+    + [pytest.param(name, "fixed pair", marks=late(name)) for name in CONTROLS],
 )
 def test_the_kernels_of_a_control_are_told_from_the_rule_that_it_imitates(name, kind, full):
     rule, imitated, (make, order, context) = rules.get(name), rules.get(IMITATED[name]), KINDS[kind]
