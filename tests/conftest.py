@@ -77,6 +77,7 @@ class Collecting:
 
 
 def pytest_configure(config):
+    settings.load_profile("fixed" if config.option.all else "few")
     config.pluginmanager.register(Collecting())
     gc.disable()
 
@@ -112,13 +113,13 @@ def full(pytestconfig):
 @pytest.fixture(scope="session")
 def models(full):
     """On how many pairs of models a law is proved."""
-    return 200 if full else 60
+    return 200 if full else 40
 
 
 # the constants that it finds in the sources would depend on which tests are run, and are searched for 3 seconds
 providers._get_local_constants = lambda: providers._local_constants
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
-settings.load_profile("fixed")
+settings.register_profile("few", settings.get_profile("fixed"), max_examples=40)
 
 #: The chance with which a right sampler would fail one statistical assertion.
 FALSE_ALARM = 1e-9

@@ -94,22 +94,18 @@ def printed(child):
     return out.splitlines()
 
 
-def test_cold_processes_may_share_a_folder(tmp_path, makers, full):
-    factors = ["1", "2", "3", "4", "5", "6"]
-    products = ["10.0", "20.0", "30.0", "40.0", "50.0", "60.0"]
-    children = [started(tmp_path, *factors[i:], *factors[:i]) for i in range(4 if full else 2)]
-    for i, child in enumerate(children):
-        assert [line.split()[0] for line in printed(child)] == products[i:] + products[:i]
-    scaling, _ = makers
-    assert [called(scaling(float(factor))) for factor in factors] == [(float(x), 1) for x in products]
-    assert len(list((tmp_path / "kernels").iterdir())) == len(factors)
-
-
-def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path, makers):
-    """numba counts functions from 1 in each process, and tells symbols apart by that count."""
-    assert printed(started(tmp_path, "1")) == ["10.0 0"]
-    assert printed(started(tmp_path, "2")) == ["20.0 0"]
+def test_cold_processes_may_share_a_folder_and_their_closures_meet_in_one_kernel(tmp_path, makers):
+    """numba counts functions from 1 in each process, and tells symbols apart by that count: each process
+    compiles first what no other compiles."""
+    shared = ["3", "4", "5", "6"]
+    children = {first: started(tmp_path, first, *shared) for first in ("1", "2")}
+    for first, child in children.items():
+        lines = printed(child)
+        assert lines[0] == f"{first}0.0 0"
+        assert [line.split()[0] for line in lines[1:]] == [f"{factor}0.0" for factor in shared]
     scaling, adding = makers
+    assert [called(scaling(float(factor))) for factor in range(1, 7)] == [(10.0 * n, 1) for n in range(1, 7)]
+    assert len(list((tmp_path / "kernels").iterdir())) == 6
     assert called(adding(scaling(1.0), scaling(2.0))) == (30.0, 0)
 
 
@@ -417,8 +413,8 @@ def test_entries_that_are_not_used_are_removed(folder):
     for path in (used, unused, left):
         os.utime(path, (time.time() - 2 * UNUSED,) * 2)
     assert hits(again(shifted.plain)) == 1
-    code = "import specsim.core._streams as s; s.uniforms((0, 0), 0, 0, 1, 1)"
-    printed(started(folder.parent, code=code))  # looks once, in a new process
+    _kernels._remove_unused.cache_clear()  # as a new process, which looks once
+    assert hits(again()) == 0
     assert [path.exists() for path in (used, unused, left)] == [True, False, False]
 
 

@@ -208,8 +208,8 @@ def vectorised_log_e_value(tables, law):
 
 
 def test_the_e_value_allows_a_look_at_any_time_and_chi_square_does_not():
-    """2 000 streams drawn from the null, each looked at 100 times, at level 1 %."""
-    streams, looks, level = 2000, 100, 0.01
+    """600 streams drawn from the null, each looked at 100 times, at level 1 %."""
+    streams, looks, level = 600, 100, 0.01
     rng = np.random.default_rng(11)
     tables = rng.multinomial(200, LAW, size=(streams, looks)).cumsum(axis=1)
     expected = 200 * np.arange(1, looks + 1)[:, None] * LAW
@@ -217,7 +217,7 @@ def test_the_e_value_allows_a_look_at_any_time_and_chi_square_does_not():
     assert statistics[3, 7] == pytest.approx(chi_square(tables[3, 7], LAW).statistic)
 
     evidence = vectorised_log_e_value(tables, LAW)
-    for stream, look in rng.integers([streams, looks], size=(300, 2)):
+    for stream, look in rng.integers([streams, looks], size=(100, 2)):
         assert evidence[stream, look] == pytest.approx(log_e_value(tables[stream, look], LAW), abs=1e-7)
     alarms = (evidence.max(axis=1) > math.log(1 / level)).sum()
     assert alarms <= most_hits(streams, level)
@@ -300,7 +300,7 @@ def test_a_tolerance_is_a_number(tolerance):
 @pytest.mark.parametrize(("cells", "n", "level"), [(2, 10_000, 1e-3), (8, 50_000, 1e-6), (64, 10**6, 1e-9)])
 def test_a_deviation_called_detectable_is_detected_and_a_third_of_it_mostly_is_not(full, cells, n, level):
     """Power .999: 2 of 2 000 misses are expected, and more than 20 have a chance of 1e-14."""
-    runs = 2000 if full else 700
+    runs = 2000 if full else 400
     tv = detectable_tv(cells, n, level)
     rng = np.random.default_rng(cells)
 

@@ -87,8 +87,16 @@ def simulated(kind, rows, text, given):
     return target, PromptLookup(text, given[1]), {"rule": "one_hot", "gamma": given[0]}
 
 
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize(("kind", "given"), [(kind, given) for kind in SETTINGS for given in SETTINGS[kind]])
+#: Of each kind one of its settings for each target; the others with --all.
+RUNS = [
+    pytest.param(kind, given, name, marks=() if (i + j) % 2 else pytest.mark.slow)
+    for kind, settings in SETTINGS.items()
+    for i, given in enumerate(settings)
+    for j, name in enumerate(TARGETS)
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "name"), RUNS)
 def test_tokens_per_step_are_those_of_decoding_a_text_from_its_beginning(kind, given, name):
     rows, length = TARGETS[name]
     text = text_of(rows, length)
