@@ -9,7 +9,7 @@ inputs that round to the published inputs, or the values satisfy, up to rounding
 numbers bound it (`experiments.literature.published.bounds`); "inputs unavailable".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -25,6 +25,7 @@ from experiments.literature.published.values import (
     first_number,
     half_unit,
     numbers,
+    read_csv,
     rounded,
     row_of,
 )
@@ -101,14 +102,11 @@ def published() -> list[Row]:
         *_speeds(),
         *_lenience(),
         *_chinchilla(),
-        *_ratios(),
+        *_derived(),
         *_examples(),
         *_block_averages(),
         *_block_lengths(),
-        *_k_seq_lengths(),
         *_blockwise_text(),
-        *_medusa_speeds(),
-        *_eagle_trees(),
         *_eagle_means(),
     ]
     known = {(row.where, row.quantity): row for row in computed}
@@ -161,12 +159,9 @@ def _speeds() -> list[Row]:
 
 
 def _chinchilla() -> list[Row]:
-    """Chen et al.: speed-ups as ratios of times, and the K that independent acceptances would choose."""
+    """Chen et al.: the score, and the K that independent acceptances would choose."""
     rows = []
-    for task, samples, unit, alone, alone_ms, score, ms, _ in at.CHINCHILLA_ROWS:
-        gain = figure_at(at.CHINCHILLA, f"speed-up, {task}")
-        times = rounded(alone_ms), rounded(ms)
-        rows.append(compare(gain, lambda a, b: a / b, *times, note="the ratio of the times"))
+    for task, samples, unit, alone, _, score, *_ in at.CHINCHILLA_ROWS:
         if unit == "%":
             before, after = float(alone) / 100, float(score) / 100
             error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
@@ -215,17 +210,22 @@ def _lenience() -> list[Row]:
     return rows
 
 
-def _ratios() -> list[Row]:
-    accelerated = figure_at(at.YIN_FIGURE, "acceleration T / rejections")
-    rejections = first_number(figure_at(at.YIN_FIGURE, "rejections in T = 50 tokens"))
-    rows = [compare(accelerated, lambda b: 50 / b, rejections)]
-    for where, quantity, above, below in (
-        (at.LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
-        (at.GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", at.PLAIN),
-        (at.GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", at.PLAIN),
-    ):
-        inputs = [first_number(figure_at(where, name)) for name in (above, below)]
-        rows.append(compare(figure_at(where, quantity), lambda a, b: a / b, *inputs))
+#: The closed forms of derived.csv.
+FORMS: dict[str, Callable[..., float]] = {
+    "a / b": lambda a, b: a / b,
+    "a - b": lambda a, b: a - b,
+    "50 / a": lambda a: 50 / a,
+    "tokens of 8 from 4": lambda a: float(theory.expected_tokens(implied_alpha(a, 4), 8)),
+}
+
+
+def _derived() -> list[Row]:
+    """Values that derived.csv has as a form of other printed ones at the same place."""
+    rows = []
+    for one in read_csv("derived"):
+        inputs = [first_number(figure_at(one["where"], name)) for name in one["inputs"].split("|")]
+        figure = figure_at(one["where"], one["quantity"])
+        rows.append(compare(figure, FORMS[one["form"]], *inputs, note=one["note"]))
     return rows
 
 
@@ -310,20 +310,6 @@ def _block_lengths() -> list[Row]:
     return rows
 
 
-def _k_seq_lengths() -> list[Row]:
-    """Eight drafted tokens predicted from four, in the baseline of SpecTr's table."""
-    figure = figure_at(at.LM1B, "tokens a step, 1 draft of 8")
-    source = figure_at(at.LM1B, "tokens a step, 1 draft of 4")
-    return [
-        compare(
-            figure,
-            lambda tokens: float(theory.expected_tokens(implied_alpha(tokens, 4), 8)),
-            first_number(source),
-            note="from 1 draft of 4; no α of independent acceptances gives both",
-        )
-    ]
-
-
 def _blockwise_text() -> list[Row]:
     rows = []
     for quantity, source, sign in (
@@ -340,28 +326,6 @@ def _blockwise_text() -> list[Row]:
     tokens = figure_at("Table 2, super-resolution, both", at.STERN_TOKENS).printed.split()
     figure = figure_at(at.STERN_TEXT, "tokens a step, both, super-resolution, k = 6")
     return [*rows, compare(figure, float, rounded(tokens[at.BLOCK_SIZES.index("6")]))]
-
-
-def _medusa_speeds() -> list[Row]:
-    rows = []
-    for target, *_ in at.MEDUSA_ROWS:
-        tokens, step, speed = (
-            figure_at(at.MEDUSA_TABLE, f"{name}, {target}")
-            for name in ("tokens a step", "time of a step", "speed-up")
-        )
-        note = "tokens a step / time of a step"
-        rows.append(compare(speed, lambda a, b: a / b, first_number(tokens), first_number(step), note=note))
-    return rows
-
-
-def _eagle_trees() -> list[Row]:
-    rows = []
-    for target, *_ in at.EAGLE_TREE_ROWS:
-        chain, tree, gain = (
-            figure_at(at.EAGLE_TREE, f"{name}, {target}") for name in ("chain", "tree", "gain of the tree")
-        )
-        rows.append(compare(gain, lambda a, b: b - a, first_number(chain), first_number(tree)))
-    return rows
 
 
 def _eagle_means() -> list[Row]:

@@ -22,8 +22,13 @@ class Figure(NamedTuple):
     printed: str
 
 
-with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as _file:
-    FIGURES = tuple(Figure(**row) for row in csv.DictReader(_file))
+def read_csv(name: str) -> list[dict[str, str]]:
+    """The rows of a table in this folder."""
+    with Path(__file__).with_name(f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+FIGURES = tuple(Figure(**row) for row in read_csv("values"))
 
 
 def rows_at(where: str, *forms: str) -> tuple[tuple[str, ...], ...]:
