@@ -22,7 +22,8 @@ def joined(parts: Iterable[str]) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """A Markdown table; its last `numbers` columns are aligned to the right."""
     rules = ["---"] * (len(head) - numbers) + ["---:"] * numbers
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rules, *rows))
+    cells = ((f"| {cell} " if cell else "| " for cell in row) for row in (head, rules, *rows))
+    return "\n".join(f"{''.join(row)}|" for row in cells)
 
 
 class Known(NamedTuple):

@@ -157,7 +157,7 @@ def calibrate(cases: Sequence[Drawn], budget: float, audits: int, rng: np.random
     level = budget / sum(len(tables) + 3 for _, tables, _ in cases)
     alarmed, p_values = np.zeros(audits, dtype=bool), []
     for known, tables, steps in cases:
-        counts, done = _nothing(known, audits), 0
+        counts, done = _drawn(known, 0, audits, np.random.default_rng()), 0
         single, pooled = Joined(tables), Joined(pooled_tables(tables))
         for until in (int(steps * share) for share in LOOKS):
             for name, more in _drawn(known, until - done, audits, rng).items():
@@ -170,19 +170,6 @@ def calibrate(cases: Sequence[Drawn], budget: float, audits: int, rng: np.random
         alarmed |= (df >= MIN_TOO_GOOD_DF) & (stats.chi2.cdf(statistic, np.maximum(df, 1)) < level)
         p_values.append(stats.chi2.sf(statistic, df)[df > 0])
     return Calibration(audits, int(alarmed.sum()), np.concatenate(p_values))
-
-
-def _nothing(known: Known, audits: int) -> dict[str, NDArray[np.int64]]:
-    empty = np.zeros((len(known.law), audits), dtype=np.int64)
-    sizes = {
-        "pit": known.positions * PIT_BINS,
-        "tail": known.positions * len(TAIL_EDGES),
-        "neighbours": len(NEIGHBOURS) * QUARTERS**2,
-        "pairs": QUARTERS**2,
-        "impossible": 1,
-    }
-    zeros = {name: np.zeros((size, audits), dtype=np.int64) for name, size in sizes.items()}
-    return {"prefixes": known.prefixes(empty), **zeros}
 
 
 def _drawn(known: Known, steps: int, audits: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:

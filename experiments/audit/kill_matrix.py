@@ -18,6 +18,7 @@ import numpy as np
 import specsim
 from experiments import Floats, Ints, Row
 from experiments._kept import kept, lacking
+from experiments._pages import joined, markdown_table
 from experiments.audit._criteria import FOUND, Criterion, criteria
 from specsim import audit, mistakes, rules
 from specsim.adapters import Verifier as Function
@@ -199,13 +200,12 @@ class KillMatrix:
 
     def markdown(self) -> str:
         """A table of the fractions of runs that pass, and below it what each criterion draws and asserts."""
-        names = [column.name for column in self.columns]
-        lines = [f"| | TV | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
+        names, lines = [column.name for column in self.columns], []
         for family, members in self.by_family():
-            lines.append(f"| **{family}** |{' |' * (len(names) + 1)}")
+            lines.append([f"**{family}**", *[""] * (len(names) + 1)])
             for one in members:
                 shown = [show_cell(self.cell(one.name, name)) for name in names]
-                lines.append(f"| `{one.name}` | {show_tv(one.tv)} | {' | '.join(shown)} |")
+                lines.append([f"`{one.name}`", show_tv(one.tv), *shown])
         for kind, decoders in (("verifiers", False), ("decoders", True)):
             wrong = self.wrong(decoders=decoders)
             missed = [
@@ -214,12 +214,11 @@ class KillMatrix:
                 else "–"
                 for name in names
             ]
-            lines.append(f"| **wrong {kind}, missed** | | {' | '.join(missed)} |")
-        lines.append("")
-        lines += [f"- *{column.name}*: {column.about} ({column.source})." for column in self.columns]
+            lines.append([f"**wrong {kind}, missed**", "", *missed])
+        notes = [f"- *{column.name}*: {column.about} ({column.source})." for column in self.columns]
         if any(one.decoder for one in self.rows):
-            lines.append(f"- –: {NOT_APPLICABLE}.")
-        return "\n".join(lines) + "\n"
+            notes.append(f"- –: {NOT_APPLICABLE}.")
+        return joined([markdown_table(["", "TV", *names], lines), "\n".join(notes)])
 
 
 def matrix_of(rows: Sequence[Row]) -> KillMatrix:
@@ -260,17 +259,14 @@ See [independent-set.md](independent-set.md).
 
 def independent_markdown(rows: Sequence[Row]) -> str:
     """A row for each set of independent authors: how many of its wrong verifiers each test misses."""
-    names = [one.name for one in criteria()]
-    lines = [f"| | {' | '.join(names)} | {audit_criterion().name} |", "|---|---|" + "---|" * len(names)]
+    names, lines = [one.name for one in criteria()], []
     wrong = [row for row in rows if row["kind"] == "wrong verifier" and row["verdict"] and row["tv"] >= LARGE]
     for each in dict.fromkeys(row["set"] for row in wrong):
         some = [row for row in wrong if row["set"] == each]
-        missed = [
-            f"{sum(row[name] for row in some)} of {len(some)}" if name in some[0] else "–" for name in names
-        ]
-        unseen = sum(row["verdict"] not in FOUND for row in some)
-        lines.append(f"| {each} set | {' | '.join(missed)} | {unseen} of {len(some)} |")
-    return "\n".join(lines) + "\n"
+        missed = [str(sum(row[name] for row in some)) if name in some[0] else "–" for name in names]
+        missed.append(str(sum(row["verdict"] not in FOUND for row in some)))
+        lines.append([f"{each} set", *(one if one == "–" else f"{one} of {len(some)}" for one in missed)])
+    return joined([markdown_table(["", *names, audit_criterion().name], lines)])
 
 
 def show_cell(cell: Cell | None) -> str:
