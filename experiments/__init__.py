@@ -13,8 +13,8 @@ says how long it takes on one core where that is more than a minute. It has eith
 
 A row is a dict of plain Python values with the same keys in every row; `fast` asks for less work, `rng` is
 the seed, an integer. `page(rows)`, where there is one, is the Markdown page that shows the table in
-docs/results. `_tables` keeps tables on disk, `_kept` those in the repository. Listing the experiments imports
-none of them.
+docs/results; its text is in pages/. `_tables` keeps tables on disk, `_kept` those in the repository. Listing
+the experiments imports none of them.
 """
 
 import importlib

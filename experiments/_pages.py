@@ -1,8 +1,9 @@
 """Pieces of the pages in docs/results."""
 
+import re
 import textwrap
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,18 @@ def filled(text: str) -> str:
 def joined(parts: Iterable[str]) -> str:
     """A page of paragraphs, tables and so on."""
     return "\n\n".join(parts) + "\n"
+
+
+def written(name: str, values: Mapping[str, object]) -> str:
+    """The page in pages/NAME.md with its fields filled in and its paragraphs in lines.
+
+    A field alone is put in unchanged, and left out with its paragraph where it is empty."""
+    text = Path(__file__).with_name("pages").joinpath(f"{name}.md").read_text(encoding="utf-8")
+    parts = []
+    for block in text.strip().split("\n\n"):
+        made = block.format_map(values).strip("\n")
+        parts.append(made if re.fullmatch(r"#.*|\{\w+\}", block) else filled(made))
+    return joined(filter(None, parts))
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:

@@ -8,7 +8,7 @@ of single cells are calibrated by construction; they are left out, though they k
 A few whole audits are run as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from experiments import Floats, Row
-from experiments._pages import filled, joined, markdown_table
+from experiments._pages import markdown_table, written
 from experiments.audit._step_laws import Known, alarm, known_decoder, known_steps, rejections, tables_of
 from specsim import mistakes, rules
 from specsim.adapters._contract import Declared
@@ -221,41 +221,29 @@ def _summed_chi_square(
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/calibration.md."""
-    return joined([*map(filled, _text(rows)), _table(rows)])
-
-
-def _text(rows: Sequence[Row]) -> Iterator[str]:
     drawn = [row for row in rows if row["kind"] != "whole audits"]
-    whole = [row for row in rows if row["kind"] == "whole audits"]
-    audits, alarms = (sum(row[name] for row in drawn) for name in ("audits", "alarms"))
     bins = np.sum([[row[f"bin_{k}"] for k in range(BINS)] for row in drawn], axis=0)
     uniformities = [row["uniformity"] for row in drawn if row["uniformity"] is not None]
-    yield "# Calibration of the audit"
-    yield (
-        "`make calibration` computes this table again; its rows are in "
-        "`experiments/kept/audit_calibration.json`. For every exact rule and exact control, the counts of "
-        "whole audits were drawn from the distribution of its steps in the cases that can be enumerated "
-        "(several drafts: two of two tokens), as many steps as in a smoke audit, with a false-alarm budget "
-        f"of {BUDGET:g}. Together {alarms} of {audits:,} audits raised an alarm: an e-value guarantees a "
-        "rate of at most the budget, and its actual rate is much lower."
-    )
-    yield (
-        "Chi-square p-values do not decide, but they are reported: those of each case's summed prefix tables "
-        f"should be uniform. The smallest of the {len(uniformities)} Kolmogorov-Smirnov p-values is "
-        f"{min(uniformities):.2g}; all {int(bins.sum()):,} p-values in {BINS} bins have a chi-square p-value "
-        f"of {stats.chisquare(bins).pvalue:.2g}, the fullest bin holding {bins.max() / bins.mean() - 1:+.1%} "
-        f"and the emptiest {bins.min() / bins.mean() - 1:+.1%} relative to the mean. (Single tables of few "
-        "cells are coarser: their p-values take few values.)"
-    )
-    yield (
-        "Whole smoke audits of exact verifiers, with that budget: "
-        + "; ".join(
+    values = {
+        "BUDGET": BUDGET,
+        "BINS": BINS,
+        "alarms": sum(row["alarms"] for row in drawn),
+        "audits": sum(row["audits"] for row in drawn),
+        "tests": len(uniformities),
+        "smallest": min(uniformities),
+        "values": int(bins.sum()),
+        "uniform": stats.chisquare(bins).pvalue,
+        "fullest": bins.max() / bins.mean() - 1,
+        "emptiest": bins.min() / bins.mean() - 1,
+        "whole": "; ".join(
             f"{row['verifier']}, {row['alarms']} of {row['audits']} raised an alarm (95 % interval up to "
             f"{row['high']:.3f})"
-            for row in whole
-        )
-        + "."
-    )
+            for row in rows
+            if row["kind"] == "whole audits"
+        ),
+        "table": _table(drawn),
+    }
+    return written("calibration", values)
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -269,6 +257,5 @@ def _table(rows: Sequence[Row]) -> str:
             "–" if row["uniformity"] is None else f"{row['uniformity']:.3g}",
         )
         for row in rows
-        if row["kind"] != "whole audits"
     ]
     return markdown_table(head.split(", "), lines)

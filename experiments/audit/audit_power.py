@@ -10,13 +10,13 @@ these levels have too few steps, the case that is run is the one that a smoke au
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from experiments import Row
 from experiments._kept import lacking
-from experiments._pages import filled, joined, markdown_table
+from experiments._pages import filled, markdown_table, written
 from experiments.audit._step_laws import (
     Deviation,
     Known,
@@ -151,9 +151,35 @@ def _run(subject: Subject, where: tuple[int, str] | None, seeds: Sequence[int]) 
 # --- the page --------------------------------------------------------------------------------------------
 
 
+ALL_REJECTED = "All were rejected in every run."
+
+
 def page(rows: Sequence[Row]) -> str:
     """docs/results/power.md."""
-    return joined([*map(filled, _text(rows)), _table(rows)])
+    defined = [row for row in rows if row["case"]]
+    large = [row for row in defined if row["tv"] >= CLAIMED["quick"]]
+    tight = min(large, key=lambda row: row["run_steps"] / row["needed"])
+    not_run, late = [row for row in rows if row["runs"] is None], failures(rows)
+    values = {
+        **CLAIMED,
+        "BUDGET": BUDGET,
+        "total": len(rows),
+        "known": len(defined),
+        "large": len(large),
+        "middle": sum(CLAIMED["standard"] <= row["tv"] < CLAIMED["quick"] for row in defined),
+        "missed": f"Not rejected in every run: {_listed(late)}."
+        if late
+        else "All were rejected in every run.",
+        "tight": tight["mistake"],
+        "needed": shown(tight["needed"]),
+        "steps": shown(tight["run_steps"]),
+        "added": filled(lacking(cells(fast=False), rows, "mistake")),
+        "too_large": _listed(TOO_LARGE),
+        "promised": _listed(row["mistake"] for row in not_run if row["promise"]),
+        "undetected": _listed(row["mistake"] for row in not_run if not row["promise"]),
+        "table": _table(rows),
+    }
+    return written("power", values)
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
@@ -174,44 +200,6 @@ def _detected(row: Row) -> bool:
         row["runs"] is not None
         and row["rejected"] == row["runs"]
         and levels.index(row["run_level"]) <= levels.index(due(row) or levels[-1])
-    )
-
-
-def _text(rows: Sequence[Row]) -> Iterator[str]:
-    known = [row for row in rows if row["case"]]
-    large = [row for row in known if row["tv"] >= CLAIMED["quick"]]
-    middle = [row for row in known if CLAIMED["standard"] <= row["tv"] < CLAIMED["quick"]]
-    tight = min(large, key=lambda row: row["run_steps"] / row["needed"])
-    not_run = [row for row in rows if row["runs"] is None]
-    missed, undetected = failures(rows), [row["mistake"] for row in not_run if not row["promise"]]
-    yield "# Power of the audit"
-    yield (
-        "`make power` computes this table again; its rows are in `experiments/kept/audit_power.json`. For "
-        "every known mistake whose distribution is known, the distribution of a step was enumerated in each "
-        "case of the audit that has few enough drafts, and compared with every table that the audit tests. "
-        "*TV* is the largest total variation of a table times the probability that a step visits it, *χ²* "
-        "the largest chi-square distance per step, and *fatal* the probability that a step emits an "
-        "impossible token or breaks the contract. They determine the *steps needed* to reject with "
-        f"probability .999 at a false-alarm budget of {BUDGET:g}, in the case where they are fewest, and the "
-        "first level that has as many. (For a decoder a step is a whole sequence.) Then that case was run."
-    )
-    yield (
-        f"Of {len(rows)} mistakes {len(known)} have a known distribution. Level `quick` must reject the "
-        f"{len(large)} that deviate by a TV of {CLAIMED['quick']:g} or more in their best case, level "
-        f"`standard` those of {CLAIMED['standard']:g} or more, {len(middle)} in addition. "
-        + (f"Not rejected in every run: {_listed(missed)}." if missed else "All were rejected in every run.")
-        + f" The tightest margin: `{tight['mistake']}` needs {shown(tight['needed'])} of the "
-        f"{shown(tight['run_steps'])} steps of its case."
-    )
-    if said := lacking(cells(fast=False), rows, "mistake"):
-        yield said
-    yield (
-        "Where no distribution is known, or the predicted steps exceed these levels, the case that was run "
-        f"is the one that a smoke audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for "
-        "it, which has too many drafts to enumerate. An audit takes its first interim look after 1/128 of "
-        "its steps. Not run, because the contract checks detect them before any step is drawn, by a call "
-        f"with an almost empty residual: {_listed(row['mistake'] for row in not_run if row['promise'])}. Not "
-        f"run, because only a longer audit, or none, would detect them: {_listed(undetected)}."
     )
 
 

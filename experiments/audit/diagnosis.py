@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import Row
 from experiments._kept import lacking
-from experiments._pages import filled, joined, markdown_table
+from experiments._pages import markdown_table, written
 from specsim import audit, mistakes
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
@@ -127,29 +127,17 @@ def _kind(variant: str) -> str:
 def page(rows: Sequence[Row]) -> str:
     """docs/results/diagnosis.md."""
     caught = [row for row in rows if row["named"] is not None]
+    off = [row for row in caught if row["off_catalogue"]]
+    earlier = [row for row in caught if row["none"] is None]
     first = [row for row in caught if row["right"]]
     among = [row for row in caught if row["right"] or row["mistake"] in map(_kind, _names(row["named"]))]
-    off = [row for row in caught if row["off_catalogue"]]
-    off_first, off_among = ([row for row in off if row in some] for some in (first, among))
-    unknown = [row for row in caught if not row["without"]]
-    text = (
-        f"{len(rows)} known mistakes and variants of them were audited at level {LEVEL} with seed {SEED}; "
-        f"{len(caught)} are rejected there and can be diagnosed. Of these {len(first)} "
-        f"({_share(first, caught)}) are named first, themselves or by another mistake of the same "
-        f"distribution; {len(among)} ({_share(among, caught)}) are named first or among those that cannot be "
-        f"told apart; of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
-        f"({_share(off_first, off)}) and {len(off_among)} ({_share(off_among, off)}). With its own entry "
-        f"left out, and those that cannot be told apart from it, the answer is *unknown* for {len(unknown)} "
-        f"({_share(unknown, caught)})."
-    )
-    earlier = [row for row in caught if row["none"] is None]
-    if earlier:
-        text += (
-            f" {len(earlier)} of the rows, marked *, are kept from an earlier diagnosis, which compared "
-            "likelihoods and did not weigh *none of these*."
-        )
-    text += f" {lacking(cells(fast=False), rows, 'mistake')}"
-    again = "`make diagnosis` computes this table again; its rows are in `experiments/kept/diagnosis.json`."
+    counted = {
+        "first": (first, caught),
+        "among": (among, caught),
+        "off_first": ([row for row in off if row in first], off),
+        "off_among": ([row for row in off if row in among], off),
+        "unknown": ([row for row in caught if not row["without"]], caught),
+    }
     lines = []
     for row in rows:
         names = (
@@ -159,12 +147,26 @@ def page(rows: Sequence[Row]) -> str:
         mark = "\\*" if row in earlier else ""
         lines.append((f"`{row['variant']}`{mark}", row["verdict"], *names))
     head = ("mistake", "verdict", "named", "named without its entry")
-    return joined(["# Diagnosis rates", filled(text), again, markdown_table(head, lines)])
+    values = {
+        "LEVEL": LEVEL,
+        "SEED": SEED,
+        "total": len(rows),
+        "caught": len(caught),
+        "off": len(off),
+        "earlier": EARLIER.format(len(earlier)) if earlier else "",
+        "added": lacking(cells(fast=False), rows, "mistake"),
+        "table": markdown_table(head, lines),
+    }
+    for name, (some, of) in counted.items():
+        values |= {name: len(some), f"{name}_share": f"{len(some) / len(of):.0%}" if of else "–"}
+    return written("diagnosis", values)
+
+
+EARLIER = (
+    "{} of the rows, marked *, are kept from an earlier diagnosis, which compared likelihoods and did not "
+    "weigh *none of these*."
+)
 
 
 def _names(named: str) -> list[str]:
     return named.split(BETWEEN) if named else []
-
-
-def _share(some: Sequence[Row], of: Sequence[Row]) -> str:
-    return f"{len(some) / len(of):.0%}" if of else "–"

@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import Any
 
 from experiments import ROOT, Row
-from experiments._pages import filled, joined, markdown_table
+from experiments._pages import filled, markdown_table, written
 from experiments.audit._criteria import FOUND, criteria
 from specsim import audit, mistakes
 from specsim.auditing._checks.contract_checks import PROMISES
@@ -107,14 +107,6 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/independent-set.md."""
-    text = (
-        "Authors who had seen neither the battery nor the catalogue of known mistakes wrote wrong verifiers "
-        "and decoders, and right ones, from the contract alone (`tests/independent`). TV is the total "
-        "variation of a mistake in the shape that it shows in, as its author measured it. The verdicts are "
-        "those of the first audits, at level quick, before anybody who works on the battery had read a set: "
-        "they measure power on unseen mistakes. What was missed has been read since, and cases were added "
-        "for it, so that the current code finds more of the first two sets."
-    )
     bands = []
     for each, kind in dict.fromkeys((row["set"], row["kind"]) for row in rows):
         some = [row for row in rows if (row["set"], row["kind"]) == (each, kind) and row["verdict"]]
@@ -123,11 +115,6 @@ def page(rows: Sequence[Row]) -> str:
             band = f"{low:g} to {min(high, 1.0):g}" if kind.startswith("wrong") else "0"
             if here:
                 bands.append((each, kind, band, str(len(here)), str(len(_found(here)))))
-    missed = (
-        "Each criterion that engines keep (see [kill-matrix.md](kill-matrix.md)), run once on each verifier, "
-        f"misses some of the wrong ones with a TV of at least {BANDS[1]:g}, and fails some right ones. "
-        "*All together* misses what each of them misses:"
-    )
     wrong, right = _verifiers(rows)
     names = [one.name for one in CRITERIA]
     counts = {name: (sum(row[name] for row in wrong), sum(not row[name] for row in right)) for name in names}
@@ -138,17 +125,13 @@ def page(rows: Sequence[Row]) -> str:
         (name, str(misses), str(len(wrong)), str(fails), str(len(right)))
         for name, (misses, fails) in counts.items()
     ]
-    return joined(
-        [
-            "# Mistakes of independent authors",
-            filled(text),
-            "`make independent` computes this table again; its rows are in `experiments/kept`.",
-            markdown_table(("set", "kind", "TV", "audited", "found"), bands),
-            filled(_summary(rows)),
-            filled(missed),
-            markdown_table(("test", "misses", "of", "fails", "of"), lines),
-        ]
-    )
+    values = {
+        "bands": markdown_table(("set", "kind", "TV", "audited", "found"), bands),
+        "summary": filled(_summary(rows)),
+        "least": BANDS[1],
+        "table": markdown_table(("test", "misses", "of", "fails", "of"), lines),
+    }
+    return written("independent-set", values)
 
 
 def _found(rows: Sequence[Row]) -> list[Row]:

@@ -18,7 +18,7 @@ import numpy as np
 import specsim
 from experiments import Floats, Ints, Row
 from experiments._kept import kept, lacking
-from experiments._pages import joined, markdown_table
+from experiments._pages import filled, joined, markdown_table, written
 from experiments.audit._criteria import FOUND, Criterion, criteria
 from specsim import audit, mistakes, rules
 from specsim.adapters import Verifier as Function
@@ -233,28 +233,14 @@ def kept_matrix() -> KillMatrix:
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/kill-matrix.md."""
-    added = lacking(cells(fast=False), rows, "verifier")
-    return f"""# Kill matrix: known bugs that the tests of inference engines miss
-
-Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a
-statistic in `experiments.audit._criteria`, is run here on verifiers that are known to be wrong, and on
-exact ones, which must pass. A number is the fraction of runs in which the criterion passes the verifier. TV
-is the exact total variation between the distribution of a next token and the target's, at the position where
-it is largest, on one pair of eight tokens. specsim's audit runs at level `{LEVEL}`; the bugs that it misses
-deviate too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs.
-A test of a kernel draws the drafts itself, so it cannot see a bug of a decoder: these are counted apart.
-
-`make kill-matrix` computes the table again; `experiments.audit.kill_matrix.kept_matrix()` loads it. The same
-as a picture: [kill-matrix.svg](kill-matrix.svg).
-{f"{chr(10)}{added}{chr(10)}" if added else ""}
-{matrix_of(rows).markdown()}
-## Mistakes of independent authors
-
-The same tests on the wrong verifiers of authors who had seen neither the audit nor these bugs, with a total
-variation of at least {LARGE:g}: how many each misses, in one run; the audit's is the first run on each set.
-See [independent-set.md](independent-set.md).
-
-{independent_markdown(kept("independent_set"))}"""
+    values = {
+        "LEVEL": LEVEL,
+        "LARGE": LARGE,
+        "added": filled(lacking(cells(fast=False), rows, "verifier")),
+        "matrix": matrix_of(rows).markdown(),
+        "independent": independent_markdown(kept("independent_set")),
+    }
+    return written("kill-matrix", values)
 
 
 def independent_markdown(rows: Sequence[Row]) -> str:

@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 
 from experiments import Floats, Ints, Row
-from experiments._pages import filled, joined, markdown_table
+from experiments._pages import markdown_table, written
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
 from specsim import mistakes
 from specsim.auditing._checks.subjects import Subject
@@ -177,27 +177,7 @@ def _largest_log_e(shown: _Shown, outcomes: Ints) -> Floats:
 def page(rows: Sequence[Row]) -> str:
     """docs/results/sample-sizes.md."""
     shown = [row for row in rows if row["case"]]
-    late = [row for row in shown if row["most_powerful"] >= row["first_look"]]
-    within = [row for row in shown if row["ratio"] <= GOAL]
-    beyond = [row for row in shown if row["ratio"] > GOAL]
-    texts = [
-        "For each known mistake of a verifier whose distribution is known: the steps of the most powerful "
-        "test, which knows the mistake, and those that an audit at level quick needs, which does not, in the "
-        f"case of the battery where the first are fewest, at a false-alarm probability of {BUDGET:g} for the "
-        f"whole audit and with power {POWER:g}. Both are measured on tokens drawn from the mistake's "
-        "distribution; the *divergence* is that of the tokens of a step from the claim, in nats. "
-        "Mistakes that break the contract or emit impossible tokens need no statistics, and are left out. "
-        "`python -m experiments sample_sizes --keep` computes this table again.",
-        f"Of {len(shown)} mistakes an audit needs at most {GOAL:g} times the least sample size for "
-        f"{len(within)}; the median ratio is {np.median([row['ratio'] for row in shown]):.2f}. "
-        + (
-            f"Above it are {', '.join(_beyond(row) for row in beyond)}. "
-            if beyond
-            else "No mistake needs more. "
-        )
-        + f"An audit first looks after 1/128 of a case's steps: for {len(shown) - len(late)} of them that is "
-        "more than the least sample size.",
-    ]
+    beyond = [_beyond(row) for row in shown if row["ratio"] > GOAL]
     lines = [
         (
             *(f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}"),
@@ -206,7 +186,18 @@ def page(rows: Sequence[Row]) -> str:
         for row in shown
     ]
     head = ("mistake", "case", "divergence", "most powerful test", "audit", "ratio")
-    return joined(["# Sample sizes", *map(filled, texts), markdown_table(head, lines, numbers=4)])
+    values = {
+        "BUDGET": BUDGET,
+        "POWER": POWER,
+        "GOAL": GOAL,
+        "total": len(shown),
+        "within": len(shown) - len(beyond),
+        "median": np.median([row["ratio"] for row in shown]),
+        "beyond": f"Above it are {', '.join(beyond)}." if beyond else "No mistake needs more.",
+        "early": sum(row["most_powerful"] < row["first_look"] for row in shown),
+        "table": markdown_table(head, lines, numbers=4),
+    }
+    return written("sample-sizes", values)
 
 
 def _steps(number: float) -> str:

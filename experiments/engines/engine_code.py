@@ -19,7 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from experiments import ROOT, Row
-from experiments._pages import audited_on, explained, filled, joined, known_findings, markdown_table
+from experiments._pages import audited_on, explained, joined, known_findings, markdown_table, written
 from experiments.engines._origins import CLONES, Clone, Wheel
 from specsim import audit
 from specsim.adapters import is_engine
@@ -124,45 +124,23 @@ KNOWN = known_findings(__file__)
 FAILED = ("biased", "broken")
 
 
-def page(rows: Sequence[Row]) -> str:
-    """docs/results/engine-code.md."""
-    parts = [*map(filled, _text(rows)), _table(rows), *_on_a_gpu(), *_commands(rows), *_explained(rows)]
-    return joined(parts)
-
-
 #: Rows of audits on a GPU, from reports that were written there.
 ON_A_GPU = ROOT / "experiments/kept/engine_code_gpu.json"
 
 
-def _on_a_gpu() -> Iterator[str]:
-    kept = json.loads(ON_A_GPU.read_text(encoding="utf-8"))
-    yield "## On a GPU"
-    yield filled(
-        f"The same on an {kept['device']}, all kernels compiled for it and six audits side by side, with "
-        f"`{kept['command']}`. `make check-gpu` audits them again."
-    )
-    yield _table(kept["rows"])
-
-
-def _text(rows: Sequence[Row]) -> Iterator[str]:
-    yield "# Engines' own verification code"
-    yield (
-        "What [`specsim audit ENGINE`](../auditing-your-engine.md) says of the functions, kernels and loops "
-        "that engines verify drafts with, each imported from its wheel or its clone, on a CPU: C++ and "
-        "PyTorch unchanged, Triton's kernels interpreted. The code of research, as "
-        "`experiments.engines.sequoia:verify`, is audited in a checkout of specsim. "
-        "[Audited engines](engines.md) are whole engines. "
-        "`python -m experiments engine_code --keep --only ENGINE` computes rows again, for wheels that are "
-        "installed (`make test-engines`) and clones in `results/clones/OWNER/NAME`; all rows are in "
-        "`experiments/kept/engine_code.json`. The last two are the controls."
-    )
-    yield (
-        f"{audited_on(rows)}, on a "
-        "shared machine. *Power* is the number of cases in which a total variation of 0.05 of the first "
-        "token was detectable, and *detectable TV* the median over cases. Where that is too little, the "
-        "verdict is inconclusive: nothing was found, and more time would be needed. A row of an interpreted "
-        "kernel takes milliseconds: slow engines are audited on one case, which the command names."
-    )
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/engine-code.md."""
+    there = json.loads(ON_A_GPU.read_text(encoding="utf-8"))
+    values = {
+        "audited": audited_on(rows),
+        "table": _table(rows),
+        "device": there["device"],
+        "command": there["command"],
+        "on_a_gpu": _table(there["rows"]),
+        "commands": "\n".join(f"    {row['command']}" for row in rows),
+        "findings": joined(_explained(rows)),
+    }
+    return written("engine-code", values)
 
 
 COLUMNS = ("engine", "code", "verdict", "nearest known bug", "power", "detectable TV", "steps", "seconds")
@@ -190,14 +168,8 @@ def _names(diagnosis: str) -> str:
     return ", ".join(dict.fromkeys(name.partition(":")[0] for name in diagnosis.split(", ")))
 
 
-def _commands(rows: Sequence[Row]) -> Iterator[str]:
-    yield "## Commands"
-    yield "\n".join(f"    {row['command']}" for row in rows)
-
-
 def _explained(rows: Sequence[Row]) -> Iterator[str]:
     """What was found, and where it comes from."""
-    yield "## Findings"
     for row in rows:
         if row["verdict"] in FAILED:
             if row["engine"] not in KNOWN:

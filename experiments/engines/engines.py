@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from experiments import Row
-from experiments._pages import audited_on, explained, filled, joined, known_findings, markdown_table
+from experiments._pages import audited_on, explained, joined, known_findings, markdown_table, written
 from specsim import audit_engine, plant
 from specsim.engines import open_engine
 
@@ -175,27 +175,13 @@ REPRODUCTIONS = known_findings(__file__)
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/engines.md."""
-    return joined([*map(filled, _text(rows)), _table(rows), *_commands(rows), *_findings(rows)])
-
-
-def _text(rows: Sequence[Row]) -> Iterator[str]:
-    yield "# Audited engines"
-    yield (
-        "`python -m experiments engines --keep --only SUBJECT` computes rows of this table again, for "
-        "engines that are installed (`make test-engines` installs them, but for OpenVINO GenAI and vLLM, "
-        "which need environments of their own); all rows are in `experiments/kept/engines.json`. "
-        "Each engine serves planted checkpoints, whose next-token distribution is known, and what it "
-        "returns is tested against that distribution: texts, log-probabilities, counters. [Auditing "
-        "engines](../auditing-engines.md) says how. The last subject is the control: specsim's server with "
-        "a mistake."
-    )
-    yield (
-        f"{audited_on(rows)}. "
-        "*Efficiency* compares the tokens per step with those of the standard rule on sampled drafts; it is "
-        "– where an engine reports no counters. *Tokens/s* are those of serving and judging together on a "
-        "shared machine. They are no measurement of an engine's speed: the checkpoints have a "
-        "single layer. *Judging* is its share of that time."
-    )
+    values = {
+        "audited": audited_on(rows),
+        "table": _table(rows),
+        "commands": joined(_commands(rows)),
+        "findings": joined(_findings(rows)),
+    }
+    return written("engines", values)
 
 
 COLUMNS = (

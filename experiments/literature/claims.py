@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments import Progress
 from experiments import Row as Record
-from experiments._pages import joined, markdown_table
+from experiments._pages import joined, markdown_table, written
 from experiments.literature.published.values import ALPHAS, FIGURES
 from specsim import default_pair, prove, rules, speculative_accept, theory
 from specsim.distributions import temperature
@@ -485,40 +485,26 @@ def run(*, fast: bool = False, rng: int = 0, progress: Progress | None = None) -
     return rows
 
 
-HEAD = """# What is said about speculative decoding, checked
-
-Claims of {documents} documents that explain speculative decoding, checked by `experiments.literature.claims`.
-{right} of {claims} are right, {conditional} of {claims} are right only under a condition that the document
-does not state, and {wrong} of {claims} are wrong. The page has claims that teach something, so these counts
-are no error rates.
-
-p is the target model's distribution and q the draft's, except in quotes from the article of Ran Ding, which
-swaps the letters. K (or γ) is the number of drafted tokens in a step. α is the probability that a drafted
-token is accepted once it is tested. r (or c) is the time of a draft pass over that of a target pass. TV is
-the total variation distance between the distribution of the emitted tokens and the target's distribution; it
-is computed in fractions, and TV = 0 is exact. Each row has the correct statement, and the numbers that the
-check computed."""
-
-
 def page(rows: Sequence[Record]) -> str:
     """Return docs/results/claims.md: the counts, and a table of claims for each document."""
     counts = Counter(row["verdict"] for row in rows)
     right, conditional, wrong = (counts[verdict] for verdict in VERDICTS)
-    parts = [
-        HEAD.format(
-            documents=len(SOURCES), claims=len(rows), right=right, conditional=conditional, wrong=wrong
-        )
-    ]
-    names = ("where", "quote", "verdict", "correct", "found")
+    documents, claims = len(SOURCES), len(rows)
+    head = ("where", "quote", "verdict", "correct statement", "computed")
+    parts = []
     for document, source in SOURCES.items():
         lines = [
-            [f"**{WRONG}**" if found[name] == WRONG else _plain(found[name]) for name in names]
+            [f"**{WRONG}**" if found[name] == WRONG else _plain(found[name]) for name in PARTS]
             for found in rows
             if found["document"] == document
         ]
-        head = ("where", "quote", "verdict", "correct statement", "computed")
         parts += [f"## {_plain(document)}", source, markdown_table(head, lines)]
-    return joined(parts)
+    tables = joined(parts)
+    return written("claims", locals())
+
+
+#: The columns of a table, by their names in a row.
+PARTS = ("where", "quote", "verdict", "correct", "found")
 
 
 def _plain(text: str) -> str:

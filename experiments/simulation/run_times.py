@@ -10,7 +10,7 @@ from time import process_time
 from typing import Any
 
 from experiments import Progress, Row
-from experiments._pages import markdown_table
+from experiments._pages import markdown_table, written
 from specsim import default_pair, simulate
 from specsim.distributions import synthetic_pair
 
@@ -63,16 +63,7 @@ def page(rows: Sequence[Row]) -> str:
         lines.append([f"{name}: 10^{power}", *map(_shown, times)])
     head = ["steps", *(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES)]
     table = markdown_table(head, lines, numbers=len(head))
-    return f"""# Run times
-
-The time that the standard rule takes with γ = 5: the rate of one core, by its processor time, divided by
-nothing but the number of cores. `python -m experiments run_times --keep` measures the rate on your machine
-and writes this page.
-
-Measured steps per second of one core: {measured}.
-
-{table}
-"""
+    return written("run-times", {"measured": measured, "table": table})
 
 
 def _shown(seconds: float) -> str:
