@@ -13,18 +13,16 @@ from numpy.typing import NDArray
 
 from specsim.core._checks import check_choice
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Piece, Table
+from specsim.core._tables import Piece, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Judged, Verdict
+from specsim.engines._planted.checkpoints import READERS, check_installed
 from specsim.engines._planted.folder import FORMATS, MANIFEST, Planted, open_planted
-from specsim.engines._planted.gguf import check_installed, read_gguf
-from specsim.engines._planted.huggingface import read_huggingface
 from specsim.engines._planted.law import MODELS, digest_of, log_softmax
 from specsim.engines._planted.weights import NEVER
 
 INSTALL = "pip install torch transformers"
 DTYPES = ("float32", "float16", "bfloat16")
-READERS = {"hf": read_huggingface, "gguf": read_gguf}
 #: Largest |log p - log P| of a checkpoint that is right.
 LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 #: Least tolerance in log p, that of numbers written in float32.
@@ -100,29 +98,17 @@ class PlantCheck(Judged):
         return [asdict(one) for one in self.deviations]
 
     def parts(self) -> Iterable[Piece]:
+        names = ("checkpoint", "computed by", "dtype", "places", "largest |log p - log P|", "tolerance", "")
         rows = [
-            {
-                "checkpoint": one.checkpoint,
-                "computed by": one.computed_by,
-                "dtype": one.dtype,
-                "places": f"{one.places:,}",
-                "largest |log p - log P|": f"{one.largest:.1e}",
-                "tolerance": f"{one.tolerance:.1e}",
-                "": "fine" if one.within else "fails",
-            }
+            (one.checkpoint, one.computed_by, one.dtype, f"{one.places:,}", f"{one.largest:.1e}",
+             f"{one.tolerance:.1e}", "fine" if one.within else "fails")
             for one in self.deviations
-        ]
-        return [f"planted checkpoints in {self.folder}, digest {self.digest[:16]}", Table.of(rows)]
+        ]  # fmt: skip
+        return [f"planted checkpoints in {self.folder}, digest {self.digest[:16]}", Table(names, rows)]
 
     def to_dict(self) -> dict[str, Any]:
         """All of the result, as JSON can represent it."""
-        return {
-            "folder": self.folder,
-            "digest": self.digest,
-            "passed": self.passed,
-            "deviations": self.records(),
-            "root": self.root,
-        }
+        return as_dict(self, "passed")
 
 
 def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = None) -> PlantCheck:

@@ -167,14 +167,7 @@ class Planted:
 
     def check_file(self, name: str) -> None:
         """Raise ValueError unless a file of the folder has the SHA-256 that `planted.json` states."""
-        path = self.folder / name
-        if not path.is_file():
-            raise ValueError(f"{path}: missing; plant the folder again")
-        if sha256(path) != self.files.get(name):
-            raise ValueError(
-                f"{path}: not the file that was planted, its SHA-256 differs from that in {MANIFEST}; plant "
-                "the folder again"
-            )
+        _check_file(self.folder / name, self.files.get(name))
 
 
 @checked
@@ -215,13 +208,7 @@ def open_planted(path: str | Path) -> Planted:
         "seed": entries.count("seed", 0),
         "files": entries.get("files", dict, "SHA-256 by path"),
     }
-    if content["files"].get(LAWS) is None or not (place / LAWS).is_file():
-        raise ValueError(f"{place / LAWS}: missing; plant the folder again")
-    if sha256(place / LAWS) != content["files"][LAWS]:
-        raise ValueError(
-            f"{place / LAWS}: not the distributions of these checkpoints, its SHA-256 differs from that in "
-            f"{MANIFEST}; plant the folder again"
-        )
+    _check_file(place / LAWS, content["files"].get(LAWS))
     target, draft = read_laws(place / LAWS)
     return Planted(place, target, draft, **content)
 
@@ -251,6 +238,16 @@ def _read_manifest(folder: Path) -> Entries:
             "folder again"
         )
     return Entries(file, content)
+
+
+def _check_file(path: Path, expected: str | None) -> None:
+    if not path.is_file():
+        raise ValueError(f"{path}: missing; plant the folder again")
+    if sha256(path) != expected:
+        raise ValueError(
+            f"{path}: not the file that was planted, its SHA-256 differs from that in {MANIFEST}; plant the "
+            "folder again"
+        )
 
 
 def sha256(path: Path) -> str:

@@ -13,6 +13,7 @@ from specsim.core._files import check_new_folder, make_folder, write_text
 from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
+from specsim.engines._planted.checkpoints import WRITERS, check_installed
 from specsim.engines._planted.folder import (
     FORMAT,
     FORMATS,
@@ -24,15 +25,12 @@ from specsim.engines._planted.folder import (
     open_planted,
     sha256,
 )
-from specsim.engines._planted.gguf import check_installed, write_gguf
-from specsim.engines._planted.huggingface import write_huggingface
 from specsim.engines._planted.law import MODELS, digest_of, write_laws
 from specsim.engines._planted.pair import draw_pair
 from specsim.engines._planted.texts import mean_overlap
 from specsim.engines._planted.weights import build
 from specsim.engines._planted.words import Spelling
 
-WRITERS = {"hf": write_huggingface, "gguf": write_gguf}
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
 
 
@@ -106,8 +104,8 @@ def plant(
     ' a d b'
     """
     read = _offsets(order, offsets)
-    words = _at_most("vocab_size", check_count("vocab_size", vocab_size, 2), MOST_WORDS)
-    openers = _at_most("openers", check_count("openers", openers, 0), MOST_OPENERS)
+    words = check_count("vocab_size", vocab_size, 2, MOST_WORDS)
+    openers = check_count("openers", openers, 0, MOST_OPENERS)
     if openers == 1:
         raise ValueError("openers: 1 has no other to differ from; give 0, or at least 2")
     context = check_count("context", context)
@@ -151,21 +149,14 @@ def plant(
 
 def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...]:
     if offsets is None:
-        last = _at_most("order", check_count("order", 2 if order is None else order, 0), MOST_OFFSETS)
-        return tuple(range(1, last + 1))
+        return tuple(range(1, 1 + check_count("order", 2 if order is None else order, 0, MOST_OFFSETS)))
     if order is not None:
         raise ValueError("order and offsets: give one of them; order N means offsets 1 … N")
     read = tuple(check_count("offsets", offset) for offset in offsets)
     if list(read) != sorted(set(read)):
         raise ValueError(f"offsets: {read} do not ascend; give each distance once, the smallest first")
-    _at_most("offsets: their number", len(read), MOST_OFFSETS)
+    check_count("offsets: their number", len(read), 0, MOST_OFFSETS)
     return read
-
-
-def _at_most(name: str, value: int, most: int) -> int:
-    if value > most:
-        raise ValueError(f"{name}: {value} is more than {most:,}")
-    return value
 
 
 def _formats(formats: Sequence[str]) -> list[str]:

@@ -1,72 +1,28 @@
 """What the server serves: a target and a draft, and how their tokens are written as text."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from specsim.core._types import Floats, Ints
+from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.law import Law
 from specsim.engines._planted.requests import Request
 from specsim.models import Model
 from specsim.models._trained_pairs import default_pair
 
 
-class ReadingLaw(Protocol):
-    """The distribution of the next token given the tokens at some distances, and the first token if there are
-    openers; see `specsim.engines._planted.law.Law`."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def offsets(self) -> tuple[int, ...]: ...
-    @property
-    def openers(self) -> tuple[int, ...]: ...
-    @property
-    def words(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    def rows(self, contexts: Any) -> Floats: ...
-
-
-class Pair(Protocol):
-    """A target and a draft with one vocabulary; a what `specsim.open_planted` returns is one."""
-
-    @property
-    def target(self) -> ReadingLaw: ...
-    @property
-    def draft(self) -> ReadingLaw: ...
-    @property
-    def eos(self) -> int: ...
-    @property
-    def context(self) -> int: ...
-    @property
-    def digest(self) -> str: ...
-    def encode(self, text: str) -> list[int]: ...
-    def decode(self, tokens: Any) -> str: ...
-
-
-@dataclass(frozen=True)
 class ModelLaw:
     """A model as a distribution that reads the last tokens."""
 
-    model: Model
     openers: tuple[int, ...] = ()
 
-    @property
-    def vocab_size(self) -> int:
-        return self.model.vocab_size
-
-    @property
-    def words(self) -> int:
-        return self.model.vocab_size
-
-    @property
-    def start(self) -> int:
-        return self.model.order
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        return tuple(range(1, self.model.order + 1))
+    def __init__(self, model: Model):
+        self.model = model
+        self.vocab_size = self.words = model.vocab_size
+        self.start = model.order
+        self.offsets = tuple(range(1, model.order + 1))
 
     def rows(self, contexts: Ints) -> Floats:
         return self.model.rows(np.ascontiguousarray(contexts[:, ::-1]))
@@ -93,6 +49,11 @@ class BytePair:
 
     def decode(self, tokens: Any) -> str:
         return bytes(int(token) for token in tokens).decode("latin-1")
+
+
+#: What is served: checkpoints with their distributions, or the bundled models.
+Pair = Planted | BytePair
+ReadingLaw = Law | ModelLaw
 
 
 def ngram_pair() -> BytePair:

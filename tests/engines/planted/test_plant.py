@@ -222,7 +222,7 @@ def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
 def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
     other = plant(tmp_path_factory.mktemp("other"), vocab_size=4, openers=2, context=64, rng=2)
     (copy / "law.npz").write_bytes((other.folder / "law.npz").read_bytes())
-    with pytest.raises(ValueError, match=r"law.npz: not the distributions of these checkpoints"):
+    with pytest.raises(ValueError, match=r"law.npz: not the file that was planted"):
         open_planted(copy)
 
 
@@ -276,8 +276,8 @@ def test_checkpoints_that_are_not_there(planted):
     ("options", "message"),
     [
         ({"vocab_size": 1}, "vocab_size: 1 is not at least 2"),
-        ({"vocab_size": 131_073}, "more than 131,072"), ({"order": -1}, "order: -1 is not at least 0"),
-        ({"order": 9}, "order: 9 is more than 8"), ({"order": 1, "offsets": (1,)}, "give one of them"),
+        ({"vocab_size": 131_073}, "not at most 131,072"), ({"order": -1}, "order: -1 is not at least 0"),
+        ({"order": 9}, "order: 9 is not at most 8"), ({"order": 1, "offsets": (1,)}, "give one of them"),
         ({"offsets": (2, 1)}, "do not ascend"), ({"offsets": (0,)}, "offsets: 0 is not at least 1"),
         ({"openers": 1}, "openers: 1 has no other"), ({"openers": -1}, "openers: -1 is not at least 0"),
         ({"context": 2}, "at least 3"), ({"offsets": (5000,)}, "at least 5001"),
@@ -300,7 +300,7 @@ def test_nothing_is_overwritten(planted):
 
 
 def test_gguf_needs_its_package(tmp_path, monkeypatch):
-    monkeypatch.setattr("specsim.engines._planted.gguf.find_spec", lambda name: None)
+    monkeypatch.setattr("specsim.engines._planted.checkpoints.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'specsim-decoding\[gguf\]'"):
         plant(tmp_path / "new", formats=("gguf",), rng=1)
 

@@ -4,10 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from specsim.engines._planted import attention
+from specsim.engines._planted import weights
 from specsim.engines._planted.check import log_probabilities
-from specsim.engines._planted.gguf import in_halves, interleaved
-from specsim.engines._planted.huggingface import config
+from specsim.engines._planted.checkpoints import config, in_halves, interleaved
 from specsim.engines._planted.law import AdditiveLogits, TableLogits
 from specsim.engines._planted.pair import draw_pair
 from specsim.engines._planted.texts import random_prompts
@@ -108,7 +107,7 @@ def scores(head, context, opener=None):
         return np.asarray(values, dtype=np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
 
     def rotated(vector, positions):
-        angles = positions[:, None] * attention.FREQUENCIES
+        angles = positions[:, None] * weights.FREQUENCIES
         cos, sin, x, y = half(np.cos(angles)), half(np.sin(angles)), vector[:32], vector[32:]
         return half(np.concatenate([half(x * cos) - half(y * sin), half(y * cos) + half(x * sin)], axis=1))
 
@@ -123,21 +122,21 @@ def scores(head, context, opener=None):
 @pytest.mark.parametrize("distance", [1, 15, 16, 63, 64, 500])
 @pytest.mark.parametrize("context", [600, 8192])
 def test_heads_see_one_distance_in_bfloat16(distance, context):
-    found = scores(attention.look_back(distance, context), context)
+    found = scores(weights.look_back(distance, context), context)
     assert found.argmax() == distance
     assert found[distance] - np.delete(found, distance).max() > 40
 
 
 @pytest.mark.parametrize("context", [64, 2048, 8192])
 def test_heads_see_the_opener_in_bfloat16(context):
-    found = scores(attention.look_at_opener(context), context, opener=0)
+    found = scores(weights.look_at_opener(context), context, opener=0)
     assert found[-1] > 40
     assert (found[:-1] == 0).all()
 
 
 def test_what_cannot_be_told_apart_is_refused():
     with pytest.raises(ValueError, match=r"cannot distinguish the opener .* choose a shorter one"):
-        attention.look_at_opener(40_000)
+        weights.look_at_opener(40_000)
     law = pair("pages")[0]
     with pytest.raises(ValueError, match=r"65 positions do not hold .* at least 66"):
         build(law, 65)
