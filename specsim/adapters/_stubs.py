@@ -59,22 +59,9 @@ def parts(
 ) -> Iterator[tuple[ModuleType, ...]]:
     """The modules `names` of an engine whose packages lie in `folder`, in `sys.modules` until the end.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the top-level packages lie.
-    *names : str
-        The modules whose files are run, with dots; those that they import of the same packages among them.
-    absent : sequence of str
-        Top-level packages that they import but do not need: stand-ins where they are not installed.
-    given : mapping, optional
-        Modules that are made of these names, and are stand-ins for all other names in them.
-
-    Raises
-    ------
-    EngineMissing
-        If a module has no file in the folder, or cannot be imported.
-    """
+    Their files are run. Top-level packages that are `absent` are stand-ins where they are not installed;
+    modules that are `given` have these names, and stand-ins for all others. Raises EngineMissing if a module
+    has no file, or cannot be imported."""
     given = given or {}
     files = {name: _file(folder, name) for name in names}
     finder = _Finder(files, given, {name.partition(".")[0] for name in (*names, *given)})
@@ -123,13 +110,9 @@ def _found_by(first: _Finder, last: _Finder) -> Iterator[None]:
         sys.path[:] = path  # engines extend it
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in (first, last)]
         for name, module in ours().items():
-            if name not in kept and (name.partition(".")[0] in first.packages or _is_stand_in(module)):
+            if name not in kept and (name.partition(".")[0] in first.packages or isinstance(module, _Module)):
                 del sys.modules[name]
         sys.modules.update(before)
-
-
-def _is_stand_in(module: ModuleType) -> bool:
-    return isinstance(module, _Module)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -15,6 +15,7 @@ seeds drawn from `rng` for the others.
 The kernels are Triton's. Without a GPU they are interpreted, at 40 to 90 ms a row.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,18 +75,12 @@ def adapt(rejection_sample: engines.Function, device: str = "cpu", block: bool =
     return verify
 
 
-def verifier() -> Verifier:
-    """Adapt vLLM's own function, on a GPU or interpreted. Raises EngineMissing."""
-    return _own(block=False)
-
-
-def block_verifier() -> Verifier:
-    """The same with block verification."""
-    return _own(block=True)
-
-
 def _own(block: bool) -> Verifier:
+    """vLLM's own function, on a GPU or interpreted. Raises EngineMissing."""
     return adapt(sampler().rejection_sample, kernels_device(), block)
+
+
+verifier, block_verifier = partial(_own, False), partial(_own, True)
 
 
 def sampler() -> Any:

@@ -41,20 +41,21 @@ def reported(texts: Sequence[Completion]) -> list[Drafts]:
             for one in group
             if one.drafted is not None and one.accepted is not None
         ]
-        if drafts:
-            found.append(replace(_total(drafts, number), emitted=_tokens(group), texts=len(group)))
+        if total := _total(drafts, number):
+            found.append(replace(total, emitted=_tokens(group), texts=len(group)))
     return found
 
 
-def _total(drafts: Sequence[Drafts], number: int = -1) -> Drafts:
-    """The sums; without a count of steps where one of `drafts` has none."""
+def _total(drafts: Sequence[Drafts], number: int = -1) -> Drafts | None:
+    """The sums; without a count of steps where one of `drafts` has none. None of no drafts."""
+    if not drafts:
+        return None
     steps = [one.steps for one in drafts if one.steps is not None]
     drafted, accepted, emitted, texts = (
         sum(getattr(one, name) for one in drafts) for name in ("drafted", "accepted", "emitted", "texts")
     )
-    return Drafts(
-        number, drafted, accepted, sum(steps) if len(steps) == len(drafts) else None, emitted, texts
-    )
+    counted = sum(steps) if len(steps) == len(drafts) else None
+    return Drafts(number, drafted, accepted, counted, emitted, texts)
 
 
 def _tokens(texts: Sequence[Completion]) -> int:
@@ -77,7 +78,7 @@ def usable(
     None where the requests' own counters say as much. Wrong differences are not the engine's fault: the
     server may have been restarted, and others may use it. Counters of too few tokens are used, since only
     their ratios are."""
-    own = _total(told) if (told := reported(texts)) else None
+    own = _total(reported(texts))
     whole = _of_server(texts, server)
     if server is None or whole is None or (own and (own.steps or gamma)):
         return None, ""
@@ -112,7 +113,7 @@ def draft_length(
     accepted tokens and one more; those of a server may leave out tokens. `server` are `usable` ones."""
     if gamma:
         return float(gamma)
-    own = _total(told) if (told := reported(texts)) else None
+    own = _total(reported(texts))
     for one in (own, _of_server(texts, server)):
         if one and one.steps:
             return _mean(one.drafted, one.steps)
@@ -135,8 +136,7 @@ def efficiency(
 
     `server` has the differences of server-wide counters, which count where the texts have none; `places` and
     `masses` are those of the texts, `length` the drafted tokens per step."""
-    told = reported(texts)
-    counted = _total(told) if told else _of_server(texts, server)
+    counted = _total(reported(texts)) or _of_server(texts, server)
     if counted is None or counted.drafted <= 0 or not len(places):
         return None
     expected = _tokens_per_step(places, masses, length) if length else None
@@ -199,9 +199,9 @@ def impossible(texts: Sequence[Completion], length: float | None) -> Finding | N
     for one in told:
         if text := _fault(one, cut):
             return Finding("counters", f"request {one.number} reports {text}")
-    if told and (text := _surplus(_total(told), length)):
-        return Finding("counters", text)
-    return None
+    total = _total(told)
+    text = _surplus(total, length) if total else ""
+    return Finding("counters", text) if text else None
 
 
 def _most_cut(length: float | None) -> int:

@@ -139,41 +139,26 @@ def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) 
     exp(tolerance)."""
     gains = np.concatenate([one.gains.ravel() for one in fitted]) if fitted else np.zeros(1)
     log_e = float(np.logaddexp.reduce(gains) - np.log(len(gains)) - n * tolerance)
-    rejected = log_e >= -np.log(level)
-    nearest = max(fitted, key=lambda one: one.gains.max()) if fitted else None
-    return TestResult(
-        name="known mistakes",
-        n=n,
-        cells=len(gains),
-        log10_e=float(log_e / np.log(10.0)),
-        rejected=bool(rejected),
-        text=f"{nearest.names[0]} is likelier than the claimed distribution" if rejected and nearest else "",
-    )
+    found = TestResult.of("known mistakes", n, len(gains), log_e, level)
+    if not (found.rejected and fitted):
+        return found
+    nearest = max(fitted, key=lambda one: one.gains.max()).names[0]
+    return replace(found, text=f"{nearest} is likelier than the claimed distribution")
 
 
 def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMistake, ...]:
     """The likeliest mistakes, the likeliest first; none if they are hardly likelier than the distribution."""
     ranked = sorted(fitted, key=lambda one: -one.gains.max())[:NEAREST]
     most = float(ranked[0].gains.max()) if ranked else 0.0
-    found = []
-    for one in ranked:
-        where, share = one.best
-        gained = float(one.gains[where, share])
-        if gained >= GAINED:
-            name, *alike = one.names
-            found.append(
-                KnownMistake(
-                    name=name,
-                    alike=tuple(alike),
-                    mechanism=one.known.mechanism(name),
-                    where=WHERE[where],
-                    share=float(SHARES[share]),
-                    gained=gained,
-                    behind=most - gained,
-                    fits=_fits(places, one.known, where, float(SHARES[share]), given),
-                )
-            )
-    return tuple(found)
+    return tuple(_diagnosed(places, one, most, given) for one in ranked if one.gains.max() >= GAINED)
+
+
+def _diagnosed(places: Places, one: Fitted, most: float, given: From) -> KnownMistake:
+    where, share = one.best[0], float(SHARES[one.best[1]])
+    gained, (name, *alike) = float(one.gains.max()), one.names
+    fits = _fits(places, one.known, where, share, given)
+    said = one.known.mechanism(name)
+    return KnownMistake(name, tuple(alike), said, WHERE[where], share, gained, most - gained, fits)
 
 
 def _fits(places: Places, known: Known, where: int, share: float, given: From) -> bool:

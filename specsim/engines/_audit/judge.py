@@ -16,29 +16,21 @@ from specsim.core._verdicts import BUDGET, Finding
 from specsim.engines._audit import counters, logprobs
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
-from specsim.engines._audit.places import (
-    Given,
-    Places,
-    Rows,
-    by_context,
-    masses_of,
-    masses_under,
-    places_of,
+from specsim.engines._audit.places import Given, Places, Rows, by_context, masses_of, masses_under, places_of
+from specsim.engines._audit.results import (
+    EngineAudit,
+    KnownMistake,
+    LogProbabilities,
+    TestResult,
+    faults,
+    most_significant,
 )
-from specsim.engines._audit.results import EngineAudit, KnownMistake, LogProbabilities, TestResult
 from specsim.engines._audit.store import REPEATED
-from specsim.engines._audit.text_tests import (
-    context_test,
-    equal_texts_test,
-    support_finding,
-    tables,
-)
+from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.sampling import possible_orders
 
-#: Failures that are the engine's fault whatever the network does.
-AT_FAULT = {"garbage", "unmappable", "changed", "crash"}
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
 #: Nats by which the texts without speculation must be less likely in an order that the engine does not use.
@@ -133,9 +125,8 @@ class _Texts:
         self.length = counters.draft_length(self.every, self.server, run.gamma)
         self.places = places_of(self.law, asked, self.fresh)
         likelihoods = _order_logs(run.planted, self.places, self.sampling)
-        self.order = max(
-            orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0)
-        )  # the first of equals
+        # the first of equals
+        self.order = max(orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0))
         rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
         self.masses = masses_of(self.places, lambda contexts: self.given(contexts).pair, rng)
         # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
@@ -194,10 +185,7 @@ class _Texts:
 
     def contract(self) -> Iterator[Finding]:
         """What violates the protocol: failures at fault, texts of another length, ids that do not exist."""
-        failures = self.run.failures
-        for kind in sorted({failure.kind for failure in failures} & AT_FAULT):
-            here = [failure for failure in failures if failure.kind == kind]
-            yield Finding("contract", f"{len(here):,} requests failed ({kind}), first {here[0].text}")
+        yield from faults(self.run.failures)
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
         lengths = [(one, len(one.tokens), self.asked[one.number].max_tokens) for one in self.fresh]
@@ -305,16 +293,10 @@ def _deviations(tests: Sequence[TestResult]) -> list[Finding]:
 
     Pairs of tokens that deviate from the distribution deviate too; they are dependent if they contradict
     their own margins."""
-    found = []
     rejected = [test for test in tests if test.rejected]
     dependent = [test for test in rejected if test.dependence_nats > DEPENDENT]
     deviating = [test for test in rejected if test not in dependent]
-    for kind, chosen in (("deviation", deviating), ("dependence", dependent)):
-        if chosen:
-            worst = max(chosen, key=lambda test: test.log10_e)
-            more = f"; {len(chosen) - 1} more reject" if len(chosen) > 1 else ""
-            found.append(Finding(kind, f"{worst.name}: {worst.text}, e = 10^{worst.log10_e:.0f}{more}"))
-    return found
+    return [*most_significant("deviation", deviating), *most_significant("dependence", dependent)]
 
 
 #: The mistakes that tests of dependence show, by the beginning of the names of these tests.

@@ -2,7 +2,7 @@
 requests without seeds, prompts of unequal lengths."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +14,12 @@ from specsim.core._checks import count_of
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Line, Piece, Table, as_dict
+from specsim.core._tables import NONE, Line, Piece, Table
 from specsim.core._verdicts import Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.run import open_store, plain_options, planned_tokens, serve
-from specsim.engines._audit.store import LONG, TextStore, plan_requests
+from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Engine, Sampling
@@ -126,20 +126,23 @@ class EngineMatrix(Judged):
     tokens: int
     interrupted: bool = False
 
+    derived = ("verdict", "exit_code", "provenance")
+
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of all cells; those that an engine refuses have none."""
         worst = (Verdict.BROKEN, Verdict.BIASED, Verdict.INCONCLUSIVE)
-        found = {audit.verdict for _, _, audit in self._audits() if not audit.refused}
+        found = {audit.verdict for *_, audit in self._audits() if not audit.refused}
         none = Verdict.CONSISTENT if found else Verdict.INCONCLUSIVE
         return next((one for one in worst if one in found), none)
 
-    def _audits(self) -> Iterator[tuple[MatrixCell, bool, EngineAudit]]:
-        """All audits: the cell, whether with speculation, and the audit."""
+    def _audits(self) -> Iterator[tuple[MatrixCell, str, str, EngineAudit]]:
+        """All audits: the cell, the name, the command, and the audit."""
         for cell in self.cells:
-            yield cell, True, cell.speculative
+            yield cell, cell.setting, cell.command, cell.speculative
             if cell.plain is not None:
-                yield cell, False, cell.plain
+                name = f"{cell.setting}, without speculation"
+                yield cell, name, f"{cell.command} --no-speculative", cell.plain
 
     @property
     def subject(self) -> str:
@@ -148,15 +151,15 @@ class EngineMatrix(Judged):
     @property
     def provenance(self) -> Provenance | None:
         """That of the first audit, with the time of all."""
-        runs = [audit.provenance for _, _, audit in self._audits()]
+        runs = [audit.provenance for *_, audit in self._audits()]
         return replace(runs[0], seconds=sum(run.seconds for run in runs)) if runs else None
 
     @property
     def findings(self) -> list[Finding]:
         """Those of all audits, each with the setting."""
         return [
-            Finding(one.kind, f"{_name(cell, speculative)}: {one.text}")
-            for cell, speculative, audit in self._audits()
+            Finding(one.kind, f"{name}: {one.text}")
+            for _, name, _, audit in self._audits()
             for one in audit.findings
         ]
 
@@ -183,8 +186,7 @@ class EngineMatrix(Judged):
         return []
 
     def remarks(self) -> Iterator[Piece]:
-        for cell, speculative, audit in self._audits():
-            name = _name(cell, speculative)
+        for _, name, command, audit in self._audits():
             if audit.findings:
                 yield Line(f"{name}: {audit.findings[0].text}", "red")
                 nearest = next((one for one in audit.diagnosis if one.fits), None)
@@ -193,8 +195,8 @@ class EngineMatrix(Judged):
             elif audit.failures:
                 yield f"{name}: {audit.notes[-1]}"
             if audit.findings or audit.failures:
-                yield f"Again: {_command(cell, speculative)}"
-        if refused := sum(audit.refused for _, _, audit in self._audits()):
+                yield f"Again: {command}"
+        if refused := sum(audit.refused for *_, audit in self._audits()):
             yield f"{refused} audits were refused; they test nothing."
         orders = sorted({cell.order for cell in self.cells if cell.order})
         if orders:
@@ -202,11 +204,11 @@ class EngineMatrix(Judged):
 
     def checks(self) -> Iterator[Check]:
         """Each audit, and whether there is a verdict."""
-        for cell, speculative, audit in self._audits():
-            name, again = _name(cell, speculative), f"again: {_command(cell, speculative)}"
+        for _, name, command, audit in self._audits():
             if audit.findings:
                 outcome = "error" if audit.verdict is Verdict.BROKEN else "failure"
-                text = "\n".join([*(f"{one.kind}: {name}: {one.text}" for one in audit.findings), again])
+                found = [f"{one.kind}: {name}: {one.text}" for one in audit.findings]
+                text = "\n".join([*found, f"again: {command}"])
                 yield Check(name, outcome, audit.findings[0].text, text)
             elif audit.refused or audit.verdict is Verdict.INCONCLUSIVE:
                 yield Check(name, "skipped", _mark(audit))
@@ -219,7 +221,7 @@ class EngineMatrix(Judged):
         return [
             {
                 "setting": cell.setting,
-                "speculative": speculative,
+                "speculative": audit is cell.speculative,
                 "verdict": str(audit.verdict),
                 "refused": audit.refused,
                 "tokens": audit.tokens,
@@ -228,20 +230,8 @@ class EngineMatrix(Judged):
                 "order": cell.order,
                 "command": cell.command,
             }
-            for cell, speculative, audit in self._audits()
+            for cell, *_, audit in self._audits()
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "verdict", "exit_code", "provenance")
-
-
-def _name(cell: MatrixCell, speculative: bool) -> str:
-    return cell.setting if speculative else f"{cell.setting}, without speculation"
-
-
-def _command(cell: MatrixCell, speculative: bool) -> str:
-    return cell.command if speculative else f"{cell.command} --no-speculative"
 
 
 def _mark(audit: EngineAudit) -> str:
@@ -328,7 +318,15 @@ def audit_matrix(
         rows = settings(planted)
         asked = [plan_requests(planted, root, row.sampling, tokens, row.n, **row.form()) for row in rows]
         # all of them before the first request, which changes what a server says of itself
-        kept = [_stores(out, both, planted, row, tokens, root) for row in rows]
+        kept = []
+        for row in rows:
+            more = {"planted": planted.digest, "tokens": tokens, "texts": row.n, **row.form()}
+            kept.append(
+                [
+                    open_store(out and Path(out) / side, row.file, one, root, row.sampling, more)
+                    for side, one in zip(SIDES, both, strict=False)  # there may be none without speculation
+                ]
+            )
         done, planned = 0, len(both) * sum(map(planned_tokens, asked))
 
         def received(here: int, _: int) -> None:
@@ -341,32 +339,12 @@ def audit_matrix(
                 runs.append(serve(one, planted, requests, store, root, None, received))
                 done += planned_tokens(requests)
             command = f"specsim audit engine {asked_of} --planted {planted.folder} {row.options()}".strip()
-            cells.append(_judged(row.name, runs, f"{command} --tokens {tokens} --seed {root}", tolerance))
+            command += f" --tokens {tokens} --seed {root}"
+            plain = judge(runs[1], tolerance=tolerance) if len(runs) > 1 else None
+            orders = likely_orders(runs[1]) if len(runs) > 1 else []
+            audit = judge(runs[0], orders=orders, tolerance=tolerance)
+            cells.append(MatrixCell(row.name, audit, plain, audit.order, command))
             interrupted = any(run.interrupted for run in runs)
             if interrupted:
                 break
     return EngineMatrix(engine, tuple(cells), tokens, interrupted)
-
-
-def _stores(
-    out: str | Path | None,
-    engines: Sequence[Engine],
-    planted: Planted,
-    setting: Setting,
-    tokens: int,
-    root: int,
-) -> list[TextStore]:
-    """The texts of a setting, with speculation and without."""
-    more = {"planted": planted.digest, "tokens": tokens, "texts": setting.n, **setting.form()}
-    return [
-        open_store(out and Path(out) / side, setting.file, one, root, setting.sampling, more)
-        for side, one in zip(SIDES, engines, strict=False)  # there may be none without speculation
-    ]
-
-
-def _judged(setting: str, runs: Sequence[Run], command: str, tolerance: float | None) -> MatrixCell:
-    """The verdict of a setting, from its run with speculation and, if there is one, that without."""
-    plain = judge(runs[1], tolerance=tolerance) if len(runs) > 1 else None
-    orders = likely_orders(runs[1]) if len(runs) > 1 else []
-    speculative = judge(runs[0], orders=orders, tolerance=tolerance)
-    return MatrixCell(setting, speculative, plain, speculative.order, command)

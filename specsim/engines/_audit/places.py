@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,15 +47,8 @@ class Places:
 
     def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> Places:
         """Some of the places, given by a mask, by indices, or by a slice."""
-        return Places(
-            self.text[kept],
-            self.place[kept],
-            self.last[kept],
-            self.contexts[kept],
-            self.tokens[kept],
-            self.index[kept],
-            outside,
-        )
+        arrays = self.text, self.place, self.last, self.contexts, self.tokens, self.index
+        return Places(*(array[kept] for array in arrays), outside)
 
 
 def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Completion]) -> Places:
@@ -102,7 +94,9 @@ def masses_of(places: Places, rows: RowPairs, rng: np.random.Generator) -> Masse
     mass, overlap, accepted = np.zeros(n), np.zeros(n), np.zeros(n)
     u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
     noise = rng.random(n)
-    for at, p, q in _chunks(places, rows):
+    width = rows(places.contexts[:1])[0].shape[1] if n else 1
+    for contexts, at, row in by_context(places.contexts, width):
+        p, q = (made[row] for made in rows(contexts))
         tokens, each = places.tokens[at], np.arange(len(at))
         mass[at] = p[each, tokens]
         overlap[at] = np.minimum(p, q).sum(axis=1)
@@ -128,38 +122,17 @@ def masses_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats
 
 
 def by_context(contexts: Ints, width: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """The distinct ones of `contexts` [n, k] in pieces whose rows of `width` tokens can be held at once.
+    """`contexts` [n, k] in pieces so small that a row of `width` tokens can be held for each.
 
-    Gives the piece [m, k], the indices of the contexts that are in it, and which of the m each is."""
+    Gives the distinct contexts of a piece [m, k], the indices of all in it, and which of the m each is."""
     if not len(contexts):
         return
-    distinct, which, order = _sorted_contexts(contexts)
-    most = max(1, ENTRIES // width)
-    ends = np.searchsorted(which[order], np.arange(0, len(distinct) + most, most))
-    for i, (start, end) in enumerate(pairwise(ends)):
-        at = order[start:end]
-        yield distinct[i * most : (i + 1) * most], at, which[at] - i * most
-
-
-def _chunks(places: Places, rows: RowPairs) -> Iterator[tuple[Ints, Floats, Floats]]:
-    """The places in pieces: indices, and the rows of target and draft at each.
-
-    Rows are made once for each distinct context of a piece."""
-    if not len(places):
-        return
-    distinct, which, order = _sorted_contexts(places.contexts)
-    most = max(1, ENTRIES // rows(distinct[:1])[0].shape[1])
+    distinct, which = distinct_contexts(contexts)
+    order, most = np.argsort(which, kind="stable"), max(1, ENTRIES // width)
     for start in range(0, len(order), most):
         at = order[start : start + most]
         low, high = int(which[at[0]]), int(which[at[-1]]) + 1
-        p, q = rows(distinct[low:high])
-        yield at, p[which[at] - low], q[which[at] - low]
-
-
-def _sorted_contexts(contexts: Ints) -> tuple[Ints, Ints, Ints]:
-    """What `distinct_contexts` gives, and the indices of `contexts` sorted by it."""
-    distinct, which = distinct_contexts(contexts)
-    return distinct, which, np.argsort(which, kind="stable")
+        yield distinct[low:high], at, which[at] - low
 
 
 def distinct_contexts(contexts: Ints) -> tuple[Ints, Ints]:

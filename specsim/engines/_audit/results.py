@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from specsim.auditing._checks.two_samples import rejects
 from specsim.core._provenance import Provenance
 from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
 from specsim.core.stats import POWER, ChiSquare
+from specsim.engines._planted.requests import Failure
 
 #: Placeholder where no chi-square is computed.
 NOT_TAKEN = ChiSquare(0.0, 0, 1.0)
@@ -36,6 +38,31 @@ class TestResult:
     text: str = ""
     dependence: bool = False
     dependence_nats: float = 0.0
+
+    @classmethod
+    def of(cls, name: str, n: int, cells: int, log_e: float, level: float, **more: Any) -> "TestResult":
+        """The result of an e-value, which rejects at a false-alarm probability of `level`."""
+        return cls(name, n, cells, float(log_e / np.log(10.0)), rejects(log_e, level), **more)
+
+
+def most_significant(kind: str, tests: Sequence[TestResult], more: str = "more") -> list[Finding]:
+    """A finding of the rejected test with the most evidence, if there is one."""
+    if not tests:
+        return []
+    worst = max(tests, key=lambda test: test.log10_e)
+    others = f"; {len(tests) - 1:,} {more} reject" if len(tests) > 1 else ""
+    return [Finding(kind, f"{worst.name}: {worst.text}, e = 10^{worst.log10_e:.0f}{others}")]
+
+
+#: Failures that are the engine's fault whatever the network does.
+AT_FAULT = {"garbage", "unmappable", "changed", "crash"}
+
+
+def faults(failures: Sequence[Failure], requests: str = "requests") -> Iterator[Finding]:
+    """A finding for each kind of failure that is the engine's fault."""
+    for kind in sorted({one.kind for one in failures} & AT_FAULT):
+        texts = [one.text for one in failures if one.kind == kind]
+        yield Finding("contract", f"{len(texts):,} {requests} failed ({kind}), first {texts[0]}")
 
 
 @dataclass(frozen=True)
@@ -184,6 +211,7 @@ class EngineAudit(Judged):
     budget: float = BUDGET
 
     kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
+    derived = ("verdict", "exit_code", "detectable_tv")
 
     @property
     def detectable_tv(self) -> float:
@@ -212,10 +240,6 @@ class EngineAudit(Judged):
             as_dict(test, without=("chi_square",)) | {"p_value": test.chi_square.p_value}
             for test in self.tests
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "verdict", "exit_code", "detectable_tv")
 
     @property
     def subject(self) -> str:

@@ -1,7 +1,7 @@
 """The tests of the texts: tables of counts with their distribution, fixed before the first request."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,20 +51,21 @@ class Cells:
         """The e-value decides, for every distribution within the tolerance."""
         n = int(self.counts.sum())
         log_e = log_e_value(self.counts, self.law, tolerance=tolerance * (2 if self.dependence else 1))
-        rejected = log_e >= -np.log(level)
         shown = n * self.law.min() >= MIN_EXPECTED / 2
-        return TestResult(
-            name=self.name,
-            n=n,
-            cells=len(self.law),
-            log10_e=float(log_e / np.log(10.0)),
-            rejected=bool(rejected),
+        found = TestResult.of(
+            self.name,
+            n,
+            len(self.law),
+            log_e,
+            level,
             chi_square=chi_square(self.counts, self.law) if shown else NOT_TAKEN,
             detectable_tv=detectable_tv(len(self.law), n, level),
-            text=self._words(level) if rejected else "",
             dependence=self.dependence,
-            dependence_nats=self._dependence_nats() if self.dependence and rejected else 0.0,
         )
+        if not found.rejected:
+            return found
+        nats = self._dependence_nats() if self.dependence else 0.0
+        return replace(found, text=self._words(level), dependence_nats=nats)
 
     def _dependence_nats(self) -> float:
         """The log likelihood ratio to independence with these margins, less a penalty for its parameters."""
@@ -148,18 +149,12 @@ def context_test(
             logs[i] = log_e_value(seen[possible], row[possible] / row.sum(), tolerance=tolerance)
     mean = np.logaddexp.reduce(logs) - np.log(max(contexts, len(logs)))
     log_e = np.logaddexp(logs.sum(), mean) - np.log(2.0)
-    rejected = bool(log_e >= -np.log(level))
-    worst = int(logs.argmax())
-    n = int(counts.sum())
-    return TestResult(
-        name="after each context",
-        n=n,
-        cells=int((law > 0).sum()),
-        log10_e=float(log_e / np.log(10.0)),
-        rejected=rejected,
-        detectable_tv=detectable_tv(size, n / len(distinct), level / max(contexts, 1)),
-        text=_worst_context(distinct[worst], law[worst], counts[worst]) if rejected else "",
-    )
+    worst, n = int(logs.argmax()), int(counts.sum())
+    could = detectable_tv(size, n / len(distinct), level / max(contexts, 1))
+    cells = int((law > 0).sum())
+    found = TestResult.of("after each context", n, cells, log_e, level, detectable_tv=could)
+    words = _worst_context(distinct[worst], law[worst], counts[worst]) if found.rejected else ""
+    return replace(found, text=words)
 
 
 def _worst_context(context: Ints, law: Floats, counts: Ints) -> str:
@@ -188,17 +183,12 @@ def equal_texts_test(
             log_e = np.logaddexp(log_e, log_e - np.log1p(-STAKE) + np.log(STAKE) - chance)
             equal += 1
             first = first or f"requests {texts[a].number} and {texts[b].number}"
-    return TestResult(
-        name="equal texts",
-        n=len(pairs),
-        cells=2,
-        log10_e=float(log_e / np.log(10.0)),
-        rejected=bool(log_e >= -np.log(level)),
-        dependence_nats=float(log_e),
-        text=f"{equal:,} of {len(pairs):,} pairs of requests with one prompt and different seeds have the "
-        f"same text, first {first}",
-        dependence=True,
+    text = (
+        f"{equal:,} of {len(pairs):,} pairs of requests with one prompt and different seeds have the same "
+        f"text, first {first}"
     )
+    more = {"dependence_nats": float(log_e), "text": text, "dependence": True}
+    return TestResult.of("equal texts", len(pairs), 2, log_e, level, **more)
 
 
 def support_finding(places: Places, masses: Masses, numbers: Callable[[int], str]) -> Finding | None:

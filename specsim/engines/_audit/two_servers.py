@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,8 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import printable
 from specsim.core._types import Ints
-from specsim.core._verdicts import BUDGET, Finding
-from specsim.engines._audit.judge import AT_FAULT
-from specsim.engines._audit.results import TestResult
+from specsim.core._verdicts import BUDGET
+from specsim.engines._audit.results import TestResult, faults, most_significant
 from specsim.engines._audit.run import PLAIN, open_store
 from specsim.engines._audit.store import Asking, TextStore
 from specsim.engines._audit.two_servers_result import GreedyTexts, ServerComparison, ServerSide
@@ -81,28 +81,25 @@ class Side:
         return (None, None) if gained is None else (max(0, gained["drafted"]), max(0, gained["accepted"]))
 
 
+@dataclass
 class Serving:
     """The requests to both servers, block by block."""
 
-    def __init__(
-        self,
-        sides: Sequence[Side],
-        prompts: Sequence[str],
-        length: int,
-        sampling: Sampling,
-        rounds: int,
-        copies: int,
-        root: int,
-        progress: Progress | None,
-    ):
-        self.sides, self.prompts, self.length, self.sampling = sides, prompts, length, sampling
-        self.rounds, self.copies, self.root, self.progress = rounds, copies, root, progress
-        self.started = time.perf_counter()
-        generator = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(0,)))
-        size = (len(sides), rounds, len(prompts))
+    sides: Sequence[Side]
+    prompts: Sequence[str]
+    length: int
+    sampling: Sampling
+    rounds: int
+    copies: int
+    root: int
+    progress: Progress | None
+    form: str = FORMS[0]
+
+    def __post_init__(self) -> None:
+        generator = np.random.default_rng(np.random.SeedSequence(self.root, spawn_key=(0,)))
+        size = (len(self.sides), self.rounds, len(self.prompts))
         self.seeds: Ints = generator.choice(2**31 - 1, size=int(np.prod(size)), replace=False).reshape(size)
-        self.form, self.interrupted = FORMS[0], False
-        self.asked = length * sum(len(side.texts) for side in sides)
+        self.asked = self.length * sum(len(side.texts) for side in self.sides)
 
     def block(self, start: int, stop: int) -> list[Texts]:
         """Rounds `start` to `stop` of requests after each prompt, to both servers. Raises EndedError."""
@@ -249,6 +246,8 @@ def compare_servers(
     rounds = 2 if greedy else -(-tokens // (2 * length * len(prompts) * copies))
     root, deadline = root_of(rng), None if seconds is None else time.perf_counter() + seconds
     more = {"prompts": list(prompts), "length": length, "rounds": rounds, "texts": copies}
+    started, interrupted = time.perf_counter(), False
+    tests: list[TestResult] = []
     with ExitStack() as stack:
         sides = []
         for url, file in zip((one, other), TEXTS, strict=True):
@@ -256,9 +255,23 @@ def compare_servers(
             stack.callback(server.close)
             sides.append(Side(server, open_store(out, file, server, root, sampling, more), deadline))
         run = Serving(sides, prompts, length, sampling, rounds, copies, root, told(progress))
-        tests = [] if greedy else _laws(run)
+        try:
+            if greedy:
+                run.block(0, rounds)
+            else:
+                _compare_blocks(run, tests)
+        except KeyboardInterrupt:
+            interrupted = True
+        except EndedError:
+            pass
         by_prompt = _greedy(run) if greedy else []
         records = [side.record(run.form) for side in sides]
+    faulty = [
+        finding
+        for side, name in zip(sides, ("first", "second"), strict=True)
+        for finding in faults(side.failures, f"requests to the {name} server")
+    ]
+    changes = most_significant("deviation", [test for test in tests if test.rejected], "more tests")
     return ServerComparison(
         one=records[0],
         other=records[1],
@@ -268,51 +281,37 @@ def compare_servers(
         planned=rounds * copies,
         tests=tuple(tests),
         greedy=tuple(by_prompt),
-        findings=(*_contract(sides), *_changes(tests)),
-        interrupted=run.interrupted,
-        provenance=Provenance.record(run.root, 1, time.perf_counter() - run.started),
+        findings=(*faulty, *changes),
+        interrupted=interrupted,
+        provenance=Provenance.record(root, 1, time.perf_counter() - started),
     )
 
 
-def _laws(run: Serving) -> list[TestResult]:
-    """The tests of all blocks that came whole; once one rejects, no further block is asked for."""
+def _compare_blocks(run: Serving, tests: list[TestResult]) -> None:
+    """Put the tests of all blocks that came whole into `tests`, until one of them rejects."""
     prompts: list[PromptTexts] = []
-    tests: list[TestResult] = []
     done = 0
-    try:
-        for until in block_ends(run.rounds, BLOCKS, 1):
-            block, done = run.block(done, until), until
-            if not prompts:
-                if not all(any(side) for side in block):
-                    break  # a server without any text
-                run.form = common_form([one for side in block for texts in side for one in texts])
-            sides = [[run.read(i, texts) for texts in side] for i, side in enumerate(block)]
-            if not prompts:
-                prompts = [PromptTexts([*a, *b], run.length) for a, b in zip(*sides, strict=True)]
-            for prompt, a, b in zip(prompts, *sides, strict=True):
-                prompt.add(a, b)
-            tests = all_tests(prompts, BUDGET)
-            if any(test.rejected for test in tests):
-                break
-    except KeyboardInterrupt:
-        run.interrupted = True
-    except EndedError:
-        pass
-    return tests
+    for until in block_ends(run.rounds, BLOCKS, 1):
+        block, done = run.block(done, until), until
+        if not prompts:
+            if not all(any(side) for side in block):
+                return  # a server without any text
+            run.form = common_form([one for side in block for texts in side for one in texts])
+        sides = [[run.read(i, texts) for texts in side] for i, side in enumerate(block)]
+        if not prompts:
+            prompts = [PromptTexts([*a, *b], run.length) for a, b in zip(*sides, strict=True)]
+        for prompt, a, b in zip(prompts, *sides, strict=True):
+            prompt.add(a, b)
+        tests[:] = all_tests(prompts, BUDGET)
+        if any(test.rejected for test in tests):
+            return
 
 
 def _greedy(run: Serving) -> list[GreedyTexts]:
     """Where the texts of each prompt differ, of the prompts to which all four texts came."""
-    try:
-        run.block(0, run.rounds)
-    except KeyboardInterrupt:
-        run.interrupted = True
-    except EndedError:
-        pass
-    texts = [one for side in run.sides for one in side.texts]
-    run.form = common_form(texts)
-    count, found = len(run.prompts), []
+    run.form = common_form([one for side in run.sides for one in side.texts])
     at = [{one.number: one.forms[run.form] for one in side.texts} for side in run.sides]
+    count, found = len(run.prompts), []
     for p in range(count):
         four = [side.get(t * count + p) for side in at for t in (0, 1)]
         if any(one is None for one in four):
@@ -322,26 +321,3 @@ def _greedy(run: Serving) -> list[GreedyTexts]:
         place = None if a == b else same + 1
         found.append(GreedyTexts(p + 1, place, (a == again, b == back)))
     return found
-
-
-def _contract(sides: Sequence[Side]) -> list[Finding]:
-    """Failures that are a server's fault whatever the network does."""
-    return [
-        Finding(
-            "contract",
-            f"{len(texts):,} requests to the {name} server failed ({kind}), first {texts[0]}",
-        )
-        for name, side in zip(("first", "second"), sides, strict=True)
-        for kind in sorted({one.kind for one in side.failures} & AT_FAULT)
-        for texts in [[one.text for one in side.failures if one.kind == kind]]
-    ]
-
-
-def _changes(tests: Sequence[TestResult]) -> list[Finding]:
-    """The most significant rejected test."""
-    rejected = [test for test in tests if test.rejected]
-    if not rejected:
-        return []
-    worst = max(rejected, key=lambda test: test.log10_e)
-    more = f"; {len(rejected) - 1:,} more tests reject" if len(rejected) > 1 else ""
-    return [Finding("deviation", f"{worst.name}: {worst.text}, e = 10^{worst.log10_e:.0f}{more}")]

@@ -98,6 +98,7 @@ class ServerComparison(Judged):
 
     made = "Comparison"
     kinds = ("contract", "deviation")
+    derived = ("verdict", "exit_code", "detectable_tv")
 
     @property
     def detectable_tv(self) -> float:
@@ -122,10 +123,6 @@ class ServerComparison(Judged):
         if self.greedy:
             return [as_dict(one) for one in self.greedy]
         return [as_dict(test, without=("chi_square", "dependence", "dependence_nats")) for test in self.tests]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "verdict", "exit_code", "detectable_tv")
 
     @property
     def subject(self) -> str:

@@ -10,7 +10,8 @@ from zlib import crc32
 import numpy as np
 from scipy.special import logsumexp
 
-from specsim.auditing._checks.two_samples import detectable, rejects, shown, totals
+from specsim.auditing._checks.two_samples import LEAST as LEAST_LOG
+from specsim.auditing._checks.two_samples import detectable, totals
 from specsim.core._types import Floats, Ints
 from specsim.core.stats import SHRINKAGES, log_pooled_two_sample_e
 from specsim.engines._audit.results import TestResult
@@ -150,7 +151,7 @@ def _table_test(name: str, prompts: Numbered, i: int, level: float) -> TestResul
     log_e = log_pooled_two_sample_e([one.blocks[i] for _, one in prompts])
     sums = [(int(one.sum()), int(other.sum())) for one, other in (each.totals(i) for _, each in prompts)]
     cells = 1 + sum(len(one.tables[i].cells) for _, one in prompts)
-    found = _result(name, sum(a + b for a, b in sums), cells, log_e, level)
+    found = TestResult.of(name, sum(a + b for a, b in sums), cells, max(log_e, LEAST_LOG), level)
     words = _table_words(prompts, i) if found.rejected else ""
     return replace(found, detectable_tv=detectable(cells, sums, level), text=words)
 
@@ -158,12 +159,9 @@ def _table_test(name: str, prompts: Numbered, i: int, level: float) -> TestResul
 def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
     logs = np.sum([one.chains.log_es for _, one in prompts], axis=0)
     texts = sum(int(one.chains.counts[:, 0].sum()) for _, one in prompts)
-    found = _result(name, texts, STATES, float(logsumexp(logs) - np.log(len(logs))), level)
+    log_e = max(float(logsumexp(logs) - np.log(len(logs))), LEAST_LOG)
+    found = TestResult.of(name, texts, STATES, log_e, level)
     return replace(found, text=_chain_words(prompts)) if found.rejected else found
-
-
-def _result(name: str, n: int, cells: int, log_e: float, level: float) -> TestResult:
-    return TestResult(name, n, cells, shown(log_e), rejected=rejects(log_e, level))
 
 
 def _table_words(prompts: Numbered, i: int) -> str:

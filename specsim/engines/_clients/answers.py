@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from specsim.core._json import parse_json
-from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._planted.requests import Completion, FailedError, Request
 from specsim.engines._planted.served_pair import Pair
 from specsim.served._prometheus import COUNTERS, read_series
 from specsim.traces._responses import STRANGE, id_in, read_drafts, read_logprobs, token_ids
@@ -19,16 +19,11 @@ MOST_BYTES, LEAST_BYTES, ENTRY_BYTES = 2**22, 2**20, 512
 MOST_LISTED, LONGEST = 21, 64
 
 
-class GarbageError(ValueError):
-    """An answer that is not what the protocol demands; `kind` is a key of `FAILURES`."""
+class GarbageError(FailedError):
+    """An answer that is not what the protocol demands, or a text that has no tokens."""
 
-    kind = "garbage"
-
-
-class UnmappableError(GarbageError):
-    """A text that has no tokens."""
-
-    kind = "unmappable"
+    def __init__(self, text: str, kind: str = "garbage"):
+        super().__init__(kind, text)
 
 
 def read_json(body: bytes, most: int = MOST_BYTES) -> dict[str, Any]:
@@ -120,7 +115,7 @@ def _tokens(choice: dict[str, Any], named: list[int] | None, pair: Pair, where: 
         try:
             given = pair.encode(text)
         except ValueError as error:
-            raise UnmappableError(f"{where}: {error}") from None
+            raise GarbageError(f"{where}: {error}", "unmappable") from None
     if not isinstance(given, list):
         raise GarbageError(f"{where}: token ids are {reprlib.repr(given)}, not a list")
     size = pair.target.vocab_size
@@ -186,9 +181,9 @@ def _token(name: Any, given: Any, pair: Pair, where: str) -> int:
     try:
         tokens = pair.encode(name)
     except ValueError as error:
-        raise UnmappableError(f"{where}: {error}") from None
+        raise GarbageError(f"{where}: {error}", "unmappable") from None
     if len(tokens) != 1:
-        raise UnmappableError(f"{where}: {reprlib.repr(name)} is {len(tokens)} tokens, not one")
+        raise GarbageError(f"{where}: {reprlib.repr(name)} is {len(tokens)} tokens, not one", "unmappable")
     return tokens[0]
 
 

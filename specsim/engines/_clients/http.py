@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients.answers import (
-    GarbageError,
     error_message,
     most_bytes,
     read_completions,
@@ -21,7 +20,7 @@ from specsim.engines._clients.answers import (
 )
 from specsim.engines._clients.running import Answers, side_by_side
 from specsim.engines._clients.writing import DIALECTS, Dialect, write_request
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
 from specsim.engines._planted.served_pair import Pair
 
 #: The most bytes of an answer that are read.
@@ -36,12 +35,12 @@ BUSY, PAUSE = {429, 502, 503, 504}, 0.2
 REFUSED, UNSUPPORTED = {400, 404, 415, 422}, {400, 422}
 
 
-class _FailedError(Exception):
-    """A request without an answer; `kind` is a key of `FAILURES`."""
+class _StatusError(FailedError):
+    """The server answers with an error."""
 
-    def __init__(self, kind: str, text: str, status: int = 0):
-        super().__init__(text)
-        self.kind, self.status = kind, status
+    def __init__(self, status: int, text: str):
+        super().__init__("refused" if status in UNSUPPORTED else "http", f"status {status}: {text}")
+        self.status = status
 
 
 class HttpServer:
@@ -114,7 +113,7 @@ class HttpServer:
     @property
     def version(self) -> str:
         for path, key in VERSIONS:
-            with suppress(_FailedError, GarbageError):
+            with suppress(FailedError):
                 if isinstance(found := self._get_json(path).get(key), str):
                     return found
         return self._header or "unknown"
@@ -145,7 +144,7 @@ class HttpServer:
     def counters(self) -> dict[str, int] | None:
         try:
             return read_counters(self._send("GET", "/metrics")[1].decode("utf-8", "replace"))
-        except _FailedError:
+        except FailedError:
             return None
 
     def close(self) -> None:
@@ -159,7 +158,7 @@ class HttpServer:
         """The name of the first model that the server lists; None if it lists none. Notes its owner."""
         try:
             listed = self._get_json("/v1/models").get("data")
-        except (_FailedError, GarbageError):
+        except FailedError:
             return None
         first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
         model, owner = first.get("id"), first.get("owned_by")
@@ -173,14 +172,11 @@ class HttpServer:
             answer = read_json(self._post(request), most_bytes(request))
             self._check_model(answer)
             return [*self._read(answer, request, time.perf_counter() - started)]
-        except _FailedError as error:
-            kind = "refused" if error.status in UNSUPPORTED else error.kind
-            return [Failure(request.number, kind, str(error))]
-        except GarbageError as error:
+        except FailedError as error:
             return [Failure(request.number, error.kind, str(error))]
 
     def _check_model(self, answer: dict[str, Any]) -> None:
-        """Note the model of the first answer; raise _FailedError if another one answers."""
+        """Note the model of the first answer; raise FailedError if another one answers."""
         model = answer.get("model")
         if not isinstance(model, str):
             return
@@ -188,7 +184,7 @@ class HttpServer:
             if self._named is None:
                 self._named = model
             if model != self._named:
-                raise _FailedError("changed", f"model {model[:80]!r}; the first answer was {self._named!r}")
+                raise FailedError("changed", f"model {model[:80]!r}; the first answer was {self._named!r}")
 
     def _post(self, request: Request) -> bytes:
         """The body of the answer, in the first dialect that the server accepts."""
@@ -196,12 +192,12 @@ class HttpServer:
             if not self._reached:
                 self._model = self._model or self._probe()
         known = self._dialect
-        refusal: _FailedError | None = None
+        refusal: _StatusError | None = None
         for dialect in self._dialects if known is None else (known,):
             payload = self._write(request, dialect)
             try:
                 body = self._send_again("/v1/completions", payload)
-            except _FailedError as error:
+            except _StatusError as error:
                 if known is not None or error.status not in REFUSED:
                     raise
                 refusal = refusal or error
@@ -220,10 +216,10 @@ class HttpServer:
         retries = 0 if self._absent and not self._reached else self._retries
         for left in range(retries, -1, -1):
             if self._stopping.is_set():
-                raise _FailedError("connection", "the engine was closed")
+                raise FailedError("connection", "the engine was closed")
             try:
                 status, body = self._send("POST", path, payload)
-            except _FailedError as error:
+            except FailedError as error:
                 if error.kind != "connection" or not left:
                     self._absent = error.kind == "connection"
                     raise
@@ -231,7 +227,7 @@ class HttpServer:
                 if status == 200:
                     return body
                 if status not in BUSY or not left:
-                    raise _FailedError("http", f"status {status}: {error_message(body)}", status)
+                    raise _StatusError(status, error_message(body))
             self._stopping.wait(PAUSE * 2 ** (retries - left))
         raise AssertionError("the last try returns or raises")
 
@@ -253,7 +249,7 @@ class HttpServer:
             if response.length and len(body) <= MOST_BYTES:
                 raise http.client.IncompleteRead(body, response.length)
             if len(body) > MOST_BYTES:
-                raise _FailedError("garbage", f"an answer of more than {MOST_BYTES} bytes")
+                raise FailedError("garbage", f"an answer of more than {MOST_BYTES} bytes")
             if response.will_close:
                 connection.close()
             if late.is_set():
@@ -263,12 +259,12 @@ class HttpServer:
             connection.close()
             if late.is_set() or isinstance(error, TimeoutError):
                 message = f"no whole answer from {self.url} in {self._timeout:g} seconds"
-                raise _FailedError("timeout", message) from None
+                raise FailedError("timeout", message) from None
             kind = "garbage" if isinstance(error, http.client.BadStatusLine | ValueError) else "connection"
             if isinstance(error, http.client.RemoteDisconnected):
                 kind = "connection"
-            raise _FailedError(kind, f"{self.url}: {type(error).__name__}: {error}") from None
-        except _FailedError:
+            raise FailedError(kind, f"{self.url}: {type(error).__name__}: {error}") from None
+        except FailedError:
             connection.close()
             raise
         finally:

@@ -5,12 +5,11 @@ It samples from the target, and accepts drafted tokens that are equal to what it
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from specsim.core._checks import check_counts
-from specsim.engines._clients.answers import GarbageError, read_completions, read_counters
-from specsim.engines._clients.running import Answers, InProcess, need, or_failures, side_by_side
+from specsim.engines._clients.answers import read_completions, read_counters
+from specsim.engines._clients.running import Answers, InProcess, need, side_by_side
 from specsim.engines._clients.writing import PENALTIES, llama_parameters
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
@@ -49,12 +48,7 @@ class LlamaCppEngine(InProcess):
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:
-            yield from side_by_side(
-                lambda one: or_failures(partial(self._answer, one), [one]),
-                requests,
-                executor,
-                2 * self._parallel,
-            )
+            yield from side_by_side(self._tried, requests, executor, 2 * self._parallel)
 
     def counters(self) -> dict[str, int] | None:
         return read_counters(self._model.handle_metrics()) if self._gamma else None
@@ -65,11 +59,8 @@ class LlamaCppEngine(InProcess):
         started = time.perf_counter()
         answer = self._model.handle_completions(_payload(request))
         if isinstance(answer, dict) and "error" in answer:
-            return [Failure(request.number, "refused", str(answer["error"])[:300])]
-        try:
-            return [*read_completions(answer, request, self._planted, time.perf_counter() - started)]
-        except GarbageError as error:
-            return [Failure(request.number, error.kind, str(error))]
+            raise NotImplementedError(str(answer["error"])[:300])
+        return [*read_completions(answer, request, self._planted, time.perf_counter() - started)]
 
 
 def _payload(request: Request) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 It samples from the target, and accepts drafted tokens that are equal to what it sampled."""
 
-import time
 from typing import Any
 
 import numpy as np
 
-from specsim.engines._clients.running import Answers, InProcess, need
+from specsim.engines._clients.running import InProcess, need
 from specsim.engines._clients.writing import REPETITION
-from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._planted.requests import Request
 
 
 class MlxEngine(InProcess):
@@ -33,13 +32,13 @@ class MlxEngine(InProcess):
         super().close()
         self._how = {}
 
-    def _answer(self, request: Request) -> Answers:
-        sampling = request.sampling
+    def _text(self, request: Request, index: int) -> dict[str, Any]:
+        sampling, prompt = request.sampling, list(request.prompt)
         if sampling.stop:
             raise NotImplementedError("stop: stream_generate has no stop strings")
-        if request.seed is not None:
+        if request.seed is not None and index == 0:
             self._mx.random.seed(request.seed)
-        how = {
+        how: dict[str, Any] = {
             "sampler": self._sampling.make_sampler(
                 temp=sampling.temperature,
                 top_p=sampling.top_p,
@@ -49,27 +48,21 @@ class MlxEngine(InProcess):
         }
         if sampling.penalties:
             how["logits_processors"] = self._sampling.make_logits_processors(repetition_penalty=REPETITION)
-        return [self._completion(request, index, how | self._how) for index in range(request.n)]
-
-    def _completion(self, request: Request, index: int, how: dict[str, Any]) -> Completion:
-        started, asked, prompt = time.perf_counter(), request.sampling.logprobs, list(request.prompt)
         tokens, logprobs, top, accepted = [], [], [], 0
         for one in self._lm.stream_generate(
-            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how
+            self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how, **self._how
         ):
             token, accepted = int(one.token), accepted + bool(one.from_draft)
             tokens.append(token)
-            if asked is not None:
+            if sampling.logprobs is not None:
                 row = np.array(one.logprobs.astype(self._mx.float32), dtype=np.float64)
                 logprobs.append(float(row[token]))
-                top.append({int(x): float(row[x]) for x in np.argsort(-row, kind="stable")[:asked]})
-        return Completion(
-            request.number,
-            index,
-            tuple(tokens),
-            tuple(logprobs) if asked is not None else None,
-            tuple(top) if asked else None,
-            accepted=accepted if self._gamma else None,
-            finish="length",
-            seconds=time.perf_counter() - started,
-        )
+                best = np.argsort(-row, kind="stable")[: sampling.logprobs]
+                top.append({int(x): float(row[x]) for x in best})
+        return {
+            "tokens": tuple(tokens),
+            "logprobs": None if sampling.logprobs is None else tuple(logprobs),
+            "top": tuple(top) if sampling.logprobs else None,
+            "accepted": accepted if self._gamma else None,
+            "finish": "length",
+        }

@@ -3,7 +3,6 @@
 Its model builder converts the checkpoints when the engine is opened."""
 
 import json
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._files import write_text
-from specsim.engines._clients.running import Answers, InProcess, convert, need
-from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._clients.running import InProcess, convert, need
+from specsim.engines._planted.requests import Request
 
 PACKAGES = "onnxruntime-genai onnx onnx-ir torch transformers"
 CONFIGURATION = "genai_config.json"
@@ -52,7 +51,7 @@ class OnnxRuntimeEngine(InProcess):
         write_text(file, json.dumps(content))
         return {"max_draft_tokens": self._gamma}
 
-    def _answer(self, request: Request) -> Answers:
+    def _text(self, request: Request, index: int) -> dict[str, Any]:
         sampling = request.sampling
         if sampling.stop or sampling.min_p:
             raise NotImplementedError("stop, min_p: ONNX Runtime GenAI has neither")
@@ -60,15 +59,10 @@ class OnnxRuntimeEngine(InProcess):
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature}
             how |= {"top_k": sampling.top_k or 0, "top_p": sampling.top_p}
-        how["max_length"] = len(request.prompt) + request.max_tokens
-        return [self._completion(request, index, how) for index in range(request.n)]
-
-    def _completion(self, request: Request, index: int, how: dict[str, Any]) -> Completion:
-        started = time.perf_counter()
         if request.seed is not None:
-            how = how | {"random_seed": request.seed + index}
+            how["random_seed"] = request.seed + index
         params = self._genai.GeneratorParams(self._model)
-        params.set_search_options(**how)
+        params.set_search_options(**how, max_length=len(request.prompt) + request.max_tokens)
         if self._drafting:
             params.set_speculative_options(**self._drafting)
         generator = self._genai.Generator(self._model, params)
@@ -76,15 +70,12 @@ class OnnxRuntimeEngine(InProcess):
         while not generator.is_done():
             generator.generate_next_token()
         drafts = generator.get_speculative_stats() if self._drafting else {}
-        return Completion(
-            request.number,
-            index,
-            tuple(int(token) for token in generator.get_sequence(0)[len(request.prompt) :]),
-            drafted=drafts.get("draft_tokens_proposed"),
-            accepted=drafts.get("draft_tokens_accepted"),
-            finish="length",
-            seconds=time.perf_counter() - started,
-        )
+        return {
+            "tokens": tuple(int(token) for token in generator.get_sequence(0)[len(request.prompt) :]),
+            "drafted": drafts.get("draft_tokens_proposed"),
+            "accepted": drafts.get("draft_tokens_accepted"),
+            "finish": "length",
+        }
 
 
 class NgramEngine(OnnxRuntimeEngine):

@@ -3,16 +3,15 @@
 optimum-intel converts the checkpoints when the engine is opened."""
 
 import random
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from specsim.engines._clients.running import Answers, InProcess, convert, need
+from specsim.engines._clients.running import InProcess, convert, need
 from specsim.engines._planted.law import MODELS
-from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._planted.requests import Request
 
 PACKAGES = "openvino-genai optimum-intel"
 #: A planted model is so small that threads wait for each other.
@@ -46,16 +45,11 @@ class OpenVinoEngine(InProcess):
         convert("optimum.commands.optimum_cli", [*words, "--weight-format", "fp32", str(made)], PACKAGES)
         return made
 
-    def _answer(self, request: Request) -> Answers:
+    def _text(self, request: Request, index: int) -> dict[str, Any]:
         """A pipeline that drafts makes one text of a request: for several their seeds count up."""
-        seed = random.getrandbits(32) if request.seed is None else request.seed
-        return [self._completion(request, i, (seed + i) % SEEDS) for i in range(request.n)]
-
-    def _completion(self, request: Request, index: int, seed: int) -> Completion:
-        started, sampling = time.perf_counter(), request.sampling
-        config = self._genai.GenerationConfig()
-        config.max_new_tokens, config.rng_seed = request.max_tokens, seed
-        config.stop_strings = set(sampling.stop)
+        sampling, config = request.sampling, self._genai.GenerationConfig()
+        config.max_new_tokens, config.stop_strings = request.max_tokens, set(sampling.stop)
+        config.rng_seed = random.getrandbits(32) if request.seed is None else (request.seed + index) % SEEDS
         if self._gamma:
             config.num_assistant_tokens = self._gamma
         if sampling.temperature > 0:
@@ -66,12 +60,9 @@ class OpenVinoEngine(InProcess):
         found = self._model.generate(self._tensor(np.array([request.prompt], dtype=np.int64)), config)
         stopped = found.finish_reasons[0] == self._genai.GenerationFinishReason.STOP
         drafts = found.extended_perf_metrics if self._gamma else None
-        return Completion(
-            request.number,
-            index,
-            tuple(found.tokens[0]),
-            drafted=drafts and drafts.get_num_draft_tokens(),
-            accepted=drafts and drafts.get_num_accepted_tokens(),
-            finish="stop" if stopped else "length",
-            seconds=time.perf_counter() - started,
-        )
+        return {
+            "tokens": tuple(found.tokens[0]),
+            "drafted": drafts and drafts.get_num_draft_tokens(),
+            "accepted": drafts and drafts.get_num_accepted_tokens(),
+            "finish": "stop" if stopped else "length",
+        }

@@ -4,6 +4,7 @@ requests side by side, crashes.
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -14,16 +15,16 @@ from typing import Any, ClassVar
 
 from specsim.core._checks import check_counts
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
 
 Answers = list[Completion | Failure]
 
 
 class InProcess:
-    """An engine in this process, which answers one request after the other.
+    """An engine in this process, which makes one text after the other.
 
-    It drafts γ tokens a step, and 0 without speculation. Subclasses open it (`_open`) and answer a request
-    (`_answer`). Raises ImportError where its package is not installed."""
+    It drafts γ tokens a step, and 0 without speculation. Subclasses open it (`_open`) and make a text
+    (`_text`). Raises ImportError where its package is not installed."""
 
     name: ClassVar[str]
     #: The distribution package, and the rows of the returned log-probabilities: "raw", "processed", or None.
@@ -39,9 +40,20 @@ class InProcess:
     def _open(self) -> None:
         raise NotImplementedError
 
-    def _answer(self, request: Request) -> Answers:
-        """The completions; raises NotImplementedError for what the engine does not support."""
+    def _text(self, request: Request, index: int) -> dict[str, Any]:
+        """The fields of a completion; raises NotImplementedError for what the engine does not support."""
         raise NotImplementedError
+
+    def _completion(self, request: Request, index: int) -> Completion:
+        started = time.perf_counter()
+        made = self._text(request, index)
+        return Completion(request.number, index, **made, seconds=time.perf_counter() - started)
+
+    def _answer(self, request: Request) -> Answers:
+        return [self._completion(request, index) for index in range(request.n)]
+
+    def _tried(self, request: Request) -> Answers:
+        return or_failures(partial(self._answer, request), [request])
 
     def _settings(self) -> dict[str, Any]:
         """The settings of its own."""
@@ -60,7 +72,7 @@ class InProcess:
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for request in requests:
-            yield from or_failures(partial(self._answer, request), [request])
+            yield from self._tried(request)
 
     def counters(self) -> dict[str, int] | None:
         """None: an engine reports the counts of each request, or nothing."""
@@ -107,8 +119,10 @@ def or_failures(answer: Callable[[], Answers], requests: Sequence[Request]) -> A
     """What `answer` gives for `requests`, or a failure of each if the engine raises."""
     try:
         return answer()
+    except FailedError as error:
+        kind, text = error.kind, str(error)
     except NotImplementedError as error:
-        return [Failure(request.number, "refused", str(error)) for request in requests]
+        kind, text = "refused", str(error)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"[:300]
-        return [Failure(request.number, "crash", text) for request in requests]
+        kind, text = "crash", f"{type(error).__name__}: {error}"[:300]
+    return [Failure(request.number, kind, text) for request in requests]

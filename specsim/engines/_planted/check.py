@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from specsim.core._checks import check_choice
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Piece, Table, as_dict
+from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._planted.checkpoints import READERS, check_installed
@@ -69,6 +69,8 @@ class PlantCheck(Judged):
     deviations: tuple[Deviation, ...]
     root: int
 
+    derived = ("passed",)
+
     @property
     def passed(self) -> bool:
         """Whether all deviations are as small as rounding explains."""
@@ -105,10 +107,6 @@ class PlantCheck(Judged):
             for one in self.deviations
         ]  # fmt: skip
         return [f"planted checkpoints in {self.folder}, digest {self.digest[:16]}", Table(names, rows)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of the result, as JSON can represent it."""
-        return as_dict(self, "passed")
 
 
 def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = None) -> PlantCheck:

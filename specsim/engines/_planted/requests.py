@@ -90,6 +90,14 @@ FAILURES = {
 }
 
 
+class FailedError(Exception):
+    """A request has no completion; `kind` is a key of `FAILURES`."""
+
+    def __init__(self, kind: str, text: str):
+        super().__init__(text)
+        self.kind = kind
+
+
 @dataclass(frozen=True)
 class Failure:
     """Request `number` has no completion; `kind` is a key of `FAILURES`, `text` says what happened.

@@ -23,10 +23,10 @@ COLLECT = 0.003
 
 @dataclass
 class _Pending:
-    """A call: its requests, their numbers in the decoder, what was found and what waits for it."""
+    """A call: its requests, the number of the first in the decoder, what was found and what waits for it."""
 
     requests: Sequence[Request]
-    names: list[int] = field(default_factory=list)
+    first: int = 0
     found: list[Completion] = field(default_factory=list)
     answer: "Future[list[Completion]]" = field(default_factory=Future)
 
@@ -41,7 +41,7 @@ class Batching:
     def __init__(self, decoder: Decoder):
         self.decoder = decoder
         self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
-        self._open: dict[int, tuple[_Pending, int]] = {}
+        self._open: dict[int, _Pending] = {}
         self._numbers = 0
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -78,9 +78,8 @@ class Batching:
 
     def _forget(self) -> list[_Pending]:
         """The open calls, as if they had not begun: the decoder's state was lost."""
-        calls = list({id(pending): pending for pending, _ in self._open.values()}.values())
+        calls = list({id(pending): pending for pending in self._open.values()}.values())
         for pending in calls:
-            pending.names.clear()
             pending.found.clear()
         self._open.clear()
         self.decoder.clear()
@@ -95,17 +94,17 @@ class Batching:
                     break
                 self._add(pending)
             for completion in self.decoder.step():
-                pending, number = self._open[completion.number]
-                pending.found.append(replace(completion, number=number))
+                pending = self._open[completion.number]
+                pending.found.append(replace(completion, number=completion.number - pending.first))
                 if len(pending.found) == pending.wanted:
                     pending.answer.set_result(pending.found)
-                    for name in pending.names:
-                        del self._open[name]
+                    for number in range(len(pending.requests)):
+                        del self._open[pending.first + number]
 
     def _add(self, pending: _Pending) -> None:
-        for number, request in enumerate(pending.requests):
-            self._open[self._numbers] = pending, number
-            pending.names.append(self._numbers)
+        pending.first = self._numbers
+        for request in pending.requests:
+            self._open[self._numbers] = pending
             self.decoder.add(replace(request, number=self._numbers))
             self._numbers += 1
 

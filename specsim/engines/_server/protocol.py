@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from specsim.core._json import parse_json
 from specsim.engines._planted.requests import Completion, Request, Sampling
@@ -25,6 +25,7 @@ READ = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop",
     "logprobs", "stream", "stream_options", "user", "return_token_ids", "return_tokens_as_token_ids",
 }  # fmt: skip
+Default = TypeVar("Default", int, None)
 #: The most texts of one HTTP request.
 MOST_TEXTS = 4096
 
@@ -68,40 +69,31 @@ def read_call(body: bytes, pair: Pair, model: str) -> Call:
     if given.get("model") not in (None, model):
         raise ApiError(404, f"model: {given['model']!r} is not served; {model!r} is", "model")
     try:
-        sampling = Sampling(
-            _number(given, "temperature", 1.0),
-            _top_k(given),
-            _number(given, "top_p", 1.0),
-            _number(given, "min_p", 0.0),
-            _stop(given),
-            _whole(given, "logprobs", None),
-        )
-    except ValueError as error:
-        raise _refused(error) from None
+        requests = _read_requests(given, pair)
+    except ValueError as error:  # its message begins with the parameter
+        raise ApiError(400, str(error), str(error).partition(":")[0]) from None
+    forms = ("stream", "return_token_ids", "return_tokens_as_token_ids")
+    return Call(requests, *(given.get(name) is True for name in forms))
+
+
+def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
+    top_k = _whole(given, "top_k", None)
+    sampling = Sampling(
+        _number(given, "temperature", 1.0),
+        None if top_k in (0, -1) else top_k,  # which keep all tokens, as in vLLM
+        _number(given, "top_p", 1.0),
+        _number(given, "min_p", 0.0),
+        _stop(given),
+        _whole(given, "logprobs", None),
+    )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
-    many, n = _whole(given, "max_tokens", 16), _whole(given, "n", 1)
-    assert many is not None  # neither default is None
-    assert n is not None
+    many, n, seed = _whole(given, "max_tokens", 16), _whole(given, "n", 1), _whole(given, "seed", None)
     if len(prompts) * n > MOST_TEXTS:
         raise ApiError(400, f"{len(prompts)} prompts with n = {n}: at most {MOST_TEXTS} texts a request", "n")
-    seed = _whole(given, "seed", None)
-    requests = [Request(i, prompt, many, seed, n, sampling) for i, prompt in enumerate(prompts)]
+    requests = tuple(Request(i, prompt, many, seed, n, sampling) for i, prompt in enumerate(prompts))
     for request in requests:
-        try:
-            check_request(pair, request)
-        except ValueError as error:
-            raise _refused(error) from None
-    return Call(
-        tuple(requests),
-        given.get("stream") is True,
-        given.get("return_token_ids") is True,
-        given.get("return_tokens_as_token_ids") is True,
-    )
-
-
-def _refused(error: ValueError) -> ApiError:
-    """The answer to a parameter that the beginning of the message names."""
-    return ApiError(400, str(error), str(error).partition(":")[0])
+        check_request(pair, request)
+    return requests
 
 
 def _number(given: dict[str, Any], name: str, default: float) -> float:
@@ -113,19 +105,13 @@ def _number(given: dict[str, Any], name: str, default: float) -> float:
     return float(value)
 
 
-def _whole(given: dict[str, Any], name: str, default: int | None) -> int | None:
+def _whole(given: dict[str, Any], name: str, default: Default) -> int | Default:
     value = given.get(name)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise ApiError(400, f"{name}: {value!r} is not a whole number of 64 bits", name)
     return value
-
-
-def _top_k(given: dict[str, Any]) -> int | None:
-    """0 and -1 keep all tokens, as in vLLM."""
-    top_k = _whole(given, "top_k", None)
-    return None if top_k in (0, -1) else top_k
 
 
 def _stop(given: dict[str, Any]) -> tuple[str, ...]:
@@ -159,11 +145,8 @@ def _tokens(prompt: Any, pair: Pair) -> tuple[int, ...]:
 def write_answer(call: Call, answers: Sequence[Completion], pair: Pair, model: str, name: str) -> Any:
     """The JSON of a finished call; `answers` are all completions of its requests."""
     ordered = sorted(answers, key=lambda answer: (answer.number, answer.index))
-    return {
-        **_head(model, name),
-        "choices": [_choice(call, index, answer, pair) for index, answer in enumerate(ordered)],
-        "usage": _usage(call, ordered),
-    }
+    choices = [_choice(call, index, answer, pair) for index, answer in enumerate(ordered)]
+    return {**_head(model, name), "choices": choices, "usage": _usage(call, ordered)}
 
 
 def write_events(
@@ -184,15 +167,13 @@ def _choice(call: Call, index: int, answer: Completion, pair: Pair) -> dict[str,
     request = call.requests[answer.number]
     text = pair.decode(answer.tokens)
     cuts = [text.find(string) for string in request.sampling.stop]
-    found = {
+    ids = {"token_ids": list(answer.tokens), "prompt_token_ids": list(request.prompt)}
+    return {
         "index": index,
         "text": text[: min((cut for cut in cuts if cut >= 0), default=len(text))],
         "logprobs": None if answer.logprobs is None else _logprobs(call, answer, pair),
         "finish_reason": answer.finish,
-    }
-    if call.token_ids:
-        found |= {"token_ids": list(answer.tokens), "prompt_token_ids": list(request.prompt)}
-    return found
+    } | (ids if call.token_ids else {})
 
 
 def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
@@ -212,15 +193,9 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
 def _usage(call: Call, answers: Sequence[Completion]) -> dict[str, Any]:
     prompt = sum(len(request.prompt) for request in call.requests)
     made = sum(len(answer.tokens) for answer in answers)
-    usage: dict[str, Any] = {
-        "prompt_tokens": prompt,
-        "completion_tokens": made,
-        "total_tokens": prompt + made,
-    }
-    if answers and answers[0].drafted is not None:
-        drafted, accepted = (sum(getattr(a, name) for a in answers) for name in ("drafted", "accepted"))
-        usage["completion_tokens_details"] = {
-            "accepted_prediction_tokens": accepted,
-            "rejected_prediction_tokens": drafted - accepted,
-        }
-    return usage
+    usage = {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
+    if not answers or answers[0].drafted is None:
+        return usage
+    drafted, accepted = (sum(getattr(a, name) for a in answers) for name in ("drafted", "accepted"))
+    details = {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
+    return usage | {"completion_tokens_details": details}

@@ -16,7 +16,6 @@ import standins  # noqa: E402
 from specsim.adapters import _flashinfer as flashinfer  # noqa: E402
 from specsim.adapters import _lmdeploy as lmdeploy  # noqa: E402
 from specsim.adapters import _sglang as sglang  # noqa: E402
-from specsim.adapters import _sglang_chain as sglang_chain  # noqa: E402
 from specsim.adapters import _tensorrt_llm as tensorrt_llm  # noqa: E402
 from specsim.adapters import _vllm as vllm  # noqa: E402
 from specsim.adapters import _vllm2 as vllm2  # noqa: E402
@@ -35,9 +34,9 @@ CHAINS = {
         name: (adapt(function), adapt(partial(function, wrong=True)))
         for name, adapt, function in (
             ("lmdeploy", lmdeploy.adapt, standins.lmdeploy),
-            ("sglang:chain", sglang_chain.adapt_chain, standins.sglang_chain),
-            ("sglang:dspark", sglang_chain.adapt_dspark, standins.dspark),
-            ("sglang:uno", sglang_chain.adapt_uno, standins.uno),
+            ("sglang:chain", sglang.adapt_chain, standins.sglang_chain),
+            ("sglang:dspark", sglang.adapt_dspark, standins.dspark),
+            ("sglang:uno", sglang.adapt_uno, standins.uno),
             ("tensorrt-llm", tensorrt_llm.adapt, standins.TrtHandler),
             ("vllm2", vllm2.adapt, standins.vllm2),
         )
