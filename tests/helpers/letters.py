@@ -5,8 +5,7 @@ from scipy.stats import chi2
 
 from specsim.core.stats import log_pooled_e_values
 from specsim.engines._planted.law import Law, TableLogits
-from specsim.engines._planted.requests import Sampling
-from specsim.engines._planted.sampling import processed
+from specsim.engines._planted.requests import Sampling, processed
 from specsim.engines._server.decoding import Decoder
 
 WORDS = 5

@@ -70,6 +70,11 @@ def _of_server(texts: Sequence[Completion], server: Mapping[str, int] | None) ->
     return Drafts(-1, server["drafted"], server["accepted"], steps, _tokens(texts), len(texts))
 
 
+def total(texts: Sequence[Completion], server: Mapping[str, int] | None) -> Drafts | None:
+    """What is reported of all texts: by the requests, else by the server."""
+    return _total(reported(texts)) or _of_server(texts, server)
+
+
 def usable(
     texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
 ) -> tuple[Mapping[str, int] | None, str]:
@@ -136,7 +141,7 @@ def efficiency(
 
     `server` has the differences of server-wide counters, which count where the texts have none; `places` and
     `masses` are those of the texts, `length` the drafted tokens per step."""
-    counted = _total(reported(texts)) or _of_server(texts, server)
+    counted = total(texts, server)
     if counted is None or counted.drafted <= 0 or not len(places):
         return None
     expected = _tokens_per_step(places, masses, length) if length else None
@@ -199,8 +204,8 @@ def impossible(texts: Sequence[Completion], length: float | None) -> Finding | N
     for one in told:
         if text := _fault(one, cut):
             return Finding("counters", f"request {one.number} reports {text}")
-    total = _total(told)
-    text = _surplus(total, length) if total else ""
+    every = _total(told)
+    text = _surplus(every, length) if every else ""
     return Finding("counters", text) if text else None
 
 

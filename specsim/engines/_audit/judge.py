@@ -28,8 +28,7 @@ from specsim.engines._audit.results import (
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
-from specsim.engines._planted.sampling import possible_orders
+from specsim.engines._planted.requests import Completion, Failure, Request, Sampling, possible_orders
 
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
@@ -87,7 +86,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     return EngineAudit(
         engine=printable(run.engine),
         version=printable(run.version),
-        described={name: _printable(value) for name, value in run.described.items()},
+        described={k: printable(v) if isinstance(v, str) else v for k, v in run.described.items()},
         planted=run.planted.digest,
         texts=len(texts.fresh),
         tokens=sum(len(one.tokens) for one in texts.fresh),
@@ -220,10 +219,6 @@ class _Texts:
         if failures := self.run.failures:
             last = failures[-1]
             yield f"{len(failures):,} requests have no text, the last one: {last.kind}, {last.text}"
-
-
-def _printable(value: Any) -> Any:
-    return printable(value) if isinstance(value, str) else value
 
 
 def _with_stop(planted: Planted, text: Completion, request: Request) -> Completion:

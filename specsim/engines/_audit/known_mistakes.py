@@ -18,8 +18,7 @@ from specsim.core._types import Floats, Ints
 from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
-from specsim.engines._planted.requests import Completion, Request, Sampling
-from specsim.engines._planted.sampling import ORDERS, possible_orders
+from specsim.engines._planted.requests import ORDERS, Completion, Request, Sampling, possible_orders
 from specsim.mistakes._rows import LAWS, Pair, ratio, residual
 
 #: Tokens in a page of a cache, in engines.

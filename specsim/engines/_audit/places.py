@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
-from specsim.engines._planted.requests import Completion, Request, Sampling
-from specsim.engines._planted.sampling import processed
+from specsim.engines._planted.requests import Completion, Request, Sampling, processed
 from specsim.mistakes._rows import Pair
 
 #: Entries of rows that are held at once, 8 bytes each.
@@ -47,8 +46,8 @@ class Places:
 
     def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> Places:
         """Some of the places, given by a mask, by indices, or by a slice."""
-        arrays = self.text, self.place, self.last, self.contexts, self.tokens, self.index
-        return Places(*(array[kept] for array in arrays), outside)
+        names = "text", "place", "last", "contexts", "tokens", "index"
+        return replace(self, outside=outside, **{name: getattr(self, name)[kept] for name in names})
 
 
 def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Completion]) -> Places:

@@ -15,8 +15,7 @@ from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.store import Asking, TextStore, plan_requests, read_store
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Engine, Request, Sampling
-from specsim.engines._planted.sampling import possible_orders
+from specsim.engines._planted.requests import Completion, Engine, Request, Sampling, possible_orders
 
 #: Temperature 1 and no truncation.
 PLAIN = Sampling()

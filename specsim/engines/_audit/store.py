@@ -3,6 +3,7 @@
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,17 +23,11 @@ CHECKSUM = "crc32"
 
 
 class TextStore:
-    """The texts of one run, in a file or in memory only (`path` None).
+    """The texts of one run, in a file or in memory only (`path` None). A text is kept once.
 
     The first line of a file is a header: the run's settings, which a continued run must share. Every further
-    line is one completion or one failure. Every line has a checksum. A text is kept once: a second one with
-    the same number and index is not added.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another run, or is not such a file; the message names the line.
-    """
+    line is one completion or one failure, with a checksum. Raises ValueError, naming the line, if the file is
+    of another run, or is not such a file."""
 
     def __init__(self, path: Path | None, header: dict[str, Any]):
         self.path = path
@@ -187,7 +182,10 @@ class Asking:
         for group in self._groups(requests):
             if self.ended:
                 return
-            for answer in self.store.add(_asked_for(self.engine.complete(group), group)):
+            asked = {(one.number, index) for one in group for index in range(one.n)}
+            # what was not asked for is not taken; a failure has no index
+            given = (a for a in self.engine.complete(group) if (a.number, getattr(a, "index", 0)) in asked)
+            for answer in self.store.add(given):
                 self._failed = self._failed + 1 if isinstance(answer, Failure) else 0
                 yield answer
                 if self._failed >= HOPELESS:
@@ -203,24 +201,10 @@ class Asking:
         return {name: after[name] - before[name] for name in after if name in before}
 
     def _groups(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
-        kept: dict[int, int] = {}
-        for number, _ in self.store.completions:
-            kept[number] = kept.get(number, 0) + 1
-        missing = [one for one in requests if kept.get(one.number, 0) < one.n]
+        kept = Counter(number for number, _ in self.store.completions)
+        missing = [one for one in requests if kept[one.number] < one.n]
         for start in range(0, len(missing), GROUP):
             yield missing[start : start + GROUP]
-
-
-def _asked_for(
-    answers: Iterator[Completion | Failure], group: Sequence[Request]
-) -> Iterator[Completion | Failure]:
-    """The answers to `group`; others are not taken."""
-    asked = {request.number: request for request in group}
-    for answer in answers:
-        request = asked.get(answer.number)
-        if request is None or (isinstance(answer, Completion) and not 0 <= answer.index < request.n):
-            continue
-        yield answer
 
 
 # Which requests an audit makes: drawn from the seed alone, so that a run can be continued or repeated.
@@ -253,12 +237,8 @@ def plan_requests(
     Without `request_seeds` they have none; with `unequal_prompts` every second prompt is longer by `FAR`.
 
     Each prompt is asked twice, so that equal texts and shared random numbers can be seen, and never by two
-    requests in a row, so that mixed up requests can be.
-
-    Raises
-    ------
-    ValueError
-        If the context of the checkpoints is too short for the shortest prompt and one token."""
+    requests in a row, so that mixed up requests can be. Raises ValueError if the context of the checkpoints
+    is too short for the shortest prompt and one token."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:

@@ -20,6 +20,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import printable
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET
+from specsim.engines._audit import counters
 from specsim.engines._audit.results import TestResult, faults, most_significant
 from specsim.engines._audit.run import PLAIN, open_store
 from specsim.engines._audit.store import Asking, TextStore
@@ -55,30 +56,20 @@ class Side:
         return [*self.asking.store.failures.values(), *self.unread]
 
     def record(self, form: str) -> ServerSide:
-        drafted, accepted = self._drafts()
         texts, failures = self.texts, self.failures
+        drafts = counters.total(texts, self.asking.gained())
         return ServerSide(
             url=self.server.url,
             engine=printable(self.server.name),
             version=printable(self.server.version),
             texts=len(texts),
             tokens=sum(len(one.forms.get(form, ())) for one in texts),
-            drafted=drafted,
-            accepted=accepted,
+            drafted=max(0, drafts.drafted) if drafts else None,
+            accepted=max(0, drafts.accepted) if drafts else None,
             failures=dict(sorted(Counter(one.kind for one in failures).items())),
             failure=printable(f"{failures[-1].kind}, {failures[-1].text}") if failures else "",
             seconds=self.seconds,
         )
-
-    def _drafts(self) -> tuple[int | None, int | None]:
-        """Drafted and accepted tokens, of the texts where they are reported there, else of the server."""
-        told = [
-            (a.drafted, a.accepted) for a in self.texts if a.drafted is not None and a.accepted is not None
-        ]
-        if told:
-            return sum(a for a, _ in told), sum(b for _, b in told)
-        gained = self.asking.gained()
-        return (None, None) if gained is None else (max(0, gained["drafted"]), max(0, gained["accepted"]))
 
 
 @dataclass

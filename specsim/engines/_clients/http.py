@@ -46,24 +46,10 @@ class _StatusError(FailedError):
 class HttpServer:
     """A server at an address; subclasses say how requests are written and answers are read.
 
-    Parameters
-    ----------
-    url : str
-        Such as http://localhost:8000 or http://localhost:8000/v1; a path before /v1 is kept.
-    model : str, optional
-        The name of the model; by default the first that the server lists.
-    connections : int
-        Requests under way at once.
-    timeout : float
-        Seconds for a whole answer.
-    retries : int
-        How often a request is sent again that did not reach the server, or that a busy server refused.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For an address that is not one of HTTP, or numbers out of range.
-    """
+    Of `url` a path before /v1 is kept. `model` is by default the first that the server lists; `connections`
+    requests are under way at once. `timeout` is for a whole answer, in seconds; `retries` is how often a
+    request is sent again that did not reach the server, or that a busy server refused. Raises ValueError or
+    TypeError for an address that is not one of HTTP, or numbers out of range."""
 
     #: Ways to write requests, the best one first.
     _dialects: tuple[Dialect, ...]

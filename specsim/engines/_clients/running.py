@@ -44,13 +44,13 @@ class InProcess:
         """The fields of a completion; raises NotImplementedError for what the engine does not support."""
         raise NotImplementedError
 
-    def _completion(self, request: Request, index: int) -> Completion:
+    def _timed(self, request: Request, index: int) -> Completion:
         started = time.perf_counter()
         made = self._text(request, index)
         return Completion(request.number, index, **made, seconds=time.perf_counter() - started)
 
     def _answer(self, request: Request) -> Answers:
-        return [self._completion(request, index) for index in range(request.n)]
+        return [self._timed(request, index) for index in range(request.n)]
 
     def _tried(self, request: Request) -> Answers:
         return or_failures(partial(self._answer, request), [request])

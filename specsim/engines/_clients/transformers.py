@@ -17,8 +17,7 @@ from specsim.core._checks import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
 from specsim.engines._clients.writing import REPETITION
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.law import TableLogits
-from specsim.engines._planted.pair import MOST_ROWS
+from specsim.engines._planted.law import MOST_ROWS, TableLogits
 from specsim.engines._planted.requests import Completion, Failure, Request
 
 DTYPES = ("float32", "bfloat16", "float16")

@@ -33,7 +33,7 @@ TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:]
 #: Penalties that change nothing: all servers know those of OpenAI, and most that of repetition.
 PENALTIES, REPETITION = {"presence_penalty": 0.0, "frequency_penalty": 0.0}, 1.0
 #: llama.cpp processes rows in another order, unless it is given the one of
-#: `specsim.engines._planted.sampling`.
+#: `specsim.engines._planted.requests`.
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
 
 

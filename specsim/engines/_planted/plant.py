@@ -25,8 +25,7 @@ from specsim.engines._planted.folder import (
     open_planted,
     sha256,
 )
-from specsim.engines._planted.law import MODELS, digest_of, write_laws
-from specsim.engines._planted.pair import draw_pair
+from specsim.engines._planted.law import MODELS, digest_of, draw_pair, write_laws
 from specsim.engines._planted.texts import mean_overlap
 from specsim.engines._planted.weights import build
 from specsim.engines._planted.words import Spelling

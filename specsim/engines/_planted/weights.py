@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._types import Floats
-from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
-from specsim.engines._planted.pair import code_bits
+from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, code_bits, sign_codes
 
 #: Widths are multiples of this.
 UNIT = 64

@@ -1,10 +1,9 @@
 """Speculative decoding of many texts at once, in lockstep over the texts.
 
 A step drafts γ tokens after each text, verifies them with the row kernel of a rule, and emits the accepted
-tokens and one more. Rows are processed by `specsim.engines._planted.sampling`. Every random number is a
-function of
-the seed of its request, the index of the text in it, and the number of the step, so a text does not depend on
-what is decoded beside it. At most one mistake changes one part of a step; see `mistakes.py`."""
+tokens and one more. Every random number is a function of the seed of its request, the index of the text in
+it, and the number of the step, so a text does not depend on what is decoded beside it. At most one mistake
+changes one part of a step; see `mistakes.py`."""
 
 import time
 from collections import deque
@@ -35,29 +34,11 @@ Verify = Callable[[Step], None]
 
 
 class Decoder:
-    """Texts after prompts, from a target and a draft.
+    """Texts after prompts, from a target and a draft of γ tokens a step; if `plain` from the target alone.
 
-    Parameters
-    ----------
-    pair : Pair
-        Target, draft, and how tokens are written.
-    rule : str or Rule
-        A rule that verifies chains.
-    gamma : int
-        Drafted tokens per step, at least 1.
-    mistake : str, optional
-        The name of a mistake. The random numbers of a verifier in place of the rule do not depend on the
-        seeds of requests.
-    plain : bool
-        Sample from the target, without a draft.
-    seed : int or None
-        Of requests that have none.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For an unknown rule or mistake, a rule that does not verify chains, or γ < 1.
-    """
+    `seed` is that of requests that have none. The random numbers of a `mistake` that is a verifier in place
+    of the rule do not depend on the seeds of requests. Raises ValueError or TypeError for an unknown rule or
+    mistake, a rule that does not verify chains, or γ < 1."""
 
     def __init__(
         self,
@@ -114,11 +95,8 @@ class Decoder:
     def step(self) -> list[Completion]:
         """Decode one step of all texts that there is room for, and return those that it finishes."""
         if len(self._run.texts) <= self._room // 2 and self._waiting:
-            begun = [
-                self._waiting.popleft()
-                for _ in range(min(self._room - len(self._run.texts), len(self._waiting)))
-            ]
-            self._run = self._run.join(self._running(begun))
+            room = min(self._room - len(self._run.texts), len(self._waiting))
+            self._run = self._run.join(self._running([self._waiting.popleft() for _ in range(room)]))
         if not self._run.texts:
             return []
         step = self._begin()
@@ -180,7 +158,6 @@ class Decoder:
         count = 1 if self.plain else self.rule.uniforms(chain(gamma), vocab_size)
         _make_room(run, gamma)
         q = np.empty((size, self._num_q, vocab_size))
-        p = np.empty((size, gamma + 1, vocab_size))
         step = Step(
             run,
             gamma,
@@ -188,16 +165,8 @@ class Decoder:
             text_uniforms(run.keys, Purpose.VERIFY, run.steps, count),
             lambda i, m: self._rows(self.pair.target, run, i, m),
             lambda i, m: self._rows(self.pair.draft, run, i, m),
-            np.empty((size, gamma), dtype=np.int64),
             q,
             np.empty_like(q),
-            p,
-            p,
-            np.empty((gamma + 1, size), dtype=np.int32),
-            np.empty(size, dtype=np.int64),
-            np.empty((size, gamma + 1)),
-            np.full(size, gamma),
-            np.empty(size, dtype=np.int64),
         )
         self._act("random numbers", step)
         return step

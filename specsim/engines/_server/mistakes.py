@@ -15,7 +15,7 @@ from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import temperature
-from specsim.engines._planted.sampling import truncated
+from specsim.engines._planted.requests import truncated
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax
 from specsim.models._drafts.sampling import draw_siblings

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from specsim.core._streams import PER_SLOT, WORD, Purpose, key_of, philox
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import normalise
-from specsim.engines._planted.requests import Request, Sampling
-from specsim.engines._planted.sampling import processed
+from specsim.engines._planted.requests import Request, Sampling, processed
 from specsim.models._drafts.sampling import draw_siblings
 
 #: A change of the sampling parameters of a text.
@@ -124,16 +123,18 @@ class Step:
     verify_u: Floats
     target_rows: Callable[[int, int], Floats]
     draft_rows: Callable[[int, int], Floats]
-    drafted: Ints
     raw_q: Floats
     q: Floats
-    raw_p: Floats
-    p: Floats
-    tokens: TokenArray
-    accepted: Ints
-    logprobs: Floats
-    counted_drafted: Ints
-    counted_accepted: Ints
+    raw_p: Floats = field(init=False)
+    p: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        size, gamma = self.size, self.gamma
+        self.drafted: Ints = np.empty((size, gamma), dtype=np.int64)
+        self.tokens: TokenArray = np.empty((gamma + 1, size), dtype=np.int32)
+        self.accepted: Ints = np.empty(size, dtype=np.int64)
+        self.logprobs: Floats = np.empty((size, gamma + 1))
+        self.counted_drafted, self.counted_accepted = np.full(size, gamma), np.empty(size, dtype=np.int64)
 
     @property
     def size(self) -> int:

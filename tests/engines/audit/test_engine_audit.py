@@ -18,7 +18,7 @@ from specsim.engines._audit.judge import judge, likely_orders
 from specsim.engines._audit.matrix import settings
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
-from specsim.engines._planted.sampling import FIRST_ORDER, ORDERS
+from specsim.engines._planted.requests import FIRST_ORDER, ORDERS
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
 from specsim.engines._server.mistakes import ACTS

@@ -10,7 +10,7 @@ from specsim.engines import Sampling
 from specsim.engines._audit import known_mistakes
 from specsim.engines._audit.known_mistakes import _averaged
 from specsim.engines._audit.places import Given
-from specsim.engines._planted.sampling import FIRST_ORDER
+from specsim.engines._planted.requests import FIRST_ORDER
 
 
 @pytest.mark.parametrize("at_once", [8, 2**20])

@@ -8,8 +8,7 @@ from letters import decoded, log_e, tables_of
 from specsim import plant
 from specsim.core.stats import needed_draws
 from specsim.engines._clients.opening import open_engine
-from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
-from specsim.engines._planted.sampling import processed
+from specsim.engines._planted.requests import Completion, Failure, Request, Sampling, processed
 
 PACKAGES = {
     "hf": "transformers",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specsim import open_planted, plant
 from specsim.core._json import sealed
 from specsim.engines import check
-from specsim.engines._planted.pair import _apart, draw_pair
+from specsim.engines._planted.law import _apart, draw_pair
 from specsim.engines._planted.texts import contexts_at, continued, mean_overlap, overlaps, random_prompts
 from specsim.engines._planted.words import Spelling
 
