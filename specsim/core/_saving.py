@@ -17,7 +17,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._files import PathLike, atomic_write, open_file, read_text
@@ -78,7 +77,9 @@ CLASSES = {
 def equal(one: Any, other: Any) -> bool:
     """Whether two values are the same, arrays and NaN included; of dataclasses, the fields that compare."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return _equal_arrays(np.asarray(one), np.asarray(other))
+        one, other = np.asarray(one), np.asarray(other)
+        same = one.shape == other.shape
+        return same and bool(np.all((one == other) | ((one != one) & (other != other))))
     if is_dataclass(one):
         names = [field.name for field in fields(one) if field.compare]
         same = type(one) is type(other)
@@ -90,12 +91,6 @@ def equal(one: Any, other: Any) -> bool:
         same = isinstance(other, type(one)) and len(one) == len(other)
         return same and all(equal(*pair) for pair in zip(one, other, strict=True))
     return bool(one == other or (one != one and other != other))
-
-
-def _equal_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    if one.shape != other.shape:
-        return False
-    return bool(np.all((one == other) | ((one != one) & (other != other))))
 
 
 def save(result: Any, path: PathLike) -> None:

@@ -47,7 +47,7 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
         row = _first(off)
         total = totals[row]
         raise ValueError(
-            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} ({array.dtype.name} "
+            f"{name}{row_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} ({array.dtype.name} "
             f"rounding allows {tolerance:.2g}); if the weights are meant, pass normalise({name})"
         )
     return values / totals[..., None]
@@ -62,7 +62,7 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
     bad = ~(np.isfinite(values) & (values >= 0.0))
     if bad.any():
         *row, token = _first(bad)
-        place = f"{name}{_place(tuple(row))}, token {token}"
+        place = f"{name}{row_place(row)}, token {token}"
         raise ValueError(f"{place}: {values[(*row, token)]} is not a probability; give finite numbers ≥ 0")
     return values
 
@@ -113,8 +113,9 @@ def _index(place: tuple[int, ...]) -> str:
     return str(place[0]) if len(place) == 1 else str(place)
 
 
-def _place(row: tuple[int, ...]) -> str:
-    return f", row {_index(row)}" if row else ""
+def row_place(row: Sequence[int]) -> str:
+    """Where a row is, in an error: nothing if it is the only one."""
+    return f", row {_index(tuple(row))}" if row else ""
 
 
 @checked
@@ -143,7 +144,7 @@ def normalise(weights: ArrayLike) -> Floats:
     values = check_probabilities(weights, "weights")
     largest = values.max(axis=-1, keepdims=True)
     if (largest == 0.0).any():
-        row = _place(_first(largest[..., 0] == 0.0))
+        row = row_place(_first(largest[..., 0] == 0.0))
         raise ValueError(f"weights{row}: no mass to normalise; give a number above 0")
     values = values / largest  # so that no sum overflows
     return values / values.sum(axis=-1, keepdims=True)

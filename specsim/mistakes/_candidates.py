@@ -15,6 +15,7 @@ from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import Rows, StepLaw, law, residual
 from specsim.mistakes._reference import above_zero, at, mask_drafted, target, verifier_mistake
+from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
 FAMILY, CUT = "many candidates", "draft cut by its own tokens"
@@ -34,7 +35,7 @@ def nucleus(p: Floats, mass: float) -> Floats:
 
 def nucleus_row(p: Row, mass: Any) -> list[Any]:
     kept, reached = [0 * a for a in p], 0 * p[0]
-    for y in laws.likeliest_first(p):
+    for y in rank_tokens(p):
         if reached < mass:
             kept[y] = p[y]
         reached += p[y]

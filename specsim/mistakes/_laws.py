@@ -33,6 +33,14 @@ def law(accept: Part = minimum_ratio, recovered: Part = residual, bonus: Part | 
     return tokenwise.law("a mistake", accept, recovered, bonus)
 
 
+def law_of_last(row_law: Part) -> Law:
+    """The law of standard tests, and a last token from row_law(row, **values) of the right row."""
+    return law(
+        recovered=lambda p, q, x, **values: row_law(residual(p, q), **values),
+        bonus=lambda p, q, **values: row_law(p, **values),
+    )
+
+
 def ratios(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
 
@@ -85,11 +93,6 @@ def within(row: Row, low: Any, high: Any) -> list[Any]:
 
 def one_hot(size: int, token: int) -> list[int]:
     return [int(y == token) for y in range(size)]
-
-
-def likeliest_first(row: Row) -> list[int]:
-    """The tokens by falling probability, the lowest first among ties."""
-    return sorted(range(len(row)), key=lambda y: -row[y])
 
 
 def as_given(weights: Iterable[float], like: Row) -> list[Any]:

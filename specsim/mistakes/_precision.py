@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._laws import as_given, law, normalise, residual
+from specsim.mistakes._laws import as_given, law, law_of_last, normalise, normalise_or
 from specsim.mistakes._reference import above_zero, at, excess, round_to, verifier_mistake
 from specsim.mistakes._rows import without_last_id
 
@@ -117,7 +117,7 @@ def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
 
 def without_last(row: Row) -> list[Any]:
     """All but the last id, where anything else is left."""
-    return normalise([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
+    return normalise_or([*row[:-1], 0 * row[-1]], row)
 
 
 MISTAKES = (
@@ -157,10 +157,7 @@ MISTAKES = (
         "The last token is drawn with a uniform of few bits: some tokens are never emitted.",
         threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
         uniforms=coarse_last,
-        law=law(
-            recovered=lambda p, q, x, bits: on_grid(residual(p, q), bits),
-            bonus=lambda p, q, bits: on_grid(p, bits),
-        ),
+        law=law_of_last(on_grid),
         parameters=BITS,
     ),
     mistake(
@@ -168,10 +165,7 @@ MISTAKES = (
         "The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
         verify=floored,
-        law=law(
-            recovered=lambda p, q, x, bits: floored_race(residual(p, q), bits),
-            bonus=lambda p, q, bits: floored_race(p, bits),
-        ),
+        law=law_of_last(floored_race),
         parameters=BITS,
     ),
     mistake(
@@ -208,17 +202,14 @@ MISTAKES = (
         "The last id of the vocabulary is never drawn as a recovered token or bonus.",
         recover=lambda p, q, x: without_last_id(excess(p, q)),
         bonus=lambda p, q: without_last_id(p),
-        law=law(recovered=lambda p, q, x: without_last(residual(p, q)), bonus=lambda p, q: without_last(p)),
+        law=law_of_last(without_last),
     ),
     mistake(
         "rounded_ids",
         "The id of the last token goes through a float of low precision: large ids are rounded.",
         recover=lambda p, q, x, bits: through_rounded_ids(or_target(excess(p, q), p), bits),
         bonus=lambda p, q, bits: through_rounded_ids(p, bits),
-        law=law(
-            recovered=lambda p, q, x, bits: rounded_ids(residual(p, q), bits),
-            bonus=lambda p, q, bits: rounded_ids(p, bits),
-        ),
+        law=law_of_last(rounded_ids),
         parameters=ID_BITS,
     ),
 )

@@ -12,8 +12,9 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder_mistake
-from specsim.mistakes._laws import apply_temperature, law
+from specsim.mistakes._laws import apply_temperature
 from specsim.mistakes._reference import above_zero, round_to
+from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 
 decoder = partial(decoder_mistake, "proposal is not the law drawn from")
@@ -21,20 +22,18 @@ decoder = partial(decoder_mistake, "proposal is not the law drawn from")
 
 def likeliest(row: Row, k: Any) -> list[Any]:
     """The k most probable tokens, the lowest among ties."""
-    kept = laws.likeliest_first(row)[: int(k)]
+    kept = rank_tokens(row)[: int(k)]
     return laws.normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
 
 
 def best_of(row: Row, draws: Any) -> list[Any]:
     """The likeliest of several samples: P(none is likelier) to the power of their number, differenced."""
     law, left = [0 * a for a in row], sum(row)
-    for y in laws.likeliest_first(row):
+    for y in rank_tokens(row):
         law[y] = left ** int(draws) - (left - row[y]) ** int(draws)
         left -= row[y]
     return [max(a, 0 * a) for a in law]
 
-
-argmax_law = law(recovered=lambda p, q, x: argmax(laws.residual(p, q)), bonus=lambda p, q: argmax(p))
 
 MISTAKES = (
     decoder(
@@ -51,7 +50,7 @@ MISTAKES = (
     decoder(
         "greedy_draws",
         "Tokens are argmaxes, of q, of the residual and of p, but drafts are tested with p/q as samples are.",
-        Decoder(drafting=argmax, verification=argmax_law, processed=False),
+        Decoder(drafting=argmax, verification=laws.law_of_last(argmax), processed=False),
         threads=("romsto/Speculative-Decoding GreedyProcessor",),
     ),
     decoder(

@@ -16,6 +16,7 @@ from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, law, normalise_or, residual
 from specsim.mistakes._reference import above_zero, at, excess, mask_drafted, target, verifier_mistake
 from specsim.mistakes._rows import misaligned
+from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import RULE as LENIENCE
@@ -41,7 +42,7 @@ def zeroed_follow(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
 
 
 def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
-    likeliest, drafted = (sorted(laws.likeliest_first(row)[: int(k)]) for row in (p, q))
+    likeliest, drafted = (sorted(rank_tokens(row)[: int(k)]) for row in (p, q))
     left = {y: p[y] - q[z] for y, z in zip(likeliest, drafted, strict=True)}
     weights = [max(left.get(y, 0), 0 * p[0]) for y in range(len(p))]
     return normalise_or(weights, p)

@@ -106,7 +106,7 @@ class NGramModel(Processable):
         Raises ValueError if n is out of range, or if no text is as long as n bytes."""
         if not 1 <= n <= LONGEST:
             raise ValueError(f"n: {n} is outside [1, {LONGEST}]; give a number of bytes")
-        windows = [_windows(check_bytes(text), n) for text in texts]
+        windows = [_windows(text, n) for text in texts]
         keys, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *windows]), return_counts=True)
         if keys.size == 0:
             raise ValueError(f"texts: none is as long as n = {n} bytes; give more text, or a smaller n")
@@ -205,15 +205,6 @@ def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
     if n_bytes == 0:
         raise ValueError(f"texts: no byte has {model.order} bytes before it; give more text")
     return bits / n_bytes
-
-
-def check_bytes(text: Any) -> Any:
-    """`text`, one of several. Raises TypeError unless it is bytes-like."""
-    try:
-        memoryview(text)
-    except TypeError:
-        raise TypeError(f"texts: expected bytes, got {type(text).__name__}") from None
-    return text
 
 
 def _windows(text: bytes, n: int) -> Keys:

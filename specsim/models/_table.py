@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._types import Floats
-from specsim.core.distributions import check_rows
+from specsim.core.distributions import check_rows, row_place
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 from specsim.models._processed import Processable
 
@@ -95,21 +95,17 @@ def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
         *row, token = place
         if not isinstance(value, Rational):
             raise TypeError(
-                f"table{_place(row)}, token {token}: {value!r} is not a Fraction; give floats alone, or "
+                f"table{row_place(row)}, token {token}: {value!r} is not a Fraction; give floats alone, or "
                 "Fractions and integers"
             )
         if value < 0:
-            raise ValueError(f"table{_place(row)}, token {token}: {value} is not a probability; give ≥ 0")
+            raise ValueError(f"table{row_place(row)}, token {token}: {value} is not a probability; give ≥ 0")
         exact[place] = Fraction(value)
     for place in np.ndindex(table.shape[:-1]):
         total = sum(exact[place])
         if total != 1:
-            raise ValueError(f"table{_place(place)}: sums to {total}; Fractions must sum to exactly 1")
+            raise ValueError(f"table{row_place(place)}: sums to {total}; Fractions must sum to exactly 1")
     return exact
-
-
-def _place(row: Sequence[int]) -> str:
-    return f", row {row[0] if len(row) == 1 else tuple(row)}" if row else ""
 
 
 def _all_contexts(vocab_size: int, order: int) -> NDArray[Any]:

@@ -150,19 +150,15 @@ def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
     >>> {tokens: str(mass) for tokens, mass in law.items()}
     {(0, 0): '1/9', (0, 1): '2/9', (1, 0): '2/9', (1, 1): '4/9'}
     """
-    check_count("length", length, 0, MAX_NODES)
-    return _as_fractions(_target_law(_rows_of(target), length, tuple(context)))
-
-
-def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
-    if length == 0:
-        return {(): rational(1)}
-    return dict(chain(length).drafts(lambda seen, ahead: p_rows(context + seen)))
+    if check_count("length", length, 0, MAX_NODES) == 0:
+        return {(): Fraction(1)}
+    p_rows, given = _rows_of(target), tuple(context)
+    return _as_fractions(dict(chain(length).drafts(lambda seen, ahead: p_rows(given + seen))))
 
 
 def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) -> Any:
     """The total variation between the law of `masses`, continued by the target to `length` tokens, and
-    `_target_law`; their difference is continued."""
+    `target_law`; their difference is continued."""
     difference: Exact = {(): rational(-1)}
     for left in reversed(range(length)):
         rows = {}

@@ -76,7 +76,10 @@ class DynamicTree:
 
     def check_candidates(self, vocab_size: int) -> None:
         """Raise ValueError if there are fewer candidates than `nodes`."""
-        _check_candidates(self._candidates(self.depth, vocab_size), self.nodes)
+        if (candidates := self._candidates(self.depth, vocab_size)) < self.nodes:
+            raise ValueError(
+                f"nodes: {self.nodes} cannot be chosen from {candidates} candidates; raise width or depth"
+            )
 
     def _candidates(self, depth: int, vocab_size: int) -> int:
         children = min(self.width, vocab_size)
@@ -87,8 +90,34 @@ class DynamicTree:
         return found
 
     def draft(self, model: Model, histories: ArrayLike) -> tuple[Ints, Ints]:
-        """Parents and tokens [B, n] after each of `histories` [B, T], see `dynamic_drafts`."""
-        return dynamic_drafts(model, histories, self.width, self.depth, self.nodes)
+        """Parents and tokens, int64 [B, n], after each of `histories` [B, T].
+
+        Nodes are numbered level by level, siblings by falling probability, the lower token first among ties.
+        Raises ValueError if there are fewer candidates than `nodes`."""
+        self.check_candidates(model.vocab_size)
+        seen = np.asarray(histories)[:, None]  # [B, candidates of a level, tokens]
+        steps, children = len(seen), min(self.width, model.vocab_size)
+        node, value = np.zeros((steps, 1), dtype=np.int64), np.ones((steps, 1))
+        levels: list[tuple[Ints, Ints, Floats]] = []
+        size = 0
+        for _ in range(self.depth):
+            best = _highest(value, self.width)
+            node, value = np.take_along_axis(node, best, 1), np.take_along_axis(value, best, 1)
+            seen = np.take_along_axis(seen, best[..., None], 1)
+            q = model.rows(seen.reshape(best.size, seen.shape[2]))
+            token = draw_siblings("top", q, np.zeros((children, len(q)))).T
+            weight, token = np.take_along_axis(q, token, 1).reshape(steps, -1), token.reshape(steps, -1)
+            value = np.repeat(value, children, axis=1) * weight
+            levels.append((np.repeat(node, children, axis=1), token, value))
+            seen = np.concatenate([np.repeat(seen, children, axis=1), token[..., None]], axis=2)
+            node = np.broadcast_to(np.arange(size + 1, size + 1 + token.shape[1]), token.shape)
+            size += token.shape[1]
+        parents, tokens, worth = (np.concatenate(part, axis=1) for part in zip(*levels, strict=True))
+        kept = _highest(worth, self.nodes)
+        number = np.zeros((steps, size + 1), dtype=np.int64)
+        np.put_along_axis(number, kept + 1, np.broadcast_to(np.arange(1, self.nodes + 1), kept.shape), 1)
+        parents = np.take_along_axis(number, np.take_along_axis(parents, kept, 1), 1)
+        return parents, np.take_along_axis(tokens, kept, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
@@ -99,44 +128,6 @@ class DynamicTree:
 Draft = Tree | DynamicTree
 
 
-def dynamic_drafts(
-    draft: Model, histories: ArrayLike, width: int, depth: int, nodes: int
-) -> tuple[Ints, Ints]:
-    """What `expand` chooses after many histories [B, T]: parents and tokens, int64 [B, nodes]."""
-    check_counts(width=width, depth=depth, nodes=nodes)
-    seen = np.asarray(histories)[:, None]  # [B, candidates of a level, tokens]
-    steps, children = len(seen), min(width, draft.vocab_size)
-    node, value = np.zeros((steps, 1), dtype=np.int64), np.ones((steps, 1))
-    levels: list[tuple[Ints, Ints, Floats]] = []
-    size = 0
-    for _ in range(depth):
-        best = _highest(value, width)
-        node, value = np.take_along_axis(node, best, 1), np.take_along_axis(value, best, 1)
-        seen = np.take_along_axis(seen, best[..., None], 1)
-        q = draft.rows(seen.reshape(best.size, seen.shape[2]))
-        token = draw_siblings("top", q, np.zeros((children, len(q)))).T
-        weight, token = np.take_along_axis(q, token, 1).reshape(steps, -1), token.reshape(steps, -1)
-        value = np.repeat(value, children, axis=1) * weight
-        levels.append((np.repeat(node, children, axis=1), token, value))
-        seen = np.concatenate([np.repeat(seen, children, axis=1), token[..., None]], axis=2)
-        node = np.broadcast_to(np.arange(size + 1, size + 1 + token.shape[1]), token.shape)
-        size += token.shape[1]
-    _check_candidates(size, nodes)
-    parents, tokens, worth = (np.concatenate(part, axis=1) for part in zip(*levels, strict=True))
-    kept = _highest(worth, nodes)
-    number = np.zeros((steps, size + 1), dtype=np.int64)
-    np.put_along_axis(number, kept + 1, np.broadcast_to(np.arange(1, nodes + 1), kept.shape), 1)
-    parents = np.take_along_axis(number, np.take_along_axis(parents, kept, 1), 1)
-    return parents, np.take_along_axis(tokens, kept, 1)
-
-
 def _highest(values: Floats, count: int) -> NDArray[np.int64]:
     """Columns of the `count` highest of each row of `values` [B, C], in order; the first among equals."""
     return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
-
-
-def _check_candidates(candidates: int, nodes: int) -> None:
-    if candidates < nodes:
-        raise ValueError(
-            f"nodes: {nodes} cannot be chosen from {candidates} candidates; raise width or depth"
-        )

@@ -13,8 +13,7 @@ from specsim import default_pair, rules
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import normalise
 from specsim.core.stats import chi_square
-from specsim.models import Model, TableModel, Tree, branching, chain, chains
-from specsim.models._drafts.dynamic import dynamic_drafts
+from specsim.models import DynamicTree, Model, TableModel, Tree, branching, chain, chains
 from specsim.models._drafts.sampling import (
     DISTINCT,
     SAMPLING_METHODS,
@@ -520,7 +519,7 @@ def test_dynamic_drafts_of_a_batch_are_those_of_each(shape):
         _, exact = rational_pair(rng, 3, 1, 1, flavour)
         draft = TableModel(exact.rows(exact.contexts))  # floats, as the batch has them
         histories = rng.integers(3, size=(40, 4))
-        parents, tokens = dynamic_drafts(draft, histories, *shape)
+        parents, tokens = DynamicTree(*shape).draft(draft, histories)
         assert parents.dtype == tokens.dtype == np.int64
         for history, above, drafted in zip(histories.tolist(), parents, tokens, strict=True):
             tree, expected = expand(rows_after(draft, history), *shape)
@@ -529,7 +528,7 @@ def test_dynamic_drafts_of_a_batch_are_those_of_each(shape):
 
 def test_dynamic_drafts_on_real_text():
     target, draft = default_pair()
-    parents, tokens = dynamic_drafts(draft, target.contexts[:64], width=4, depth=5, nodes=12)
+    parents, tokens = DynamicTree(width=4, depth=5, nodes=12).draft(draft, target.contexts[:64])
     for context, above, drafted in zip(target.contexts[:64].tolist(), parents, tokens, strict=True):
         tree, expected = expand(rows_after(draft, context), width=4, depth=5, nodes=12)
         assert (tree.parents, expected) == (tuple(above), tuple(drafted))
@@ -550,7 +549,7 @@ def test_dynamic_drafts_on_real_text():
 def test_bad_dynamic_trees(sizes, error, message):
     model = TableModel([0.5, 0.3, 0.2])
     with pytest.raises(error, match=message):
-        dynamic_drafts(model, np.zeros((2, 1), dtype=int), *sizes)
+        DynamicTree(*sizes).draft(model, np.zeros((2, 1), dtype=int))
 
 
 # --- the best fixed tree ---------------------------------------------------------------------------------
