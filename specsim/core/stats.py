@@ -1,7 +1,7 @@
 """Statistics of integer counts, see `specsim.stats`. Arguments out of range raise ValueError or TypeError."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -419,20 +419,21 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
         log_e = 0.5 * (statistic * n / (n + c) - df * np.log1p(n / c))
         return float(np.logaddexp.reduce(log_e) - np.log(len(c)) + math.log(level))
 
-    upper = 10.0
-    while excess(upper) < 0:
-        upper *= 2.0
-    critical = scipy.optimize.brentq(excess, 0.0, upper)
+    critical = _zero(excess, 0.0, 10.0)
 
     def spare(noncentrality: float) -> float:
         return 1.0 - power - float(scipy.special.chndtr(critical, df, noncentrality))
 
     if spare(LEAST_NONCENTRALITY) >= 0:  # a power below the level: without any deviation it rejects so often
         return LEAST_NONCENTRALITY
-    highest = critical + 10.0
-    while spare(highest) < 0:
-        highest *= 2.0
-    return float(scipy.optimize.brentq(spare, LEAST_NONCENTRALITY, highest))
+    return _zero(spare, LEAST_NONCENTRALITY, critical + 10.0)
+
+
+def _zero(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function is 0 that is negative at `low`; `high` is doubled until it is not."""
+    while rising(high) < 0:
+        high *= 2.0
+    return float(scipy.optimize.brentq(rising, low, high))
 
 
 @checked

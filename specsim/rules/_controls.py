@@ -225,7 +225,6 @@ INTERSECTION_UNNORMALISED = wrong(
 
 
 def small_rho_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
-    """K-SEQ with ρ = 1."""
     return k_seq.with_rho(p, q, children, len(children), 1)
 
 
@@ -235,7 +234,6 @@ def choose_with_small_rho(p, q, children, u, values, weights):
 
 
 def small_rho_table(p: Floats, q: Floats, drafts: int) -> Floats:
-    """As `k_seq.table`, with ρ = 1."""
     return k_seq.tables_with(p, q, drafts, lambda count: 1.0)
 
 
@@ -255,7 +253,6 @@ K_SEQ_SMALL_RHO = wrong(
 
 
 def wrong_k_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
-    """K-SEQ with K the number of distinct tokens."""
     drafts = len(set(children))
     return k_seq.with_rho(p, q, children, drafts, k_seq.least_rho(tuple(p), tuple(q), drafts))
 
@@ -379,7 +376,6 @@ def in_order(p: Row, q: Row, children: Sequence[int], order: Sequence[int]) -> S
 
 
 def pruned_law(p: Row, q: Row, children: Sequence[int], threshold: Any) -> StepLaw:
-    """Recursive rejection of the children with q ≥ threshold."""
     return in_order(p, q, children, [k for k, x in enumerate(children) if q[x] >= threshold])
 
 
@@ -431,7 +427,6 @@ PRUNED_CHILDREN = wrong(
 
 
 def sorted_law(p: Row, q: Row, children: Sequence[int]) -> StepLaw:
-    """Recursive rejection in the order of falling q."""
     return in_order(p, q, children, sorted(range(len(children)), key=lambda k: -q[children[k]]))
 
 
@@ -477,7 +472,6 @@ SORTED_SIBLINGS = wrong(
 
 
 def wrong_weight(w: Any, mass: Any, draft: Any) -> Any:
-    """S/(1 - q(c)), clamped."""
     return min(mass / (1 - draft), 1) if draft < 1 else 0 * mass
 
 

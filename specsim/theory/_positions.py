@@ -128,11 +128,9 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
 
 def _transitions(rows: Floats) -> Floats:
     """The mass of `rows` [S, V] that leads from one context to another, [S, S]."""
-    contexts, size = rows.shape
-    matrix = np.zeros((contexts, contexts))
-    for context in range(contexts):
-        for token in range(size):
-            matrix[context, (context * size + token) % contexts] += rows[context, token]
+    matrix = np.zeros((len(rows), len(rows)))
+    following = np.arange(rows.size).reshape(rows.shape) % len(rows)
+    np.add.at(matrix, (np.arange(len(rows))[:, None], following), rows)
     return matrix
 
 

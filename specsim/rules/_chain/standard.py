@@ -21,14 +21,16 @@ equal sums leave p above q elsewhere. Where rounding does leave nothing, the rec
 Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(1) for a fixed pair.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import inner_kernel
+from specsim.core._kernels import Kernel, inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import positions, tokenwise
+from specsim.rules._common.base import Rule
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -58,11 +60,27 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
     return capped_ratio(p, q), np.maximum(p - q, 0.0), p
 
 
-RULE = positions.rule(
+def with_test(
+    name: str,
+    citation: str,
+    acceptance: Callable[..., Any],
+    accept: Kernel,
+    chance: Callable[..., Floats],
+    **claims: Any,
+) -> Rule:
+    """The rule with another test, as law, as kernel, and as chance(p(x), q(x), **values) of arrays."""
+
+    def shares(p: Floats, q: Floats, **values: float) -> tuple[Floats, Floats, Floats]:
+        return chance(p, q, **values), np.maximum(p - q, 0.0), p
+
+    law, kernels = (acceptance, recovered), (accept, recover)
+    return positions.rule(name, citation, law, kernels, shares, survival=tokenwise.survival(chance), **claims)
+
+
+RULE = with_test(
     "standard",
     "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
-    survival=tokenwise.survival(capped_ratio),
+    acceptance,
+    accept,
+    capped_ratio,
 )

@@ -11,14 +11,11 @@ alike, and so follows the same π. Cost: as the standard rule.
 
 from typing import Any
 
-import numpy as np
-
 from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import positions, tokenwise
+from specsim.rules._chain import standard
 
 
 def acceptance(p: Row, q: Row, x: int, weight: Any) -> Any:
@@ -39,19 +36,14 @@ def accept(p, q, x, u, values):
     return u * q[x] < values[0] * p[x] + (1.0 - values[0]) * q[x]
 
 
-def shares(p: Floats, q: Floats, weight: float) -> tuple[Floats, Floats, Floats]:
-    return chance(p, q, weight), np.maximum(p - q, 0.0), p
-
-
-RULE = positions.rule(
+RULE = standard.with_test(
     "ensemble",
     "assistant_ensemble_weight in Hugging Face transformers (generation/utils.py)",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
+    acceptance,
+    accept,
+    chance,
     declared=declared,
     declares="w·p + (1-w)·q; bonus p",
-    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "weight", 0.5, 0.0, 1.0, "w, the target's share; 1 is the standard rule, 0 the draft alone"

@@ -13,19 +13,16 @@ that the head lets pass; π is right only if that share is the same for all toke
 
 from typing import Any
 
-import numpy as np
-
 from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import positions, tokenwise
+from specsim.rules._chain import standard
 
 
 def acceptance(p: Row, q: Row, x: int, overrule: Any) -> Any:
-    standard = min(1, p[x] / q[x])
-    return standard + (1 - standard) * overrule
+    passed = min(1, p[x] / q[x])
+    return passed + (1 - passed) * overrule
 
 
 def declared(p: Row, q: Row | None, position: int, overrule: Any) -> list[Any]:
@@ -42,19 +39,14 @@ def accept(p, q, x, u, values):
     return u * q[x] < p[x] + values[0] * max(q[x] - p[x], 0.0)
 
 
-def shares(p: Floats, q: Floats, overrule: float) -> tuple[Floats, Floats, Floats]:
-    return chance(p, q, overrule), np.maximum(p - q, 0.0), p
-
-
-RULE = positions.rule(
+RULE = standard.with_test(
     "judge",
     "Bachmann et al. 2025, arXiv 2501.19309, its verdicts replaced by coins",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
+    acceptance,
+    accept,
+    chance,
     declared=declared,
     declares="(1-j)·p + j·q; bonus p",
-    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "overrule", 0.2, 0.0, 1.0, "j, the chance that a rejection is overruled; 0 is the standard rule"

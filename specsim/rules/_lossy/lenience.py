@@ -15,14 +15,11 @@ rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1. Cost: as th
 
 from typing import Any
 
-import numpy as np
-
 from specsim.core._kernels import inner_kernel
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._chain.standard import recover, recovered
-from specsim.rules._common import positions, tokenwise
+from specsim.rules._chain import standard
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
@@ -48,18 +45,13 @@ def accept(p, q, x, u, values):
     return u * (values[0] * q[x]) < p[x]
 
 
-def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
-    return chance(p, q, lenience), np.maximum(p - q, 0.0), p
-
-
-RULE = positions.rule(
+RULE = standard.with_test(
     "lenience",
     "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
+    acceptance,
+    accept,
+    chance,
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
-    survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )
