@@ -29,14 +29,14 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     return found
 
 
-def count_of(name: str, value: int | str, least: int = 1, most: int = MOST) -> int:
+def count_of(name: str, value: int | str) -> int:
     """`check_count`, of a text such as "10M" too."""
     if isinstance(value, str):
         try:
             value = whole(value)
         except ValueError as error:
             raise ValueError(f"{name}: {error}; write 1000000, 1e6 or 1M") from None
-    return check_count(name, value, least, most)
+    return check_count(name, value)
 
 
 def shown_number(value: Any) -> Any:

@@ -23,13 +23,13 @@ MOST_AHEAD = 1024
 
 
 @checked
-def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:
+def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
     """The distribution [B, V] of the token `ahead` places after the next one, after each of histories [B, T].
 
     The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; ValueError for a higher
     one."""
     ahead = check_count("ahead", ahead, 0, MOST_AHEAD)
-    rows = model.rows(histories, out=out)
+    rows = model.rows(histories)
     if ahead:
         move_ahead(rows, table_of(model), ahead)
     return rows

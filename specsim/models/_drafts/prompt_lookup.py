@@ -4,10 +4,9 @@ Of the n-grams that end the text the longest is tried first, from `max_ngram` to
 after its first earlier occurrence are drafted. No model is asked. The draft is a function of the text alone,
 so `one_hot` verifies it without bias.
 
-Saxena, "Prompt lookup decoding" (github.com/apoorvumang/prompt-lookup-decoding, 2023). Hugging Face's
-transformers accept a continuation that ends with the text, as here by default. Saxena's published snippet
-(`whole`) requires γ tokens after the occurrence, and a continuation that does not begin among the last n
-tokens.
+Saxena, "Prompt lookup decoding" (github.com/apoorvumang/prompt-lookup-decoding, 2023). A continuation may end
+with the text, as in Hugging Face's transformers; Saxena's published snippet requires γ tokens after the
+occurrence.
 
 Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a text once, for any number of
 positions.
@@ -75,34 +74,26 @@ class PromptLookup:
 
 
 @checked
-def prompt_lookup(
-    history: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
-) -> tuple[int, ...]:
+def prompt_lookup(history: ArrayLike, gamma: int, max_ngram: int = 3) -> tuple[int, ...]:
     """Draft the tokens, at most `gamma`, that followed the end of `history` [T] earlier in it, or ().
 
-    At most `max_ngram` tokens are matched. With `whole` all `gamma` tokens are required, as in Saxena's
-    snippet."""
+    At most `max_ngram` tokens are matched."""
     text = as_text(history, "history")
     check_counts(gamma=gamma, max_ngram=max_ngram)
     if text.size < 2:
         return ()
     ends = np.flatnonzero(text[:-1] == text[-1])  # where the last token stands further up
-    found = [ends]
     for n in range(2, min(max_ngram, text.size - 1) + 1):
-        ends = ends[ends >= n - 1]
-        ends = ends[text[ends - (n - 1)] == text[-n]]
-        found.append(ends)
-    for n in range(len(found), 0, -1):
-        if found[n - 1].size and _taken(int(found[n - 1][0]) + 1, text.size, n, gamma, whole):
-            start = int(found[n - 1][0]) + 1
-            return tuple(text[start : start + gamma].tolist())
-    return ()
+        longer = ends[ends >= n - 1]
+        longer = longer[text[longer - (n - 1)] == text[-n]]
+        if not longer.size:
+            break
+        ends = longer
+    return tuple(text[ends[0] + 1 : ends[0] + 1 + gamma].tolist()) if ends.size else ()
 
 
 @checked
-def lookup_drafts(
-    text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
-) -> Ints:
+def lookup_drafts(text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3) -> Ints:
     """`prompt_lookup` at many positions of one text, in [0, T]: int64 [B, gamma], padded with -1."""
     tokens, places = as_text(text, "text"), as_text(positions, "positions")
     check_counts(gamma=gamma, max_ngram=max_ngram)
@@ -116,20 +107,13 @@ def lookup_drafts(
         long_enough = np.flatnonzero(places > n)
         position = places[long_enough]
         start = first[kind][position - n] + n  # after the first occurrence of the last n tokens
-        taken = _taken(start, position, n, gamma, whole)
+        taken = start < position
         rows, position, start = long_enough[taken], position[taken], start[taken]
         columns = start[:, None] + np.arange(gamma)
         known = tokens[np.minimum(columns, tokens.size - 1)]
         # longer n-grams overwrite shorter ones
         drafts[rows] = np.where(columns < position[:, None], known, -1)
     return drafts
-
-
-def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
-    """Whether tokens from `start` on, after the first match of n tokens, are drafted; `size` is the text's.
-
-    If they are not, neither are those after a later occurrence."""
-    return (start + gamma <= size) & (start < size - n) if whole else start < size
 
 
 def as_text(values: ArrayLike, name: str) -> Ints:

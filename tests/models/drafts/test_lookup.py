@@ -22,37 +22,32 @@ SOURCE = np.frombuffer((Path(specsim.__file__).parent / "core/distributions.py")
 # --- prompt lookup ---------------------------------------------------------------------------------------
 
 
-def looked_up(history, gamma, max_ngram, whole):
+def looked_up(history, gamma, max_ngram):
     """The same by going through the text from the left."""
     for n in range(max_ngram, 0, -1):
         for start in range(n, len(history)):
             if history[start - n : start] == history[len(history) - n :]:
-                if not whole:
-                    return tuple(history[start : start + gamma])
-                if start + gamma <= len(history) and start < len(history) - n:
-                    return tuple(history[start : start + gamma])
+                return tuple(history[start : start + gamma])
     return ()
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_lookup_is_a_search_from_the_left(whole):
+def test_lookup_is_a_search_from_the_left():
     rng = np.random.default_rng(1)
     for _ in range(2000):
         text = rng.integers(int(rng.integers(1, 5)), size=int(rng.integers(0, 25))).tolist()
         gamma, max_ngram = int(rng.integers(1, 6)), int(rng.integers(1, 6))
-        assert prompt_lookup(text, gamma, max_ngram, whole=whole) == looked_up(text, gamma, max_ngram, whole)
+        assert prompt_lookup(text, gamma, max_ngram) == looked_up(text, gamma, max_ngram)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_lookup_at_many_positions_is_lookup_at_each(whole):
+def test_lookup_at_many_positions_is_lookup_at_each():
     rng = np.random.default_rng(2)
     for vocab_size in (1, 2, 5):
         text = rng.integers(vocab_size, size=200)
         positions = rng.permutation(201)
-        drafts = lookup_drafts(text, positions, 4, 3, whole=whole)
+        drafts = lookup_drafts(text, positions, 4, 3)
         assert drafts.dtype == np.int64
         for position, draft in zip(positions, drafts, strict=True):
-            expected = prompt_lookup(text[:position], 4, 3, whole=whole)
+            expected = prompt_lookup(text[:position], 4, 3)
             assert draft.tolist() == [*expected] + [-1] * (4 - len(expected))
 
 
@@ -60,10 +55,8 @@ def test_lookup_by_hand():
     text = list(b"the cat, the dog, the c")
     assert bytes(prompt_lookup(text, 5)) == b"at, t"  # "e c" stands once before, "c" alone would do as well
     assert bytes(prompt_lookup(list(b"one two one"), 9)) == b" two one"  # no more text than this
-    assert prompt_lookup(list(b"one two one"), 9, whole=True) == ()
     assert bytes(prompt_lookup(list(b"abXabYab"), 1, max_ngram=2)) == b"X"  # the earliest
     assert bytes(prompt_lookup(list(b"aaaa"), 3)) == b"a"  # it may overlap with what is looked for, not be it
-    assert prompt_lookup(list(b"aaaa"), 3, whole=True) == tuple(b"aaa")  # of "a" alone
     assert prompt_lookup(list(b"abc"), 3) == prompt_lookup([1], 3) == prompt_lookup([], 3) == ()
 
 
