@@ -131,15 +131,8 @@ def test_parameters_follow_one_convention():
         "audit_engine",
         "compare_servers",
     }
-    others = {
-        "most",
-        "least",
-        "longest",
-        "drawing",
-        "names",
-        "folder",
-        "source",
-    }  # max_…, draft_sampling, path
+    # max_…, draft_sampling, path
+    others = {"most", "least", "longest", "drawing", "names", "folder", "source"}
     assert not {name for name, _ in words} & others
 
 
