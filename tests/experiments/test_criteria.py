@@ -31,7 +31,6 @@ from experiments.audit.kill_matrix import STANDARD as OWN_STANDARD
 from figures import kill_matrix as picture
 from specsim import mistakes, rules
 from specsim.adapters._contract import declared
-from specsim.core._plotting import save_figure
 
 ROOT = Path(__file__).parents[2]
 CRITERIA = {criterion.name: criterion for criterion in criteria()}
@@ -303,7 +302,7 @@ def test_the_matrix_as_a_table(matrix):
     assert [show_tv(tv) for tv in (None, 0.0, 3e-5, 0.25)] == ["–", "0", "3e-05", "0.250"]
 
 
-def test_the_picture_has_a_number_in_each_cell(rows, tmp_path):
+def test_the_picture_has_a_number_in_each_cell(rows):
     figure = picture.draw(pa.Table.from_pylist(rows))
     (axis,) = figure.axes
     texts = [text.get_text() for text in axis.texts]
@@ -312,8 +311,6 @@ def test_the_picture_has_a_number_in_each_cell(rows, tmp_path):
     ((image,),) = (axis.images,)
     assert image.get_array()[0].tolist() == [0, 0, 0]
     assert image.get_array()[1].tolist() == [1, 0, 0]
-    save_figure(figure, tmp_path / "matrix.svg")
-    assert (tmp_path / "matrix.svg").stat().st_size > 1000
 
 
 def test_the_reference_is_the_standard_rule():

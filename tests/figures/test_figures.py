@@ -43,8 +43,17 @@ def fast(made):
     return lambda name: read_table(name, made[0] / "tables", fast=True)
 
 
-@pytest.fixture(scope="session")
-def few(tmp_path_factory, full):
+@pytest.fixture(scope="module")
+def fewer_cells(full):
+    """Speeds are simulated for two γ, unless all tests are run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not full:
+            patch.setattr(simulated_speed, "GAMMAS", simulated_speed.GAMMAS[:2])
+        yield
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory, full, fewer_cells):
     """The folder of a fast figure and of two tables, or of three figures."""
 
     def make(folder):
