@@ -36,10 +36,13 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def fast(tmp_path_factory, bank):
+def fast(tmp_path_factory, bank, full):
     """The fast table of an experiment: fast("precision")."""
     folder = tmp_path_factory.mktemp("tables")
-    return lambda name: bank(f"table-{name}", lambda: table(name, folder, fast=True))
+    with pytest.MonkeyPatch.context() as patch:
+        if not full:
+            patch.setattr(lossy_speed, "LOSSY", lossy_speed.LOSSY[:3])
+        yield lambda name: bank(f"table-{name}", lambda: table(name, folder, fast=True))
 
 
 def rows_of(found, **values):

@@ -90,7 +90,13 @@ def run():
 # --- true numbers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", DEFINITIONS)
+@pytest.mark.parametrize(
+    "engine",  # of the others there are logs below
+    [
+        name if name in ("plain", "flashinfer") else pytest.param(name, marks=pytest.mark.slow)
+        for name in DEFINITIONS
+    ],
+)
 def test_a_simulated_run_is_possible(run, engine):
     found = check_metrics(**numbers_of(run.lengths, engine))
     assert found.possible, found.verdict

@@ -106,10 +106,10 @@ def too_strict(u, p, q, tokens):
     ],
 )
 def test_a_log_of_the_standard_rule_is_consistent(tmp_path, how, steps):
-    found = audit_log(log(tmp_path / "t", steps=steps, **how), rng=0)
+    found = audit_log(log(tmp_path / "t", steps=steps // 2, **how), rng=0)
     assert (found.verdict, found.exit_code, found.contradictions) == ("consistent", 0, 0)
     assert found.chi_square_p > FALSE_ALARM
-    assert found.token_counts.sum() == steps * GAMMA
+    assert found.token_counts.sum() == steps // 2 * GAMMA
     assert (found.e_flags is None) == (how.get("flags") is False)
     for one in found.flags:
         assert abs(one.z) < 6
