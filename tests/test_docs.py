@@ -373,14 +373,10 @@ def test_blocks_share_a_namespace_and_files_are_imported(tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        "specsim simulat",
-        "specsim simulate --colour",
-        "specsim simulate --gamma x",
-        "specsim audit exprot --dtype float32",
-        "specsim trace alpa",
-        "specsim replay --step 5 --sead 1",
+        "specsim simulat", "specsim simulate --colour", "specsim simulate --gamma x",
+        "specsim audit exprot --dtype float32", "specsim trace alpa", "specsim replay --step 5 --sead 1",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("in_full", [True, False])
 def test_a_wrong_command_fails(line, in_full):
     page = f"Text.\n\n    $ {line}  # why\n" if in_full else f"Text `{line}` text.\n"

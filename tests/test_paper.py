@@ -43,33 +43,13 @@ def test_no_number_is_typed():
 @pytest.mark.parametrize(
     "typed",
     [
-        "87 mistakes",
-        "4,096 drafts",
-        "a TV of .05",
-        r"98\,\%",
-        r"\textbf{3} rules",
-        r"\caption{7 rules}",
-        "1 of them",
-        "V = 8",
-        "seven of them",
-        "Eighty-seven mistakes",
-        "float128",
-        r"$\gamma = 5$",
-        r"$\gamma = 3$",
-        r"$\gamma\le 4\quad$",
-        r"$x=2,$",
-        "$2$ drafts",
-        "$12$",
-        "$0.05$",
-        "$1.5$",
-        "$10^{-6}$",
-        "$x_7$",
-        r"$\frac{5}{2}$",
-        r"\begin{equation} e = 3 \end{equation}",
-        r"\[ \gamma = 5 \]",
+        "87 mistakes", "4,096 drafts", "a TV of .05", r"98\,\%", r"\textbf{3} rules", r"\caption{7 rules}",
+        "1 of them", "V = 8", "seven of them", "Eighty-seven mistakes", "float128", r"$\gamma = 5$",
+        r"$\gamma = 3$", r"$\gamma\le 4\quad$", r"$x=2,$", "$2$ drafts", "$12$", "$0.05$", "$1.5$",
+        "$10^{-6}$", "$x_7$", r"$\frac{5}{2}$", r"\begin{equation} e = 3 \end{equation}", r"\[ \gamma = 5 \]",
         r"\newcommand{\nMistakes}{87}",
     ],
-)
+)  # fmt: skip
 def test_a_typed_number_is_seen(typed):
     seen = typed_numbers(typed)
     assert seen

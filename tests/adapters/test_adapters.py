@@ -12,31 +12,14 @@ from specsim.adapters._engines import engine_function, last_rows, made
 
 #: What each adapter imports; None where it reads a clone, whose folder it has to be told.
 PACKAGES = {
-    "flashinfer": "flashinfer",
-    "hf": "transformers",
-    "hf:generate": "transformers",
-    "lmdeploy": "lmdeploy",
-    "mlx-lm": "mlx_lm",
-    "sglang": "sgl_kernel",
-    "sglang:block": "sglang",
-    "sglang:chain": "sglang",
-    "sglang:dspark": "sglang",
-    "sglang:dspark-triton": "sglang",
-    "sglang:uno": "sglang",
-    "tensorrt-llm": "tensorrt_llm",
-    "tensorrt-llm:tree": "tensorrt_llm",
-    "tpu-inference": "tpu_inference",
-    "vllm": "vllm",
-    "vllm-ascend": "vllm_ascend",
-    "vllm-ascend:block": None,
-    "vllm-ascend:triton": None,
-    "vllm-ascend:triton-block": None,
-    "vllm-ascend:v2": None,
-    "vllm-ascend:whole": None,
-    "vllm-cpu": "vllm",
-    "vllm2": "vllm",
-    "vllm2:block": "vllm",
-}
+    "flashinfer": "flashinfer", "hf": "transformers", "hf:generate": "transformers", "lmdeploy": "lmdeploy",
+    "mlx-lm": "mlx_lm", "sglang": "sgl_kernel", "sglang:block": "sglang", "sglang:chain": "sglang",
+    "sglang:dspark": "sglang", "sglang:dspark-triton": "sglang", "sglang:uno": "sglang",
+    "tensorrt-llm": "tensorrt_llm", "tensorrt-llm:tree": "tensorrt_llm", "tpu-inference": "tpu_inference",
+    "vllm": "vllm", "vllm-ascend": "vllm_ascend", "vllm-ascend:block": None, "vllm-ascend:triton": None,
+    "vllm-ascend:triton-block": None, "vllm-ascend:v2": None, "vllm-ascend:whole": None, "vllm-cpu": "vllm",
+    "vllm2": "vllm", "vllm2:block": "vllm",
+}  # fmt: skip
 
 
 def test_every_adapter_is_listed_with_what_it_is():

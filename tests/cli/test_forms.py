@@ -70,17 +70,19 @@ def test_other_texts_are_no_numbers(text):
 
 def test_options_take_such_numbers():
     found = run(
-        "simulate",
-        "zipf",
-        "--overlap",
-        "80%",
-        "--steps",
-        "1e3",
-        "--vocab-size",
-        ".1k",
-        "--seed",
-        "1",
-        "--json",
+        *[
+            "simulate",
+            "zipf",
+            "--overlap",
+            "80%",
+            "--steps",
+            "1e3",
+            "--vocab-size",
+            ".1k",
+            "--seed",
+            "1",
+            "--json",
+        ]
     )
     document = json.loads(found.out)
     assert document["pair"]["name"] == "zipf:vocab_size=100,overlap=0.8"
@@ -121,13 +123,8 @@ def test_csv_has_the_numbers_in_full(tmp_path):
 
 def test_a_result_is_written_to_a_file_besides(tmp_path):
     command = ["simulate", "zipf", "--steps", "2k", "--seed", "1"]
-    for name, begins in (
-        ("a.json", b"{"),
-        ("a.csv", b"accepted"),
-        ("a.png", b"\x89PNG"),
-        ("a.svg", b"<?xml"),
-        ("a.pdf", b"%PDF"),
-    ):
+    starts = {"json": b"{", "csv": b"accepted", "png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    for name, begins in ((f"a.{ending}", start) for ending, start in starts.items()):
         found = run(*command, "-o", name, cwd=tmp_path)
         assert (found.code, found.err) == (0, f"wrote {name}\n")
         assert (tmp_path / name).read_bytes().startswith(begins)

@@ -92,16 +92,12 @@ def test_a_recovered_token_from_the_target_itself_is_seen(name):
 @pytest.mark.parametrize(
     ("name", "verifier"),
     [
-        (VALIDITY, verifiers.neighbours_tokens),
-        (VALIDITY, verifiers.wrong_shape),
-        (VALIDITY, verifiers.out_of_range),
-        (VALIDITY, verifiers.ignores_drafts),
-        ("HF unit", verifiers.always_argmax),
-        ("HF unit", verifiers.accepts_everything),
-        ("HF ordinal", verifiers.accepts_everything),
-        ("HF ordinal", least_likely),
+        (VALIDITY, verifiers.neighbours_tokens), (VALIDITY, verifiers.wrong_shape),
+        (VALIDITY, verifiers.out_of_range), (VALIDITY, verifiers.ignores_drafts),
+        ("HF unit", verifiers.always_argmax), ("HF unit", verifiers.accepts_everything),
+        ("HF ordinal", verifiers.accepts_everything), ("HF ordinal", least_likely),
     ],
-)
+)  # fmt: skip
 def test_the_others_see_what_is_broken(name, verifier):
     rng_error = verifier is verifiers.out_of_range  # spoils the fourth row, and the first batches have one
     if rng_error:

@@ -26,13 +26,9 @@ from specsim.theory import acceptance_rate, expected_tokens, markov_steps
 from specsim.traces import default_trace, summarise
 
 NAMES = (
-    "acceptance_by_temperature",
-    "iid_gap",
-    "precision",
-    "synthetic_acceptance",
-    "lossy_speed",
+    "acceptance_by_temperature", "iid_gap", "precision", "synthetic_acceptance", "lossy_speed",
     "logged_models",
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

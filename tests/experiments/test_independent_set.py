@@ -79,13 +79,9 @@ def test_the_page_counts_what_is_found():
     rows = [
         {"set": "first", "kind": "wrong verifier", "tv": tv, "verdict": verdict} | criteria
         for tv, verdict in (
-            (0.01, "consistent"),
-            (0.02, "consistent"),
-            (0.05, "broken"),
-            (0.4, "biased"),
-            (0.4, None),
+            (0.01, "consistent"), (0.02, "consistent"), (0.05, "broken"), (0.4, "biased"), (0.4, None),
         )
-    ]
+    ]  # fmt: skip
     rows.append(rows[0] | {"kind": "right verifier", "tv": None, "DeepSpec": False})
     rows.append(rows[0] | {"kind": "wrong decoder", "tv": 0.1} | dict.fromkeys(criteria))
     page = independent_set.page(rows)

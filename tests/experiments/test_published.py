@@ -66,13 +66,9 @@ def test_a_bounded_value_has_a_note_of_what_bounds_it(rows):
 
 def test_verdicts(rows):
     assert Counter(row.verdict for row in rows) == {
-        "reproduced": 141,
-        "within rounding": 16,
-        "not reproducible": 13,
-        "within bounds": 118,
-        "disjoint": 48,
-        "inputs unavailable": 45,
-    }
+        "reproduced": 141, "within rounding": 16, "not reproducible": 13, "within bounds": 118,
+        "disjoint": 48, "inputs unavailable": 45,
+    }  # fmt: skip
     assert [(row.paper, row.quantity) for row in rows if row.verdict == "not reproducible"] == [
         ("2211.17192", "speed-up at l = 1, c = .015, T5-small"),
         ("2211.17192", "speed-up at l = .5, c = .015, T5-small"),
@@ -106,15 +102,11 @@ def test_tables_of_leviathan(rows):
         if row.paper == LEVIATHAN and row.recomputed is not None
     )
     assert verdicts == {
-        ("Table 1", "reproduced"): 12,
-        ("Tables 2 and 4", "reproduced"): 9,
-        ("Tables 2 and 4", "within rounding"): 3,
-        ("text on Table 3", "reproduced"): 1,
-        ("Table 5", "within rounding"): 4,
-        ("text on Table 5", "reproduced"): 5,
-        ("text on Table 5", "within rounding"): 1,
-        ("text on Table 5", "not reproducible"): 3,
-    }
+        ("Table 1", "reproduced"): 12, ("Tables 2 and 4", "reproduced"): 9,
+        ("Tables 2 and 4", "within rounding"): 3, ("text on Table 3", "reproduced"): 1,
+        ("Table 5", "within rounding"): 4, ("text on Table 5", "reproduced"): 5,
+        ("text on Table 5", "within rounding"): 1, ("text on Table 5", "not reproducible"): 3,
+    }  # fmt: skip
     rounded = [row.recomputed for row in rows if (row.where, row.verdict) == (SPEEDS, "within rounding")]
     assert np.round(rounded, 3).tolist() == [2.347, 1.934, 1.541]
 

@@ -35,17 +35,9 @@ from specsim.planning import Cascade, ConfidenceThreshold, Constant, Goodput, Or
 from specsim.simulation._comparison import load_bundled
 
 __all__ = [
-    "FILES",
-    "GOLDENS",
-    "RUNS",
-    "changed",
-    "differences",
-    "help_text",
-    "made",
-    "public_names",
-    "read",
+    "FILES", "GOLDENS", "RUNS", "changed", "differences", "help_text", "made", "public_names", "read",
     "write",
-]
+]  # fmt: skip
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 
@@ -183,43 +175,18 @@ FILES = {f"{name}{ending}" for name in RUNS for ending in (".json", ".txt")} | {
 
 #: The modules whose names are public: those that the documentation mentions.
 MODULES = [
-    "specsim",
-    "specsim.adapters",
-    "specsim.auditing",
-    "specsim.decoding",
-    "specsim.distributions",
-    "specsim.engines",
-    "specsim.mistakes",
-    "specsim.models",
-    "specsim.planning",
-    "specsim.rules",
-    "specsim.stats",
-    "specsim.testing",
-    "specsim.theory",
-    "specsim.traces",
-]
+    "specsim", "specsim.adapters", "specsim.auditing", "specsim.decoding", "specsim.distributions",
+    "specsim.engines", "specsim.mistakes", "specsim.models", "specsim.planning", "specsim.rules",
+    "specsim.stats", "specsim.testing", "specsim.theory", "specsim.traces",
+]  # fmt: skip
 
 # --- made ---------------------------------------------------------------------------------------------------
 
 #: Keys whose strings are names, which programs read; every other string is a sentence.
 NAMES = {
-    "case",
-    "draft_sampling",
-    "dtype",
-    "engine",
-    "entropy_of",
-    "group",
-    "kernel",
-    "kind",
-    "level",
-    "load",
-    "plain_load",
-    "policy",
-    "quantity",
-    "rule",
-    "verdict",
-    "verifier",
-}
+    "case", "draft_sampling", "dtype", "engine", "entropy_of", "group", "kernel", "kind", "level", "load",
+    "plain_load", "policy", "quantity", "rule", "verdict", "verifier",
+}  # fmt: skip
 #: Keys of what differs from machine to machine, or from run to run.
 VOLATILE = {"judging", "seconds", "path", "sha256", "origin"}
 #: Longer lists of numbers and names are kept in short.

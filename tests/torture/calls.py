@@ -106,17 +106,10 @@ def _calls():
     yield (
         _written,
         {
-            "out": "written",
-            "vocab_size": 3,
-            "gamma": 2,
-            "dtype": "float32",
-            "top": None,
-            "flags": True,
-            "bonus": True,
-            "rows_per_shard": None,
-            "provenance": None,
+            "out": "written", "vocab_size": 3, "gamma": 2, "dtype": "float32", "top": None, "flags": True,
+            "bonus": True, "rows_per_shard": None, "provenance": None,
         },
-    )
+    )  # fmt: skip
     yield _appended, {"context": 0, "tokens": [0, 1], "accepted": 1, "p": ROWS_P[0], "q": ROWS_P[0]}
     yield (
         decoding.record,
@@ -250,18 +243,10 @@ def _calls():
     yield (
         specsim.plant,
         {
-            "out": "planted",
-            "order": 1,
-            "offsets": None,
-            "openers": 0,
-            "vocab_size": 4,
-            "kind": "zipf",
-            "overlap": 0.6,
-            "context": 64,
-            "formats": ("hf",),
-            "rng": 1,
+            "out": "planted", "order": 1, "offsets": None, "openers": 0, "vocab_size": 4, "kind": "zipf",
+            "overlap": 0.6, "context": 64, "formats": ("hf",), "rng": 1,
         },
-    )
+    )  # fmt: skip
     yield specsim.open_planted, {"path": "pair"}
     yield engines.Sampling, {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "stop": ()}
     yield (

@@ -135,15 +135,9 @@ SETTINGS = {
 }
 #: What a law of tokens cannot tell, and the mistakes that an audit cannot distinguish, by the name of all.
 UNNAMED = {
-    "coarse_uniforms",
-    "stop_cuts_more",
-    "logprobs_one_late",
-    "logprobs_of_draft",
-    "logprobs_zero_if_accepted",
-    "logprobs_zero",
-    "logprobs_mixed",
-    "bonus_counted",
-}
+    "coarse_uniforms", "stop_cuts_more", "logprobs_one_late", "logprobs_of_draft",
+    "logprobs_zero_if_accepted", "logprobs_zero", "logprobs_mixed", "bonus_counted",
+}  # fmt: skip
 ALIKE = {
     "wrong_token_in_cache": {
         "target_not_rolled_back", "accepted_lost", "target_one_short",
@@ -155,13 +149,9 @@ ALIKE = {
 RIGHT = {"seed_ignored", "tested_counted"}
 #: Mistakes in the fast tier, of each kind one.
 FEW = {
-    "draft_temperature",
-    "greedy_residual",
-    "target_not_rolled_back",
-    "one_seed",
-    "logprobs_zero",
+    "draft_temperature", "greedy_residual", "target_not_rolled_back", "one_seed", "logprobs_zero",
     "bonus_counted",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

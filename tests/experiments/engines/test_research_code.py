@@ -20,15 +20,9 @@ torch.set_num_threads(1)  # for tensors of a few numbers threads are only in eac
 #: Steps of verifiers of a whole batch, and of one row after the other.
 CHAINS = {"flashspec": 8000, "dflash": 3000, "deepspec": 3000, "naive_speculate": 3000}
 LOOPS = (
-    "seqspecdecod:verify",
-    "seqspecdecod:naive",
-    "feifeibear:verify",
-    "feifeibear:stateless",
-    "jaymody:verify",
-    "layerskip:verify",
-    "lookahead:verify",
-    "romsto:verify",
-)
+    "seqspecdecod:verify", "seqspecdecod:naive", "feifeibear:verify", "feifeibear:stateless",
+    "jaymody:verify", "layerskip:verify", "lookahead:verify", "romsto:verify",
+)  # fmt: skip
 
 
 def code(name):
