@@ -109,61 +109,6 @@ def test_cold_processes_may_share_a_folder_and_their_closures_meet_in_one_kernel
     assert called(adding(scaling(1.0), scaling(2.0))) == (30.0, 0)
 
 
-#: What the given rules count from rows and for a fixed pair.
-RULES = """
-import os, random, sys, time
-replace = os.replace
-os.replace = lambda *paths: (time.sleep(random.uniform(0, 0.2)), replace(*paths))
-
-from specsim import rules, simulate
-from specsim.models import branching, chain
-from specsim.models import TableModel
-
-p, q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.3, 0.2]
-models = TableModel([p, p[::-1], q, p]), TableModel([q, p, q[::-1], q])
-for name in sys.argv[1:]:
-    rule = rules.get(name)
-    tree = branching(2, 2) if rule.many_drafts else chain(2)
-    if rule.distinct:
-        tree = branching(2, 2, sampling=rule.draft_sampling[0]) if rule.on_trees else tree
-    for pair in ((p, q), models):
-        found = simulate(*pair, rule=rule, gamma=tree, steps=64, rng=1, threads=1)
-        print(name, found.lengths.tolist(), found.tokens.tolist())
-"""
-
-
-def rules_of_every_maker():
-    """Two rules of each function that makes kernels, whose closures could be taken for each other, and the
-    first of those that are no closures.
-    """
-    of = {}
-    for rule in map(rules.get, rules.names()):
-        for made in (rule.rows.plain, rule.fixed_pair.kernel.plain):
-            maker = (made.__module__, made.__qualname__) if "<locals>" in made.__qualname__ else None
-            of.setdefault(maker, []).append(rule.name)
-    assert len(of) > 6
-    return sorted({name for maker, names in of.items() for name in names[: 2 if maker else 1]})
-
-
-@pytest.mark.slow
-def test_cold_processes_count_the_same_with_rules_of_every_maker(tmp_path):
-    """Each compiles the kernels of all of them into one folder; plain Python, without a folder, gives the
-    counts.
-    """
-    names = rules_of_every_maker()
-    half = len(names) // 2
-    plain = started(tmp_path / "unused", *names, code=RULES, NUMBA_DISABLE_JIT="1")
-    cold = [started(tmp_path, *names[i:], *names[:i], code=RULES) for i in (0, half)]
-    counts = sorted(printed(plain))
-    assert len(counts) == 2 * len(names)
-    for child in cold:
-        assert sorted(printed(child)) == counts
-    files = set(tmp_path.rglob("*.kernel"))
-    assert len(files) > 2 * len(names)
-    assert sorted(printed(started(tmp_path, *names, code=RULES))) == counts
-    assert set(tmp_path.rglob("*.kernel")) == files  # all kernels were on the disk
-
-
 # --- in one process --------------------------------------------------------------------------------------
 
 OFFSET = 3.0

@@ -33,7 +33,9 @@ def gain(gamma, batch, overhead=OVERHEAD, cached=CACHED):
     return found.capacity_gain(0).mean
 
 
-@pytest.mark.parametrize(("gamma", "batch"), GAINS)
+@pytest.mark.parametrize(
+    ("gamma", "batch"), [pytest.param(*one, marks=() if one[0] == 5 else pytest.mark.slow) for one in GAINS]
+)
 def test_the_gain_is_that_of_another_simulator(gamma, batch):
     assert gain(gamma, batch) == pytest.approx(GAINS[gamma, batch], rel=4e-3)
 

@@ -270,14 +270,6 @@ def test_a_reused_uniform_is_perfect_at_the_first_position_and_rejected_after_it
     assert not proof.exact
 
 
-@pytest.mark.parametrize("rule", [RESAMPLED_FROM_P, LENIENT, ONE_HOT_RESIDUAL, BONUS_FROM_Q, REUSED_UNIFORM])
-def test_wrong_rules_are_seen_on_most_generated_pairs(full, rule):
-    """Not on all: where p = q, or one token, there is nothing to get wrong."""
-    pairs = [pair for pair in generated_pairs(100 if full else 40, seed=5, most_drafts=81) if pair[2] > 1]
-    wrong = [not prove(p, q, rule=rule, gamma=gamma, context=context).exact for p, q, gamma, context in pairs]
-    assert sum(wrong) > len(wrong) / 3
-
-
 def test_the_least_deviation_is_no_proof():
     least = Fraction(1, 10**30)
     rule = wrong_law("nearly right", accept=lambda px, qx: min(Fraction(1), px / qx * (1 - least)))
@@ -407,7 +399,7 @@ def test_the_row_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
     assert same_interpreted(verify_rows, (tokens, p, q, u), (emitted, accepted))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 100])
+@pytest.mark.parametrize("size", [1, 3, 100])
 @pytest.mark.parametrize("gamma", [1, 2, 5])
 def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(full, size, gamma):
     rng, steps = np.random.default_rng([size, gamma]), 40

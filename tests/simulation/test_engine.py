@@ -466,8 +466,6 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         ((P, Q), {"threads": 0}, "threads: 0 is not at least 1"),
         ((P, Q), {"rng": -3}, "rng: a seed must be at least 0, got -3"),
         ((P, Q), {"rule": "standrd"}, "unknown rule 'standrd'; did you mean 'standard'"),
-        ((P, Q), {"rule": "lenience:lenience=2"}, r"lenience: parameter lenience = 2\.0 is outside \(0, 1\]"),
-        ((P, Q), {"rule": "lenience:x=1"}, "lenience: no parameter 'x'; it has lenience"),
         ((P, Q), {"rule": "k_seq", "gamma": 3}, "k_seq chooses between several drafts, and a chain is"),
         ((P, Q), {"gamma": branching(2, 2)}, r"standard verifies a chain .*, not a sampled tree with parents"),
         (

@@ -216,15 +216,3 @@ def test_the_recorded_root_of_a_run_replays_it():
 def test_bad_steps(step):
     with pytest.raises(ValueError, match="step"):
         replay([0.5, 0.5], [0.9, 0.1], step=step, rng=1)
-
-
-def test_bad_rules_and_trees(trace):
-    pair = [0.5, 0.5], [0.9, 0.1]
-    with pytest.raises(ValueError, match="k_seq chooses between several drafts"):
-        replay(*pair, step=0, rule="k_seq", gamma=2, rng=1)
-    with pytest.raises(ValueError, match="standard verifies a chain"):
-        replay(*pair, step=0, gamma=branching(2), rng=1)
-    with pytest.raises(ValueError, match=r"lenience: parameter lenience = -1\.0 is outside"):
-        replay(*pair, step=0, rule="lenience:lenience=-1", rng=1)
-    with pytest.raises(ValueError, match="has none for a tree"):
-        replay(trace, step=0, rule="traversal", gamma=branching(2), rng=1)

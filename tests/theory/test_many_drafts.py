@@ -3,7 +3,8 @@ the bound.
 """
 
 from fractions import Fraction
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations
+from math import factorial
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_no_set_of_tokens_is_better_than_a_prefix(full, drawing):
 
 
 def test_draws_without_replacement_inside_a_prefix():
-    for _, q in rational_rows(3, 60, sizes=(2, 4, 6)):
+    for _, q in rational_rows(3, 30, sizes=(2, 4, 6)):
         for drafts in range(1, min(len(q), 4) + 1):
             exact = [
                 sum(
@@ -302,6 +303,6 @@ def test_what_is_out_of_range_is_named(call, error, message):
 
 def test_too_many_orders_are_refused():
     row = np.full(9, 1 / 9)
-    assert len(list(permutations(range(8)))) == MAX_ORDERS
+    assert factorial(8) == MAX_ORDERS
     with pytest.raises(ValueError, match="362880 orders of sampling are more than 40320"):
         without_replacement_acceptance(row, row, 9)
