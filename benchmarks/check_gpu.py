@@ -1,10 +1,9 @@
 """`make check-gpu`: run on an NVIDIA GPU what specsim has for one, in at most eight minutes.
 
 A line says *ok* or *WRONG*: counts of fixed pairs and of rows equal those of the CPU; the tests of device
-code
-pass, compiled instead of simulated; no right verifier on the GPU is called wrong. Other lines have speeds.
-The
-program writes what it measured to results/gpu.json, and exits with 1 if anything is wrong, 2 without a GPU.
+code pass, compiled instead of simulated; no right verifier on the GPU is called wrong. Other lines have
+speeds. The program writes what it measured to results/gpu.json, and exits with 1 if anything is wrong, 2
+without a GPU.
 """
 
 from __future__ import annotations
@@ -22,16 +21,14 @@ from typing import Any
 import numpy as np
 
 import specsim
-from benchmarks._cuda_parts import parts_of_a_step
+from benchmarks._cuda_parts import speeds_of
 from specsim import default_pair, rules
-from specsim.core._cuda import SIMULATED, DeviceError, cuda, current_device
+from specsim.core._cuda import SIMULATED, DeviceError, current_device
 from specsim.distributions import synthetic_pair
-from specsim.models import PromptLookup, chain
+from specsim.models import PromptLookup
 from specsim.rules import Rule
 from specsim.simulation._comparison import draft_for
-from specsim.simulation._cuda.counting import THREADS, DeviceCounter
 from specsim.simulation._cuda.steps import STEPS
-from specsim.simulation._sources import FixedPairSource
 
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a part begins nothing more.
@@ -188,42 +185,12 @@ def measure_speed(check: Check, multiprocessors: int) -> None:
     """Steps of fixed pairs a second."""
     for name, V in itertools.product(("standard", "block"), (32, 1000, 32_000, 128_256)):
         if check.begins("speed"):
-            row = speeds_of(name, V, check.steps(2**31), multiprocessors)
+            speeds = speeds_of(name, V, check.steps(2**31), multiprocessors, rounds=3)
+            row = {part: float(np.median(found)) for part, found in speeds.items()}
             check.found[f"{name}, V = {V}"] = row
             fine = "ok   " if row["in all"] >= WANTED else "SLOW "
-            speeds = ", ".join(f"{part} {speed:.3g}" for part, speed in row.items())
-            print(f"{fine} {name}, V = {V:,}, steps/s: {speeds}", flush=True)
-
-
-def speeds_of(name: str, V: int, steps: int, multiprocessors: int) -> dict[str, float]:
-    """Steps a second: in all, of the kernel alone, of the CPU, and of parts of a step."""
-    p, q = synthetic_pair("zipf", V, 0.8, rng=0)
-    counter = DeviceCounter(FixedPairSource(rules.get(name), p, q, chain(5)))
-    few, one = steps // 16, np.uint32(1)
-    kernel = counter._kernel[counter._blocks_for(few), THREADS]
-
-    def run(steps: int, device: str) -> Any:
-        return specsim.simulate(p, q, rule=name, steps=steps, rng=1, device=device)
-
-    def launch(first: int) -> None:
-        kernel(counter._tables, one, one, first, few, counter._counts)
-        cuda.synchronize()
-
-    run(few, "cuda")  # compiles
-    launch(0)
-    speeds = {"in all": steps / _seconds(run, steps, "cuda")}
-    speeds["kernel alone"] = few / float(np.median([_seconds(launch, k * few) for k in range(5)]))
-    speeds["CPU"] = few / _seconds(run, few, "cpu")
-    if name == "standard":
-        for part, work in parts_of_a_step(p, 5, few, multiprocessors).items():
-            speeds[part] = few / min(_seconds(work) for _ in range(3))
-    return speeds
-
-
-def _seconds(work: Any, *arguments: Any) -> float:
-    started = time.perf_counter()
-    work(*arguments)
-    return time.perf_counter() - started
+            said = ", ".join(f"{part} {speed:.3g}" for part, speed in row.items())
+            print(f"{fine} {name}, V = {V:,}, steps/s: {said}", flush=True)
 
 
 def main() -> int:

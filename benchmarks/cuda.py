@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-import specsim
-from benchmarks._report import Report, Work, in_turn
-from specsim.distributions import synthetic_pair
+from benchmarks._report import Report
 
-GAMMA, VOCAB_SIZE, ROUNDS = 5, 1000, 5
-ON_DEVICE, ON_CPU = 2**31, 2**26
+VOCAB_SIZE, STEPS, ROUNDS = 1000, 2**31, 5
 
 
 def measure(report: Report) -> None:
@@ -27,19 +24,13 @@ def measure(report: Report) -> None:
     if SIMULATED:
         print("  left out: NUMBA_ENABLE_CUDASIM is set")
         return
-    p, q = synthetic_pair("zipf", VOCAB_SIZE, 0.8, rng=0)
-    from benchmarks._cuda_parts import parts_of_a_step
+    from benchmarks._cuda_parts import speeds_of
 
-    parts = parts_of_a_step(p, GAMMA, ON_DEVICE, multiprocessors)
     for rule in ("standard", "block"):
-
-        def run(steps: int, device: str, rule: str = rule) -> Work:
-            return lambda: specsim.simulate(p, q, rule=rule, gamma=GAMMA, steps=steps, rng=1, device=device)
-
-        one, other = in_turn(run(ON_CPU, "cpu"), run(ON_DEVICE, "cuda"), ROUNDS)
-        rate = f"{np.median(ON_DEVICE / other):.2e} steps a second on the {name}"
-        report.add(f"{rule}: CPU / GPU, per step", one / other * ON_DEVICE / ON_CPU, "", rate)
-        for part, work in parts.items():
-            one, other = in_turn(run(ON_DEVICE, "cuda"), work, ROUNDS)
-            rate = f"{np.median(ON_DEVICE / other):.2e} steps a second"
-            report.add(f"{rule}: a step / {part} of a step", one / other, "≥ 1", rate)
+        speeds = speeds_of(rule, VOCAB_SIZE, STEPS, multiprocessors, ROUNDS)
+        own = speeds.pop("in all")
+        rate = f"{np.median(own):.2e} steps a second on the {name}"
+        report.add(f"{rule}: GPU / CPU, steps a second", own / speeds.pop("CPU"), "", rate)
+        for part, speed in speeds.items():
+            rate = f"{np.median(speed):.2e} steps a second"
+            report.add(f"{rule}: {part} / a step, steps a second", speed / own, "≥ 1", rate)
