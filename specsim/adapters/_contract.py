@@ -85,9 +85,9 @@ class Declared:
         tokens follow instead of the target's. Only the cases of one p and one q are then tested.
     draft_sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.models`.
-    repetition_penalty, temperature, top_k, top_p : float, float, int, float
+    repetition_penalty, temperature, top_k, top_p : float, float, int or None, float
         How a decoder processes the models' rows, in this order: p to the power of the penalty for tokens of
-        the text so far, renormalised; temperature 0 is the argmax; `top_k` 0 keeps all tokens.
+        the text so far, renormalised; temperature 0 is the argmax; `top_k` None keeps all tokens.
     """
 
     arrays: str = "numpy"
@@ -107,7 +107,7 @@ class Declared:
     decoder: bool = False
     repetition_penalty: float = 1.0
     temperature: float = 1.0
-    top_k: int = 0
+    top_k: int | None = None
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
@@ -154,17 +154,18 @@ class Declared:
         if self.rule:
             check_local(rules.get(self.rule))
         check_draft_sampling(self.draft_sampling)
-        numbers = (self.repetition_penalty, self.temperature, self.top_k, self.top_p)
+        top_k = 1 if self.top_k is None else self.top_k
+        numbers = (self.repetition_penalty, self.temperature, top_k, self.top_p)
         if not all(isinstance(number, int | float) for number in numbers) or not (
             0 < self.repetition_penalty < math.inf
             and 0 <= self.temperature < math.inf
-            and self.top_k >= 0
+            and top_k >= 1
             and 0 < self.top_p <= 1
         ):
             raise ValueError(
                 f"repetition_penalty {self.repetition_penalty}, temperature {self.temperature}, top_k "
                 f"{self.top_k}, top_p {self.top_p}: expected a positive penalty, a temperature ≥ 0, "
-                "top_k ≥ 0 and top_p in (0, 1]"
+                "top_k ≥ 1 or None, and top_p in (0, 1]"
             )
 
 

@@ -67,7 +67,7 @@ def generate(
         sampling = {"do_sample": True, "temperature": temperature, "top_k": top_k, "top_p": top_p}
 
     @engines.decoder_for(
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty
+        temperature=temperature, top_k=top_k or None, top_p=top_p, repetition_penalty=repetition_penalty
     )
     def decode(request: engines.Request) -> list[int]:
         import torch

@@ -183,7 +183,7 @@ def trace_record(
     prompts: Path | None = None,
     max_new_tokens: Annotated[int, option.WHOLE] = 128,
     temperature: Annotated[float, option.REAL] = 1.0,
-    top_k: Annotated[int, option.WHOLE] = 0,
+    top_k: Annotated[int | None, option.WHOLE] = None,
     top_p: Annotated[float, option.REAL] = 1.0,
     device: str = "cpu",
     gamma: option.Gamma = 5,
@@ -203,7 +203,7 @@ def trace_record(
             each.
         max_new_tokens: With --target: tokens for each prompt.
         temperature: With --target: sampling temperature of both models; 0 is greedy.
-        top_k: With --target: keep this many most probable tokens; 0: all.
+        top_k: With --target: keep this many most probable tokens. Default: all.
         top_p: With --target: keep the most probable tokens up to this mass.
         device: With --target: the torch device of the models.
         top: Store only this many most probable tokens of each row, and the mass of the rest.

@@ -105,6 +105,7 @@ def test_a_dict_declares_without_an_import():
         ),
         ({"decoder": True, "temperature": -1}, ValueError, "a temperature ≥ 0"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "a temperature ≥ 0"),
+        ({"decoder": True, "top_k": 0}, ValueError, "top_k ≥ 1 or None"),
         ({"decoder": True, "top_p": "all"}, TypeError, "top_p"),
     ],
 )

@@ -60,7 +60,7 @@ class Processing:
     @classmethod
     def of(cls, declared: Declared) -> Self:
         """What a decoder declares."""
-        return cls(declared.temperature, declared.top_k or None, declared.top_p, declared.repetition_penalty)
+        return cls(declared.temperature, declared.top_k, declared.top_p, declared.repetition_penalty)
 
     def after(self, texts: NDArray[np.int32], p: Floats) -> Floats:
         """The processed rows [B, V] of `p` after `texts` [B, T], whose tokens are penalised."""

@@ -23,10 +23,10 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Floats
-from specsim.core.distributions import temperature, top_k, top_p
 from specsim.decoding._recording.models import new_log
 from specsim.models import chain
 from specsim.models._drafts.sampling import draw_siblings
+from specsim.models._processed import process
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
@@ -37,21 +37,16 @@ INSTALL = "pip install torch transformers"
 
 @dataclass(frozen=True)
 class Sampling:
-    """From logits to probabilities: `temperature` ≥ 0, `top_k` ≥ 0 (0 keeps all), `top_p` in (0, 1]."""
+    """From logits to probabilities: `temperature` ≥ 0, `top_k` ≥ 1 or None, `top_p` in (0, 1]."""
 
     temperature: float = 1.0
-    top_k: int = 0
+    top_k: int | None = None
     top_p: float = 1.0
 
     def rows(self, logits: Floats) -> Floats:
         """The probabilities [n, V] of finite or -inf `logits` [n, V]."""
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        rows = weights / weights.sum(axis=1, keepdims=True)
-        if self.temperature != 1.0:
-            rows = temperature(rows, self.temperature)
-        if self.top_k:
-            rows = top_k(rows, self.top_k)
-        return top_p(rows, self.top_p)
+        return process(weights / weights.sum(axis=1, keepdims=True), **vars(self))
 
 
 @dataclass
@@ -137,7 +132,7 @@ def record_hf(
     gamma: int = 5,
     max_new_tokens: int = 128,
     temperature: float = 1.0,
-    top_k: int = 0,
+    top_k: int | None = None,
     top_p: float = 1.0,
     rule: str | Rule = "standard",
     dtype: str = "float32",
@@ -160,8 +155,8 @@ def record_hf(
         Each non-empty and shorter than the models' contexts.
     gamma, max_new_tokens : int
         Drafted tokens per step, and new tokens per text at most, ≥ 1.
-    temperature, top_k, top_p : float, int, float
-        Sampling of both models: ≥ 0; ≥ 0, where 0 keeps all tokens; in (0, 1].
+    temperature, top_k, top_p : float, int or None, float
+        Sampling of both models: ≥ 0; ≥ 1, or None for all tokens; in (0, 1].
     rule, dtype, top, rng
         As in `record`.
     device : str

@@ -142,7 +142,7 @@ def test_rows_with_the_cache_are_those_without(pair, gamma):
     right.
     """
     (big, tokenizer), (small, _) = load(pair[0]), load(pair[1])
-    sampling = Sampling(0.8, 0, 0.95)
+    sampling = Sampling(0.8, None, 0.95)
     models = [
         CachedModel(model, name, sampling, VOCAB) for model, name in ((big, "target"), (small, "draft"))
     ]
