@@ -19,14 +19,11 @@ from specsim.rules._common.tokenwise import positive_part
 FAMILY = "uneven processing"
 mistake = partial(verifier_mistake, FAMILY)
 decoder = partial(decoder_mistake, FAMILY)
+FRACTION = (Parameter("fraction", 0.3, 0.0, 1.0, "of the largest probability; 0 is right"),)
 
 
 def temperature(default: float) -> tuple[Parameter]:
     return above_zero("temperature", default, "T; 1 is right", 100.0)
-
-
-def fraction(default: float) -> tuple[Parameter]:
-    return (Parameter("fraction", default, 0.0, 1.0, "of the largest probability; 0 is right"),)
 
 
 def at_temperature(p: Floats, temperature: float) -> Floats:
@@ -70,7 +67,7 @@ MISTAKES = (
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
         bonus=lambda p, q, fraction: above(p, fraction),
         law=law(bonus=lambda p, q, fraction: above_row(p, fraction)),
-        parameters=fraction(0.3),
+        parameters=FRACTION,
     ),
     mistake(
         "bonus_from_residual",
@@ -117,7 +114,7 @@ MISTAKES = (
         "min-p is applied only to the bonus.",
         Decoder(bonus=above_row),
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
-        parameters=fraction(0.3),
+        parameters=FRACTION,
     ),
     decoder(
         "verified_at_temperature",

@@ -34,18 +34,15 @@ def process(
     """Rows [..., V] after temperature, top-k, top-p and min-p. Raises ValueError as each of these."""
     if top_k is not None:
         check_count("top_k", top_k)
-    # each function, its value, and the value that changes nothing
-    steps: tuple[tuple[Any, Any, Any], ...] = (
-        (distributions.temperature, temperature, 1.0),
-        (distributions.top_k, top_k, None),
-        (distributions.top_p, top_p, 1.0),
-        (distributions.min_p, min_p, 0.0),
-    )
-    found: Any = rows
-    for step, value, nothing in steps:
-        if value != nothing:
-            found = step(found, value)
-    return np.asarray(found, dtype=np.float64)
+    if temperature != 1.0:
+        rows = distributions.temperature(rows, temperature)
+    if top_k is not None:
+        rows = distributions.top_k(rows, top_k)
+    if top_p != 1.0:
+        rows = distributions.top_p(rows, top_p)
+    if min_p != 0.0:
+        rows = distributions.min_p(rows, min_p)
+    return np.asarray(rows, dtype=np.float64)
 
 
 def sampled(one: Any, **sampling: Any) -> Any:

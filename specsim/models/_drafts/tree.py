@@ -9,7 +9,7 @@ Arguments out of range raise ValueError or TypeError.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -140,21 +140,18 @@ class Tree:
         inner = [node for node in range(self.size + 1) if self.children(node)]
         columns = [[child - 1 for child in self.children(node)] for node in inner]
         above = [[parent - 1 for parent in self.path(node)] for node in inner]
-        laws: dict[tuple[int, tuple[int, ...]], list[tuple[tuple[int, ...], Any]]] = {}
         tokens = [0] * self.size
 
-        def siblings(place: int) -> list[tuple[tuple[int, ...], Any]]:
+        @cache
+        def siblings(place: int, drafted: tuple[int, ...]) -> list[tuple[tuple[int, ...], Any]]:
             """The laws of the children of a node after the tokens above it, made once."""
-            drafted = tuple([tokens[column] for column in above[place]])
-            if (place, drafted) not in laws:
-                seen = self.seen(len(drafted))
-                q = row(drafted[:seen], len(drafted) - seen)
-                laws[place, drafted] = list(sibling_laws(self.draft_sampling, q, len(columns[place])))
-            return laws[place, drafted]
+            seen = self.seen(len(drafted))
+            q = row(drafted[:seen], len(drafted) - seen)
+            return list(sibling_laws(self.draft_sampling, q, len(columns[place])))
 
         def extend(place: int, probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
             last = place == len(inner) - 1
-            for drawn, chance in siblings(place):
+            for drawn, chance in siblings(place, tuple([tokens[column] for column in above[place]])):
                 for column, token in zip(columns[place], drawn, strict=True):
                     tokens[column] = token
                 if last:
