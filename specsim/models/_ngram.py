@@ -305,7 +305,8 @@ def _fill_table(records, table):
         slot = slot_of(int(records[index, 0]), len(table))
         while table[slot, 0] > 0:
             slot = (slot + 1) & (len(table) - 1)
-        table[slot] = records[index]
+        for column in range(records.shape[1]):  # a row at once takes numba seconds to compile
+            table[slot, column] = records[index, column]
 
 
 @kernel

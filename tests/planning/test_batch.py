@@ -264,28 +264,6 @@ def test_the_oracle_drafts_nothing_in_vain_and_a_budget_is_kept():
     assert math.isnan(tokens_per_pass(0.7, Budget(8, 4)).estimate("alpha_drafted").mean)
 
 
-@pytest.mark.parametrize(("alpha", "length"), [(0.98, 6.0), (0.9, 4.0), (0.72, 3.0), (0.3, 2.0)])
-def test_bands_go_by_the_share_of_drafted_tokens(alpha, length):
-    """At α = 0.9 four of 4 drafts are tested more often than not, and 77 % of them accepted."""
-    found = tokens_per_pass(alpha, Bands())
-    assert drafted_per_pass(found) == pytest.approx(length, abs=0.45)
-    if alpha == 0.9:
-        assert 0.6 < found.estimate("alpha_drafted").mean < 0.8
-
-
-def test_a_classifier_stops_where_it_says():
-    """It never errs: all accepted tokens and the rejected one behind them. It sees nothing: all or one."""
-    alpha, most = 0.7, 6
-    sure = tokens_per_pass(alpha, Classifier(most, missed=0.0, false_alarm=0.0))
-    tested = 1 + sum(alpha**k for k in range(1, most))
-    assert drafted_per_pass(sure) == pytest.approx(tested, rel=5e-3)
-    assert sure.estimate("tokens_per_pass").mean == pytest.approx(expected_tokens(alpha, most), rel=5e-3)
-    blind = tokens_per_pass(alpha, Classifier(most, missed=1.0, false_alarm=0.0))
-    assert drafted_per_pass(blind) == pytest.approx(most, rel=5e-3)
-    wary = tokens_per_pass(alpha, Classifier(most, missed=0.0, false_alarm=1.0))
-    assert drafted_per_pass(wary) == pytest.approx(1.0, rel=5e-3)
-
-
 def test_a_classifier_errs_as_often_as_it_says():
     """Of one token after another: P(more than k drafted) by hand, for α = 1/2 and up to three tokens."""
     missed, false_alarm = 0.4, 0.2
@@ -297,19 +275,6 @@ def test_a_classifier_errs_as_often_as_it_says():
             more.append(chance * on)
     found = tokens_per_pass(0.5, Classifier(3, missed, false_alarm))
     assert drafted_per_pass(found) == pytest.approx(sum(more), rel=5e-3)
-
-
-def test_blocks_are_drafted_whole_and_verified_within_the_budget():
-    """Two tokens of a request, as with `Budget`; the draft makes one pass a step in place of two."""
-    one, other = (tokens_per_pass(0.7, policy) for policy in (Blocks(8, 12), Budget(8, 12)))
-    assert drafted_per_pass(one) == pytest.approx(drafted_per_pass(other), rel=1e-9)
-    slow = BatchCost(PassTime(fixed=1.0), PassTime(fixed=0.1))
-    options = {"alpha": 0.7, "prefill": False, "output": 400, "max_batch": 1, "requests": 100, "rng": 1}
-    capacity = [
-        simulate_batch(slow, policy, **options).estimate("capacity")
-        for policy in (Blocks(8, 3), Budget(8, 3))
-    ]
-    assert capacity[0].mean / capacity[1].mean == pytest.approx(1.2 / 1.1, rel=0.02)
 
 
 def test_a_budget_is_better_spent_on_requests_that_accept_more():

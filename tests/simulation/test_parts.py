@@ -532,7 +532,7 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
 
 def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monkeypatch, full):
     if not full:
-        known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_draft")]
+        known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio")]
         among = partial(diagnose_failed, known=known)
         monkeypatch.setattr("specsim.auditing._diagnosis.diagnose.diagnose_failed", among)
     code = (Path(__file__).parents[1] / "helpers/verifiers.py").read_text(encoding="utf-8")

@@ -596,33 +596,6 @@ def test_no_tree_of_that_size_is_better(accept):
             assert expected_tokens_of_tree(limited, accept) == max(best[d] for d in best if d <= depth)
 
 
-@pytest.mark.parametrize("accept", ACCEPTANCES[:4] + ACCEPTANCES[6:])
-def test_bounds_of_chains_and_binary_trees(accept):
-    chain_bound = 1 / (1 - accept[0])
-    for length in (1, 5, 60):
-        assert expected_tokens_of_tree(chain(length), accept) <= chain_bound
-        assert best_tree(accept[:1], length) == Tree(chain(length).parents, "without replacement")
-        for count in range(1, len(accept) + 1):
-            assert expected_tokens_of_tree(chains(count, length), accept) <= chain_bound + 1
-    if len(accept) > 1 and accept[0] + accept[1] < 1:
-        bound = 1 / (1 - accept[0] - accept[1])
-        values = [expected_tokens_of_tree(branching(*[2] * depth), accept) for depth in range(1, 8)]
-        assert values == sorted(values)
-        assert values[-1] <= bound
-        assert expected_tokens_of_tree(best_tree(accept[:2], 100), accept) <= bound
-
-
-def test_larger_trees_emit_more():
-    accept = [0.6, 0.2, 0.1, 0.05]
-    sizes = [1, 2, 4, 8, 16, 32, 64, 128]
-    values = [expected_tokens_of_tree(best_tree(accept, size), accept) for size in sizes]
-    assert values == sorted(values)
-    assert values[-1] > 1 / (1 - 0.6) + 1  # more than any number of chains
-    tree = best_tree(accept, 128)
-    assert list(tree.parents) == sorted(tree.parents)
-    assert list(tree.depths) == sorted(tree.depths)
-
-
 @pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
 def test_rank_acceptance_is_that_of_the_rule(flavour):
     """On one pair of rows, against the law of `without_replacement` over all draws of siblings."""

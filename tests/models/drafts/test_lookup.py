@@ -1,6 +1,5 @@
 """Drafts without a draft model: prompt lookup, and the n-gram pool of lookahead decoding."""
 
-import time
 from fractions import Fraction as F
 from pathlib import Path
 
@@ -58,28 +57,6 @@ def test_lookup_by_hand():
     assert bytes(prompt_lookup(list(b"abXabYab"), 1, max_ngram=2)) == b"X"  # the earliest
     assert bytes(prompt_lookup(list(b"aaaa"), 3)) == b"a"  # it may overlap with what is looked for, not be it
     assert prompt_lookup(list(b"abc"), 3) == prompt_lookup([1], 3) == prompt_lookup([], 3) == ()
-
-
-def test_lookup_drafts_little_that_is_wrong_on_real_text():
-    """On this package's own source: a draft at most positions, about half of its first tokens right."""
-    positions = np.arange(1000, len(SOURCE) - 8)
-    drafts = lookup_drafts(SOURCE, positions, gamma=8)
-    assert (drafts[:, 0] >= 0).mean() > 0.99
-    real = SOURCE[positions[:, None] + np.arange(8)]
-    leading = np.cumprod(drafts == real, axis=1).sum(axis=1)
-    shuffled = np.cumprod(drafts == real[np.random.default_rng(0).permutation(len(real))], axis=1).sum(axis=1)
-    assert 0.4 < (leading > 0).mean() < 0.9
-    assert leading.mean() > 1 > 0.5 > shuffled.mean()
-    longer = lookup_drafts(SOURCE, positions, gamma=8, max_ngram=6)
-    assert (np.cumprod(longer == real, axis=1).sum(axis=1)).mean() > leading.mean()
-
-
-def test_lookup_in_a_long_text_is_quick():
-    text = np.random.default_rng(3).integers(50, size=100_000)
-    started = time.perf_counter()
-    for _ in range(20):
-        prompt_lookup(text, 10)
-    assert time.perf_counter() - started < 1  # about 2 ms
 
 
 @pytest.mark.parametrize("history", [(0, 1, 2, 0, 1), (2, 2, 2), (0, 1, 0, 2, 0)])
@@ -166,22 +143,6 @@ def test_lookahead_emits_the_greedy_text(name, prompt):
         assert text == expected
         assert np.mean(accepted[20:]) > 0.1
         assert max(accepted) == ngram - 1
-
-
-def test_what_the_window_has_seen_does_not_change_the_text():
-    """Filled with another text before, it drafts other tokens, and the text stays the same."""
-    target, _ = default_pair()
-    prompt = b"class Reader:\n    "
-    fresh = Lookahead(target, 4, 4, 3, rng=np.random.default_rng(0))
-    spoilt = Lookahead(target, 4, 4, 3, rng=np.random.default_rng(1))
-    foreign = target.contexts[:100].ravel().tolist()
-    for end in range(20, 400, 3):
-        spoilt.update(foreign[:end])
-    assert fresh.draft(prompt) is None
-    assert spoilt.draft(prompt) is not None
-    rule = rules.get("naive_matching")
-    texts = [greedy_with(lookahead, rule, target, prompt, 150)[0] for lookahead in (fresh, spoilt)]
-    assert texts[0] == texts[1] == greedy(target, prompt, 150)
 
 
 @pytest.mark.parametrize("name", ["naive_matching", "deterministic_children"])
