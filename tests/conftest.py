@@ -11,7 +11,7 @@ chance that rarely. The seeds are fixed, so that in fact it cannot.
 import gc
 import inspect
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
@@ -275,13 +275,6 @@ def smaller_audits_in_module():
 def few_cases_in_module(request):
     """Smaller audits, with the cases in `FEW_CASES` of the module."""
     with _smaller_audits(request.module.FEW_CASES):
-        yield
-
-
-@pytest.fixture(scope="module")
-def audits_at_scale(full):
-    """Smaller audits for all tests of a module, unless all tests are run."""
-    with nullcontext() if full else _smaller_audits():
         yield
 
 

@@ -20,14 +20,13 @@ from specsim.auditing._two_sample import BLOCKS, LEAST, _detectable, audit_again
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, log_pooled_two_sample_e
 
-few = declares(vocab_size=6)
 #: Cases of verifiers of so few tokens.
 CASES = ["two-point", "zeros", "identical", "Markov chain"]
 
 
-def plain(function):
+def plain(function, vocab_size=6):
     """`function` as a verifier for small vocabularies, so that few cases are run."""
-    return few(lambda *given: function(*given))
+    return declares(vocab_size=vocab_size)(lambda *given: function(*given))
 
 
 right = plain(verifiers.right)
@@ -53,8 +52,11 @@ def in_blocks(rng, one, other, n):
 
 @pytest.mark.parametrize(
     ("cells", "n"),
-    [(2, 64), (3, 64), (8, 64), (32, 64), (3, 1024)]
-    + [pytest.param(cells, 1024, marks=pytest.mark.slow) for cells in (2, 8, 32)],
+    [(2, 64), (8, 64)]
+    + [
+        pytest.param(*one, marks=pytest.mark.slow)
+        for one in ((3, 64), (32, 64), *((k, 1024) for k in (2, 3, 8, 32)))
+    ],
 )
 def test_the_expected_e_value_of_two_samples_of_one_law_is_at_most_1(cells, n):
     """A mean of e-values, cut at 100 so that it has a variance: cutting can only lower it."""
@@ -80,22 +82,6 @@ def test_exactly_the_expected_e_value_of_small_samples_is_at_most_1():
                 weight = one[a] * other[b] * one[c] * other[d]
                 mean += weight * math.exp(log_pooled_two_sample_e([blocks]))
             assert mean <= 1.0 + 1e-12
-
-
-def test_a_wrong_null_of_the_mixture_would_exceed_1():
-    """The control: the same likelihood ratio against the first sample's estimate alone is no e-value."""
-
-    def ratio(blocks):
-        (a, b), (_, d) = (tuple(np.asarray(side) for side in block) for block in blocks)
-        one, other = ((side + 0.5) / (side.sum() + 1.0) for side in (a, b))
-        return math.exp(d @ np.log(other / one))
-
-    weight = binom.pmf(np.arange(4), 3, 0.3)
-    mean = sum(
-        weight[[a, b, c, d]].prod() * ratio([([a, 3 - a], [b, 3 - b]), ([c, 3 - c], [d, 3 - d])])
-        for a, b, c, d in np.ndindex(4, 4, 4, 4)
-    )
-    assert mean > 1.5
 
 
 def test_the_first_block_only_teaches():
@@ -124,8 +110,9 @@ def test_what_is_called_detectable_is_detected(cells, n):
             log_pooled_two_sample_e([in_blocks(rng, one, other, n)]) >= -math.log(alarm) for _ in range(times)
         )
 
-    assert binom.cdf(found(tv, 200), 200, POWER) > FALSE_ALARM
-    assert found(tv, 200) >= 197
+    times = found(tv, 200)
+    assert binom.cdf(times, 200, POWER) > FALSE_ALARM
+    assert times >= 197
     assert found(tv / 3.0, 50) <= 10
 
 
@@ -155,14 +142,14 @@ def test_two_of_one_law_are_the_same_but_not_identical(full):
         return verifiers.right(draft_tokens[::-1], p[::-1], q[::-1], rng)[::-1]
 
     for seed in range(2 if full else 1):
-        found = compare(plain(backwards), "standard", rng=seed)
+        found = compare(plain(backwards, 2), "standard", rng=seed)
         assert found.verdict == "same"
         assert not found.identical
     assert found.old == "standard"
 
 
 def test_two_that_are_wrong_in_the_same_way_are_the_same():
-    lenient = plain(verifiers.lenient)
+    lenient = plain(verifiers.lenient, 2)
     found = compare("lenience:lenience=0.8", lenient)
     assert found.verdict == "same"
     assert not found.identical
@@ -178,13 +165,14 @@ def test_two_that_are_wrong_in_the_same_way_are_the_same():
     ],
 )
 def test_a_change_is_found_and_placed(new, case, said):
-    found = compare(plain(new), right)
+    new = plain(new, 2 if case == "two-point" else 4)
+    found = compare(new, right)
     assert found.verdict == "changed"
     assert found.exit_code == 1
     assert by_case(found)[case].changed
     assert '"changed": true' in json.dumps(found.to_dict(), allow_nan=False)
     assert said in by_case(found)[case].text
-    turned = compare(right, plain(new))
+    turned = compare(right, new)
     assert by_case(turned)[case].changed
 
 

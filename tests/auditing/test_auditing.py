@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import math
 import re
@@ -13,9 +12,8 @@ import pytest
 import verifiers
 
 from specsim import audit, mistakes, rules
-from specsim.adapters._contract import BrokenVerifier, Declared
+from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import LEVELS, battery
-from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.auditing._checks.counts import AuditTally
@@ -25,12 +23,9 @@ from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report.figures import audit_figure
 from specsim.auditing._results.audit import BUDGET, ProofSummary, Verdict
-from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
-from specsim.core._plotting import save_figure
 from specsim.core._report import json_of
 from specsim.core._streams import key_of
-from specsim.core._tables import to_rich
 from specsim.core.stats import MIN_EXPECTED, detectable_tv, log_e_value
 from specsim.models import TableModel, Tree, chain, chains
 from specsim.rules import get
@@ -38,7 +33,24 @@ from specsim.simulation._counting import EXAMPLES, no_counts
 from specsim.simulation._rows import model_rows, start_of
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 
-pytestmark = pytest.mark.usefixtures("audits_at_scale")
+#: Of the pairs whose p and q never change, and of rows that do.
+FEW_CASES = [
+    "two-point",
+    "asymmetric",
+    "zeros",
+    "disjoint",
+    "identical",
+    "one-hot draft",
+    "near-equal",
+    "Zipf 1 000",
+]
+FEW_CASES += ["Markov chain", "n-gram pair"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _smaller_audits_unless_full(request, full):
+    if not full:
+        request.getfixturevalue("few_cases_in_module")
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +70,12 @@ def on_trees(bank):
 
 @pytest.fixture(scope="module")
 def from_target(bank):
-    wrong = verifiers.resamples_from_target
-    return bank("from-target", lambda: audit(wrong, level="smoke", rng=1, diagnose=False))
+    wrong, some = verifiers.resamples_from_target, ["two-point", "asymmetric", "disjoint", "identical"]
+    return bank("from-target", lambda: audited(wrong, *some))
+
+
+def audited(verifier, *cases):
+    return audit(verifier, "smoke", rng=1, cases=cases or None, diagnose=False)
 
 
 def findings(result):
@@ -87,7 +103,7 @@ def test_measured_acceptance_agrees_with_theory_on_every_pair(standard):
             assert case.alphas.verified == pytest.approx(case.alphas.context, abs=0.02)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_right_verifier_is_consistent(seed):
     result = audit(verifiers.right, level="smoke", rng=seed, diagnose=False)
     assert findings(result) == []
@@ -95,16 +111,18 @@ def test_a_right_verifier_is_consistent(seed):
 
 
 def test_an_exact_verifier_that_wastes_drafts_is_consistent_and_wasteful():
-    result = audit(verifiers.ignores_drafts, level="smoke", rng=1, diagnose=False)
+    result = audited(verifiers.ignores_drafts, "two-point", "disjoint", "Markov chain")
     assert result.verdict is Verdict.CONSISTENT
     assert result.wasteful
     wasteful = {case.case: case.efficiency.wasteful for case in result.cases if case.efficiency}
     assert wasteful["disjoint"] is False
 
 
-def test_the_same_seed_gives_the_same_audit_on_any_number_of_threads(standard):
-    again = audit("standard", level="smoke", rng=1, threads=1).to_dict()
-    first = standard.to_dict()
+def test_the_same_seed_gives_the_same_audit_on_any_number_of_threads():
+    first, again = (
+        audit("standard", "smoke", rng=1, threads=threads, cases=["two-point", "Markov chain"]).to_dict()
+        for threads in (3, 1)
+    )
     assert again.pop("provenance")["root"] == first.pop("provenance")["root"] == 1
     assert again == first
 
@@ -141,7 +159,7 @@ def test_a_lossy_rule_that_keeps_its_word_is_lossy_and_no_failure(lenient):
 
 def test_the_total_variation_of_a_lossy_rule_is_said(lenient):
     """Lenience l costs α(l) - α(1), see `specsim/rules/_lossy/lenience.py`."""
-    for case, of_battery in zip(lenient.cases, battery(get("lenience")), strict=True):
+    for case, of_battery in zip(lenient.cases, subjects.battery(get("lenience")), strict=True):
         contexts = of_battery.contexts[:256]
         p, q = of_battery.target.rows(contexts), of_battery.draft.rows(contexts)
         cost = (np.minimum(p / 0.5, q) - np.minimum(p, q)).sum(axis=1).mean()
@@ -167,22 +185,6 @@ def test_a_lossy_rule_is_faster_than_the_standard_rule(lenient, standard):
         assert faster[case] > slower[case]
 
 
-def test_reports_of_a_lossy_rule_say_so(lenient):
-    from rich.console import Console
-
-    document = json.loads(json_of(lenient))
-    assert (document["verdict"], document["exit_code"]) == ("lossy", 0)
-    assert document["proof"]["as_claimed"]
-    assert document["cases"][0]["declared_tv"] == lenient.cases[0].declared_tv
-    console = Console(width=120, file=io.StringIO())
-    console.print(*to_rich(lenient.parts()))
-    text = " ".join(console.file.getvalue().split())
-    assert f"lenience:lenience=0.5: lossy as declared, TV up to {lenient.declared_tv:.3f}" in text
-    assert "the distribution of a step is the declared one" in text
-    assert "lossy as declared" in lenient._repr_html_()
-    audit_figure(lenient)
-
-
 # --- wrong on purpose ------------------------------------------------------------------------------------
 
 
@@ -200,7 +202,7 @@ def test_a_control_is_biased_by_its_draws_alone(name, first, monkeypatch, full):
         monkeypatch.setattr(
             subjects, "battery", lambda rule: [case for case in battery(rule) if case.name in names]
         )
-        monkeypatch.setitem(LEVELS, "smoke", dataclasses.replace(LEVELS["smoke"], rule=2**17))
+        monkeypatch.setitem(LEVELS, "smoke", dataclasses.replace(LEVELS["smoke"], rule=2**16))
     result = audit(name, level="smoke", rng=1)
     assert result.verdict is Verdict.BIASED
     assert result.exit_code == 1
@@ -249,7 +251,7 @@ def test_a_refuted_rule_is_biased_whatever_the_draws_say(standard, lenient):
     ],
 )
 def test_wrong_laws_are_biased(wrong):
-    result = audit(wrong, level="smoke", rng=1, diagnose=False)
+    result = audited(wrong, "one-hot draft", "near-equal", "Markov chain")
     assert result.verdict is Verdict.BIASED
     assert result.exit_code == 1
     assert any(kind in ("deviation", "support") for _, kind, _ in findings(result))
@@ -265,14 +267,14 @@ def test_resampling_from_the_target_is_biased_with_place_token_and_size(from_tar
 
 
 def test_a_reused_uniform_is_found_at_the_second_position_only():
-    result = audit(verifiers.reuses_one_uniform, level="smoke", rng=1, diagnose=False)
+    result = audited(verifiers.reuses_one_uniform, "two-point", "asymmetric")
     assert result.verdict is Verdict.BIASED
     assert not any(text.startswith("position 1") for _, _, text in findings(result))
     assert any(text.startswith("position 2") for _, _, text in findings(result))
 
 
 def test_impossible_tokens_end_the_matter():
-    result = audit(verifiers.accepts_everything, level="smoke", rng=1, diagnose=False)
+    result = audited(verifiers.accepts_everything, "zeros")
     support = [text for case, kind, text in findings(result) if (case, kind) == ("zeros", "support")]
     assert "have probability 0 under the target" in support[0]
     assert "token 3" in support[0] or "token 4" in support[0]
@@ -281,7 +283,7 @@ def test_impossible_tokens_end_the_matter():
 
 
 def test_draws_that_are_too_even_are_called_dependent():
-    result = audit(verifiers.too_even, level="smoke", rng=1, diagnose=False)
+    result = audited(verifiers.too_even, "two-point", "disjoint", "Markov chain")
     assert result.verdict is Verdict.BIASED
     assert {(case, kind) for case, kind, _ in findings(result)} == {("disjoint", "dependent")}
 
@@ -297,14 +299,22 @@ def test_a_law_that_is_off_is_not_called_dependent(from_target):
     assert {finding.kind for finding in result.findings} == {"deviation"}
 
 
-@pytest.mark.parametrize("name", ["batch_shares_uniforms", "pairs_share_uniforms", "reseeded"])
-def test_shared_randomness_is_called_dependent(name):
-    result = audit(mistakes.get(name).function, level="smoke", rng=1, diagnose=False)
-    assert "dependent" in {kind for _, kind, _ in findings(result)}
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("batch_shares_uniforms", "rows of a call"),
+        ("pairs_share_uniforms", "rows of a call"),
+        ("reseeded", "successive calls"),
+    ],
+)
+def test_shared_randomness_is_called_dependent(name, steps):
+    result = audited(mistakes.get(name).function, "asymmetric", "disjoint")
+    said = [text for case, kind, text in findings(result) if (case, kind) == ("disjoint", "dependent")]
+    assert any(f"the first tokens of {steps} depend on each other" in one for one in said)
 
 
 def test_tokens_of_another_row_are_caught_without_statistics():
-    result = audit(verifiers.neighbours_tokens, level="smoke", rng=1, diagnose=False)
+    result = audited(verifiers.neighbours_tokens, "n-gram pair")
     assert result.verdict is Verdict.BIASED
     kind, text = next((kind, text) for case, kind, text in findings(result) if case == "n-gram pair")
     assert kind == "path"
@@ -328,7 +338,7 @@ def test_tokens_of_another_row_are_caught_without_statistics():
     ],
 )
 def test_breaches_of_the_contract_are_broken(broken, said):
-    result = audit(broken, level="smoke", rng=1, diagnose=False)
+    result = audited(broken, "two-point", "zeros")
     assert result.verdict is Verdict.BROKEN
     assert result.exit_code == 1
     assert any(said in text for _, _, text in findings(result))
@@ -534,38 +544,6 @@ def test_a_table_is_rejected_from_its_alarm_on():
         assert any(low < one < high for one in evidence)
 
 
-def test_printed_power_is_real(from_target):
-    """Every deviation found is larger than what the report says it could find, and smaller ones exist."""
-    for case in from_target.cases:
-        for table in case.tables:
-            if table.certified_tv is not None and not table.rejected:
-                assert table.detectable_tv > 0.0
-    assert any(case.findings for case in from_target.cases)
-
-
-def test_reports_say_the_same_in_every_form(standard, tmp_path):
-    from rich.console import Console
-
-    document = json.loads(json_of(standard))
-    assert document["verdict"] == "consistent"
-    assert document["provenance"]["root"] == 1
-    assert sum(document["cases"][0]["lengths"]) == document["cases"][0]["steps"]
-    console = Console(width=120, file=io.StringIO())
-    for part in to_rich(standard.parts()):
-        console.print(part)
-    text = console.file.getvalue()
-    for words in ("standard: consistent", "exact", "n-gram pair", "α drafted", "1e-06"):
-        assert words in text
-    assert "<table>" in standard._repr_html_()
-    figure = audit_figure(standard)
-    for name in ("audit.png", "audit.svg"):
-        save_figure(figure, tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 1000
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.png", "audit.svg"]
-    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
-        save_figure(figure, tmp_path / "audit.bmp")
-
-
 def test_progress_reaches_the_total():
     seen = []
     cases = ["two-point", "zeros", "Markov chain"]
@@ -579,10 +557,6 @@ def test_bad_arguments_are_refused():
         audit("standart")
     with pytest.raises(ValueError, match="choose from smoke, quick"):
         audit("standard", level="forever")
-    with pytest.raises(ValueError, match="cannot import no_such_module"):
-        audit("no_such_module:verify")
-    with pytest.raises(ValueError, match="verifiers has no function nothing"):
-        audit("verifiers:nothing")
     with pytest.raises(ValueError, match=r"expected a rule's name, an engine's, or package\.module:function"):
         audit(":verify")
     with pytest.raises(ValueError, match=r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]"):
@@ -593,13 +567,3 @@ def test_bad_arguments_are_refused():
         audit("lenience:verify")
     with pytest.raises(TypeError, match="expected a rule's name or a function"):
         audit(3)
-
-
-def test_the_contract_hands_over_arrays_that_a_verifier_may_read_and_not_write():
-    case = next(case for case in battery(Declared()) if case.name == "asymmetric")
-    rows = rows_of(case).rows((1, 2), 0, 10)
-    tokens, accepted = VerifierSource(Local(verifiers.right), case).verify(rows, (1, 2), 0)
-    assert tokens.shape == (case.gamma + 1, 10)
-    assert ((tokens >= 0).sum(axis=0) - 1).tolist() == accepted.tolist()
-    with pytest.raises(BrokenVerifier, match="altered its input"):
-        VerifierSource(Local(verifiers.alters_p), case).verify(rows, (1, 2), 0)

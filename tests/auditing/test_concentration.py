@@ -61,22 +61,18 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def slowly(monkeypatch):
-    """slowly(verifier, seconds, pace) -> its audit within that time, at `pace` seconds a row, or at those that
-    a function of the vocabulary gives."""
+def slowly(verifier, seconds, pace=PACE, **options):
+    """Its audit within that time, at `pace` seconds a row, or at those that a function of the vocabulary gives."""
     clock = Clock()
-    monkeypatch.setattr(time, "perf_counter", clock)
 
-    def run(verifier, seconds, pace=PACE, **options):
-        def slow(draft_tokens, p, q, rng):
-            clock.now += len(p) * (pace(p.shape[2]) if callable(pace) else pace)
-            return verifier(draft_tokens, p, q, rng)
+    def slow(draft_tokens, p, q, rng):
+        clock.now += len(p) * (pace(p.shape[2]) if callable(pace) else pace)
+        return verifier(draft_tokens, p, q, rng)
 
-        options = {"wanted_tv": WANTED, "diagnose": False} | options
+    options = {"wanted_tv": WANTED, "diagnose": False} | options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "perf_counter", clock)
         return audit(slow, "smoke", rng=1, seconds=seconds, **options)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +93,19 @@ def seconds_for(plans, names):
     return sum(steps_needed(plans[name], WANTED, alarm) for name in names) * PACE
 
 
-def test_few_cases_have_power_where_equal_shares_leave_all_without(slowly, monkeypatch, plans):
-    limit = 1.5 * seconds_for(plans, ["two-point", "Markov chain"])
-    found = slowly(verifiers.right, limit)
+@pytest.fixture(scope="module")
+def limit(plans):
+    """Too little time for all cases."""
+    return 1.5 * seconds_for(plans, ["two-point", "Markov chain"])
+
+
+@pytest.fixture(scope="module")
+def found(limit):
+    """A right verifier, in that time."""
+    return slowly(verifiers.right, limit)
+
+
+def test_few_cases_have_power_where_equal_shares_leave_all_without(monkeypatch, limit, found):
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.exit_code == 3
     assert found.planned == len(FEW_CASES)
@@ -112,8 +118,7 @@ def test_few_cases_have_power_where_equal_shares_leave_all_without(slowly, monke
     assert not equal.out_of_time
 
 
-def test_the_report_says_which_cases_ran_and_what_was_found_there(slowly, plans):
-    found = slowly(verifiers.right, 1.5 * seconds_for(plans, ["two-point", "Markov chain"]))
+def test_the_report_says_which_cases_ran_and_what_was_found_there(found):
     lines = words.time_lines(found)
     assert f"{len(found.out_of_time)} of 8 were left out for time" in lines[0]
     assert f"steps: {', '.join(found.out_of_time)}." in lines[0]
@@ -133,9 +138,8 @@ def test_the_report_says_which_cases_ran_and_what_was_found_there(slowly, plans)
     assert words.meaning(found).endswith(lines[1])
 
 
-def test_a_wrong_verifier_that_equal_shares_miss_is_found(slowly, monkeypatch, plans):
+def test_a_wrong_verifier_that_equal_shares_miss_is_found(monkeypatch, limit):
     """And with the time of equal shares it is missed."""
-    limit = 1.5 * seconds_for(plans, ["two-point", "Markov chain"])
     found = slowly(verifiers.lenient, limit)
     assert found.verdict is Verdict.BIASED
     assert any(case.findings for case in found.cases if case.case not in found.out_of_time)
@@ -143,18 +147,17 @@ def test_a_wrong_verifier_that_equal_shares_miss_is_found(slowly, monkeypatch, p
     assert slowly(verifiers.lenient, limit).verdict is Verdict.INCONCLUSIVE
 
 
-def test_the_choice_is_that_of_the_paces(slowly, plans):
-    limit = 1.5 * seconds_for(plans, ["two-point", "Markov chain"])
-    one, other = (slowly(verifiers.right, limit) for _ in range(2))
-    assert one.out_of_time == other.out_of_time
-    for case, again in zip(one.cases, other.cases, strict=True):
+def test_the_choice_is_that_of_the_paces(limit, found):
+    other = slowly(verifiers.right, limit)
+    assert found.out_of_time == other.out_of_time
+    for case, again in zip(found.cases, other.cases, strict=True):
         assert (case.counts["lengths"] == again.counts["lengths"]).all()
     # rows of eight tokens are fast: their cases go first
     fast = slowly(verifiers.right, limit, lambda size: PACE / 20 if size == 8 else PACE)
     assert {"asymmetric", "own rows"} <= powerful(fast)
 
 
-def test_what_is_left_goes_to_cases_that_looked_slower(slowly, plans):
+def test_what_is_left_goes_to_cases_that_looked_slower(plans):
     """A verifier that compiles the first call of each shape."""
     seen = set()
 
@@ -170,7 +173,7 @@ def test_what_is_left_goes_to_cases_that_looked_slower(slowly, plans):
     assert not found.out_of_time
 
 
-def test_a_case_that_one_of_several_processes_counts_has_no_more_than_the_time_limit(slowly, monkeypatch):
+def test_a_case_that_one_of_several_processes_counts_has_no_more_than_the_time_limit(monkeypatch):
     class Three(Here):
         slots = 3
 
@@ -184,7 +187,7 @@ def test_a_case_that_one_of_several_processes_counts_has_no_more_than_the_time_l
         assert 0.6 * limit < found.provenance.seconds <= 1.05 * limit
 
 
-def test_if_no_case_can_have_the_power_one_has_all_of_the_time(slowly, plans):
+def test_if_no_case_can_have_the_power_one_has_all_of_the_time(plans):
     limit = 0.6 * seconds_for(plans, ["two-point"])
     found = slowly(verifiers.right, limit)
     assert not powerful(found)
@@ -194,7 +197,7 @@ def test_if_no_case_can_have_the_power_one_has_all_of_the_time(slowly, plans):
     assert "No deviation was found where the time was spent" in words.time_lines(found)[1]
 
 
-def test_no_case_is_left_out_where_all_have_the_power(slowly, plans):
+def test_no_case_is_left_out_where_all_have_the_power():
     found = slowly(verifiers.right, LONG)
     assert powerful(found) == set(FEW_CASES)
     assert found.out_of_time == ()
@@ -203,7 +206,7 @@ def test_no_case_is_left_out_where_all_have_the_power(slowly, plans):
     assert slowly(verifiers.right, 40.0, wanted_tv=0.001).out_of_time == ()
 
 
-def test_cases_that_have_ended_with_the_power_count(slowly):
+def test_cases_that_have_ended_with_the_power_count():
     """Most cases are fast and have all of their steps before the choice; that of 32 tokens is slow."""
     found = slowly(verifiers.right, 5.0, lambda size: PACE if size == 32 else PACE / 10_000)
     assert powerful(found) == set(FEW_CASES) - {"irregular"}
@@ -211,19 +214,18 @@ def test_cases_that_have_ended_with_the_power_count(slowly):
     assert found.out_of_time == ()
 
 
-def test_all_cases_are_run_where_one_has_raised_an_alarm(slowly, plans):
+def test_all_cases_are_run_where_one_has_raised_an_alarm(limit):
     """The verdict is known, and the diagnosis compares all cases."""
-    limit = 1.5 * seconds_for(plans, ["two-point", "Markov chain"])
     found = slowly(verifiers.accepts_everything, limit)
     assert found.verdict is Verdict.BIASED
     assert found.out_of_time == ()
 
 
-def test_a_case_that_breaks_is_no_case_left_out_for_time(slowly, plans):
+def test_a_case_that_breaks_is_no_case_left_out_for_time(limit):
     def breaks(draft_tokens, p, q, rng):
         return verifiers.right(draft_tokens, p, q, rng) if p.shape[2] != 32 else None
 
-    found = slowly(breaks, 1.5 * seconds_for(plans, ["two-point", "Markov chain"]))
+    found = slowly(breaks, limit)
     assert found.verdict is Verdict.BROKEN
     assert "irregular" not in found.out_of_time
     assert found.out_of_time

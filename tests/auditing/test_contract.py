@@ -8,14 +8,13 @@ import ctypes
 import time
 from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import verifiers
 
 from specsim import audit, mistakes
-from specsim.adapters._contract import BrokenVerifier, Declared, declared, declares
+from specsim.adapters._contract import Declared, declared, declares
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import promises_result
@@ -159,7 +158,7 @@ def test_rows_come_in_the_declared_dtype_and_cannot_be_written_to(dtype):
             assert (np.take_along_axis(q, draft_tokens[..., None], axis=2) > 0).all()
 
 
-def test_limits_are_respected(full):
+def test_limits_are_respected(smaller_audits, full):
     verify, calls = handed(batch=5, gamma=2, vocab_size=8)
     result = promises(verify)
     assert result.verdict is Verdict.CONSISTENT
@@ -273,6 +272,7 @@ def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, defaul
         ({"lengths": True}, ("uneven lengths", "asymmetric")),
         ({"uniforms": True}, ("disjoint", "own rows")),
         ({"one_hot": True}, ("no q", "asymmetric")),
+        ({"seeds": True}, ("disjoint", "own rows")),
         pytest.param({"batch": 1}, ("zeros",), marks=pytest.mark.slow),
         ({"batch": 16}, ("zeros",)),
         (
@@ -286,11 +286,7 @@ def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, defaul
     ],
 )
 def test_a_right_verifier_keeps_what_it_declares(promise, names):
-    is_consistent(declares(**promise)(given), *names)
-
-
-def test_a_right_verifier_with_seeds_is_consistent():
-    is_consistent(declares(seeds=True)(seeded), "disjoint", "own rows")
+    is_consistent(declares(**promise)(seeded if "seeds" in promise else given), *names)
 
 
 def test_everything_at_once_is_consistent(smaller_audits):
@@ -463,25 +459,12 @@ def test_rows_of_somebody_else_show_where_every_row_is_its_own(wrong):
     assert on_case(wrong, "asymmetric").verdict is Verdict.CONSISTENT
 
 
-def test_uniforms_shared_by_two_rows_are_dependence():
-    def verify(draft_tokens, p, q, rng):
-        u = rng.random((len(p), p.shape[1]))
-        return verified(draft_tokens, p, q, np.repeat(u, 2, axis=0)[: len(p)])
-
-    result = on_case(verify, "disjoint")
-    assert kinds(result) == {"dependent"}
-    assert "the first tokens of rows of a call depend on each other" in text(result)
-
-
-def test_a_seed_at_each_call_is_dependence():
+def test_one_row_with_a_seed_at_each_call_is_biased():
+    @declares(batch=1)
     def verify(draft_tokens, p, q, rng):
         return verifiers.right(draft_tokens, p, q, np.random.default_rng(7))
 
-    result = on_case(verify, "disjoint")
-    assert kinds(result) == {"dependent"}
-    assert "the first tokens of successive calls depend on each other" in text(result)
-    of_one_row = on_case(declares(batch=1)(verify), "disjoint")  # which then always gives the same token
-    assert of_one_row.verdict is Verdict.BIASED
+    assert on_case(verify, "disjoint").verdict is Verdict.BIASED  # it always gives the same token
 
 
 def test_a_wrong_law_of_first_tokens_is_no_dependence():
@@ -630,11 +613,6 @@ def test_inputs_that_are_altered_behind_numpys_back_are_noticed(name):
     assert f"altered its input {name}" in text(result)
 
 
-def test_a_write_is_named_with_its_line():
-    result = on_case(verifiers.alters_p, "asymmetric")
-    assert "altered its input: p *= 0.5 (verifiers.py, line " in text(result)
-
-
 def test_a_buffer_that_must_be_writable_was_not_written_to():
     def verify(draft_tokens, p, q, rng):
         raise ValueError("buffer source array is read-only")  # as Cython says
@@ -683,19 +661,19 @@ def test_a_slow_verifier_does_not_hang_where_its_calls_grow():
     def verify(draft_tokens, p, q, rng):
         nonlocal most
         most = max(most, len(p))
-        time.sleep(0.004 * len(p))
+        time.sleep(0.008 * len(p))
         return verifiers.right(draft_tokens, p, q, rng)
 
-    result = on_case(verify, "asymmetric", timeout=0.2, seconds=1.5)
+    result = on_case(verify, "asymmetric", timeout=0.2, seconds=0.8)
     assert not result.findings
-    assert most * 0.004 > 0.2
+    assert most * 0.008 > 0.2
 
     def hangs_later(draft_tokens, p, q, rng):
-        if len(p) > 40:
+        if len(p) > 20:
             time.sleep(60)
         return verify(draft_tokens, p, q, rng)
 
-    assert "hung: " in text(on_case(hangs_later, "asymmetric", timeout=0.2, seconds=1.5))
+    assert "hung: " in text(on_case(hangs_later, "asymmetric", timeout=0.2, seconds=0.8))
 
 
 def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):
@@ -706,7 +684,7 @@ def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):
 
     verify = declares(vocab_size=96)(verify)
     names = ["two-point", "disjoint", "opposite"]
-    result = audit(verify, "smoke", rng=1, cases=names, timeout=1.0, diagnose=False)
+    result = audit(verify, "smoke", rng=1, cases=names, timeout=0.7, diagnose=False)
     assert result.verdict is Verdict.BROKEN
     assert [case.case for case in result.cases] == ["promises", *names]
     assert {case.case for case in result.cases if case.findings} == {"disjoint"}
@@ -755,7 +733,8 @@ def test_ctrl_c_keeps_what_was_drawn(smaller_audits):
         if done > total / 2:
             raise KeyboardInterrupt
 
-    result = audit(verifiers.right, "smoke", rng=1, progress=progress, diagnose=False)
+    cases = ["two-point", "asymmetric", "zeros", "disjoint", "identical", "irregular"]
+    result = audit(verifiers.right, "smoke", rng=1, cases=cases, progress=progress, diagnose=False)
     assert result.interrupted
     assert result.exit_code == 3
     assert result.verdict is Verdict.INCONCLUSIVE
@@ -763,7 +742,7 @@ def test_ctrl_c_keeps_what_was_drawn(smaller_audits):
     assert len(begun) > 5
     assert all(case.steps < case.planned for case in begun)  # all cases go on together
     assert all(case.interrupted for case in begun)
-    wrong = audit(verifiers.one_hot_residual, "smoke", rng=1, progress=progress, diagnose=False)
+    wrong = audit(verifiers.lenient, "smoke", rng=1, cases=cases, progress=progress, diagnose=False)
     assert (wrong.interrupted, wrong.exit_code) == (True, 1)
 
 
@@ -778,16 +757,3 @@ def test_ctrl_c_inside_a_verifier_is_no_fault_of_its_own():
 
     result = audit(verify, "smoke", rng=1, cases=["two-point", "zeros"], diagnose=False)
     assert (result.interrupted, result.verdict) == (True, Verdict.INCONCLUSIVE)
-
-
-@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
-def test_a_missing_library_is_named():
-    with pytest.raises(ValueError, match=r"the verifier asks for torch arrays: .*; install it"):
-        on_case(declares(arrays="torch")(given), "asymmetric")
-
-
-def test_the_calls_of_a_case_raise_what_the_contract_says():
-    case = battery(Declared())[0]
-    rows = rows_of(case).rows((1, 2), 0, 10)
-    with pytest.raises(BrokenVerifier, match="out of cheese"):
-        VerifierSource(Local(verifiers.raises), case).verify(rows, (1, 2), 0)

@@ -16,20 +16,17 @@ from experiments.audit import diagnosis
 from specsim import audit, generate, mistakes, rules
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
+from specsim.auditing._checks import subjects
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
+from specsim.auditing._diagnosis import decoders, dependence, diagnose, trees
+from specsim.auditing._diagnosis import verifiers as of_verifiers
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
 from specsim.auditing._diagnosis.dependence import independent, signatures
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
-from specsim.auditing._diagnosis.likelihood import (
-    NEAR,
-    Prediction,
-    fit,
-    log_likelihood,
-    log_near,
-)
+from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import Scored, posterior
 from specsim.auditing._diagnosis.predictions import predict
@@ -45,6 +42,24 @@ from specsim.models import Tree
 from specsim.rules import Parameter
 
 SEED = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quicker(full):
+    """Fewer texts and walks, and no mistake with two parameters, whose fit takes longest, unless all tests run."""
+    if full:
+        yield
+        return
+    few = tuple(one for one in mistakes.catalogue() if len(one.parameters) < 2)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (decoders, diagnose, trees, of_verifiers):
+            patch.setattr(module, "catalogue", lambda: few)
+        patch.setattr(decoders, "SEGMENTS", (2**11, 2**13))
+        patch.setattr(decoders, "REPRODUCED", 2**11)
+        patch.setattr(dependence, "ROUNDS", 300)
+        yield
+
+
 #: An audit's alarm level for one test, roughly.
 ALARM = 1e-9
 
@@ -266,7 +281,8 @@ def test_a_mistake_that_does_not_reproduce_every_case_is_not_named(most, named):
         few = p.shape[-1] <= most
         return (verifiers.resamples_from_target if few else verifiers.right)(draft_tokens, p, q, rng)
 
-    assert first(diagnosed(verify, ("two-point", "zeros", "asymmetric"))) == named
+    known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_acceptance")]
+    assert first(diagnosed(verify, ("two-point", "zeros", "asymmetric"), known)) == named
 
 
 def test_two_samples_are_compared_where_counts_are_large():
@@ -329,7 +345,7 @@ def test_few_impossible_tokens_alone_give_no_name(full):
         return output
 
     likely = [*fitted_at_once(), mistakes.get("padding_wins")]
-    assert not diagnosed(once, ("zeros",), known=None if full else likely).named
+    assert not diagnosed(once, ("zeros",), None if full else likely).named
 
 
 def test_a_users_own_code_is_recognised():
@@ -363,40 +379,13 @@ def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
 
     monkeypatch.setattr("specsim.auditing._diagnosis.diagnose.diagnose_failed", fails)
     with pytest.warns(RuntimeWarning, match=r"diagnosis failed \(IndexError\('ours'\)\); the verdict stands"):
-        found = audit(verifiers.resamples_from_target, "smoke", rng=SEED, fail_fast=True)
+        found = audit(verifiers.resamples_from_target, "smoke", rng=SEED, cases=["asymmetric"])
     assert (found.verdict, found.diagnosis) == ("biased", None)
-
-
-def small_residual(draft_tokens, p, q, rng):
-    """A little is added to the residual everywhere: as biased as the catalogue's mistakes, and as
-    independent.
-    """
-    steps, gamma = draft_tokens.shape
-    row, place = np.arange(steps), np.arange(gamma)
-    at = (row[:, None], place, draft_tokens)
-    accepted = np.cumprod(rng.random((steps, gamma)) * q[at] < p[at], axis=1).sum(axis=1)
-    weights = np.maximum(p[row, accepted] - np.pad(q, ((0, 0), (0, 1), (0, 0)))[row, accepted], 0.0) + 1e-3
-    cdf = weights.cumsum(axis=1)
-    output = np.full((steps, gamma + 1), -1)
-    output[:, :gamma] = np.where(place < accepted[:, None], draft_tokens, -1)
-    output[row, accepted] = (cdf <= rng.random((steps, 1)) * cdf[:, -1:]).sum(axis=1)
-    return output
-
-
-@pytest.mark.slow
-def test_independent_steps_are_no_reused_randomness():
-    """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs
-    is known.
-    """
-    known = [one for one in mistakes.catalogue() if one.name != "residual_epsilon"]
-    found = diagnosed(small_residual, ("zeros", "own rows"), known)
-    assert first(found) == "unknown"
-    assert first(diagnosed(small_residual, ("zeros", "own rows"))) in ("residual_epsilon", "unknown")
 
 
 @pytest.mark.parametrize("name", [pytest.param("resamples_target", marks=pytest.mark.slow), "lenience"])
 def test_without_its_family_the_answer_is_unknown(name):
-    known = [mistake for mistake in mistakes.catalogue() if mistake.name not in (name, "residual_floor")]
+    known = [one for one in of_verifiers.catalogue() if one.name not in (name, "residual_floor")]
     found = diagnosed(mistakes.get(name).function, known=known)
     assert not found.known
     assert found.lines() == [f"Diagnosis: unknown. {found.reason}"]
@@ -521,13 +510,8 @@ def test_a_parameter_that_shows_in_few_rows_is_found(spelled):
     )
 
 
-@pytest.mark.slow
-def test_what_small_vocabularies_do_not_show_is_not_put_down_to_rounding():
-    assert not diagnosed(mistakes.get("misaligned_residual:k=7").function, ("opposite", "rounded rows")).known
-
-
 def test_an_audit_carries_its_diagnosis():
-    result = audit(verifiers.resamples_from_target, "smoke", rng=SEED, fail_fast=True)
+    result = audit(verifiers.resamples_from_target, "smoke", rng=SEED, cases=["asymmetric"])
     assert first(result.diagnosis) == "resamples_target"
     assert result.to_dict()["diagnosis"]["named"][0]["name"] == "resamples_target"
     assert PROMISES in {case.case for case in result.cases}
@@ -549,10 +533,10 @@ def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule
     assert str(found.named[0]).startswith(f"lossy ({name}:")
     assert f'declares(rule="{found.named[0].name}")' in " ".join(found.lines())
     declared = declares(rule=rule)(lambda *given: function(*given))
-    result = audit(declared, "smoke", rng=SEED, cases=["asymmetric", "irregular"])
+    result = audit(declared, "smoke", rng=SEED, cases=["asymmetric"], diagnose=False)
     assert str(result.cases[1].verdict) == "lossy"
     other = declares(rule="lenience:lenience=0.3")(lambda *given: function(*given))
-    assert str(audit(other, "smoke", rng=SEED, cases=["asymmetric"]).verdict) == "biased"
+    assert str(audit(other, "smoke", rng=SEED, cases=["asymmetric"], diagnose=False).verdict) == "biased"
 
 
 def test_only_a_lossy_rule_can_be_declared():
@@ -610,7 +594,7 @@ def test_a_mistake_is_named_in_a_verifier_of_trees():
     assert first(without) == "unknown"
 
 
-def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule():
+def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule(full):
     """As Medusa does it: the likeliest of the longest paths of typical tokens."""
     rule = rules.get("typical_tree:epsilon=0.3,delta=0.09")
 
@@ -620,10 +604,10 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule():
         node = stop.index(1)
         return list(Tree(tuple(parents.tolist())).path(node)), follow[node].index(1)
 
-    cases = ("two-point", "asymmetric", "zeros")
-    failed = failures(verify, [f"{case}, {tree}" for case in cases for tree in ("two chains", "branches")])
+    failed = failures(verify, ["asymmetric, two chains", "zeros, branches"])
     with open_subject(verify, 1, 60) as subject:
-        found = diagnose_tree(subject, failed, SEED)
+        known = [mistakes.get(name) for name in ("typical", "greedy_acceptance", "accepts_everything")]
+        found = diagnose_tree(subject, failed, SEED, None if full else known)
     assert first(found) == "typical"
     assert str(found.named[0]).startswith("lossy (typical:")
 
@@ -703,31 +687,11 @@ def test_a_loop_is_compared_with_the_mistakes_of_verifiers():
 
 
 @pytest.mark.slow
-def test_a_loop_without_its_mistake_among_the_known_ones_is_unknown():
-    loop = in_a_loop(mistakes.get("resamples_target"))
-    known = [mistakes.get(n) for n in ("greedy_draft", "bonus_argmax", "inverted_ratio")]
-    assert first(diagnosed_decoder(lambda *given: loop.function(*given), ("zeros",), known)) == "unknown"
-
-
-@pytest.mark.slow
 def test_random_numbers_used_again_are_recognised_in_texts():
     known = [mistakes.get(name) for name in ("steps_share_uniforms", "tests_share_uniform", "greedy_draft")]
     function = mistakes.get("steps_share_uniforms").function
     assert first(diagnosed_decoder(function, ("second order",), known)) == "steps_share_uniforms"
     assert first(diagnosed_decoder(function, ("second order",), known[1:])) == "unknown"
-
-
-@pytest.mark.slow
-def test_a_decoder_that_drafts_more_tokens_is_recognised():
-    greedy = replace(mistakes.get("greedy_draft").decode, gamma=3)
-    known = [one for one in mistakes.catalogue() if not one.parameters]
-    named = [
-        first(diagnosed_decoder(lambda *given: greedy(*given), ("second order",), known, seed))
-        for seed in range(SEED, SEED + 4)
-    ]
-    # its texts refute a right name once in twenty times: then it is unknown
-    assert {*named} <= {"greedy_draft", "unknown"}
-    assert named.count("greedy_draft") >= 3
 
 
 def test_a_right_decoder_does_not_fail_at_all():
@@ -796,7 +760,11 @@ def test_the_page_is_that_of_the_kept_rows():
 def test_a_kept_row_can_be_computed_again(smaller_audits, full, monkeypatch):
     if not full:
         few = fitted_at_once()
+        cases = [
+            case for case in subjects.battery(Declared()) if case.name in ("asymmetric", "zeros", "own rows")
+        ]
         monkeypatch.setattr(mistakes, "catalogue", lambda: few)
+        monkeypatch.setattr(subjects, "battery", lambda _: cases)
     cell = ("resamples_target", "resamples_target")
     stored = next(row for row in kept("diagnosis") if row["variant"] == cell[1])
     found = diagnosis.run_cell(cell, fast=True, rng=0)

@@ -262,8 +262,8 @@ def right(draft_tokens, p, q, rng):
     return verify(draft_tokens, p, q, rng)
 
 
-def test_a_right_verifier_has_no_finding():
-    result = judged(right, FEW)
+def test_a_right_verifier_has_no_finding(shaped):
+    (result,) = shaped.cases
     assert not result.findings
     assert result.largest_log10_e < 4
     assert result.steps == case_of(FEW).round_steps
@@ -285,7 +285,7 @@ def test_a_right_verifier_has_no_finding_at_large_vocabularies(name):
     "declared",
     [
         {"dtypes": ("float32",)},
-        {"dtypes": ("float16",)},
+        pytest.param({"dtypes": ("float16",)}, marks=pytest.mark.slow),
         {"batch": 1, "gamma": 4},
         {"lengths": True, "seeds": True},
     ],
@@ -358,14 +358,14 @@ RESAMPLED = {"residual": "target"}
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (spoiled(lambda place, p, q: place >= 1024, **RESAMPLED), ""),
         (spoiled(lambda place, p, q: len(p) > 2048, **RESAMPLED), "2,049 or more"),
         (spoiled(lambda place, p, q: q.shape[1] >= 8, lenience=0.6), ""),
-        (spoiled(lambda place, p, q: p[:, 0].max(axis=1) > 0.9, lenience=0.3), ""),
         (spoiled(lambda place, p, q: p.shape[2] % 32 != 0, **RESAMPLED), ""),
-        (spoiled(lambda place, p, q: len(p) & (len(p) - 1) == 0, **RESAMPLED), ""),
+        pytest.param(spoiled(lambda place, p, q: place >= 1024, **RESAMPLED), "", marks=pytest.mark.slow),
+        pytest.param(spoiled(lambda place, p, q: p[:, 0].max(axis=1) > 0.9, lenience=0.3), "", marks=pytest.mark.slow),
+        pytest.param(spoiled(lambda place, p, q: len(p) & (len(p) - 1) == 0, **RESAMPLED), "", marks=pytest.mark.slow),
     ],
-    ids=["rows from 1,024", "calls above 2,048", "γ from 8", "peaked rows", "V not a multiple of 32", "powers of two"],
+    ids=["calls above 2,048", "γ from 8", "V not a multiple of 32", "rows from 1,024", "peaked rows", "powers of two"],
 )  # fmt: skip
 def test_a_mistake_in_some_shapes_is_found(wrong, said):
     result = judged(wrong, FEW)
@@ -386,7 +386,7 @@ def test_ids_that_do_not_fit_a_narrow_type_are_found():
     assert any(table.rejected and "reversed bits of the id" in table.where for table in result.tables)
 
 
-@pytest.mark.parametrize("apart", [1, 3, 6, 64, "half"])
+@pytest.mark.parametrize("apart", [1, "half", *(pytest.param(d, marks=pytest.mark.slow) for d in (3, 6, 64))])
 def test_rows_of_a_call_that_share_their_random_numbers_are_found(apart):
     def sharing(draft_tokens, p, q, rng):
         rows, own = len(p), int(rng.integers(2**60))
@@ -416,7 +416,7 @@ def test_random_numbers_that_are_too_even_in_a_call_are_found():
     assert "varies less from call to call" in texts(result)
 
 
-@pytest.mark.parametrize("which", ["row", "call"])
+@pytest.mark.parametrize("which", ["row", pytest.param("call", marks=pytest.mark.slow)])
 def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
     """A stream's offset that is one too small: the last number is read twice."""
     kept = [None]
@@ -437,7 +437,7 @@ def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
     )
 
 
-@pytest.mark.parametrize("apart", [1, 3, 8, 12])
+@pytest.mark.parametrize("apart", [1, 12, *(pytest.param(d, marks=pytest.mark.slow) for d in (3, 8))])
 def test_a_uniform_that_two_places_share_is_found_at_any_distance(apart):
     def sharing(draft_tokens, p, q, rng):
         u = rng.random(p.shape[:2])
@@ -477,28 +477,29 @@ def test_what_is_left_of_a_larger_call_is_found():
     assert any(table.rejected and "first after a smaller one" in table.where for table in result.tables)
 
 
-def test_the_report_says_what_each_axis_can_detect(request):
-    shaped = judged(right, FEW)
-    request.getfixturevalue("smaller_audits")
-    found = replace(audit(right, "smoke", rng=0, cases=["two-point"], diagnose=False), cases=(shaped,))
-    rows = {row["axis"]: row["value: detectable TV"] for row in power_by_axis(found)}
+@pytest.fixture(scope="module")
+def shaped():
+    """An audit of this case."""
+    found = audit(right, "smoke", rng=0, cases=["two-point"], diagnose=False)
+    return replace(found, cases=(judged(right, FEW),))
+
+
+def test_the_report_says_what_each_axis_can_detect(shaped):
+    rows = {row["axis"]: row["value: detectable TV"] for row in power_by_axis(shaped)}
     assert [*rows] == [
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step",
         "last drafted of γ", "bonus of γ", "kind of row", "the token before",
         "distance of two contested places",
     ]  # fmt: skip
     said = dict(part.rsplit(": ", 1) for part in rows["rows of a call"].split(", ") if ": " in part)
-    tables = {table.where: table for table in found.cases[0].tables}
+    tables = {table.where: table for table in shaped.cases[0].tables}
     assert said["1"] == f"{tables['rows of a call: 1; tokens ordered by p/q'].detectable_tv:.3f}"
     assert float(said["1"]) > float(said["odd"])
-    assert "rows of a call" in found._repr_html_()
+    assert "rows of a call" in shaped._repr_html_()
 
 
-def test_the_json_of_such_a_case_follows_its_schema(request):
-    shaped = judged(right, FEW, 0.1)
-    request.getfixturevalue("smaller_audits")
-    found = replace(audit(right, "smoke", rng=0, cases=["two-point"], diagnose=False), cases=(shaped,))
+def test_the_json_of_such_a_case_follows_its_schema(shaped):
     schema = json.loads((files("specsim") / "data" / "audit.schema.json").read_text(encoding="utf-8"))
-    document = json.loads(json_of(found))
+    document = json.loads(json_of(shaped))
     assert not [*jsonschema.Draft202012Validator(schema).iter_errors(document)]
     assert {table["kind"] for table in document["cases"][0]["tables"]} == {"PIT", "shape", "pairs", "halves"}

@@ -5,7 +5,9 @@ job of a shell: what they start would ignore them too, and never end.
 import os
 import signal
 import subprocess
+import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 
 @contextmanager
@@ -29,3 +31,13 @@ def interruptible(command, **options):
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def ends(pid):
+    """Whether this process, which need not be a child of ours, ends within 5 seconds."""
+    state = Path(f"/proc/{pid}/stat")
+    for _ in range(100):
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False

@@ -156,7 +156,8 @@ wrong_and_dies_of_wide_rows.declared = {"vocab_size": 100}  # one case is wide, 
 
 
 def notes_its_calls(draft_tokens, p, q, rng):
-    """Appends what tells this call from others to a file of its process, in the folder $NOTES."""
+    """Appends what tells this call from others to a file of its process, in the folder $NOTES; naps for $NAP s."""
+    time.sleep(float(os.environ.get("NAP", "0")))
     with open(os.path.join(os.environ["NOTES"], str(os.getpid())), "a", encoding="utf-8") as notes:
         state = rng.bit_generator.state["state"]["state"]
         print(*draft_tokens.shape, p.shape[2], int(draft_tokens.sum()), state, file=notes)
