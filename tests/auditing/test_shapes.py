@@ -437,7 +437,7 @@ def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
     )
 
 
-@pytest.mark.parametrize("apart", [1, 12, *(pytest.param(d, marks=pytest.mark.slow) for d in (3, 8))])
+@pytest.mark.parametrize("apart", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (3, 8, 12))])
 def test_a_uniform_that_two_places_share_is_found_at_any_distance(apart):
     def sharing(draft_tokens, p, q, rng):
         u = rng.random(p.shape[:2])
