@@ -24,13 +24,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specsim.core._progress import Progress, working
+from specsim.core._files import atomic_write
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told, working
 from specsim.core._registry import check_known
 from specsim.core._types import Floats, Ints
 
 __all__ = [
-    "ROOMS", "ROOT", "Floats", "Ints", "Progress", "Row",
-    "cell_rows", "get", "names", "number_of_cells", "path_of",
+    "ROOMS", "ROOT", "Floats", "Ints", "Progress", "Row", "ShowProgress",
+    "atomic_write", "cell_rows", "get", "names", "number_of_cells", "path_of", "shows_progress", "told",
 ]  # fmt: skip
 
 Row = dict[str, Any]

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import experiments
-from experiments import ROOT, Row
+from experiments import ROOT, Row, ShowProgress, atomic_write, shows_progress, told
 from experiments._tables import provenance, table
-from specsim.core._files import atomic_write
-from specsim.core._progress import ShowProgress, shows_progress, told
 
 #: The experiments whose rows are kept.
 KEPT = (

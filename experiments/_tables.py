@@ -23,9 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import experiments
-from experiments import ROOT, Progress, Row
-from specsim.core._files import atomic_write
-from specsim.core._progress import ShowProgress, shows_progress, told
+from experiments import ROOT, Progress, Row, ShowProgress, atomic_write, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
 from specsim.simulation._executors import Task, workers_of

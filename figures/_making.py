@@ -12,10 +12,10 @@ import pyarrow as pa
 
 import experiments
 import figures
+from experiments import ShowProgress, shows_progress, told
 from experiments._kept import KEPT, kept
 from experiments._tables import make_tables
 from figures._palette import save_figure
-from specsim.core._progress import ShowProgress, shows_progress, told
 
 ENDINGS = ("svg", "png", "pdf")
 

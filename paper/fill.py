@@ -8,10 +8,10 @@ import argparse
 import os
 from pathlib import Path
 
+from experiments import atomic_write
 from paper.macros import macros
 from paper.sources import Sources
 from paper.tabulars import tabulars
-from specsim.core._files import atomic_write
 
 HERE = Path(__file__).parent
 

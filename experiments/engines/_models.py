@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments import Floats
-from specsim.adapters._engines import last_rows
+from experiments.engines._origins import engines
 from specsim.models import Model
 
 
@@ -21,7 +21,7 @@ def log_rows(model: Model | Shifted, held: Any, count: int) -> Any:
     """Log rows, float32 tensor [count, V], after each of the last `count` of the tokens `held`."""
     import torch
 
-    return torch.from_numpy(last_rows(cast(Model, model), np.asarray(held), count)).log().float()
+    return torch.from_numpy(engines.last_rows(cast(Model, model), np.asarray(held), count)).log().float()
 
 
 class Stateless:

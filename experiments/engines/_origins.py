@@ -5,6 +5,8 @@ documented signature; `verify` and its other public functions are the repository
 installed or of the clone in results/clones/OWNER/NAME:
 
     specsim audit experiments.engines.sequoia:verify
+
+The others take `engines` and `stubs`, which the adapters of specsim share, from here.
 """
 
 import random
@@ -20,8 +22,10 @@ import numpy as np
 
 from experiments import ROOT
 from specsim.adapters import EngineMissing, Verifier
+from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
-from specsim.adapters._engines import made, seed_of
+
+__all__ = ["CLONES", "Clone", "Wheel", "engines", "made_by", "seeded_random", "stubs"]
 
 #: Where the clones are, OWNER/NAME each.
 CLONES = ROOT / "results" / "clones"
@@ -95,7 +99,7 @@ def made_by(module: str, /, **makers: Callable[[], Verifier]) -> Callable[[str],
     def found(name: str) -> Verifier:
         if name not in makers:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return made(f"{module}:{name}", makers[name])
+        return engines.made(f"{module}:{name}", makers[name])
 
     return found
 
@@ -104,7 +108,7 @@ def made_by(module: str, /, **makers: Callable[[], Verifier]) -> Callable[[str],
 def seeded_random(rng: np.random.Generator) -> Iterator[None]:
     """Seed Python's global generator from `rng`, and restore it afterwards."""
     state = random.getstate()
-    random.seed(seed_of(rng))
+    random.seed(engines.seed_of(rng))
     try:
         yield
     finally:

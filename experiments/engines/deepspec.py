@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by
 from specsim.adapters import Verifier, declares
-from specsim.adapters import _engines as engines
 
 ORIGIN = Clone("deepseek-ai/DeepSpec")
 

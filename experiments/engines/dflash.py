@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engines._origins import Wheel, made_by
+from experiments.engines._origins import Wheel, engines, made_by
 from specsim.adapters import Verifier, declares
-from specsim.adapters import _engines as engines
 
 ORIGIN = Wheel("dflash", "dflash")
 

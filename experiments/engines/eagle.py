@@ -24,9 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.engines._origins import Clone, Wheel, made_by, seeded_random
+from experiments.engines._origins import Clone, Wheel, engines, made_by, seeded_random
 from specsim.adapters import Verifier, declares
-from specsim.adapters import _engines as engines
 from specsim.models import Tree
 
 ORIGIN, WHEEL = Clone("SafeAILab/EAGLE"), Wheel("eagle-llm", "eagle")

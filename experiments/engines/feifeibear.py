@@ -15,10 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.engines._models import NoProgress, Shifted, Stateless, TupleCached
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by, stubs
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Clone("feifeibear/LLMSpeculativeSampling")
 GAMMA = 3

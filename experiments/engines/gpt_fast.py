@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from experiments.engines._models import log_rows
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by
 from specsim.adapters import Verifier, declares
-from specsim.adapters import _engines as engines
 from specsim.models import Model
 
 ORIGIN = Clone("pytorch-labs/gpt-fast")

@@ -12,9 +12,8 @@ import numpy as np
 
 from experiments import Floats, Ints
 from experiments.engines._models import NoProgress
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
 from specsim.models import Model
 
 ORIGIN = Clone("jaymody/speculative-sampling")

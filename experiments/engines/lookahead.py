@@ -14,9 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from experiments.engines._models import log_rows
-from experiments.engines._origins import Clone, made_by, seeded_random
+from experiments.engines._origins import Clone, engines, made_by, seeded_random
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
 from specsim.models import Model
 
 ORIGIN = Clone("hao-ai-lab/LookaheadDecoding")

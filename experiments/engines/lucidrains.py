@@ -16,9 +16,8 @@ does not know. Known issues: accepts unless u > p/q; divides the residual by its
 
 from typing import Any
 
-from experiments.engines._origins import Wheel, made_by
+from experiments.engines._origins import Wheel, engines, made_by
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
 from specsim.models import Model
 
 ORIGIN = Wheel("speculative-decoding", "speculative_decoding")

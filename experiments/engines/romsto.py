@@ -16,10 +16,8 @@ from functools import partial
 from typing import Any
 
 from experiments.engines._models import Stateless, TupleCached
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by, stubs
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 
 ORIGIN = Clone("romsto/Speculative-Decoding")
 GAMMA = 3

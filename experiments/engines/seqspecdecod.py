@@ -15,9 +15,8 @@ neighbouring positions (`capped_hsd.py`).
 from functools import partial
 
 from experiments.engines._models import Stateless
-from experiments.engines._origins import Wheel, made_by
+from experiments.engines._origins import Wheel, engines, made_by
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
 
 ORIGIN = Wheel("sequential-speculative-decoding", "seqspecdecod")
 GAMMA = 3

@@ -20,10 +20,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from experiments.engines._models import Shifted, log_rows
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by, stubs
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
-from specsim.adapters import _stubs as stubs
 from specsim.models import Tree
 
 ORIGIN = Clone("Infini-AI-Lab/Sequoia")

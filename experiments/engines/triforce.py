@@ -16,9 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from experiments.engines._models import log_rows
-from experiments.engines._origins import Clone, made_by
+from experiments.engines._origins import Clone, engines, made_by
 from specsim.adapters import Verifier
-from specsim.adapters import _engines as engines
 
 ORIGIN = Clone("Infini-AI-Lab/TriForce")
 GAMMA = 3
