@@ -192,7 +192,13 @@ def test_e_values_of_many_tables_are_those_of_each():
 
 # --- calibration -----------------------------------------------------------------------------------------
 
-AUDITS, ALARM_BUDGET = 100, 1e-3
+ALARM_BUDGET = 1e-3
+
+
+@pytest.fixture
+def audits(full):
+    """How many audits a calibration has."""
+    return 100 if full else 25
 
 
 class TooEven(np.random.Generator):
@@ -218,25 +224,25 @@ def cases_of(name):
         pytest.param("draft_one_short", marks=pytest.mark.slow),
     ],
 )
-def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name):
+def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name, audits):
     cases = cases_of(name)
     assert sum(len(tables) for _, tables, _ in cases) > 50
-    found = calibrate(cases, ALARM_BUDGET, AUDITS, np.random.default_rng(1))
+    found = calibrate(cases, ALARM_BUDGET, audits, np.random.default_rng(1))
     low, high = found.alarm_rate(1 - FALSE_ALARM)
     assert low <= ALARM_BUDGET <= high
     assert found.uniformity > FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", [pytest.param("lenience", marks=pytest.mark.slow), "draft_temperature"])
-def test_calibration_of_a_wrong_sampler_fails(name):
-    found = calibrate(cases_of(name), ALARM_BUDGET, AUDITS, np.random.default_rng(1))
+def test_calibration_of_a_wrong_sampler_fails(name, audits):
+    found = calibrate(cases_of(name), ALARM_BUDGET, audits, np.random.default_rng(1))
     assert found.alarm_rate(1 - FALSE_ALARM)[0] > ALARM_BUDGET
     assert found.uniformity < FALSE_ALARM
 
 
-def test_calibration_of_draws_that_are_too_even_fails():
-    found = calibrate(cases_of("traversal"), ALARM_BUDGET, AUDITS, TooEven(np.random.PCG64(1)))
-    assert found.alarms == AUDITS
+def test_calibration_of_draws_that_are_too_even_fails(audits):
+    found = calibrate(cases_of("traversal"), ALARM_BUDGET, audits, TooEven(np.random.PCG64(1)))
+    assert found.alarms == audits
     assert found.uniformity < FALSE_ALARM
     assert found.p_values.mean() > 0.9
 

@@ -197,6 +197,10 @@ def test_lines_that_cannot_be_read_are_named(record, tmp_path):
     assert (found.requests, len(found.unreadable)) == (1, 1)
     assert found.unreadable[0].isprintable()
     assert f"{path}:1: " in found.unreadable[0]
+
+
+def test_the_command_leaves_out_lines_that_cannot_be_read(tmp_path):
+    path = write(tmp_path / "log.jsonl", VLLM | {"acceptance_histogram": "many"}, VLLM)
     assert run("check-metrics", path).code == 0
 
 

@@ -35,7 +35,7 @@ STORED = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
 DTYPES = list(STORED)
-SIZES = [1, 2, 7, 2 * PIECE + 2, 2047, 2048, 2049, 5001, 5002]
+SIZES = [1, 2, 7, 2 * PIECE + 2, 2047, 2048, 2049, 5001, pytest.param(5002, marks=pytest.mark.slow)]
 
 
 def words_of(dtype: str) -> np.dtype:

@@ -43,7 +43,7 @@ def overlap(p, q):
 def test_the_true_beta_is_always_inside(full):
     rng = np.random.default_rng(1)
     widths, naive = [], []
-    for _ in range(3000 if full else 1000):
+    for _ in range(3000 if full else 500):
         size = int(rng.integers(2, 30))
         p, q = random_pair(rng, size)
         token = int(rng.choice(size, p=q)) if rng.random() < 0.5 else -1
@@ -298,7 +298,8 @@ def test_kernels_are_their_plain_twins(tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_every_single_bit_of_a_truncated_row_counts(tmp_path):
+def test_every_single_bit_of_a_truncated_row_counts(tmp_path, full):
+    """The fast tier flips a bit of every third byte."""
     steps = [
         (c, t, a, p[:, :3] / p[:, :3].sum(1)[:, None], q[:, :3] / q[:, :3].sum(1)[:, None])
         for c, t, a, p, q in make_steps()
@@ -309,7 +310,7 @@ def test_every_single_bit_of_a_truncated_row_counts(tmp_path):
     shard = tmp_path / "t" / "shard-00000.safetensors"
     data = shard.read_bytes()
     with interpreted():  # so that no kernel is compiled for what is two steps long
-        for offset in range(len(data)):
+        for offset in range(0, len(data), 1 if full else 3):
             altered = bytearray(data)
             altered[offset] ^= 1 << offset % 8
             shard.write_bytes(altered)
