@@ -38,6 +38,7 @@ def fast(tmp_path_factory, bank, full):
     with pytest.MonkeyPatch.context() as patch:
         if not full:
             patch.setattr(lossy_speed, "LOSSY", lossy_speed.LOSSY[:3])
+            patch.setattr(lossy_speed, "LOSSLESS", lossy_speed.LOSSLESS[:2])
         yield lambda name: bank(f"table-{name}", lambda: table(name, folder, fast=True))
 
 
