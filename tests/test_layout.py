@@ -103,13 +103,9 @@ def height_of(module):
     """
     *library, command_line = subpackages()
     order = [
-        *map(set, zip(library, strict=True)),
-        {"_named_pairs"},
-        INTERFACE,
-        {command_line},
-        ENTRIES,
+        *map(set, zip(library, strict=True)), {"_named_pairs"}, INTERFACE, {command_line}, ENTRIES,
         *({name} for name in PACKAGES[1:]),
-    ]
+    ]  # fmt: skip
     return next(height for height, names in enumerate(order) if subpackage_of(module) in names)
 
 

@@ -8,12 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "notebooks").glob("[0-9]*.py")),
-    ROOT / "paper/paper.tex",
-]
+    ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "notebooks").glob("[0-9]*.py")), ROOT / "paper/paper.tex",
+]  # fmt: skip
 TURNS = [
     "is told", "are told", "besides", "is none", "are none", "no bool", "no number", "no pair", "stands? beside",
     "stands? in", "stands? for", "of which", "so many", "goes on", "go on", "as it is", "as they are",

@@ -71,19 +71,10 @@ def test_other_texts_are_no_numbers(text):
 def test_options_take_such_numbers():
     found = run(
         *[
-            "simulate",
-            "zipf",
-            "--overlap",
-            "80%",
-            "--steps",
-            "1e3",
-            "--vocab-size",
-            ".1k",
-            "--seed",
-            "1",
+            "simulate", "zipf", "--overlap", "80%", "--steps", "1e3", "--vocab-size", ".1k", "--seed", "1",
             "--json",
         ]
-    )
+    )  # fmt: skip
     document = json.loads(found.out)
     assert document["pair"]["name"] == "zipf:vocab_size=100,overlap=0.8"
     assert document["steps"] == 1000

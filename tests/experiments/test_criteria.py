@@ -240,11 +240,8 @@ def test_the_fraction_of_runs_that_pass(rows, matrix):
     assert matrix.cell("lenient", "DeepSpec").fraction == 0.0
     assert [row["passed"] for row in rows if row["verifier"] == "raises"] == [0, 0, 0]
     assert {row["verifier"]: row["passed"] for row in rows if row["criterion"] == AUDIT} == {
-        "right": 1,
-        "lenient": 0,
-        "raises": 0,
-        "greedy_draft": 0,
-    }
+        "right": 1, "lenient": 0, "raises": 0, "greedy_draft": 0,
+    }  # fmt: skip
     assert matrix.missed("HF ordinal") == ["lenient", "greedy_draft"]
     assert matrix.missed(AUDIT) == []
 

@@ -116,13 +116,10 @@ def fast_pairs(name):
 @pytest.mark.parametrize(
     ("quantity", "sides", "value"),
     [
-        ("temperature", "both", 0.5),
-        ("temperature", "target", 0.0),
-        ("temperature", "target", 1.5),
-        ("top-k", "both", 4),
-        ("top-p", "both", 0.6),
+        ("temperature", "both", 0.5), ("temperature", "target", 0.0), ("temperature", "target", 1.5),
+        ("top-k", "both", 4), ("top-p", "both", 0.6),
     ],
-)
+)  # fmt: skip
 def test_acceptance_is_that_of_plain_loops(fast, pair, quantity, sides, value):
     found = only(fast(NAMES[0]), pair=pair, quantity=quantity, sides=sides, value=value)
     right = overlap_by_hand(*fast_pairs(pair), quantity, sides, value)

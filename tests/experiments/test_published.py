@@ -190,11 +190,8 @@ def test_implied_alpha_inverts_expected_tokens(gamma):
 def test_the_published_leniences_are_of_the_kind_that_any_must_be(rows):
     found = [row for row in rows if row.where == LENIENCE]
     assert [row.quantity for row in found] == [
-        "α(l), unigram",
-        "α(l), bigram",
-        "α(l), T5-small",
-        "α(l), T5-base",
-    ]
+        "α(l), unigram", "α(l), bigram", "α(l), T5-small", "α(l), T5-base",
+    ]  # fmt: skip
     for row in found:
         assert row.verdict == "within rounding"
         assert row.recomputed == 0

@@ -210,13 +210,10 @@ def side_by_side_simulated(found):
 
 
 SIDE_BY_SIDE = {
-    "leviathan_figure_2": side_by_side_figure_2,
-    "leviathan_figure_3": side_by_side_figure_3,
-    "leviathan_figure_4": side_by_side_figure_4,
-    "leviathan_lenience": side_by_side_lenience,
-    "chen_figure_1": side_by_side_chen,
-    "simulated_speed": side_by_side_simulated,
-}
+    "leviathan_figure_2": side_by_side_figure_2, "leviathan_figure_3": side_by_side_figure_3,
+    "leviathan_figure_4": side_by_side_figure_4, "leviathan_lenience": side_by_side_lenience,
+    "chen_figure_1": side_by_side_chen, "simulated_speed": side_by_side_simulated,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SIDE_BY_SIDE)
@@ -429,13 +426,10 @@ def test_a_stale_table_is_named_and_made_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda raw: raw[: len(raw) // 2],
-        lambda raw: b"",
-        lambda raw: b"not a table",
-        lambda raw: raw[:-20] + bytes(20),
-        lambda raw: raw[:2000] + bytes(64) + raw[2064:],
+        lambda raw: raw[: len(raw) // 2], lambda raw: b"", lambda raw: b"not a table",
+        lambda raw: raw[:-20] + bytes(20), lambda raw: raw[:2000] + bytes(64) + raw[2064:],
     ],
-)
+)  # fmt: skip
 def test_a_damaged_table_is_named_and_made_again(tmp_path, damage):
     name = "leviathan_figure_4"
     table(name, tmp_path)

@@ -21,12 +21,9 @@ LIGHT, DARK, PRINT = (
     dict(re.findall(r"(--\w+): (#\w{6}|#\w{3});", block)) for block in PAGE.split(":root")[1:]
 )
 PALETTES = {
-    "light": COLORS,
-    "dark": DARK_COLORS,
-    "verdicts": [color for color, _ in VERDICTS.values()],
-    "page, light": [LIGHT[name] for name in TONES],
-    "page, dark": [DARK[name] for name in TONES],
-}
+    "light": COLORS, "dark": DARK_COLORS, "verdicts": [color for color, _ in VERDICTS.values()],
+    "page, light": [LIGHT[name] for name in TONES], "page, dark": [DARK[name] for name in TONES],
+}  # fmt: skip
 #: The colours that figures had before: not distinguishable with protanopia or with deuteranopia.
 FORMER = {
     "light": ("#2a5c8a", "#d1793b", "#4f8f5b", "#9b5a8c", "#b8a13a"),

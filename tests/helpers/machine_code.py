@@ -30,14 +30,8 @@ TABLES = {
 }
 MATRICES = types.float64[:, :, ::1]
 ROWS = (
-    *2 * [types.int64[:, ::1]],
-    MATRICES,
-    MATRICES,
-    types.float64[:, ::1],
-    FLOATS,
-    types.int32[:, ::1],
-    INTS,
-)
+    *2 * [types.int64[:, ::1]], MATRICES, MATRICES, types.float64[:, ::1], FLOATS, types.int32[:, ::1], INTS,
+)  # fmt: skip
 NUMBERS = types.uint32, types.uint32, types.int64, types.int64
 GAMMA, CAPABILITY = 5, (9, 0)
 #: The low nine bits of an instruction, of 128 bits since compute capability 7.0; the others say what it

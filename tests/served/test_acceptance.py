@@ -13,23 +13,15 @@ from specsim import check_metrics, read_acceptance
 
 #: vllm-project/vllm#48915 and sgl-project/sglang#33518, as they were posted.
 VLLM = {
-    "mean_acceptance_length": 1.2325581395348837,
-    "draft_acceptance_rate": 0.07751937984496124,
-    "acceptance_histogram": [39, 1, 0, 3],
-    "num_spec_steps": 43,
-    "num_accepted_draft_tokens": 10,
-    "num_draft_tokens": 129,
-    "num_spec_tokens": 3,
-}
+    "mean_acceptance_length": 1.2325581395348837, "draft_acceptance_rate": 0.07751937984496124,
+    "acceptance_histogram": [39, 1, 0, 3], "num_spec_steps": 43, "num_accepted_draft_tokens": 10,
+    "num_draft_tokens": 129, "num_spec_tokens": 3,
+}  # fmt: skip
 SGLANG = {
-    "spec_accept_rate": 0.2930232558139535,
-    "spec_accept_length": 2.4651162790697674,
-    "spec_num_correct_drafts": 63,
-    "spec_num_proposed_drafts": 215,
-    "spec_verify_ct": 43,
-    "spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3],
-    "completion_tokens": 106,
-}
+    "spec_accept_rate": 0.2930232558139535, "spec_accept_length": 2.4651162790697674,
+    "spec_num_correct_drafts": 63, "spec_num_proposed_drafts": 215, "spec_verify_ct": 43,
+    "spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3], "completion_tokens": 106,
+}  # fmt: skip
 AIPERF = VLLM | {"engine": "vllm", "acceptance_histogram": {"0": 39, "1": 1, "3": 3}, "completion_tokens": 54}
 METRICS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.

@@ -136,12 +136,9 @@ def test_what_follows_holds_the_truth(run):
     counts = {"gamma": 4, "accepted": run.accepted, "steps": run.steps}
     implied = {item.name: item.value for item in check_metrics(**counts).implied}
     truth = {
-        "α drafted": run.alpha_drafted,
-        "α verified": run.alpha_verified,
-        "tokens per step": run.tokens_per_step,
-        "bonus": run.lengths[-1],
-        "drafted": 4 * run.steps,
-    }
+        "α drafted": run.alpha_drafted, "α verified": run.alpha_verified,
+        "tokens per step": run.tokens_per_step, "bonus": run.lengths[-1], "drafted": 4 * run.steps,
+    }  # fmt: skip
     for name, value in truth.items():
         assert implied[name].low - 1e-9 <= value <= implied[name].high + 1e-9
     exact = {item.name: item.value for item in check_metrics(**counts, bonus=int(run.lengths[-1])).implied}
@@ -466,10 +463,7 @@ def test_the_page_has_every_definition():
     page = PAGE.read_text(encoding="utf-8")
     for name, definition in DEFINITIONS.items():
         cells = (
-            f"`{name}`",
-            definition.acceptance_rate,
-            definition.tokens_per_step,
-            definition.emitted,
+            f"`{name}`", definition.acceptance_rate, definition.tokens_per_step, definition.emitted,
             definition.source,
-        )
+        )  # fmt: skip
         assert f"| {' | '.join(cells)} |" in page

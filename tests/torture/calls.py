@@ -210,15 +210,10 @@ def _calls():
         specsim.compare,
         pair
         | {
-            "rules": ["standard"],
-            "gamma": 2,
-            "drafts": 2,
-            "steps": 64,
-            "sweep": False,
-            "rng": 1,
+            "rules": ["standard"], "gamma": 2, "drafts": 2, "steps": 64, "sweep": False, "rng": 1,
             "threads": 1,
         },
-    )
+    )  # fmt: skip
     yield (
         specsim.acceptance_by_drafts,
         {"p": P, "q": Q, "max_drafts": 2, "steps": 64, "rng": 1, "threads": 1},

@@ -37,14 +37,11 @@ def make_steps(seed: int = 0, steps: int = STEPS, vocab_size: int = VOCAB, gamma
     rng = np.random.default_rng(seed)
     return [
         (
-            step // 3,
-            rng.integers(0, vocab_size, gamma),
-            int(rng.integers(0, gamma + 1)),
-            random_rows(rng, gamma + 1, vocab_size),
-            random_rows(rng, gamma + 1, vocab_size),
+            step // 3, rng.integers(0, vocab_size, gamma), int(rng.integers(0, gamma + 1)),
+            random_rows(rng, gamma + 1, vocab_size), random_rows(rng, gamma + 1, vocab_size),
         )
         for step in range(steps)
-    ]
+    ]  # fmt: skip
 
 
 def write(path: Path, steps: list[tuple], *, dtype: str = "float32", steps_per_shard: int = 7) -> Path:
@@ -424,15 +421,12 @@ def test_a_missing_shard_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b'"dtype":"F32"', b'"dtype":"I32"'),
-        (b'"shape":[28,11]', b'"shape":[11,28]'),
-        (b'"shape":[28]', b'"shape":{28]'),
-        (b'"p":{', b'"r":{'),
-        (b'"data_offsets":[0,', b'"data_offsets":[8,'),
-        (b'"data_offsets":[0,', b'"data_offsets":["'),
+        (b'"dtype":"F32"', b'"dtype":"I32"'), (b'"shape":[28,11]', b'"shape":[11,28]'),
+        (b'"shape":[28]', b'"shape":{28]'), (b'"p":{', b'"r":{'),
+        (b'"data_offsets":[0,', b'"data_offsets":[8,'), (b'"data_offsets":[0,', b'"data_offsets":["'),
         (b"}}", b"]]"),
     ],
-)
+)  # fmt: skip
 def test_an_altered_header_is_named(folder: Path, old: bytes, new: bytes) -> None:
     shard = folder / "shard-00001.safetensors"
     data = shard.read_bytes()

@@ -101,14 +101,11 @@ def test_it_is_read_by_its_name(trace):
 @pytest.mark.parametrize(
     "words",
     [
-        "trace info transformers",
-        "trace alpha transformers",
-        "trace audit transformers",
-        "simulate transformers --rule block --seed 1",
-        "plan transformers --c 0.05",
+        "trace info transformers", "trace alpha transformers", "trace audit transformers",
+        "simulate transformers --rule block --seed 1", "plan transformers --c 0.05",
         "simulate transformers --gamma 4 --seed 1",
     ],
-)
+)  # fmt: skip
 def test_commands_read_it(words):
     ran = run(*words.split())
     assert (ran.code, ran.err) == (0, "")

@@ -65,13 +65,10 @@ def test_our_server_gives_what_its_decoder_gives(options):
 @pytest.mark.parametrize(
     ("header", "owner", "name"),
     [
-        ("uvicorn", "vllm", "vllm"),
-        ("uvicorn", 3, "uvicorn"),
-        ("llama.cpp", "llamacpp", "llama.cpp"),
-        ("specsim/1.2", "me", "specsim"),
-        ("", None, "http"),
+        ("uvicorn", "vllm", "vllm"), ("uvicorn", 3, "uvicorn"), ("llama.cpp", "llamacpp", "llama.cpp"),
+        ("specsim/1.2", "me", "specsim"), ("", None, "http"),
     ],
-)
+)  # fmt: skip
 def test_the_name_of_a_server(header, owner, name, monkeypatch):
     """Its own, not that of the library that serves HTTP for it."""
 

@@ -14,19 +14,13 @@ from specsim.engines._planted.weights import build
 CONTEXT = 128
 #: Words, offsets, openers, kind, overlap.
 LAWS = {
-    "order 0": (2, (), 0, "zipf", 0.6),
-    "order 1": (27, (1,), 0, "geometric", 0.3),
-    "order 2": (8, (1, 2), 0, "zipf", 0.6),
-    "order 3": (4, (1, 2, 3), 0, "dirichlet", 0.8),
-    "pages": (4, (1, 16, 17, 65), 0, "zipf", 0.6),
-    "one far token": (5, (64,), 0, "zipf", 0.6),
-    "an opener": (6, (), 5, "zipf", 0.6),
-    "an opener and words": (4, (1, 2), 3, "zipf", 0.6),
-    "disjoint": (6, (1,), 0, "zipf", 0.0),
-    "one-hot": (6, (2,), 0, "one-hot", 0.5),
-    "additive": (300, (1, 2), 0, "zipf", 0.6),
-    "additive with openers": (70, (1, 16), 9, "zipf", 0.6),
-}
+    "order 0": (2, (), 0, "zipf", 0.6), "order 1": (27, (1,), 0, "geometric", 0.3),
+    "order 2": (8, (1, 2), 0, "zipf", 0.6), "order 3": (4, (1, 2, 3), 0, "dirichlet", 0.8),
+    "pages": (4, (1, 16, 17, 65), 0, "zipf", 0.6), "one far token": (5, (64,), 0, "zipf", 0.6),
+    "an opener": (6, (), 5, "zipf", 0.6), "an opener and words": (4, (1, 2), 3, "zipf", 0.6),
+    "disjoint": (6, (1,), 0, "zipf", 0.0), "one-hot": (6, (2,), 0, "one-hot", 0.5),
+    "additive": (300, (1, 2), 0, "zipf", 0.6), "additive with openers": (70, (1, 16), 9, "zipf", 0.6),
+}  # fmt: skip
 
 
 def pair(name, seed=1):

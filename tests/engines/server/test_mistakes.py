@@ -11,14 +11,10 @@ from specsim.engines._server.mistakes import ACTS, PLACES, find_mistake, mistake
 
 #: The parameters that a mistake is about.
 SAMPLINGS = {
-    "temperature": Sampling(temperature=0.5),
-    "top_k": Sampling(top_k=2),
-    "top_p": Sampling(top_p=0.6),
-    "min_p": Sampling(min_p=0.4),
-    "truncation": Sampling(temperature=2.0, top_p=0.6),
-    "stop": Sampling(stop=("a",)),
-    "logprobs_mixed": Sampling(temperature=0.5),
-}
+    "temperature": Sampling(temperature=0.5), "top_k": Sampling(top_k=2), "top_p": Sampling(top_p=0.6),
+    "min_p": Sampling(min_p=0.4), "truncation": Sampling(temperature=2.0, top_p=0.6),
+    "stop": Sampling(stop=("a",)), "logprobs_mixed": Sampling(temperature=0.5),
+}  # fmt: skip
 #: What is wrong although the tokens of each text follow the law.
 REPORTED = {"log-probabilities", "counters", "stop"}
 #: What is wrong at the first or the last tokens of a text only.

@@ -158,14 +158,11 @@ def test_errors_name_the_parameter(server, given, status, parameter):
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b"{", 400),
-        (b"[]", 400),
-        (b"[" * 10**5, 400),
-        (b"\xff", 400),
+        (b"{", 400), (b"[]", 400), (b"[" * 10**5, 400), (b"\xff", 400),
         (b'{"prompt": "Aab", "seed": 1e999}', 400),
     ],
     ids=["cut", "list", "deep", "bytes", "infinity"],
-)
+)  # fmt: skip
 def test_bodies_that_are_no_request(server, body, status):
     assert send(server, "/v1/completions", body=body)[0] == status
 
