@@ -50,11 +50,7 @@ app = App(
     default_parameter=Parameter(show_default=_shown),
     version=_version,
     suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
-    help_epilogue=ending(
-        "audit mine:verify",
-        "simulate zipf --overlap 0.8 --steps 10M",
-        codes=ANY,
-    ),
+    help_epilogue=ending("audit mine:verify", "simulate zipf --overlap 0.8 --steps 10M", codes=ANY),
 )
 app.register_install_completion_command()
 trace_app = App(

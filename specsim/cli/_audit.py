@@ -14,7 +14,14 @@ from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, app, audit_app, command, default
 from specsim.cli._options import NOT_SAVE, pair_help, refuse, shard_of
 from specsim.cli._pair_options import small_pair_of
-from specsim.cli._terminal import TEXT_OR_PICTURE, Form, PictureForm, print_result, write_report
+from specsim.cli._terminal import (
+    TEXT_OR_PICTURE,
+    Form,
+    PictureForm,
+    print_judged,
+    print_result,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from specsim.auditing._report.audit import Audit
@@ -74,6 +81,7 @@ def audit(
             raise ValueError(f"--source: {verifier} is not a known engine; see 'specsim list engines'")
         verifier = f"{verifier}:source={source}"
     limits: dict[str, Any] = {"seconds": time, "timeout": timeout, "threads": threads, "executor": executor}
+    wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
         declare = f"declare it in the verifier, as device={device!r}"
         refuse(audit, values, f"has no effect with --shard: {declare}", "device")
@@ -92,25 +100,15 @@ def audit(
         alone = ("pair", "time", "case", "fail_fast", "executor")
         refuse(audit, values, "has no effect with --against, which runs all cases of both verifiers", *alone)
         form.check_no_picture("a comparison of two verifiers")
-    if out is not None:
-        written = REPORT if against is None else (AGAINST,)
-        form.make_folder(out, *written)  # before the work, in case it cannot be
-    wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
-    if against is not None:
-        return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
+        form.make_folder(out, AGAINST)
+        from specsim.auditing import audit_against
+
+        compared = audit_against(verifier, against, level, rng=seed, timeout=timeout, **wanted)
+        return print_judged(compared, form, out, "against")
+    form.make_folder(out, *REPORT)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
-    result = specsim.audit(
-        verifier,
-        level,
-        rng=seed,
-        pair=own,
-        cases=case,
-        fail_fast=fail_fast,
-        device=device,
-        **limits,
-        **wanted,
-    )
-    return report(result, out, form)
+    how: dict[str, Any] = {"pair": own, "cases": case, "fail_fast": fail_fast, "device": device}
+    return report(specsim.audit(verifier, level, rng=seed, **how, **limits, **wanted), out, form)
 
 
 @command(
@@ -157,8 +155,7 @@ def audit_offline(
         return 0
     written = ("level", "dtype", "lengths", "seed")
     refuse(audit_offline, values, f"has no effect with ANSWERS: the cases are in {folder}", *written)
-    if out is not None:
-        form.make_folder(out, *REPORT)
+    form.make_folder(out, *REPORT)
     return report(_offline.score(folder, answers, name=name), out, form)
 
 
@@ -180,15 +177,11 @@ def merge(
     from specsim.auditing._report.audit import Audit
     from specsim.simulation._checkpoints import Part
 
-    if out is not None:
-        if "audit of" not in Part.read(files[0]).run:
-            raise ValueError("--out has no effect on parts of a simulation; use -o for its result")
-        form.make_folder(out, *REPORT)
+    if out is not None and "audit of" not in Part.read(files[0]).run:
+        raise ValueError("--out has no effect on parts of a simulation; use -o for its result")
+    form.make_folder(out, *REPORT)
     found = specsim.merge(files, diagnose=True if diagnose is None else diagnose)
-    if isinstance(found, Audit):
-        return report(found, out, form)
-    print_result(found, form)
-    return 0
+    return report(found, out, form) if isinstance(found, Audit) else print_result(found, form)
 
 
 def report(result: Audit, out: Path | None, form: Form) -> int:
@@ -215,17 +208,3 @@ def report(result: Audit, out: Path | None, form: Form) -> int:
         if form.is_text:
             print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code
-
-
-def _audit_against(
-    new: str, old: str, level: str, seed: int | None, out: Path | None, form: Form, **limits: Any
-) -> int:
-    from specsim.auditing import audit_against
-
-    found = audit_against(new, old, level, rng=seed, **limits)
-    print_result(found, form)
-    if out is not None:
-        write_report(found, out, "against")
-        if form.is_text:
-            print(f"wrote against.html, .json and .xml (JUnit) to {out}")
-    return found.exit_code

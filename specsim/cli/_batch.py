@@ -4,17 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from specsim.cli._app import app, command
-from specsim.cli._options import (
-    REAL,
-    WHOLE,
-    Executor,
-    Seed,
-    Several,
-    Threads,
-    given,
-    refuse,
-    settings_of,
-)
+from specsim.cli._options import REAL, WHOLE, Executor, Seed, Several, Threads, given, refuse, settings_of
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
@@ -99,12 +89,9 @@ def simulate_batch(
         refuse(simulate_batch, values, why, "executor")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
-        print_result(simulate(cost, chosen, **work), form)
-        return 0
+        return print_result(simulate(cost, chosen, **work), form)
     swept = settings_of(over, _values, "rate=1,10")
-    found = sweep_batch(cost, chosen, over=swept, executor=executor, **work)
-    print_result(found, form)
-    return 3 if found.interrupted else 0
+    return print_result(sweep_batch(cost, chosen, over=swept, executor=executor, **work), form)
 
 
 def _cost(name: str | None, measured: str | None) -> Any:

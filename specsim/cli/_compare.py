@@ -64,8 +64,7 @@ def compare(
         refuse(compare, values, "has no effect without --method", "batch", "context")
     else:
         refuse(compare, values, "has no effect with --method", "rule", "gamma", "drafts", "sweep", "out")
-    if out is not None:
-        form.make_folder(out, *WRITTEN)
+    form.make_folder(out, *WRITTEN)
     both = pair_of(pair, vocab_size, overlap)
     work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}
     found: Any
@@ -79,12 +78,12 @@ def compare(
 
         work |= {"batch": batch, "context": context}
         found = compare_methods(both, methods=None if method == ["all"] else method, **given(work))
-    print_result(found, form)
+    code = print_result(found, form)
     if out is not None:
         _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
         if form.is_text:
             print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")
-    return 3 if found.interrupted else 0
+    return code
 
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:

@@ -10,7 +10,7 @@ import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, audit_app, command
 from specsim.cli._options import REAL, WHOLE, given, refuse
-from specsim.cli._terminal import TEXT, Form, print_result, write_report
+from specsim.cli._terminal import TEXT, Form, print_judged
 from specsim.core._files import read_text
 from specsim.core._numbers import whole
 from specsim.core._parameters import read_options, split_name
@@ -77,14 +77,9 @@ class Asked:
                 raise ValueError(f"--requests: {part!r} is not of the form {example}")
             found[name] = whole(value) if equals else 1
         logprobs, penalties = found.pop("logprobs", 0), bool(found.pop("penalties", 0))
-        rows = (
-            self.temperature,
-            self.top_k,
-            self.top_p,
-            self.min_p,
-            () if self.stop is None else (self.stop,),
-        )
-        return Sampling(*rows, None if logprobs < 0 else logprobs, penalties), found
+        rows = (self.temperature, self.top_k, self.top_p, self.min_p)
+        stop = () if self.stop is None else (self.stop,)
+        return Sampling(*rows, stop, None if logprobs < 0 else logprobs, penalties), found
 
 
 @Parameter(name="*")
@@ -147,13 +142,13 @@ def audit_engine(
     from specsim import engines
 
     values = locals()
-    if out is not None:
-        form.make_folder(out, "engine.json")  # before the work, in case it cannot be
+    form.make_folder(out, "engine.json")
     pair = specsim.open_planted(planted)
     if engine.endswith(".jsonl"):
         why = "cannot be chosen for kept texts; they are judged as they were requested"
         refuse(audit_engine, values, why, but=("engine", "planted", "tolerance", "out", "form"))
-        return _ended(engines.judge_texts(engine, pair, tolerance=opened.tolerance), out, form)
+        found = engines.judge_texts(engine, pair, tolerance=opened.tolerance)
+        return print_judged(found, form, out, "engine")
     if engine.endswith(".json"):
         raise ValueError(f"{engine}: not an engine; an earlier audit is judged again from its texts.jsonl")
     name, options = _engine_of(engine)
@@ -177,7 +172,7 @@ def audit_engine(
         **options,
         **given(asdict(opened)),
     )
-    return _ended(found, out, form)
+    return print_judged(found, form, out, "engine")
 
 
 @command(
@@ -209,14 +204,13 @@ def audit_matrix(
     """
     from specsim import engines
 
-    if out is not None:
-        form.make_folder(out, "engine.json")
+    form.make_folder(out, "engine.json")
     name, options = _engine_of(engine)
     options |= given(asdict(opened))
     found = engines.audit_matrix(
         name, specsim.open_planted(planted), without=without, tokens=tokens, out=out, rng=seed, **options
     )
-    return _ended(found, out, form)
+    return print_judged(found, form, out, "engine")
 
 
 @command(
@@ -248,8 +242,7 @@ def audit_servers(
     """
     from specsim import engines
 
-    if out is not None:
-        form.make_folder(out, "engine.json")
+    form.make_folder(out, "engine.json")
     lines = prompts_of(prompts)
     sampling, form_of = asked.read()
     for name in ("unseeded", "unequal"):
@@ -259,7 +252,7 @@ def audit_servers(
     found = engines.compare_servers(
         one, other, lines, tokens=tokens, sampling=sampling, **work, **given(asdict(server))
     )
-    return _ended(found, out, form)
+    return print_judged(found, form, out, "engine")
 
 
 def prompts_of(path: Path) -> list[str]:
@@ -276,14 +269,3 @@ def _engine_of(text: str) -> tuple[str, dict[str, Any]]:
     if name != "specsim" or options is None:
         return text, {}
     return name, read_options(name, options, {"rule": str, "mistake": str})
-
-
-def _ended(found: Any, out: Path | None, form: Form) -> int:
-    """Print a result, write it to the folder `out`, and return its exit code."""
-    print_result(found, form)
-    if out is not None:
-        write_report(found, out, "engine")
-        if form == TEXT:
-            print(f"wrote engine.html, .json and .xml (JUnit) to {out}")
-    code: int = found.exit_code
-    return code

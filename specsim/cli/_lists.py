@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     codes="0 done, or the tokens are the same; 1 the tokens differ; 2 usage or bad input",
 )
 def list_command(
-    what: str,
-    target: Path | None = None,
-    draft: Path | None = None,
-    /,
-    *,
-    form: Form = TEXT,
+    what: str, target: Path | None = None, draft: Path | None = None, /, *, form: Form = TEXT
 ) -> int:
     """List the rules, methods, engines or mistakes, or compare the tokens of two models.
 
@@ -45,13 +40,10 @@ def list_command(
 
         if target is None or draft is None:
             raise ValueError("tokens: two models are missing; as in 'specsim list tokens TARGET DRAFT'")
-        found = compare_vocabularies(target, draft)
-        print_result(found, form)
-        return found.exit_code
+        return print_result(compare_vocabularies(target, draft), form)
     if target is not None:
         raise ValueError(f"{target}: 'specsim list {what}' takes no model")
-    print_result(LISTS[what](), form)
-    return 0
+    return print_result(LISTS[what](), form)
 
 
 def _rules() -> Shown:

@@ -60,14 +60,13 @@ def check_metrics(
     options = {name: value for name, value in locals().items() if value is not None}
     path, _ = options.pop("file", None), options.pop("form")
     if path is None:
-        found = specsim.check_metrics(**options)
-        print_result(found, form)
-        return found.exit_code
+        return print_result(specsim.check_metrics(**options), form)
     logged = specsim.read_acceptance(path)
     numbers = {"engine": logged.engine} | logged.numbers | options
     check = specsim.check_metrics(**numbers) if logged.numbers else None
-    print_result(logged, form, {"acceptance": logged.to_dict(), "check": check.to_dict() if check else None})
+    both = {"acceptance": logged.to_dict(), "check": check and check.to_dict()}
+    code = print_result(logged, form, both)
     if check is not None and not (form.as_json or form.as_csv):
         print()
         print_result(check)
-    return max(logged.exit_code, check.exit_code if check else 0)
+    return max(code, check.exit_code if check else 0)

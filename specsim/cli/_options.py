@@ -170,11 +170,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse(
-    command: Callable[..., Any],
-    values: Mapping[str, Any],
-    why: str,
-    *names: str,
-    but: Sequence[str] = (),
+    command: Callable[..., Any], values: Mapping[str, Any], why: str, *names: str, but: Sequence[str] = ()
 ) -> None:
     """Raise ValueError for the first option of a command that was given, and has no effect.
 

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     codes=DONE,
 )
 def plan(
-    pair: Annotated[
-        str | None,
-        Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position."),
-    ] = None,
+    pair: Annotated[str | None, Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position.")] = None,
     *,
     alpha: Annotated[float | None, REAL] = None,
     draft: Several = None,
@@ -51,7 +48,7 @@ def plan(
     tokens: Annotated[int | None, WHOLE] = None,
     seed: Seed = None,
     form: Form = TEXT,
-) -> None:
+) -> int:
     """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies.
 
     Args:
@@ -105,7 +102,7 @@ def _rates(pair: Any) -> Any:
     return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
 
 
-def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: int, form: Form) -> None:
+def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: int, form: Form) -> int:
     """The plan for a trace; two of them where only bounds of α are known."""
     from specsim.planning._plan import plan_from_trace
     from specsim.traces import summarise
@@ -120,10 +117,10 @@ def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: in
         alpha = f"α context {which} {one.alphas[0]:.4f}"
         print(f"no accept flags were logged; with {alpha}, at every position:")
         print_result(one)
-    return None
+    return 0
 
 
-def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> None:
+def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, form: Form) -> int:
     """Policies that choose γ along a trace, or on one text, DISCO fitted to its first part."""
     from specsim import planning as known
 
@@ -146,7 +143,7 @@ def _print_policies(pair: Pair, c: float, tokens: int | None, seed: int | None, 
         raise ValueError("--policies: give two models, such as ngram, or a trace")
     runs = specsim.simulate_policies(log, compared, draft_cost=c)
     by_speed = type(runs)(sorted(runs, key=lambda run: -run.speedup))
-    print_result(by_speed if form.is_text else runs, form)
+    return print_result(by_speed if form.is_text else runs, form)
 
 
 def _candidate(text: str) -> Any:

@@ -61,9 +61,8 @@ def plant(
         refuse(plant, values, why, but=("folder", "check", "dtype", "form"))
         from specsim.engines import check as check_checkpoints
 
-        found = check_checkpoints(folder, dtypes=() if dtype is None else dtype.split(","), rng=0)
-        print_result(found, form)
-        return found.exit_code
+        dtypes = () if dtype is None else dtype.split(",")
+        return print_result(check_checkpoints(folder, dtypes=dtypes, rng=0), form)
     why = "has no effect without --check; the weights are exact in float32, float16 and bfloat16"
     refuse(plant, values, why, "dtype")
     if form.as_csv or form.file is not None:

@@ -52,9 +52,8 @@ def prove(
     import specsim
     from specsim.theory._enumeration import MAX_DRAFTS
 
-    both = small_pair_of(
-        pair, "specsim prove", vocab_size=vocab_size, overlap=overlap, default_size=VOCAB_SIZE
-    )
+    synthetic = {"vocab_size": vocab_size, "overlap": overlap, "default_size": VOCAB_SIZE}
+    both = small_pair_of(pair, "specsim prove", **synthetic)
     if gamma is None and tree is None:
         size = getattr(both.target, "vocab_size", None) or len(both.target)
         gamma = GAMMA if size**GAMMA <= MAX_DRAFTS else 1

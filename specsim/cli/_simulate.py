@@ -69,33 +69,23 @@ def simulate(
         saved = specsim.load(pair)
         if not isinstance(saved, Simulation):
             raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation can be simulated again")
-        run = specsim.rerun(saved, threads=threads, device=device)
-        print_result(run, form)
-        return 3 if run.interrupted else 0
+        return print_result(specsim.rerun(saved, threads=threads, device=device), form)
     if over is not None:
         swept = ("pair", "vocab_size", "overlap", "rule", "gamma", "over", "steps", "seed", "threads", "form")
         option.refuse(simulate, values, "has no effect with --over", but=swept)
         both = pair_of(pair, vocab_size, overlap)
-        found = specsim.sweep(
-            both,
-            over=option.settings_of(over, _values, "lenience=0.5,1"),
-            rule=rule,
-            gamma=gamma_for(both, gamma),
-            steps=option.STEPS if steps is None else steps,
-            rng=seed,
-            threads=threads,
-        )
-        print_result(found, form)
-        return 3 if found.interrupted else 0
+        asked: dict[str, Any] = {"over": option.settings_of(over, _values, "lenience=0.5,1"), "rule": rule}
+        asked |= {"gamma": gamma_for(both, gamma), "steps": option.STEPS if steps is None else steps}
+        return print_result(specsim.sweep(both, **asked, rng=seed, threads=threads), form)
     if checkpoint is None:
         option.refuse(simulate, values, "has no effect without --checkpoint", "checkpoint_seconds")
         option.refuse(simulate, values, "counts a part of a run: give the file for it with --out", "shard")
     if method is not None:
         option.refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling")
     both = pair_of(pair, vocab_size, overlap)
-    shape = (
-        {"rule": rule, "gamma": draft_of(both, rule, gamma, tree, draft_sampling)} if method is None else {}
-    )
+    shape: dict[str, Any] = {}
+    if method is None:
+        shape = {"rule": rule, "gamma": draft_of(both, rule, gamma, tree, draft_sampling)}
     work: dict[str, Any] = {
         "steps": steps,
         "threads": threads,
@@ -109,14 +99,13 @@ def simulate(
         why = "its rows are truncated, so expected tokens are computed and no step is drawn"
         option.refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
         form.check_no_picture("bounds")
-        print_bounds(both.target, rule, shape["gamma"], seed, form)
-        return 0
+        return print_bounds(both.target, rule, shape["gamma"], seed, form)
     work["steps"] = option.STEPS if steps is None else steps
     run = specsim.simulate(both, **shape, method=method, rng=seed, **option.given(work))
-    print_result(run, form)
+    code = print_result(run, form)
     if run.interrupted and checkpoint is not None:
         print(f"{checkpoint} has the counts; the same command continues from there", file=sys.stderr)
-    return 3 if run.interrupted else 0
+    return code
 
 
 def _values(name: str, values: list[str]) -> list[Any]:
@@ -138,7 +127,7 @@ def _is_bounded(target: Any) -> bool:
     return isinstance(target, Trace) and (target.top is not None or target.gamma == 0)
 
 
-def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form) -> None:
+def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form) -> int:
     """Bounds for a rule on truncated rows along the log, for each number of drafted tokens up to `shape`."""
     from specsim.traces._expected import expect_tokens
 
@@ -149,8 +138,7 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form
         raise ValueError(f"gamma: the log allows {most} drafted tokens a step, {shape.size} were asked for")
     if trace.gamma == 0:
         _check_no_seed(trace, seed, "nothing was drafted")
-        _print_one_token(trace, rule, form)
-        return
+        return _print_one_token(trace, rule, form)
     found = expect_tokens(trace, rule, rng=seed)
     if found.intervals is None:
         _check_no_seed(trace, seed, "its single document cannot be resampled")
@@ -161,7 +149,7 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form
     intervals = found.intervals if found.intervals is None else found.intervals[: shape.size]
     asked = replace(found, expected_tokens=found.expected_tokens[: shape.size], intervals=intervals)
     numbers = {"gamma": shape.size, "tokens_per_step": [low, high]}
-    print_result(asked, form, found.to_dict() | numbers)
+    return print_result(asked, form, found.to_dict() | numbers)
 
 
 def _check_no_seed(trace: Any, seed: int | None, why: str) -> None:
@@ -169,7 +157,7 @@ def _check_no_seed(trace: Any, seed: int | None, why: str) -> None:
         raise ValueError(f"--seed has no effect on {trace.path}: {why}")
 
 
-def _print_one_token(trace: Any, rule: str, form: Form) -> None:
+def _print_one_token(trace: Any, rule: str, form: Form) -> int:
     """Where nothing was drafted β is all that is known, and so the standard rule with one drafted token."""
     from specsim.core._tables import Table, span
     from specsim.rules import get
@@ -190,7 +178,7 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> None:
         Table((), [(name, span(ends, "{:.5f}".format)) for name, ends in bounds.items()]),
     ]
     row = {"rule": "standard", "gamma": 1, "tokens_per_step": [low, high]}
-    print_result(listing(parts, [row]), form, row)
+    return print_result(listing(parts, [row]), form, row)
 
 
 @command(
@@ -217,7 +205,7 @@ def replay(
     level: option.Level = "quick",
     device: option.AuditDevice = None,
     form: Form = TEXT,
-) -> None:
+) -> int:
     """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers.
 
     Args:
@@ -231,7 +219,8 @@ def replay(
         option.refuse(replay, values, "has no effect with --case", but=own)
         from specsim.auditing._replay import replay_step
 
-        return print(replay_step(pair, case, step, level, rng=seed, device=device))
+        print(replay_step(pair, case, step, level, rng=seed, device=device))
+        return 0
     option.refuse(replay, values, "has no effect without --case", "level", "device")
     both = pair_of(pair, vocab_size, overlap)
     shape = draft_of(both, rule, gamma, tree, draft_sampling)
@@ -292,8 +281,7 @@ def generate(
     speculative, plain = both(max_new_tokens, seed)
     if not form.is_text:  # of both as JSON, else the steps of the first
         both_of = {"speculative": speculative.to_dict(), "plain": plain.to_dict()}
-        print_result(speculative, form, both_of)
-        return 3 if speculative.interrupted else 0
+        return print_result(speculative, form, both_of)
     from specsim.core._tables import NONE, Table
 
     print(prompt + bytes(speculative.tokens).decode(errors="replace"))

@@ -61,15 +61,17 @@ class Form:
         if self.has_picture:
             raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
-    def make_folder(self, out: Path, *names: str) -> None:
-        """Make the folder `out` for files of these names. Raises as `make_folder`, and ValueError if one of
-        them would replace the file of the result."""
+    def make_folder(self, out: Path | None, *names: str) -> None:
+        """Make the folder `out`, if any, for files of these names, before the work.
+
+        Raises as `make_folder`, and ValueError if one of them would replace the file of the result."""
+        if out is None:
+            return
         from specsim.core._files import make_folder
 
         make_folder(out)
-        if self.file is not None and os.path.realpath(self.file) in [
-            os.path.realpath(out / n) for n in names
-        ]:
+        written = [os.path.realpath(out / name) for name in names]
+        if self.file is not None and os.path.realpath(self.file) in written:
             raise ValueError(
                 f"{self.file}: --out writes a file of this name too; give --save (-o) another one"
             )
@@ -148,8 +150,10 @@ def show(*renderables: Any) -> None:
         console.print(one, soft_wrap=off and not isinstance(one, Table))
 
 
-def print_result(result: Any, form: Form = TEXT, document: Any = None) -> None:
-    """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or its `parts` as text."""
+def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
+    """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or its `parts` as text.
+
+    Returns its exit code: that of a verdict, or 3 where it was interrupted."""
     if form.as_json:
         print(json.dumps(result.to_dict() if document is None else document, allow_nan=False))
     elif form.as_csv:
@@ -159,6 +163,17 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> None:
 
         show(*to_rich(result.parts()))
     form.write(result)
+    return int(getattr(result, "exit_code", 3 if getattr(result, "interrupted", False) else 0))
+
+
+def print_judged(result: Judged, form: Form, out: Path | None, name: str) -> int:
+    """Print a result with a verdict, write its report to the folder `out`, if any; return its exit code."""
+    code = print_result(result, form)
+    if out is not None:
+        write_report(result, out, name)
+        if form.is_text:
+            print(f"wrote {name}.html, .json and .xml (JUnit) to {out}")
+    return code
 
 
 def write_report(result: Judged, out: Path, name: str, page: Callable[[Any], str] | None = None) -> None:

@@ -138,26 +138,18 @@ def trace_audit(
         tolerance: Of served responses: error of the log-probabilities, in nats. Default: 1e-5.
         seed: Seed of the map of tokens to uniforms.
     """
+    values = locals()
     of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
-    of_served = {name: value for name, value in of_served.items() if value is not None}
-    found: Any
     if path is not None and _is_served(path):
         from specsim import audit_served
 
-        if lenience is not None:
-            raise ValueError(f"--lenience has no effect on {path}, a log of served responses")
-        found = audit_served(path, **of_served, rng=seed)
-    else:
-        from specsim.traces import audit_log
+        refuse(trace_audit, values, f"has no effect on {path}, a log of served responses", "lenience")
+        return print_result(audit_served(path, **option.given(of_served), rng=seed), form)
+    from specsim.traces import audit_log
 
-        if of_served:
-            raise ValueError(
-                f"--{next(iter(of_served))} has no effect on a trace; it is for logs of served responses"
-            )
-        lenience = 1.0 if lenience is None else lenience
-        found = audit_log(trace_of(path), lenience=lenience, rng=seed)
-    print_result(found, form)
-    return int(found.exit_code)
+    refuse(trace_audit, values, "has no effect on a trace; it is for logs of served responses", *of_served)
+    lenience = 1.0 if lenience is None else lenience
+    return print_result(audit_log(trace_of(path), lenience=lenience, rng=seed), form)
 
 
 def _is_served(path: Path) -> bool:
