@@ -28,10 +28,14 @@ _within: ContextVar[bool] = ContextVar("within other work", default=False)
 
 
 class Work(NamedTuple):
-    """Work under way: what to call with its progress, if anything, and whether it is within no other work."""
+    """Work under way: what to call with its progress, and whether it is within no other work."""
 
-    report: Progress | None
+    report: Progress
     outermost: bool
+
+
+def silent(done: int, total: int) -> None:
+    """Show no progress."""
 
 
 @contextmanager
@@ -43,7 +47,7 @@ def working(progress: ShowProgress, label: str, unit: str = " steps") -> Iterato
         if callable(progress):
             yield Work(progress, outermost)
         elif not outermost or progress is False or (progress is None and not _watched()):
-            yield Work(None, outermost)
+            yield Work(silent, outermost)
         else:
             with _bar(label, unit) as report:
                 yield Work(report, outermost)
@@ -65,9 +69,9 @@ def shows_progress(label: str, unit: str = " steps") -> Callable[[F], F]:
     return decorate
 
 
-def told(progress: ShowProgress) -> Progress | None:
-    """What a function that `shows_progress` calls, if anything."""
-    return progress if callable(progress) else None
+def told(progress: ShowProgress) -> Progress:
+    """What a function that `shows_progress` calls."""
+    return progress if callable(progress) else silent
 
 
 @contextmanager

@@ -180,6 +180,11 @@ class _Speculation:
     drafting: str
     method: str | None
 
+    @property
+    def about(self) -> dict[str, Any]:
+        how = {"drafting": self.drafting, "method": self.method}
+        return {"rule": str(self.rule), "tree": self.shape} | how
+
     def room(self, left: int) -> int:
         """How many tokens a draft may have where `left` tokens may precede the last one.
 
@@ -194,7 +199,7 @@ def _decode(
     max_new_tokens: int,
     eos: int | None,
     rng: RandomSource,
-    tell: Progress | None,
+    tell: Progress,
 ) -> Generation:
     limit = check_count("max_new_tokens", max_new_tokens)
     eos = None if eos is None else int(check_tokens([eos], target.vocab_size, "eos")[0])
@@ -212,8 +217,7 @@ def _decode(
                 emitted, step = _speculative_step(session, speculation, room, key, len(steps), clock)
             tokens += emitted
             steps.append(step)
-            if tell is not None:
-                tell(min(len(tokens), limit), limit)
+            tell(min(len(tokens), limit), limit)
     except KeyboardInterrupt:
         if not steps:
             raise
@@ -221,19 +225,14 @@ def _decode(
     tokens = tokens[:limit]
     if eos is not None and eos in tokens:
         tokens = tokens[: tokens.index(eos) + 1]
-    how: dict[str, Any] = {"rule": None, "tree": None, "drafting": "none"}
-    if speculation is not None:
-        how = {"rule": str(speculation.rule), "tree": speculation.shape, "drafting": speculation.drafting}
-        how["method"] = speculation.method
-    provenance = Provenance.record(root, 1, time.perf_counter() - started)
     return Generation(
         tuple(text),
         tuple(tokens),
+        **({"rule": None, "tree": None, "drafting": "none"} if speculation is None else speculation.about),
         steps=tuple(steps),
         seconds=dict(clock.seconds),
-        provenance=provenance,
+        provenance=Provenance.record(root, 1, time.perf_counter() - started),
         interrupted=interrupted,
-        **how,
     )
 
 

@@ -212,25 +212,6 @@ def load_bundled() -> Comparison:
     return Comparison(**{**stored, "entries": entries, "pair": pair, "provenance": provenance})
 
 
-def as_markdown(comparison: Comparison) -> str:
-    """A Markdown table of every rule, of the registry, with its claim and its results on this pair.
-
-    >>> print(as_markdown(load_bundled()).splitlines()[0])
-    **A single draft, lossless**
-    """
-    lines = []
-    for group, claim in GROUPS.items():
-        head = "| rule | lossless for, or distribution | tokens/step | TV | source |"
-        lines += [f"**{claim.capitalize()}**", "", head, "|---|---|---|---|---|"]
-        for entry in comparison:
-            if entry.group == group:
-                rule = get(entry.name)
-                numbers = f"{entry.tokens_per_step:.3f} | {show_tv(entry.tv)}"
-                lines.append(f"| `{rule.name}` | {rule.claim} | {numbers} | {rule.citation} |")
-        lines.append("")
-    return "\n".join(lines)
-
-
 def _variants(rule: str | Rule, sweep: bool) -> list[Rule]:
     """The rule; in a sweep several of a lossy one without given values."""
     found = get(rule)

@@ -85,8 +85,7 @@ def run_grid(
         try:
             for number, one in _results(run, settings, threads, executor):
                 found[number] = one
-                if work.report is not None:
-                    work.report(len(found), len(settings))
+                work.report(len(found), len(settings))
         except KeyboardInterrupt:
             if not (work.outermost and found):
                 raise

@@ -17,15 +17,6 @@ from specsim.core._types import Floats, Ints, TokenArray
 from specsim.models import LookaheadDecoding, Model, PromptLookup
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import fixed_pairs
-from specsim.simulation._rows import (
-    DynamicRows,
-    LookaheadRows,
-    LookupRows,
-    ModelRows,
-    PositionRows,
-    TraceRows,
-    start_of,
-)
 from specsim.simulation._sources import FixedPairSource, RowSource, make_source
 from specsim.traces._reader import Trace
 
@@ -154,24 +145,12 @@ def _row_step(
     source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats, tokens: TokenArray, accepted: Ints
 ) -> tuple[str, tuple[Node, ...], Floats]:
     """As `_pair_step`, with the start of the step."""
-    reader, tree = source.reader, source.tree
+    tree = source.tree
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
-    if isinstance(reader, ModelRows | DynamicRows):
-        context = reader.contexts[start_of(key, step, len(reader.contexts))]
-        rows = reader.rows_after(context[None], u)
-        start = f"context {context.tolist()}" if context.size else ""
-    else:
-        assert isinstance(reader, TraceRows | PositionRows | LookupRows | LookaheadRows)
-        rows = reader.rows(key, step, 1)
-        if isinstance(reader, TraceRows):
-            start = f"logged step {step % reader.trace.num_steps}, rows frozen"
-        elif isinstance(reader, PositionRows):
-            start = f"position {step % reader.starts}, rows frozen"
-        else:
-            start = f"context {reader.context(key, step).tolist()}"
+    start, rows = source.reader.replayed(key, step, u)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     rows.end(tokens, accepted)
-    random = tree.draft_sampling != "top" and not isinstance(reader, LookupRows | LookaheadRows)
+    random = tree.draft_sampling != "top" and rows.depths is None  # not copied from a text
     drafted, pairs = rows.draft_tokens[0].tolist(), list(zip(rows.p[0], rows.q[0], strict=False))
     return start, _nodes(rows.parents[0].tolist(), drafted, pairs, u[:, 0] if random else None), v
 

@@ -68,6 +68,9 @@ class RowReader(Described, Protocol):
 
     def rows(self, key: Key, first: int, steps: int) -> Rows: ...
 
+    def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
+        """Where one step starts, in words, and its rows; `u` [n, 1] draws what models draft."""
+
 
 @dataclass(frozen=True)
 class _PairRows:
@@ -92,6 +95,10 @@ class _PairRows:
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
+
+    def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
+        context = self.contexts[start_of(key, step, len(self.contexts))]
+        return f"context {context.tolist()}" if context.size else "", self.rows_after(context[None], u)
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
         """Drafts after each of the contexts `start` [B, order]; u[j], of u [n, B], draws node j + 1."""
@@ -173,6 +180,9 @@ class TraceRows:
         p, q = np.ascontiguousarray(p[:, : gamma + 1]), np.ascontiguousarray(q[:, : gamma + self.leaf_rows])
         return _redrawn(self.tree, p, q, key, first)
 
+    def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
+        return f"logged step {step % self.trace.num_steps}, rows frozen", self.rows(key, step, 1)
+
 
 @dataclass(frozen=True)
 class PositionRows:
@@ -202,6 +212,9 @@ class PositionRows:
         gamma = self.tree.size
         places = (np.arange(first, first + steps) % self.starts)[:, None] + np.arange(gamma + 1)
         return _redrawn(self.tree, self.p[places], self.q[places[:, : gamma + self.leaf_rows]], key, first)
+
+    def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
+        return f"position {step % self.starts}, rows frozen", self.rows(key, step, 1)
 
 
 def _redrawn(tree: Tree, p: Floats, q: Floats, key: Key, first: int) -> Rows:
@@ -270,10 +283,10 @@ class _TextRows:
         text: NDArray[np.int32] = self.draft.text
         return text[places[:, None] + np.arange(-self.target.order, 0)]
 
-    def context(self, key: Key, step: int) -> NDArray[np.int32]:
-        """The tokens in front of the place that step `step` starts from."""
+    def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
         places = self.all_drafts[0]
-        return self._seen(places[[start_of(key, step, len(places))]])[0]
+        seen = self._seen(places[[start_of(key, step, len(places))]])[0]
+        return f"context {seen.tolist()}", self.rows(key, step, 1)
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         chosen = sample_starts(key, first, steps, len(self.all_drafts[0]))

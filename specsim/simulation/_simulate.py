@@ -158,8 +158,7 @@ def simulate(
                 total = replace(total + counted, seconds=before + time.perf_counter() - started)
                 if kept is not None:
                     kept.keep(STEPS, total)
-                if work.report is not None:
-                    work.report(total.steps, end - first)
+                work.report(total.steps, end - first)
         except KeyboardInterrupt:
             if not (work.outermost and total.steps):
                 raise

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim import rules
+from specsim import rules, theory
 from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms, uniforms_buffer
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import check_rows, check_tokens
@@ -39,15 +39,6 @@ from specsim.simulation._rows import (
     model_rows,
     pieces,
     sample_starts,
-)
-from specsim.theory import (
-    acceptance_rate,
-    greedy_multi_draft_acceptance,
-    gumbel_agreement,
-    k_seq_acceptance,
-    naive_matching_acceptance,
-    recursive_rejection_acceptance,
-    without_replacement_acceptance,
 )
 from specsim.traces._reader import Trace
 
@@ -107,7 +98,7 @@ class FixedPairSource:
         return self.rule.fixed_pair.tables(p, q, self.tree, **self.rule.values)
 
     def alpha_context(self) -> float:
-        return float(acceptance_rate(self.p, self.q))
+        return float(theory.acceptance_rate(self.p, self.q))
 
     def acceptance(self) -> tuple[float, ...] | None:
         found = acceptance_by_position(self.rule, self.p, self.q, self.tree)
@@ -362,11 +353,11 @@ def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:
 #: Of rules that choose between siblings sampled in these ways: f(p, q, siblings) is the probability that one
 #: of them is accepted.
 BY_SIBLINGS: dict[tuple[str, str], Callable[[Floats, Floats, int], float]] = {
-    ("greedy_multi_draft", "top and sample"): greedy_multi_draft_acceptance,
-    ("k_seq", "sampled"): k_seq_acceptance,
-    ("naive_matching", "sampled"): naive_matching_acceptance,
-    ("recursive_rejection", "sampled"): recursive_rejection_acceptance,
-    ("without_replacement", "without replacement"): without_replacement_acceptance,
+    ("greedy_multi_draft", "top and sample"): theory.greedy_multi_draft_acceptance,
+    ("k_seq", "sampled"): theory.k_seq_acceptance,
+    ("naive_matching", "sampled"): theory.naive_matching_acceptance,
+    ("recursive_rejection", "sampled"): theory.recursive_rejection_acceptance,
+    ("without_replacement", "without replacement"): theory.without_replacement_acceptance,
 }
 
 
@@ -383,7 +374,7 @@ def acceptance_by_position(rule: Rule, p: Floats, q: Floats, tree: Tree) -> Floa
     that the number of siblings at the next position is random: their tree must have one level."""
     if tree.is_chain:
         if rule.name in ("gumbel", "gumbel_list") and tree.draft_sampling == "sampled":
-            return np.full(tree.size, gumbel_agreement(p, q))
+            return np.full(tree.size, theory.gumbel_agreement(p, q))
         if rule.fixed_pair.acceptance is not None:
             return rule.fixed_pair.acceptance(p, q, tree, **rule.values)
     one_level = BY_SIBLINGS.get((rule.name, tree.draft_sampling))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._arguments import checked
 from specsim.core._checks import check_unmasked
 from specsim.core._json import parse_json
-from specsim.core._progress import Progress, ShowProgress, shows_progress, told
+from specsim.core._progress import Progress, ShowProgress, shows_progress, silent, told
 from specsim.core._registry import check_known
 from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
@@ -259,15 +259,14 @@ class Trace:
             normalise(decode(rows.q), places, q.reshape(-1, self.vocab_size))
         return tokens, p, q
 
-    def scan(self, progress: Progress | None = None) -> Iterator[tuple[AnyColumns, Floats]]:
+    def scan(self, progress: Progress = silent) -> Iterator[tuple[AnyColumns, Floats]]:
         """The chunks of all shards, see `Shard.scan`; `progress(rows, of_rows)` is called after each."""
         done = 0
         for shard in self.shards:
             for columns, beta in shard.scan():
                 yield columns, beta
                 done += columns.step.size
-                if progress is not None:
-                    progress(done, self.num_rows)
+                progress(done, self.num_rows)
 
     @shows_progress("check", " rows")
     def verify(self, *, progress: ShowProgress = None) -> tuple[ShardStatus, ...]:
@@ -277,8 +276,7 @@ class Trace:
             damage = None
             try:
                 for columns, _ in shard.scan(once=True):
-                    if tell:
-                        tell(done + int(columns.position.size), self.num_rows)
+                    tell(done + int(columns.position.size), self.num_rows)
             except ValueError as error:
                 damage = str(error)
             found.append(ShardStatus(shard.name, shard.num_rows, shard.num_bytes, damage))

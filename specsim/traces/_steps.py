@@ -24,7 +24,7 @@ class Source(NamedTuple):
     draft: Path | None  #: the draft's file, if there are two
     vocab_size: int | None
     scratch: IO[bytes]  #: a temporary file
-    tell: Progress | None  #: takes the bytes read and their total, from an importer that reads all at first
+    tell: Progress  #: takes the bytes read and their total, from an importer that reads all at first
 
 
 class Step(NamedTuple):

@@ -350,7 +350,7 @@ OfChunk = Callable[[AnyColumns, Floats], Any]
 
 
 def summarise_with(
-    trace: Trace, of_chunk: OfChunk | None, skip_damaged: bool, tell: Progress | None
+    trace: Trace, of_chunk: OfChunk | None, skip_damaged: bool, tell: Progress
 ) -> tuple[TraceSummary | TraceBounds, list[Any]]:
     """`summarise`, and what `of_chunk` returns for each chunk of the sound shards, in order."""
     total, done = _Tally.empty(trace.gamma), 0
@@ -369,8 +369,7 @@ def summarise_with(
                         raise
                     skipped.append(str(error))
                 done += shard.num_rows
-                if tell:
-                    tell(done, trace.num_rows)
+                tell(done, trace.num_rows)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     layout = trace.layout

@@ -12,7 +12,7 @@ import pytest
 
 import specsim
 from specsim.core import _progress
-from specsim.core._progress import shows_progress, told, working
+from specsim.core._progress import shows_progress, silent, told, working
 from specsim.traces import default_trace, summarise
 
 
@@ -70,7 +70,7 @@ def test_work_inside_other_work_shows_nothing():
     def nested():
         with working(None, "outer") as outer, working(None, "inner") as inner:
             assert outer.outermost
-            assert (inner.report, inner.outermost) == (None, False)
+            assert (inner.report, inner.outermost) == (silent, False)
             with working(lambda *at: told_inside.append(at), "asked for") as asked:
                 asked.report(1, 2)
         with working(None, "after") as after:

@@ -21,7 +21,7 @@ from specsim.core._files import read_text
 from specsim.core._json import parse_json
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import specsim_version
-from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Floats
 from specsim.decoding._recording.models import new_log
 from specsim.models import chain
@@ -205,11 +205,10 @@ def record_hf(
         done = 0
         for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
-            if tell is not None and step.text > done:
+            if step.text > done:
                 done = step.text
                 tell(done, len(texts))
-    if tell is not None:
-        tell(len(texts), len(texts))
+    tell(len(texts), len(texts))
     return open_trace(out)
 
 
@@ -225,46 +224,36 @@ def trajectory(
     root: int,
 ) -> Iterator[Step]:
     """The steps of all `texts`, one text after the other; step number s draws the uniforms of step s."""
-    key, number = key_of(root), 0
+    key, tree, number = key_of(root), chain(gamma), 0
+    verify = rule_verifier(rule, tree)
+
+    def take_step(text: int, tokens: list[int], number: int) -> Step:
+        u = uniforms(key, int(Purpose.DRAFT), number, 1, gamma)
+        drafted: list[int] = []
+        q = np.empty((gamma + 1, draft.vocab_size))
+        for i in range(gamma + 1):  # the last row is for the log, the pass for the cache, if all are accepted
+            q[i] = draft.rows(tokens + drafted, 1)[0]
+            if i < gamma:
+                drafted.append(int(draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
+        p = target.rows(tokens + drafted, gamma + 1)
+        seen = q[None, : rule.num_rows(tree)].copy()
+        rows = Rows(np.array([drafted]), p[None], seen, tile_parents(tree, 1))
+        found, (accepted,) = verify(rows, key, number)
+        for model in (target, draft):
+            model.forget(len(tokens) + accepted)
+        return Step(text, list(tokens), drafted, int(accepted), p, q, found[: accepted + 1, 0].tolist())
+
     for text, prompt in enumerate(texts):
         tokens = list(prompt)
         target.restart()
         draft.restart()
         while len(tokens) < len(prompt) + max_new_tokens and len(tokens) + gamma <= room:
-            step = _step(target, draft, text, tokens, rule, gamma, key, number)
+            step = take_step(text, tokens, number)
             yield step
             number += 1
             tokens += step.emitted
             if ends.intersection(step.emitted):
                 break
-
-
-def _step(
-    target: CachedModel,
-    draft: CachedModel,
-    text: int,
-    tokens: list[int],
-    rule: Rule,
-    gamma: int,
-    key: Key,
-    number: int,
-) -> Step:
-    tree = chain(gamma)
-    u = uniforms(key, int(Purpose.DRAFT), number, 1, gamma)
-    drafted: list[int] = []
-    q = np.empty((gamma + 1, draft.vocab_size))
-    for i in range(gamma + 1):  # the last row is for the log, and the pass for the cache, if all are accepted
-        q[i] = draft.rows(tokens + drafted, 1)[0]
-        if i < gamma:
-            drafted.append(int(draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
-    p = target.rows(tokens + drafted, gamma + 1)
-    seen = q[None, : rule.num_rows(tree)].copy()
-    rows = Rows(np.array([drafted]), p[None], seen, tile_parents(tree, 1))
-    found, accepted = rule_verifier(rule, tree)(rows, key, number)
-    length = int(accepted[0])
-    for model in (target, draft):
-        model.forget(len(tokens) + length)
-    return Step(text, list(tokens), drafted, length, p, q, found[: length + 1, 0].tolist())
 
 
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from specsim.core._streams import Purpose, RandomSource, key_of, root_of, unifor
 from specsim.core._types import Floats
 from specsim.models import Model, chain
 from specsim.simulation._rows import ModelRows, model_rows, start_of
+from specsim.simulation._sources import rule_verifier
 from specsim.traces import truncate, writer
 from specsim.traces._reader import Trace, open_trace
 
@@ -131,7 +133,7 @@ def record(
     with new_log(out, **layout, root=root, facts=facts) as add:
         for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
             add(*step)
-            if tell is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
+            if done % STEPS_PER_TEXT == 0 or done == steps:
                 tell(done, steps)
     return open_trace(out)
 
@@ -141,18 +143,13 @@ def _trajectory(
 ) -> Iterator[tuple[int, list[int], int, np.ndarray, np.ndarray]]:
     """(text, drafted tokens, accepted, p rows [γ+1, V], q rows [γ+1, V]) of each step."""
     key, tree = key_of(root), reader.tree
-    tokens, accepted = np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
-    for first in range(0, steps, STEPS_PER_TEXT):
-        n = min(STEPS_PER_TEXT, steps - first)
-        u = uniforms(key, Purpose.DRAFT, first, n, tree.size)
-        v = uniforms(key, Purpose.VERIFY, first, n, rule.uniforms(tree, reader.vocab_size))
-        history = reader.contexts[start_of(key, first, len(reader.contexts))]
-        for s in range(n):
-            rows = reader.rows_after(history[None], u[:, s : s + 1])
-            q = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
-            with interpreted():  # compiling does not pay off for one step at a time
-                drawn = v[:, s : s + 1]
-                rule.rows(rows.parents, rows.draft_tokens, rows.p, q, drawn, rule.array(), tokens, accepted)
-            drafted = rows.draft_tokens[0].tolist()
-            yield first // STEPS_PER_TEXT, drafted, int(accepted[0]), rows.p[0], rows.q[0]
-            history = np.append(history, tokens[: accepted[0] + 1, 0])
+    verify, history = rule_verifier(rule, tree), reader.contexts[0]
+    for step in range(steps):
+        if step % STEPS_PER_TEXT == 0:
+            history = reader.contexts[start_of(key, step, len(reader.contexts))]
+        rows = reader.rows_after(history[None], uniforms(key, Purpose.DRAFT, step, 1, tree.size))
+        read = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
+        with interpreted():  # compiling does not pay off for one step at a time
+            tokens, (accepted,) = verify(replace(rows, q=read), key, step)
+        yield step // STEPS_PER_TEXT, rows.draft_tokens[0].tolist(), int(accepted), rows.p[0], rows.q[0]
+        history = np.append(history, tokens[: accepted + 1, 0])

@@ -257,8 +257,7 @@ def simulate_batch(
         try:
             for one in pool.map(lambda key: _replicate(server, work, key), keys):
                 found.append(one)
-                if report is not None:
-                    report(len(found), replications)
+                report(len(found), replications)
         except BaseException:
             stop[0] = 1  # the threads end too
             raise

@@ -98,9 +98,7 @@ def import_trace(
     return open_trace(out)
 
 
-def _write(
-    logged: Logged, out: str | Path, name: str, dtype: str, asked: Source, tell: Progress | None
-) -> None:
+def _write(logged: Logged, out: str | Path, name: str, dtype: str, asked: Source, tell: Progress) -> None:
     source, vocab_size = asked.path, asked.vocab_size
     if logged.top is None and vocab_size not in (None, logged.vocab_size):
         raise ValueError(f"{source}, p: V = {logged.vocab_size}; leave out vocab_size, which is {vocab_size}")
@@ -117,7 +115,7 @@ def _write(
                 for step in part.steps:  # one of them is refused
                     _append(log, step, logged)
             whole = isinstance(part, Places) or log.steps == logged.total
-            if tell is not None and (whole or log.steps % 256 == 0):
+            if whole or log.steps % 256 == 0:
                 tell(log.steps, logged.total)
 
 

@@ -85,12 +85,11 @@ def _read(source: Source, tokens: Tokens) -> Logged:
             if len(pair.p.own):
                 kinds.add(pair.scored)
                 spool.add(pair, tokens)
-            if tell is not None and (done := target.done + draft.done) >= told + TOLD_AT:
+            if (done := target.done + draft.done) >= told + TOLD_AT:
                 told = done
                 tell(done, total)
     spool.flush(tokens)
-    if tell is not None:
-        tell(total, total)
+    tell(total, total)
     if not kinds:
         raise ValueError(f"{source.path}: has no log-probabilities; ask the server for them")
     written = {(True, False): "the draft's own", (False, True): "the target's own"}
