@@ -5,6 +5,7 @@ that request, so that neither the batch nor the policy changes it. `tests/helper
 server written from the documentation alone."""
 
 import math
+from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -96,38 +97,21 @@ def classified_length(v, accepted, most, missed, false_alarm):
 
 
 @kernel
-def sift_down(heap, weights, place, size):
-    """Restore the order of a heap, the largest weight first and of equal ones the oldest, below `place`."""
-    moved = heap[place]
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size:
-            left, right = heap[child], heap[child + 1]
-            if weights[right] > weights[left] or (weights[right] == weights[left] and right < left):
-                child += 1
-        other = heap[child]
-        if weights[moved] > weights[other] or (weights[moved] == weights[other] and moved < other):
-            break
-        heap[place] = other
-        place = child
-    heap[place] = moved
+def share_budget(left, most, known, order, running, joins, gammas):
+    """Give `left` drafted tokens one by one to the request whose next one is accepted most probably.
 
-
-@kernel
-def share_budget(left, most, rates, order, running, joins, gammas, weights, heap):
-    """Give `left` drafted tokens one by one to the request whose next one is accepted most probably."""
-    for j in range(running):
-        weights[j] = 0.0 if joins[order[j]] else rates[order[j]]
-        heap[j] = j
-    for place in range(running // 2 - 1, -1, -1):
-        sift_down(heap, weights, place, running)
-    while left > 0 and weights[heap[0]] > 0.0:
-        best = heap[0]
-        slot = order[best]
+    Of equal ones the oldest comes first."""
+    heap = [
+        (-known[slot, 0] / known[slot, 1], j) for j, slot in enumerate(order[:running]) if not joins[slot]
+    ]
+    heapify(heap)
+    while left > 0 and heap[0][0] < 0.0:
+        weight, j = heap[0]
+        slot = order[j]
         gammas[slot] += 1
         left -= 1
-        weights[best] = weights[best] * rates[slot] if gammas[slot] < most else 0.0
-        sift_down(heap, weights, 0, running)
+        rate = known[slot, 0] / known[slot, 1]
+        heapreplace(heap, (weight * rate if gammas[slot] < most else 0.0, j))
 
 
 class Setup(NamedTuple):
@@ -173,9 +157,6 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
     lengths = np.zeros(max_batch, np.int64)
     joins = np.zeros(max_batch, np.bool_)
     known = np.zeros((max_batch, 3))  # accepted, tested and drafted tokens
-    rates = np.zeros(max_batch)
-    weights = np.zeros(max_batch)
-    heap = np.zeros(max_batch, np.int64)
     ended = np.zeros(max_batch, np.bool_)
     uniforms = np.empty((max_batch, ROWS, COLUMNS))
     guesses = np.empty((max_batch if policy == CLASSIFIER else 0, ROWS, COLUMNS))
@@ -257,11 +238,8 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
             chosen = best_length(most, alpha, drafting, joining, prompt_tokens, context, seen, target, draft)
             for j in range(running):
                 gammas[order[j]] = 0 if joins[order[j]] else chosen
-        elif policy in (BUDGET, BLOCKS) and most > 0:
-            for j in range(running):
-                rates[order[j]] = known[order[j], 0] / known[order[j], 1]
-            left = int(parameters[1]) - drafting
-            share_budget(left, most, rates, order, running, joins, gammas, weights, heap)
+        elif policy in (BUDGET, BLOCKS) and most > 0 and drafting:
+            share_budget(int(parameters[1]) - drafting, most, known, order, running, joins, gammas)
         # its time: draft pass k is over the requests with at least k drafted tokens, or one over whole blocks
         by_length[:] = 0
         context_by_length[:] = 0.0

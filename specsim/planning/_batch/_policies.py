@@ -11,16 +11,7 @@ from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name, written
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
-from specsim.planning._batch._kernel import (
-    BANDS,
-    BLOCKS,
-    BUDGET,
-    CLASSIFIER,
-    CONSTANT,
-    GOODPUT,
-    HEURISTIC,
-    ORACLE,
-)
+from specsim.planning._batch import _kernel as code
 from specsim.planning._policies._goodput import Goodput
 from specsim.planning._policies._policy import AnyPolicy
 from specsim.planning._policies._simple import Constant, Heuristic, Oracle
@@ -87,14 +78,14 @@ class Classifier(AnyPolicy):
 #: The policies that a server follows: the code of each, and the parameters that the compiled loop reads, the
 #: longest draft first.
 SERVED: dict[type[AnyPolicy], tuple[int, tuple[str, ...]]] = {
-    Constant: (CONSTANT, ("gamma",)),
-    Goodput: (GOODPUT, ("max_gamma", "window", "alpha")),
-    Budget: (BUDGET, ("max_gamma", "tokens", "alpha")),
-    Blocks: (BLOCKS, ("max_gamma", "tokens", "alpha")),
-    Bands: (BANDS, ("max_gamma", "alpha")),
-    Classifier: (CLASSIFIER, ("max_gamma", "missed", "false_alarm")),
-    Heuristic: (HEURISTIC, ("max_gamma", "gamma")),
-    Oracle: (ORACLE, ("max_gamma",)),
+    Constant: (code.CONSTANT, ("gamma",)),
+    Goodput: (code.GOODPUT, ("max_gamma", "window", "alpha")),
+    Budget: (code.BUDGET, ("max_gamma", "tokens", "alpha")),
+    Blocks: (code.BLOCKS, ("max_gamma", "tokens", "alpha")),
+    Bands: (code.BANDS, ("max_gamma", "alpha")),
+    Classifier: (code.CLASSIFIER, ("max_gamma", "missed", "false_alarm")),
+    Heuristic: (code.HEURISTIC, ("max_gamma", "gamma")),
+    Oracle: (code.ORACLE, ("max_gamma",)),
 }
 #: The same by their names.
 KINDS: dict[str, type[AnyPolicy]] = {kind.__name__.lower(): kind for kind in SERVED}
@@ -107,11 +98,11 @@ def for_kernel(policy: AnyPolicy) -> tuple[int, Floats]:
     if type(policy) not in SERVED:
         names = ", ".join(kind.__name__ for kind in SERVED)
         raise TypeError(f"policy: a server cannot follow {policy!r}; give one of {names}")
-    code, sent = SERVED[type(policy)]
+    number, sent = SERVED[type(policy)]
     for field in fields(policy):
         if field.name not in sent and getattr(policy, field.name) != field.default:
             raise ValueError(f"policy: {field.name} has no meaning on a server; leave it out")
-    return code, np.array([getattr(policy, name) for name in sent], dtype=np.float64)
+    return number, np.array([getattr(policy, name) for name in sent], dtype=np.float64)
 
 
 def spec_of(policy: AnyPolicy) -> str:

@@ -10,13 +10,13 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, count_of
-from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import cumulative_draw
-from specsim.core.distributions import temperature as at_temperature
 from specsim.models import Model
 from specsim.models._base import check_pair, shared_contexts
+from specsim.models._drafts.sampling import draw_siblings
+from specsim.models._processed import Processed
 from specsim.planning._policies._log import DraftLog, Features, read_rows
 
 #: Positions whose rows are computed at a time: few enough to stay in cache.
@@ -68,51 +68,42 @@ def draft_log(
     tokens, ahead = count_of("tokens", tokens), check_count("ahead", ahead, 0)
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature: {temperature} is not a finite number ≥ 0")
-    root = root_of(rng)
-    pair = _Pair(target, draft, temperature)
-    text = _draw_text(pair, tokens, key_of(root))
-    parts = [_draw_part(pair, text, first, ahead, key_of(root)) for first in range(0, tokens, CHUNK)]
+    if temperature != 1:
+        target, draft = (Processed(one, temperature=temperature) for one in (target, draft))
+    root, order = root_of(rng), max(target.order, draft.order)
+    text = _draw_text(target, draft, tokens, key_of(root))
+    parts = [_draw_part(target, draft, text, first, ahead, key_of(root)) for first in range(0, tokens, CHUNK)]
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     drafted, accepted, beta = joined[:3]
     rejected = accepted == 0
     features, tails = Features(*joined[3:6]), Features(*joined[6:])
     tail = np.where(rejected, np.cumsum(rejected) - 1, -1)
     source = f"a text of {tokens:,} tokens" + f" at temperature {temperature:g}" * (temperature != 1)
-    return DraftLog(text[pair.order :], drafted, accepted, features, beta, tail, tails, source, root)
+    return DraftLog(text[order:], drafted, accepted, features, beta, tail, tails, source, root)
 
 
-class _Pair:
-    """Rows of both models after histories of `order` tokens."""
-
-    def __init__(self, target: Model, draft: Model, temperature: float):
-        self.target, self.draft, self.temperature = target, draft, temperature
-        self.order = max(target.order, draft.order)
-        self.vocab_size = target.vocab_size
-
-    def rows(self, model: Model, histories: TokenArray) -> Floats:
-        rows = model.rows(histories)
-        return rows if self.temperature == 1 else at_temperature(rows, self.temperature)
-
-
-def _draw_text(pair: _Pair, length: int, key: Key) -> TokenArray:
+def _draw_text(target: Model, draft: Model, length: int, key: Key) -> TokenArray:
     """The context, then the text: int32 [order + length]."""
-    contexts = shared_contexts(pair.target, pair.draft)
-    text = np.empty(pair.order + length, dtype=np.int32)
-    text[: pair.order] = contexts[int(uniform(key, Purpose.CONTEXT, 0, 0) * len(contexts))]
+    contexts = shared_contexts(target, draft)
+    order = contexts.shape[1]
+    text = np.empty(order + length, dtype=np.int32)
+    text[:order] = contexts[int(uniform(key, Purpose.CONTEXT, 0, 0) * len(contexts))]
     u = uniforms(key, Purpose.VERIFY, 0, length, 1)[0]
     for t in range(length):
-        row = pair.rows(pair.target, text[None, t : t + pair.order])
-        text[pair.order + t] = cumulative_draw(row[0], u[t])
+        text[order + t] = cumulative_draw(target.rows(text[None, t : t + order])[0], u[t])
     return text
 
 
-def _draw_part(pair: _Pair, text: TokenArray, first: int, ahead: int, key: Key) -> tuple[Any, ...]:
+def _draw_part(
+    target: Model, draft: Model, text: TokenArray, first: int, ahead: int, key: Key
+) -> tuple[Any, ...]:
     """drafted, accepted, β, features [B], and those of the tails [R, ahead], from position `first` on."""
-    size = min(CHUNK, len(text) - pair.order - first)
+    order = max(target.order, draft.order)
+    size = min(CHUNK, len(text) - order - first)
     every = np.arange(size)
-    histories = text[first + every[:, None] + np.arange(pair.order)]
-    x = text[first + pair.order : first + pair.order + size]
-    p, q = pair.rows(pair.target, histories), pair.rows(pair.draft, histories)
+    histories = text[first + every[:, None] + np.arange(order)]
+    x = text[first + order : first + order + size]
+    p, q = target.rows(histories), draft.rows(histories)
     tested = uniforms(key, Purpose.VERIFY, first, size, 2)[1]
     drawn = uniforms(key, Purpose.DRAFT, first, size, 1 + ahead)
 
@@ -123,8 +114,8 @@ def _draw_part(pair: _Pair, text: TokenArray, first: int, ahead: int, key: Key) 
     tails = Features(*(np.empty((lost.size, ahead)) for _ in Features._fields))
     behind, last = histories[lost], drafted[lost]
     for k in range(ahead):
-        behind = np.concatenate([behind, last[:, None]], axis=1)[:, 1 if pair.order else 0 :]
-        rows = pair.rows(pair.draft, behind)
+        behind = np.concatenate([behind, last[:, None]], axis=1)[:, 1 if order else 0 :]
+        rows = draft.rows(behind)
         last = _draw(rows, drawn[1 + k, lost])
         for column, values in zip(tails, read_rows(rows, last), strict=True):
             column[:, k] = values
@@ -141,13 +132,5 @@ def _residual(p: Floats, q: Floats) -> Floats:
 
 
 def _draw(weights: Floats, u: Floats) -> TokenArray:
-    out = np.empty(len(weights), dtype=np.int32)
-    _draw_rows(np.ascontiguousarray(weights), np.ascontiguousarray(u), out)
-    return out
-
-
-@kernel
-def _draw_rows(weights, u, out):  # type: ignore[no-untyped-def]
-    """A token from each row of weights[B, V], with u[B], into out[B]."""
-    for b in range(u.size):
-        out[b] = cumulative_draw(weights[b], u[b])
+    """A token from each row of weights [B, V], with u [B]."""
+    return draw_siblings("sampled", weights, u[None])[0].astype(np.int32)

@@ -41,16 +41,7 @@ class Step(NamedTuple):
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
     """Yield the steps of a policy along a log, `cost` being what it knows of their time.
 
-    Reset the policy first. The last steps draft less, so as not to pass the end of the text.
-
-    >>> from specsim.models import TableModel
-    >>> from specsim.planning import ConstantRatio
-    >>> from specsim import draft_log
-    >>> log = draft_log(TableModel([0.5, 0.5]), TableModel([0.8, 0.2]), 100, rng=1)
-    >>> steps = [*simulate_steps(log, Constant(3), ConstantRatio(0.05))]
-    >>> sum(step.accepted + 1 for step in steps)
-    100
-    """
+    The last steps draft less, so as not to pass the end of the text."""
     policy.reset(cost)
     if isinstance(policy, Oracle):
         policy.foresee(log, cost)
