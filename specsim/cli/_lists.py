@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.cli._app import app, command
-from specsim.cli._terminal import TEXT, Form, listing, print_result
+from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._registry import check_known
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def list_command(
 
 
 def _rules() -> Shown:
-    from specsim.core._tables import NONE, Table
+    from specsim.core._tables import NONE, Listing, Table
     from specsim.rules import GROUPS, get, names
     from specsim.simulation._comparison import load_bundled
     from specsim.simulation._grid import show_tv
@@ -76,11 +76,11 @@ def _rules() -> Shown:
     for name in names():
         for one in get(name).parameters:
             parts.append(f"  {name}: {one.described}")
-    return listing(parts, records)
+    return Listing(parts, records)
 
 
 def _methods() -> Shown:
-    from specsim.core._tables import Table
+    from specsim.core._tables import Listing, Table
     from specsim.simulation.methods import get, names
 
     rows, records = [], []
@@ -98,20 +98,20 @@ def _methods() -> Shown:
         )
         parts += [f"{name}: {one.modelled}", f"  not modelled: {one.left_out}"]
         parts += [f"  {each.described}" for each in one.parameters]
-    return listing([Table(("method", "system", "rule", "paper"), rows), *parts], records)
+    return Listing([Table(("method", "system", "rule", "paper"), rows), *parts], records)
 
 
 def _engines() -> Shown:
     from specsim.adapters import catalogue
-    from specsim.core._tables import Table
+    from specsim.core._tables import Listing, Table
 
     rows = [*catalogue().items()]
     records = [dict(zip(("engine", "audited"), row, strict=True)) for row in rows]
-    return listing([Table(("engine", "what is audited"), rows)], records)
+    return Listing([Table(("engine", "what is audited"), rows)], records)
 
 
 def _mistakes() -> Shown:
-    from specsim.core._tables import Table
+    from specsim.core._tables import Listing, Table
     from specsim.engines._server.mistakes import mistake_names
     from specsim.mistakes import get, names
 
@@ -129,7 +129,7 @@ def _mistakes() -> Shown:
             if row["family"] == family
         ]
         parts += [family, Table(("mistake", "server", "what goes wrong", "reported"), rows)]
-    return listing([*parts, "server: accepted by 'specsim serve --mistake'."], records)
+    return Listing([*parts, "server: accepted by 'specsim serve --mistake'."], records)
 
 
 LISTS = {"rules": _rules, "methods": _methods, "engines": _engines, "mistakes": _mistakes}

@@ -11,7 +11,7 @@ import specsim
 from specsim.cli._app import DONE, app, command
 from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Flag, Seed, Several, refuse
 from specsim.cli._pair_options import pair_of
-from specsim.cli._terminal import TEXT, Form, listing, print_result
+from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
 from specsim.models import Pair
@@ -104,6 +104,7 @@ def _rates(pair: Any) -> Any:
 
 def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: int, form: Form) -> int:
     """The plan for a trace; two of them where only bounds of α are known."""
+    from specsim.core._tables import Listing
     from specsim.planning._plan import plan_from_trace
     from specsim.traces import summarise
 
@@ -112,7 +113,7 @@ def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: in
         return print_result(made[0], form)
     if not form.is_text:
         rows = [{"alpha": one.alphas[0]} | row for one in made for row in one.records()]
-        return print_result(listing([], rows), form, [one.to_dict() for one in made])
+        return print_result(Listing([], rows), form, [one.to_dict() for one in made])
     for which, one in zip(("at least", "at most"), made, strict=False):
         alpha = f"α context {which} {one.alphas[0]:.4f}"
         print(f"no accept flags were logged; with {alpha}, at every position:")

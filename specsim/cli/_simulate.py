@@ -10,7 +10,7 @@ import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import DONE, app, command
 from specsim.cli._pair_options import draft_of, gamma_for, models_of, pair_of
-from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, show
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
 from specsim.core._numbers import exact
 
 #: Why options of rule and draft have no effect.
@@ -159,7 +159,7 @@ def _check_no_seed(trace: Any, seed: int | None, why: str) -> None:
 
 def _print_one_token(trace: Any, rule: str, form: Form) -> int:
     """Where nothing was drafted β is all that is known, and so the standard rule with one drafted token."""
-    from specsim.core._tables import Table, span
+    from specsim.core._tables import Listing, Table, span
     from specsim.rules import get
     from specsim.traces import summarise
     from specsim.traces._summary import TraceBounds
@@ -173,12 +173,12 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> int:
     assert isinstance(found, TraceBounds)
     low, high = found.one_token
     bounds = {"α context": found.alpha_context, "tokens per step, γ = 1": found.one_token}
-    parts = [
+    parts: list[Any] = [
         f"{trace.path}: nothing was drafted; bounds for the standard rule along the log's own path",
         Table((), [(name, span(ends, "{:.5f}".format)) for name, ends in bounds.items()]),
     ]
     row = {"rule": "standard", "gamma": 1, "tokens_per_step": [low, high]}
-    return print_result(listing(parts, [row]), form, row)
+    return print_result(Listing(parts, [row]), form, row)
 
 
 @command(

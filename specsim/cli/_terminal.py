@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
@@ -183,13 +183,6 @@ def write_report(result: Judged, out: Path, name: str, page: Callable[[Any], str
 
     for ending, tell in {"json": json_of, "html": page or page_of, "xml": junit_of}.items():
         write_text(out / f"{name}.{ending}", tell(result))
-
-
-def listing(parts: Sequence[Any], rows: Sequence[dict[str, Any]]) -> Shown:
-    """A list that a command prints, as a result."""
-    from specsim.core._tables import Listing
-
-    return Listing(tuple(parts), tuple(rows))
 
 
 def written(trace: Trace, texts: int | None = None) -> str:

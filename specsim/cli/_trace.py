@@ -8,7 +8,7 @@ from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, command, trace_app
 from specsim.cli._options import refuse
 from specsim.cli._pair_options import models_of, trace_of
-from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, written
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
 
 
 @command(trace_app, "trace import log.npz --out ours", name="import")
@@ -44,6 +44,8 @@ def trace_import(
 )
 def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
+    from specsim.core._tables import Listing
+
     trace = trace_of(path)
     shards = trace.verify()
     lines = [f"{one.name}  {one.num_rows:,} rows  {'ok' if one.ok else one.damage}" for one in shards]
@@ -55,7 +57,7 @@ def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     }
     about = {"path": str(trace.path), **counted, **layout, "complete": trace.complete}
     document = about | {"provenance": dict(trace.provenance), "shards": rows}
-    print_result(listing([*_description(trace), *lines], rows), form, document)
+    print_result(Listing([*_description(trace), *lines], rows), form, document)
     return 0 if all(shard.ok for shard in shards) else 2
 
 

@@ -129,6 +129,8 @@ class Shown:
 
     #: The first columns of `records`, for results that may have no row.
     columns: ClassVar[tuple[str, ...]] = ()
+    #: What `to_dict` adds to the fields.
+    derived: ClassVar[tuple[str, ...]] = ()
 
     def parts(self) -> Iterable[Piece]:
         """What is shown: tables, and lines between them."""
@@ -150,6 +152,10 @@ class Shown:
     def save(self, path: PathLike) -> None:
         """Write the result with its provenance to a file, which `specsim.load` reads."""
         save(self, path)
+
+    def to_dict(self) -> Any:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, *self.derived)
 
     def records(self) -> list[dict[str, Any]]:
         """The rows of the result, each {column: value}, with numbers as numbers."""
@@ -192,10 +198,10 @@ class Shown:
 class Listing(Shown):
     """A list that is no result of a computation: what is shown of it, and its rows."""
 
-    shown: tuple[Piece, ...]
-    rows: tuple[dict[str, Any], ...]
+    shown: Sequence[Piece]
+    rows: Sequence[dict[str, Any]]
 
-    def parts(self) -> tuple[Piece, ...]:
+    def parts(self) -> Sequence[Piece]:
         return self.shown
 
     def records(self) -> list[dict[str, Any]]:

@@ -37,8 +37,8 @@ ALIGNMENT = 8
 
 def save_tensors(
     path: PathLike, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write `arrays` to `path`. Raises OSError, naming it, if it cannot be written.
+) -> bytes:
+    """Write `arrays` to `path`, and return its header. Raises OSError, naming it, if it cannot be written.
 
     The package safetensors would write a temporary file of its own, which a kill leaves behind."""
     codes = {dtype: code for code, dtype in TYPES.items()}
@@ -53,11 +53,13 @@ def save_tensors(
         header[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
+    text = len(text).to_bytes(8, "little") + text
     with atomic_write(path) as temporary, temporary.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(text)
         for name in names:
             whole = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
             file.write(whole.reshape(-1).view(np.uint8).data)
+    return text
 
 
 def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -18,7 +18,7 @@ from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
-from specsim.core._tables import Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import Line, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 from specsim.models import Model
@@ -121,15 +121,12 @@ class Swept(Shown):
     runs: tuple[Any, ...]
     planned: int
     provenance: Provenance
+    derived = ("interrupted",)
 
     @property
     def interrupted(self) -> bool:
         """Whether the sweep was ended before all its runs."""
         return len(self.runs) < self.planned
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "interrupted")
 
     def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
         shown = [
@@ -173,10 +170,6 @@ class Compared(Shown):
 
     entries: tuple[Any, ...]
     interrupted: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self)
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each entry."""

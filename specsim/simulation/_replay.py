@@ -3,7 +3,7 @@ uncompiled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
-from specsim.core._tables import Shown, as_dict
+from specsim.core._tables import Shown
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.models import LookaheadDecoding, Model, PromptLookup
 from specsim.models._drafts.dynamic import Draft
@@ -48,14 +48,11 @@ class Replay(Shown):
     nodes: tuple[Node, ...]
     verify_uniforms: tuple[float, ...]
     tokens: tuple[int, ...]
+    derived = ("num_accepted",)
 
     @property
     def num_accepted(self) -> int:
         return len(self.tokens) - 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "num_accepted")
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each drafted token."""
@@ -145,9 +142,9 @@ def _row_step(
     source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats, tokens: TokenArray, accepted: Ints
 ) -> tuple[str, tuple[Node, ...], Floats]:
     """As `_pair_step`, with the start of the step."""
-    tree = source.tree
+    tree, reader = source.tree, cast(Any, source.reader)
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
-    start, rows = source.reader.replayed(key, step, u)
+    start, rows = reader.replayed(key, step, u)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     rows.end(tokens, accepted)
     random = tree.draft_sampling != "top" and rows.depths is None  # not copied from a text

@@ -68,9 +68,6 @@ class RowReader(Described, Protocol):
 
     def rows(self, key: Key, first: int, steps: int) -> Rows: ...
 
-    def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
-        """Where one step starts, in words, and its rows; `u` [n, 1] draws what models draft."""
-
 
 @dataclass(frozen=True)
 class _PairRows:
@@ -97,6 +94,7 @@ class _PairRows:
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
 
     def replayed(self, key: Key, step: int, u: Floats) -> tuple[str, Rows]:
+        """Where one step starts, in words, and its rows; `u` [n, 1] draws what models draft."""
         context = self.contexts[start_of(key, step, len(self.contexts))]
         return f"context {context.tolist()}" if context.size else "", self.rows_after(context[None], u)
 

@@ -6,7 +6,7 @@ steps begin; in a text (γ = 0) all. Intervals resample whole documents, since t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
@@ -18,7 +18,7 @@ from specsim.core._checks import check_count
 from specsim.core._kernels import summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, span
+from specsim.core._tables import NONE, Piece, Shown, Table, bars, span
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
 from specsim.traces._pieces import decode
@@ -57,10 +57,8 @@ class Reading(Shown):
     #: {"acceptance" or "β": (value, number of pairs) at lags 1, 2, … within documents}, where known.
     autocorrelation: dict[str, list[tuple[float, int]]] = field(repr=False)
     root: int  #: the seed of the resampling
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, confidence=CONFIDENCE)
+    confidence: ClassVar[float] = CONFIDENCE
+    derived = ("confidence",)
 
     def parts(self) -> Iterator[Piece]:
         if self.intervals:

@@ -174,24 +174,19 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
 def _checksum_bad(p_bits, q_bits, fault, checksum):  # type: ignore[no-untyped-def]
     """The checksums of rows whose words are not probabilities, for which `_keep` is not f."""
     for row in range(fault.size):
-        if fault[row] == BAD_VALUE:
-            checksum[row] = _checksum(p_bits[row], q_bits[row])
-
-
-@kernel
-def _checksum(p_words, q_words):  # type: ignore[no-untyped-def]
-    """The checksum of a row of p and q, for arbitrary words."""
-    total = HORNER
-    for low in range(0, p_words.size, BLOCK):
-        part = np.uint32(0)
-        weight = np.uint32(1)
-        for i in range(low, min(low + BLOCK, p_words.size)):
-            x = np.uint32(fold(np.uint32(p_words[i])) * weight)
-            y = np.uint32(fold(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
-            part = np.uint32(part + np.uint32(x + y))
-            weight = np.uint32(weight + np.uint32(2))
-        total = total * HORNER + np.uint64(part)
-    return total
+        if fault[row] != BAD_VALUE:
+            continue
+        total = HORNER
+        for low in range(0, p_bits.shape[1], BLOCK):
+            part = np.uint32(0)
+            weight = np.uint32(1)
+            for i in range(low, min(low + BLOCK, p_bits.shape[1])):
+                x = np.uint32(fold(np.uint32(p_bits[row, i])) * weight)
+                y = np.uint32(fold(np.uint32(q_bits[row, i])) * np.uint32(weight + Q_OFFSET))
+                part = np.uint32(part + np.uint32(x + y))
+                weight = np.uint32(weight + np.uint32(2))
+            total = total * HORNER + np.uint64(part)
+        checksum[row] = total
 
 
 _MEASURE_DENSE = {dtype: _make_measure(piece, numbers=1) for dtype, piece in MEASURE_SINGLE.items()}

@@ -12,7 +12,7 @@ bounds widen as fewer tokens are listed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Piece, Shown, Table, as_dict, span
+from specsim.core._tables import Piece, Shown, Table, span
 from specsim.core._types import Floats, Ints
 from specsim.models import chain
 from specsim.rules import Rule
@@ -44,10 +44,8 @@ class ExpectedTokens(Shown):
     expected_tokens: Floats  #: [γ, 2] bounds on the mean over the log's steps, without sampling error
     intervals: Floats | None  #: [γ, 2] 95 % confidence, around both bounds; None for fewer than two documents
     root: int  #: the seed of the resampling
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, confidence=CONFIDENCE)
+    confidence: ClassVar[float] = CONFIDENCE
+    derived = ("confidence",)
 
     def parts(self) -> Iterator[Piece]:
         kept = "" if self.top is None else f", the top {self.top}"

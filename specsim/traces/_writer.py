@@ -243,10 +243,10 @@ class TraceWriter:
         columns = take(self._buffer, slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
-            save_tensors(path, columns._asdict())
+            header = save_tensors(path, columns._asdict())
         except OSError as error:
             raise OSError(f"{error}; the {self.steps - self._pending} steps before it can be read") from None
-        sha256 = digest(_header(path), columns.checksum)
+        sha256 = digest(header, columns.checksum)
         entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
         self.write_manifest(shards, complete=False)
@@ -383,12 +383,6 @@ def _check_support(row: int, token: int, listed: Any, probabilities: Any) -> Non
     own = weights[np.asarray(listed) == token]
     if not (own[0] > 0 if own.size else weights.sum() < 1.0):
         raise ValueError(f"q, row {row}, token {token}: has probability 0, but was drafted; give its own row")
-
-
-def _header(path: Path) -> bytes:
-    with path.open("rb") as file:
-        length = file.read(8)
-        return length + file.read(int.from_bytes(length, "little"))
 
 
 def _as_json(facts: dict[str, Any]) -> dict[str, Any]:

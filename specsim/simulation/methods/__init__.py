@@ -1,15 +1,5 @@
 """Drafting systems of the literature by name: what is drafted, how it is drawn,
-which rule verifies it, and what the drafts cost.
-
-`specsim.simulate(target, draft, method="eagle2:nodes=30")` simulates one on a pair of target and draft, and
-`specsim.planning.compare_methods` all of them beside each other.
-
-Examples
---------
->>> from specsim.simulation import methods
->>> print(methods.get("eagle2").rule, *methods.names()[:3])
-deterministic_children autoregressive blockwise dflash
-"""
+which rule verifies it, and what the drafts cost."""
 
 import lazy_loader as _lazy
 

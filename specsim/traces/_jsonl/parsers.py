@@ -10,18 +10,17 @@ import pickle
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from specsim.core._files import open_file
 from specsim.core._processes import calling
-from specsim.core._types import Ints
 from specsim.traces._jsonl.rows import Block, Text, Token, Tokens, parse_block
 
 #: Bytes that are read of a reply at a time.
@@ -67,7 +66,10 @@ class Texts:
     def _next(self, waiting: deque[tuple[Block, Future[Any] | None]]) -> Iterator[Text]:
         block, parsed = waiting.popleft()
         self.done += block.bytes
-        yield from texts_of(block, parsed, self._tokens)
+        if parsed is None or parsed.cancel() or (found := parsed.result()) is None:
+            yield from parse_block(block, self._tokens)
+        else:
+            yield from found.numbered(self._tokens)
 
 
 class Parsers:
@@ -115,23 +117,16 @@ def open_parsers(number: int, strings: bool) -> Iterator[Parsers | None]:
             process.close()
 
 
-def texts_of(block: Block, parsed: Future[_Parsed | None] | None, tokens: Tokens) -> Iterable[Text]:
-    """The texts of `block`, which was submitted for `parsed`. Raises as `parse_block`."""
-    if parsed is None or parsed.cancel() or (found := parsed.result()) is None:
-        return parse_block(block, tokens)
-    return found.numbered(tokens)
+class _Parsed(NamedTuple):
+    """The texts of a block, whose tokens are numbered as they are met in it."""
 
-
-class _Parsed:
-    """The texts of a block, in which tokens have the numbers of a process."""
-
-    def __init__(self, process: _Process, texts: list[Text]):
-        self._process, self._texts = process, texts
+    met: list[Token]
+    texts: list[Text]
 
     def numbered(self, tokens: Tokens) -> Iterator[Text]:
         """The texts in the numbers of `tokens`."""
-        table = self._process.table(tokens)
-        for text in self._texts:
+        table = np.array([tokens.number(token) for token in self.met], np.int64)
+        for text in self.texts:
             rows = text.rows
             yield text._replace(rows=rows._replace(own=table[rows.own], numbers=table[rows.numbers]))
 
@@ -148,27 +143,17 @@ class _Process:
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         self._requests, self._replies = self._popen.stdin, self._popen.stdout
-        self._met: list[Token] = []
-        self._numbers = np.zeros(0, np.int64)
 
     def parse(self, block: Block) -> _Parsed | None:
         """None if something is wrong with the block, or the process."""
         try:
             self._requests.write(pickle.dumps(block, protocol=5))
             self._requests.flush()
-            met, texts = pickle.load(self._replies)
+            found: _Parsed | None = pickle.load(self._replies)
         except Exception:  # whatever it is, the block can be parsed in this process
             self.kill()
             return None
-        self._met += met
-        return None if texts is None else _Parsed(self, texts)
-
-    def table(self, tokens: Tokens) -> Ints:
-        """The numbers in `tokens` of the tokens that the process has met."""
-        fresh = self._met[len(self._numbers) :]
-        if fresh:
-            self._numbers = np.append(self._numbers, [tokens.number(token) for token in fresh])
-        return self._numbers
+        return found
 
     def kill(self) -> None:
         self._popen.kill()
@@ -182,16 +167,13 @@ class _Process:
 
 
 def serve(strings: str) -> None:
-    """Reply to blocks with the tokens that are new, and the texts, or None where something is wrong."""
+    """Reply to blocks with their tokens and texts, or None where something is wrong."""
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
-    tokens, told = Tokens(bool(int(strings))), 0
     with suppress(EOFError, BrokenPipeError):  # the parent has ended
         while True:
             block = pickle.load(requests)
-            try:
-                texts = list(parse_block(block, tokens))
-            except Exception:
-                texts = None
-            replies.write(pickle.dumps((tokens.met[told:], texts), protocol=5))
+            tokens, found = Tokens(bool(int(strings))), None
+            with suppress(Exception):
+                found = _Parsed(tokens.met, list(parse_block(block, tokens)))
+            replies.write(pickle.dumps(found, protocol=5))
             replies.flush()
-            told = len(tokens.met)
