@@ -88,7 +88,7 @@ bundled-data: $(STAMP)
 	$(BIN)/specsim trace record specsim/data/ngram-trace --gamma 4 --steps 768 --dtype float16 --top 16 --seed 1
 
 transformers-trace: $(ENGINES)
-	$(BIN)/python -m specsim.decoding._recording.training
+	$(BIN)/python -m experiments._transformers_trace
 
 figures: $(STAMP)
 	$(BIN)/python -m figures

@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from experiments import _transformers_trace as training
 from specsim import open_trace
-from specsim.decoding._recording import training
 from specsim.models._trained_pairs import Corpus
 from specsim.traces import audit_log, summarise
 
