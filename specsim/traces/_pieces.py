@@ -1,11 +1,11 @@
 """A piece of p and q in one or two vector loops: the sums of its checksum, its words' bits, Σ p, Σ q and β.
 
-Each kernel takes the words of p and of q, the weight of the first number, and room for `PIECE` words, and
-returns the two sums that `_checksums` makes the checksum of, all words combined by "or", and the three sums
-of numbers. A piece is at most `PIECE` words, of 32 bits, or of 16 where 16-bit numbers cannot be read
-two at a time. It is small enough that a second loop finds it in the first cache, and large
-enough that starting a loop costs little. The loops have no branch and 32-bit lanes, so that the compiler
-vectorises them; one with wider lanes is apart, since it would narrow the vectors of the others.
+Each kernel takes the words of p and of q, and the weight of the first number, and returns the two sums that
+`_checksums` makes the checksum of, all words combined by "or", and the three sums of numbers. A piece is at
+most `PIECE` words, of 16 bits, or of 32 for float32 and two numbers of float16. It is small enough that a
+second loop finds it in the first cache, and large enough that starting a loop costs little. The loops have no
+branch and 32-bit lanes, so that the compiler vectorises them; one with wider lanes is apart, since it would
+narrow the vectors of the others.
 
 Numbers without a sign are in the order of their words, so the lesser of two is that with the lesser word. A
 16-bit number is moved to where float32 has its exponent and fraction. That is the number itself for bfloat16,
@@ -21,14 +21,10 @@ from specsim.core._kernels import Kernel, inner_kernel, inner_summary_kernel, ke
 
 #: Words that the loops take at a time.
 PIECE = 512
-LOW_HALF, HIGH_HALF = np.uint32(0xFFFF), np.uint32(0xFFFF0000)
+LOW_HALF = np.uint32(0xFFFF)
 #: Where float32 has the exponent and fraction of a float16 number.
 FLOAT16_BITS = np.uint32(0x7FFF << 13)
 FLOAT16_SCALE = 2.0**112
-#: Where float64 has the exponent and fraction of a bfloat16 number, and what it makes of them: the bias of
-#: its exponent is 1023.
-FLOAT64_BITS = np.uint64(0x7FFF << 45)
-FLOAT64_SCALE = 2.0**896
 TINY = np.float32(2.0**-149)  #: float32's least number
 
 
@@ -103,21 +99,11 @@ def _make_single(value: Kernel, folded: Kernel) -> Kernel:
 
     sums, overlap = inner_summary_kernel(sum_words), inner_summary_kernel(overlap_of_words)
 
-    def measure_words(p_words, q_words, weight, least):  # type: ignore[no-untyped-def]
+    def measure_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
         part, q_part, bits, p_sum, q_sum = sums(p_words, q_words, weight)
         return part, q_part, bits, np.float64(p_sum), np.float64(q_sum), overlap(p_words, q_words)
 
     return inner_summary_kernel(measure_words)
-
-
-@inner_kernel
-def _low_bfloat16(word):  # type: ignore[no-untyped-def]
-    return np.uint32(word << np.uint32(16))
-
-
-@inner_kernel
-def _high_bfloat16(word):  # type: ignore[no-untyped-def]
-    return np.uint32(word & HIGH_HALF)
 
 
 @inner_kernel
@@ -130,53 +116,41 @@ def _high_float16(word):  # type: ignore[no-untyped-def]
     return np.uint32(np.uint32(word >> np.uint32(3)) & FLOAT16_BITS)
 
 
-def _make_sums(low: Kernel, high: Kernel, keep_least: bool) -> Kernel:
-    def sum_pairs(p_words, q_words, weight, least):  # type: ignore[no-untyped-def]
-        """The sums of words that hold two numbers, low(word) and high(word), whose weights are w and w + 2.
+@inner_summary_kernel
+def _sum_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
+    """The sums of words that hold two numbers, whose weights are w and w + 2.
 
-        β too, or, if `keep_least`, the lesser numbers are put into `least`. The halves of words without signs
-        are added by adding the words. Over both halves of words y, the upper ones h, the sum is
-        Σ y - 2^16 Σ h + Σ h."""
-        part = np.uint32(0)
-        upper = np.uint32(0)
-        q_words_sum = np.uint32(0)
-        q_upper = np.uint32(0)
-        bits = np.uint32(0)
-        p_sum = np.float32(0)
-        q_sum = np.float32(0)
-        overlap = np.float32(0)
-        for i in range(p_words.size):
-            x = np.uint32(p_words[i])
-            y = np.uint32(q_words[i])
-            bits = np.uint32(bits | np.uint32(x | y))
-            p_low = low(x)
-            p_high = high(x)
-            q_low = low(y)
-            q_high = high(y)
-            p_sum += as_float32(p_low) + as_float32(p_high)
-            q_sum += as_float32(q_low) + as_float32(q_high)
-            low_least = np.uint32(min(p_low, q_low))
-            high_least = np.uint32(min(p_high, q_high))
-            if keep_least:
-                least[i] = np.uint32(high_least | np.uint32(low_least >> np.uint32(16)))
-            else:
-                overlap += as_float32(low_least) + as_float32(high_least)
-            both = np.uint32(x + y)
-            above = np.uint32(both >> np.uint32(16))
-            part = np.uint32(part + np.uint32(np.uint32(np.uint32(both & LOW_HALF) + above) * weight))
-            upper = np.uint32(upper + above)
-            q_words_sum = np.uint32(q_words_sum + y)
-            q_upper = np.uint32(q_upper + np.uint32(y >> np.uint32(16)))
-            weight = np.uint32(weight + np.uint32(4))
-        part = np.uint32(part + np.uint32(upper + upper))
-        q_part = np.uint32(np.uint32(q_words_sum - np.uint32(q_upper << np.uint32(16))) + q_upper)
-        return part, q_part, bits, p_sum, q_sum, overlap
-
-    return inner_summary_kernel(sum_pairs)
-
-
-_sum_float16_pairs = _make_sums(_low_float16, _high_float16, keep_least=False)
-_sum_bfloat16_pairs = _make_sums(_low_bfloat16, _high_bfloat16, keep_least=True)
+    The halves of words without signs are added by adding the words. Over both halves of words y, the upper
+    ones h, the sum is Σ y - 2^16 Σ h + Σ h."""
+    part = np.uint32(0)
+    upper = np.uint32(0)
+    q_words_sum = np.uint32(0)
+    q_upper = np.uint32(0)
+    bits = np.uint32(0)
+    p_sum = np.float32(0)
+    q_sum = np.float32(0)
+    overlap = np.float32(0)
+    for i in range(p_words.size):
+        x = np.uint32(p_words[i])
+        y = np.uint32(q_words[i])
+        bits = np.uint32(bits | np.uint32(x | y))
+        p_low = _low_float16(x)
+        p_high = _high_float16(x)
+        q_low = _low_float16(y)
+        q_high = _high_float16(y)
+        p_sum += as_float32(p_low) + as_float32(p_high)
+        q_sum += as_float32(q_low) + as_float32(q_high)
+        overlap += as_float32(min(p_low, q_low)) + as_float32(min(p_high, q_high))
+        both = np.uint32(x + y)
+        above = np.uint32(both >> np.uint32(16))
+        part = np.uint32(part + np.uint32(np.uint32(np.uint32(both & LOW_HALF) + above) * weight))
+        upper = np.uint32(upper + above)
+        q_words_sum = np.uint32(q_words_sum + y)
+        q_upper = np.uint32(q_upper + np.uint32(y >> np.uint32(16)))
+        weight = np.uint32(weight + np.uint32(4))
+    part = np.uint32(part + np.uint32(upper + upper))
+    q_part = np.uint32(np.uint32(q_words_sum - np.uint32(q_upper << np.uint32(16))) + q_upper)
+    return part, q_part, bits, p_sum, q_sum, overlap
 
 
 @inner_summary_kernel
@@ -191,10 +165,10 @@ def _overlap_of_float16_pairs(p_words, q_words):  # type: ignore[no-untyped-def]
 
 
 @inner_summary_kernel
-def _measure_float16_pairs(p_words, q_words, weight, least):  # type: ignore[no-untyped-def]
+def measure_float16_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
     """Of multiples of 2^-24, as float16 has them, every sum up to 1 is a float32 number: a β that comes out
     below 1 is exact. One of more is summed again in float64."""
-    part, q_part, bits, p_sum, q_sum, single = _sum_float16_pairs(p_words, q_words, weight, least)
+    part, q_part, bits, p_sum, q_sum, single = _sum_float16_pairs(p_words, q_words, weight)
     overlap = np.float64(single)
     if overlap * FLOAT16_SCALE >= 1.0:
         overlap = _overlap_of_float16_pairs(p_words, q_words)
@@ -203,37 +177,12 @@ def _measure_float16_pairs(p_words, q_words, weight, least):  # type: ignore[no-
     return part, q_part, bits, p_total, q_total, overlap * FLOAT16_SCALE
 
 
-@inner_summary_kernel
-def _total_of_bfloat16(words):  # type: ignore[no-untyped-def]
-    """The sum of numbers, four in each word of 64 bits."""
-    total = 0.0
-    for i in range(words.size):
-        word = words[i]
-        first = np.uint64(np.uint64(word << np.uint64(45)) & FLOAT64_BITS).view(np.float64)
-        second = np.uint64(np.uint64(word << np.uint64(29)) & FLOAT64_BITS).view(np.float64)
-        third = np.uint64(np.uint64(word << np.uint64(13)) & FLOAT64_BITS).view(np.float64)
-        fourth = np.uint64(np.uint64(word >> np.uint64(3)) & FLOAT64_BITS).view(np.float64)
-        total += (first + second) + (third + fourth)
-    return total * FLOAT64_SCALE
-
-
-@inner_summary_kernel
-def _measure_bfloat16_pairs(p_words, q_words, weight, least):  # type: ignore[no-untyped-def]
-    part, q_part, bits, p_sum, q_sum, _ = _sum_bfloat16_pairs(p_words, q_words, weight, least)
-    size = p_words.size
-    if size % 2 == 1:
-        least[size] = 0
-    overlap = _total_of_bfloat16(least.view(np.uint64)[: (size + 1) // 2])
-    return part, q_part, bits, np.float64(p_sum), np.float64(q_sum), overlap
-
-
-#: By dtype, of words that hold one number, and of words that hold two.
+#: By dtype, of words that hold one number.
 MEASURE_SINGLE = {
     "float32": _make_single(as_float32, fold),
     "float16": _make_single(as_float16, _keep),
     "bfloat16": _make_single(as_bfloat16, _keep),
 }
-MEASURE_PAIRS = {"float16": _measure_float16_pairs, "bfloat16": _measure_bfloat16_pairs}
 
 
 def bits_of(rows: NDArray[Any]) -> NDArray[Any]:
