@@ -43,10 +43,9 @@ def main() -> None:
 
 
 def run_app(app: cyclopts.App) -> None:
-    """Run a command line with the arguments of this process, and exit.
+    """Run a command line with the arguments of this process, and exit with the code that a command returns.
 
-    Print errors of the user in one line, with exit code 2. Commands may return an exit code.
-    """
+    Print errors of the user in one line, with exit code 2."""
     prepare_streams()
     code = _run(app)
     try:

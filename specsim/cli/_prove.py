@@ -25,17 +25,16 @@ def prove(
     *,
     vocab_size: Annotated[
         int | None,
-        Parameter(
-            converter=option.whole, help=f"Vocabulary size of a synthetic pair. Default: {VOCAB_SIZE}."
-        ),
+        option.WHOLE,
+        Parameter(help=f"Vocabulary size of a synthetic pair. Default: {VOCAB_SIZE}."),
     ] = None,
     overlap: option.Overlap = None,
     rule: option.Rule = "standard",
     gamma: Annotated[
         int | None,
+        option.WHOLE,
         Parameter(
-            converter=option.whole,
-            help=f"Drafted tokens of a chain. Default: {GAMMA}, or 1 if there are more than 64 tokens.",
+            help=f"Drafted tokens of a chain. Default: {GAMMA}, or 1 if there are more than 64 tokens."
         ),
     ] = None,
     tree: str | None = None,

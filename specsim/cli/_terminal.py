@@ -225,10 +225,7 @@ def discard(stream: Any) -> None:
 
 
 def prepare_streams() -> None:
-    """Let standard output and error print every sign, in UTF-8 or else in ASCII, whether or not they are
-    read, or open.
-
-    Errors while writing to standard error are ignored."""
+    """Let standard output and error print every sign, in UTF-8 or ASCII, whether or not they are open."""
     codecs.register_error("specsim", _in_ascii)
     for name, error in (("stdout", BrokenPipeError), ("stderr", OSError)):
         stream = getattr(sys, name)

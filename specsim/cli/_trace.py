@@ -51,11 +51,7 @@ def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     lines = [f"{one.name}  {one.num_rows:,} rows  {'ok' if one.ok else one.damage}" for one in shards]
     rows = [{"shard": one.name, "rows": one.num_rows, "ok": one.ok, "damage": one.damage} for one in shards]
     counted = {"steps": trace.num_steps, "rows": trace.num_rows, "bytes": trace.num_bytes}
-    layout = {
-        name: getattr(trace.layout, name)
-        for name in ("vocab_size", "gamma", "dtype", "top", "flags", "bonus")
-    }
-    about = {"path": str(trace.path), **counted, **layout, "complete": trace.complete}
+    about = {"path": str(trace.path), **counted, **trace.layout._asdict(), "complete": trace.complete}
     document = about | {"provenance": dict(trace.provenance), "shards": rows}
     print_result(Listing([*_description(trace), *lines], rows), form, document)
     return 0 if all(shard.ok for shard in shards) else 2

@@ -13,6 +13,7 @@ time in which the target alone emits one token. `improvement` and `best_gamma` t
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -220,11 +221,7 @@ class Roofline:
     def free_tokens(self) -> int:
         """The most tokens of each sequence that the target verifies in the time of one (up to 2^20)."""
         one = self._target_pass(1) * (1 + 1e-12)
-        low, high = 1, 2**20
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._target_pass(middle) <= one else (low, middle - 1)
-        return low
+        return bisect_right(range(1, 2**20 + 1), one, key=self._target_pass)
 
     def _target_pass(self, tokens: int) -> float:
         return self.target.seconds(self.hardware, self.batch, tokens, self.context)

@@ -130,12 +130,7 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
 
 
 def shard_interval(steps: int, chunk: int, shard: tuple[int, int] | None) -> Interval:
-    """The steps of shard (i, n), i from 0 to n - 1: whole chunks if there are n of them. Raises as
-    `check_shard`.
-
-    >>> [shard_interval(100, 10, (i, 3)) for i in range(3)]
-    [(0, 30), (30, 60), (60, 100)]
-    """
+    """The steps of shard (i, n): whole chunks if there are n of them. Raises as `check_shard`."""
     if shard is None:
         return 0, steps
     i, n = check_shard(shard)
@@ -214,7 +209,9 @@ def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)
     pickler.fast = True  # written out in full: equal is the same as identical
-    pickler.dispatch_table = copyreg.dispatch_table | {Trace: _trace_contents}
+    pickler.dispatch_table = copyreg.dispatch_table | {
+        Trace: lambda trace: (tuple, ((trace.layout, [shard.sha256 for shard in trace.shards]),))
+    }
     try:
         pickler.dump(models_of(source))
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
@@ -222,7 +219,3 @@ def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
             f"checkpoint: the models cannot be pickled ({error}); define them as classes of a module"
         ) from error
     return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
-
-
-def _trace_contents(trace: Trace) -> tuple[Any, ...]:
-    return tuple, ((trace.layout, [shard.sha256 for shard in trace.shards]),)

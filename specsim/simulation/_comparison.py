@@ -201,11 +201,7 @@ def describe(tree: Tree, gamma: int) -> str:
 
 
 def load_bundled() -> Comparison:
-    """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it.
-
-    >>> load_bundled().gamma
-    5
-    """
+    """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it."""
     stored = json.loads(files("specsim").joinpath("data/rules.json").read_text(encoding="utf-8"))
     entries = tuple(Entry(**entry) for entry in stored["entries"])
     pair, provenance = Pair(**stored["pair"]), Provenance(**stored["provenance"])

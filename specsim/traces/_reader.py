@@ -309,11 +309,7 @@ def open_trace(path: str | Path) -> Trace:
     4
     """
     folder = Path(path)
-    return _trace(folder, read_manifest(folder))
-
-
-def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
-    manifest = Entries(folder / MANIFEST, entries)
+    manifest = Entries(folder / MANIFEST, read_manifest(folder))
     layout = manifest.layout()
     rows = f"a multiple of gamma + 1 = {layout.rows_per_step}"
     plain = "a file name in the trace's folder"  # a manifest must not name files outside its folder

@@ -85,12 +85,7 @@ def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
     """The smallest and the largest β that two truncated rows allow; the module's docstring has the proof.
 
     The drafted `token` may be listed without being among the most probable; -1 for none. Raises ValueError
-    for lists of different lengths, or a token listed twice.
-
-    >>> low, high = beta_bounds(Listed([0, 1], [0.5, 0.3]), Listed([0, 2], [0.6, 0.2]))
-    >>> round(low, 12), round(high, 12)
-    (0.5, 0.9)
-    """
+    for lists of different lengths, or a token listed twice."""
     ends, mass = np.empty((2, 1)), np.empty((2, 1))
     rows: list[NDArray[Any]] = []
     for tokens, probabilities in (p, q):

@@ -43,8 +43,7 @@ def new_log(
 ) -> Iterator[AddStep]:
     """Begin a trace whose provenance has `facts` and `root`; yields a function that adds a step.
 
-    With `top` = k each row keeps its k most probable tokens, or k - 1 and the drafted one. Raises as
-    `specsim.traces.writer`."""
+    With `top` = k rows are truncated as by `record`. Raises as `specsim.traces.writer`."""
     provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:

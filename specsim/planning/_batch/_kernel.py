@@ -84,10 +84,9 @@ def length_of_band(share, most):
 
 @kernel
 def classified_length(v, accepted, most, missed, false_alarm):
-    """How many tokens are drafted until the first that is taken for rejected; `accepted` of them are not.
+    """The tokens that are drafted, by a uniform v, until one is taken for rejected.
 
-    v is uniform; drafting continues with probability 1 - `false_alarm` at an accepted token, else
-    `missed`."""
+    Drafting continues with probability 1 - `false_alarm` after each of `accepted` tokens, then `missed`."""
     going_on = 1.0
     for k in range(1, most + 1):
         going_on *= 1.0 - false_alarm if k <= accepted else missed
@@ -117,9 +116,7 @@ def share_budget(left, most, known, order, running, joins, gammas):
 class Setup(NamedTuple):
     """A server, and the acceptance of drafts."""
 
-    survival: (
-        Floats  #: [γ] probabilities of accepting at least 1, 2, … tokens; empty where requests have rates
-    )
+    survival: Floats  #: [γ] chances of accepting at least 1, 2, … tokens; empty where requests have rates
     target: Floats  #: the coefficients of its `PassTime`
     draft: Floats
     draft_context: float
@@ -160,6 +157,8 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
     ended = np.zeros(max_batch, np.bool_)
     uniforms = np.empty((max_batch, ROWS, COLUMNS))
     guesses = np.empty((max_batch if policy == CLASSIFIER else 0, ROWS, COLUMNS))
+    verify = np.zeros(max_batch)  # the uniforms of this iteration
+    guess = np.zeros(max_batch)
     by_length = np.zeros(most + 2, np.int64)
     context_by_length = np.zeros(most + 2)
     window = int(parameters[1]) if policy == GOODPUT else 1
@@ -212,25 +211,24 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
                 fill_uniforms(k0, k1, VERIFY, column, uniforms[slot])
                 if policy == CLASSIFIER:
                     fill_uniforms(k0, k1, DRAFT, column, guesses[slot])
+            verify[slot] = uniforms[slot, s // COLUMNS, s % COLUMNS]
+            if policy == CLASSIFIER:
+                guess[slot] = guesses[slot, s // COLUMNS, s % COLUMNS]
         drafting = running - joining
         # the draft lengths
         if policy in (CONSTANT, HEURISTIC, ORACLE, BANDS, CLASSIFIER):
             for j in range(running):
                 slot = order[j]
+                i = request[slot]
                 if joins[slot]:
                     continue
                 gammas[slot] = lengths[slot]
                 if policy == ORACLE:
-                    i, s = request[slot], step[slot] % BLOCK
                     room = min(most, outputs[i] - emitted[slot] - 1)
-                    u = uniforms[slot, s // COLUMNS, s % COLUMNS]
-                    gammas[slot] = accepted_tokens(u, alphas[i], survival, room)
+                    gammas[slot] = accepted_tokens(verify[slot], alphas[i], survival, room)
                 elif policy == CLASSIFIER:
-                    i, s = request[slot], step[slot] % BLOCK
-                    row, column = s // COLUMNS, s % COLUMNS
-                    right = accepted_tokens(uniforms[slot, row, column], alphas[i], survival, most)
-                    v = guesses[slot, row, column]
-                    gammas[slot] = classified_length(v, right, most, parameters[1], parameters[2])
+                    right = accepted_tokens(verify[slot], alphas[i], survival, most)
+                    gammas[slot] = classified_length(guess[slot], right, most, parameters[1], parameters[2])
                 elif policy == BANDS:
                     gammas[slot] = length_of_band(known[slot, 0] / known[slot, 2], most)
         elif policy == GOODPUT and drafting:
@@ -268,9 +266,8 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
         kept, emitted_now, accepted_now, tested_now, done = 0, 0, 0, 0, 0
         for j in range(running):
             slot = order[j]
-            i, s, gamma = request[slot], step[slot] % BLOCK, gammas[slot]
-            u = uniforms[slot, s // COLUMNS, s % COLUMNS]
-            accepted = accepted_tokens(u, alphas[i], survival, gamma)
+            i, gamma = request[slot], gammas[slot]
+            accepted = accepted_tokens(verify[slot], alphas[i], survival, gamma)
             tested = min(accepted + 1, gamma)
             tokens = min(accepted + 1, outputs[i] - emitted[slot])
             emitted_now += tokens

@@ -120,12 +120,7 @@ class ConfidenceThreshold(Policy):
 def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
     """The largest score s with the least FPR + 3·FNR, if scores ≥ s are predicted to be accepted.
 
-    `outcomes` must have both values. Equals `argmin(fpr + 3 * fnr)` over `sklearn.metrics.roc_curve` in
-    Hugging Face's refit.
-
-    >>> roc_threshold([0.9, 0.8, 0.7, 0.2], [True, True, False, False])
-    0.8
-    """
+    As `argmin(fpr + 3 * fnr)` over `sklearn.metrics.roc_curve` in Hugging Face's refit."""
     values, labels = np.asarray(scores), np.asarray(outcomes, dtype=np.int64)
     order = np.argsort(-values, kind="stable")
     values, labels = values[order], labels[order]

@@ -20,9 +20,7 @@ class Drafting:
 
     pair: Pair  #: the target, and the draft as the system has it
     shape: Draft  #: of a step's draft, with how it is drawn
-    passes: tuple[
-        int, ...
-    ]  #: tokens of a sequence that the drafter computes in each pass of a step, in order
+    passes: tuple[int, ...]  #: tokens of a sequence that each pass of the drafter computes, in order
     size: float  #: the parameters that such a pass uses / the target's
     beside: int = 0  #: tokens of the target's pass in addition to the drafted ones and the text's last
 

@@ -30,8 +30,8 @@ from specsim.models import (
     chains,
     tree_of_heads,
 )
-from specsim.models._base import shared_contexts
 from specsim.models._multi_token import rows_ahead
+from specsim.simulation._grid import context_rows
 from specsim.simulation.methods._method import Drafting, Method
 
 #: Dimensions of LLaMA-7B, the target (Touvron et al., arXiv 2302.13971); drafters have shares of its size.
@@ -162,26 +162,17 @@ def widths_of(heads: int, top: int) -> list[int]:
     return [max(1, top >> depth) for depth in range(heads)]
 
 
-#: Sibling ranks that Sequoia's program knows, and contexts over which the acceptance rate is averaged.
-SIBLINGS, CONTEXTS = 16, 256
+#: Sibling ranks that Sequoia's program knows.
+SIBLINGS = 16
 
 
 def best(pair: Pair, nodes: int, depth: int, size: float) -> Drafting:
     """The tree that a dynamic program finds best."""
-    alpha = _acceptance(pair)
+    alpha = float(np.mean(theory.acceptance_rate(*context_rows(*pair))))
     ranks = [alpha * (1.0 - alpha) ** rank for rank in range(min(SIBLINGS, nodes))]
     tree = best_tree(ranks, nodes, depth)
     levels = np.bincount(tree.depths)
     return Drafting(pair, tree, tuple(levels[:-1].tolist()), size)
-
-
-def _acceptance(pair: Pair) -> float:
-    """The mean Σ min(p, q) over contexts where steps begin."""
-    if not isinstance(pair.target, Model):
-        return float(theory.acceptance_rate(check_rows(pair.target), check_rows(pair.draft)))
-    contexts = shared_contexts(pair.target, pair.draft)
-    some = contexts[:: -(-len(contexts) // CONTEXTS)]
-    return float(np.mean(theory.acceptance_rate(pair.target.rows(some), pair.draft.rows(some))))
 
 
 #: Ranks of a head that are considered, and how many places of the text lie between two that are counted.

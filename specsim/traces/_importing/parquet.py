@@ -104,24 +104,22 @@ def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Ite
                 token = row.get("token")
                 row["draft_tokens"] = [] if token is None else [token]
                 row |= {name: [row[name]] for name in ("p", "q", "p_tokens", "q_tokens") if name in row}
-            if truncated:
-                for name in "pq":
-                    if len(row[name]) != len(row[f"{name}_tokens"]):
-                        raise ValueError(
-                            f"{place}: {name} and {name}_tokens differ in length; list one of each"
-                        )
-                    row[name] = list(zip(row[f"{name}_tokens"], row[name], strict=True))
-            else:
-                for name in "pq":
-                    try:
-                        row[name] = as_computed(np.array(row[name]))
-                    except ValueError:
-                        raise ValueError(
-                            f"{place}, {name}: rows differ in length; give V numbers each"
-                        ) from None
+            p, q = (_rows(row, name, truncated, place) for name in "pq")
             context = row.get("context", number if steps else 0)
-            yield Step(place, context, row["draft_tokens"], row.get("accepted"), row["p"], row["q"])
+            yield Step(place, context, row["draft_tokens"], row.get("accepted"), p, q)
             number += 1
+
+
+def _rows(row: dict[str, Any], name: str, truncated: bool, place: str) -> Any:
+    """The rows of p or q in a row of the table: an array, or pairs of tokens and probabilities."""
+    if not truncated:
+        try:
+            return as_computed(np.array(row[name]))
+        except ValueError:
+            raise ValueError(f"{place}, {name}: rows differ in length; give V numbers each") from None
+    if len(row[name]) != len(row[f"{name}_tokens"]):
+        raise ValueError(f"{place}: {name} and {name}_tokens differ in length; list one of each")
+    return list(zip(row[f"{name}_tokens"], row[name], strict=True))
 
 
 def _extent(table: Any, names: list[str], path: Path) -> tuple[int, int]:
