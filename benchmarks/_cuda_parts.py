@@ -17,7 +17,7 @@ from specsim.core.distributions import alias_table
 from specsim.distributions import synthetic_pair
 from specsim.models import chain
 from specsim.simulation._cuda.counting import BLOCKS, THREADS, DeviceCounter
-from specsim.simulation._cuda.streams import fill_uniforms
+from specsim.simulation._cuda.steps import fill_uniforms
 from specsim.simulation._sources import FixedPairSource
 
 GAMMA = 5

@@ -12,8 +12,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, app, audit_app, command, default
-from specsim.cli._options import NOT_SAVE, pair_help, refuse, shard_of
-from specsim.cli._pair_options import small_pair_of
+from specsim.cli._options import NOT_SAVE, pair_help, refuse, shard_of, small_pair_of
 from specsim.cli._terminal import (
     TEXT_OR_PICTURE,
     Form,

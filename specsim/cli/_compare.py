@@ -8,8 +8,7 @@ from cyclopts import Parameter
 
 from specsim.cli import _options as option
 from specsim.cli._app import app, command
-from specsim.cli._options import NOT_SAVE, given, refuse
-from specsim.cli._pair_options import gamma_for, pair_of
+from specsim.cli._options import NOT_SAVE, gamma_for, given, pair_of, refuse
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
 from specsim.core._files import write_text
 

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import DONE, app, command
-from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Flag, Seed, Several, refuse
-from specsim.cli._pair_options import pair_of
+from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Flag, Seed, Several, pair_of, refuse
 from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from specsim.cli import _options as option
 from specsim.cli._app import app, command
-from specsim.cli._pair_options import draft_of, small_pair_of
+from specsim.cli._options import draft_of, small_pair_of
 from specsim.cli._terminal import TEXT, Form, print_result
 
 #: Tokens of a synthetic pair and drafted tokens, where no other numbers are given: all drafts are enumerated.

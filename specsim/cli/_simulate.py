@@ -9,7 +9,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import DONE, app, command
-from specsim.cli._pair_options import draft_of, gamma_for, models_of, pair_of
+from specsim.cli._options import draft_of, gamma_for, models_of, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
 from specsim.core._numbers import exact
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, command, trace_app
-from specsim.cli._options import refuse
-from specsim.cli._pair_options import models_of, trace_of
+from specsim.cli._options import models_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -203,7 +202,7 @@ def _decode(
 ) -> Generation:
     limit = check_count("max_new_tokens", max_new_tokens)
     eos = None if eos is None else int(check_tokens([eos], target.vocab_size, "eos")[0])
-    root, clock = root_of(rng), _Clock()
+    root, seconds = root_of(rng), {"draft": 0.0, "target": 0.0, "verify": 0.0}
     key, session = key_of(root), TargetSide(target, text)
     tokens: list[int] = []
     steps: list[Step] = []
@@ -212,9 +211,9 @@ def _decode(
         while len(tokens) < limit and (eos is None or eos not in tokens):
             left = limit - len(tokens) - 1
             if speculation is None or not (room := speculation.room(left)):
-                emitted, step = _plain_step(session, key, len(steps), clock), Step(0, 0, 0)
+                emitted, step = _plain_step(session, key, len(steps), seconds), Step(0, 0, 0)
             else:
-                emitted, step = _speculative_step(session, speculation, room, key, len(steps), clock)
+                emitted, step = _speculative_step(session, speculation, room, key, len(steps), seconds)
             tokens += emitted
             steps.append(step)
             tell(min(len(tokens), limit), limit)
@@ -230,27 +229,27 @@ def _decode(
         tuple(tokens),
         **({"rule": None, "tree": None, "drafting": "none"} if speculation is None else speculation.about),
         steps=tuple(steps),
-        seconds=dict(clock.seconds),
+        seconds=seconds,
         provenance=Provenance.record(root, 1, time.perf_counter() - started),
         interrupted=interrupted,
     )
 
 
 def _speculative_step(
-    target: TargetSide, speculation: _Speculation, room: int, key: Key, number: int, clock: _Clock
+    target: TargetSide, speculation: _Speculation, room: int, key: Key, number: int, seconds: dict[str, float]
 ) -> tuple[list[int], Step]:
     """Draft, score the draft in one pass, verify: the emitted tokens, the accepted ones and one more."""
     drafter = speculation.drafter
-    with clock.measure("draft"):
+    with _timed(seconds, "draft"):
         drafted = drafter.draft(room, key, number)
     if drafted is None:
-        emitted, step = _plain_step(target, key, number, clock), Step(0, 0, 0)
+        emitted, step = _plain_step(target, key, number, seconds), Step(0, 0, 0)
         drafter.settle([], emitted[-1])
         return emitted, step
     tree, tokens, q = drafted
-    with clock.measure("target"):
+    with _timed(seconds, "target"):
         p = target.rows(tree, tokens)
-    with clock.measure("verify"):
+    with _timed(seconds, "verify"):
         rows = Rows(tokens[None], p[None], q[None], tile_parents(tree, 1))
         columns, accepted = rule_verifier(speculation.rule, tree)(rows, key, number)
         emitted = columns[: accepted[0] + 1, 0].tolist()
@@ -259,11 +258,11 @@ def _speculative_step(
     return emitted, Step(tree.size, tree.depth, len(emitted) - 1)
 
 
-def _plain_step(target: TargetSide, key: Key, number: int, clock: _Clock) -> list[int]:
+def _plain_step(target: TargetSide, key: Key, number: int, seconds: dict[str, float]) -> list[int]:
     """A token of the target's own row, drawn with the first uniform of the verification stream."""
-    with clock.measure("target"):
+    with _timed(seconds, "target"):
         row = target.feed()[0]
-    with clock.measure("verify"):
+    with _timed(seconds, "verify"):
         u = uniforms(key, Purpose.VERIFY, number, 1, 1)
         token = int(cumulative_draw(row, u[0, 0]))
     target.settle([], token)
@@ -311,14 +310,9 @@ def _check_prompt(prompt: Sequence[int], models: Sequence[Model]) -> list[int]:
     return text
 
 
-class _Clock:
-    """Seconds spent, by part."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float, {"draft": 0.0, "target": 0.0, "verify": 0.0})
-
-    @contextmanager
-    def measure(self, part: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[part] += time.perf_counter() - started
+@contextmanager
+def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Add the time of a block to the `seconds` of its part."""
+    started = time.perf_counter()
+    yield
+    seconds[part] += time.perf_counter() - started

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specsim.core._accepted_lengths import (
-    accepted_tokens,
-    alpha_drafted,
-    alpha_verified,
-    alpha_verified_error,
-    mean_tokens,
-)
+from specsim.core import _accepted_lengths as statistics
 from specsim.core._plotting import Axes, axes_or_new, lengths_plot
 from specsim.core._provenance import Provenance
 from specsim.core._saving import decoded
@@ -68,27 +62,27 @@ class Simulation(Shown):
     @property
     def accepted(self) -> int:
         """The number of accepted drafted tokens."""
-        return accepted_tokens(self.lengths)
+        return statistics.accepted_tokens(self.lengths)
 
     @property
     def alpha_drafted(self) -> float:
         """Accepted / drafted tokens, as engines report it."""
-        return alpha_drafted(self.lengths, self.tree.size)
+        return statistics.alpha_drafted(self.lengths, self.tree.size)
 
     @property
     def alpha_verified(self) -> float:
         """Accepted / tested tokens: each step tests the accepted tokens and the rejected one."""
-        return alpha_verified(self.lengths)
+        return statistics.alpha_verified(self.lengths)
 
     @property
     def tokens_per_step(self) -> float:
         """Mean number of tokens that a step emits, in [1, γ+1]."""
-        return mean_tokens(self.lengths)[0]
+        return statistics.mean_tokens(self.lengths)[0]
 
     @property
     def tokens_per_step_error(self) -> float:
         """Standard error of `tokens_per_step`."""
-        return mean_tokens(self.lengths)[1]
+        return statistics.mean_tokens(self.lengths)[1]
 
     @property
     def expected_tokens(self) -> float | None:
@@ -103,7 +97,7 @@ class Simulation(Shown):
     @property
     def alpha_verified_error(self) -> float:
         """Standard error of `alpha_verified`, for independent steps."""
-        return alpha_verified_error(self.lengths)
+        return statistics.alpha_verified_error(self.lengths)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""

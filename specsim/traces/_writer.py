@@ -102,7 +102,13 @@ def writer(
     ...     summarise(open_trace(folder)).alpha_context
     0.75
     """
-    layout = _layout(vocab_size, gamma, dtype, top, flags, bonus)
+    if check_count("vocab_size", vocab_size) > MOST_TOKENS:
+        raise ValueError(f"vocab_size: {vocab_size} exceeds {MOST_TOKENS}; ids are stored as int32")
+    if check_count("gamma", gamma, int(flags)) == 0 and not bonus:
+        raise ValueError("gamma: 0 leaves no row of q without the bonus position; log q there")
+    check_choice("dtype", dtype, DTYPES)
+    top = None if top is None else check_count("top", top)
+    layout = Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
     stride = layout.rows_per_step
     if rows_per_shard is None:
         steps = max(1, SHARD_BYTES // (layout.row_bytes * stride))
@@ -398,17 +404,6 @@ def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"provenance: {error}") from None
     return plain
-
-
-def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: bool, bonus: bool) -> Layout:
-    if check_count("vocab_size", vocab_size) > MOST_TOKENS:
-        raise ValueError(f"vocab_size: {vocab_size} exceeds {MOST_TOKENS}; ids are stored as int32")
-    if check_count("gamma", gamma, int(flags)) == 0 and not bonus:
-        raise ValueError("gamma: 0 leaves no row of q without the bonus position; log q there")
-    check_choice("dtype", dtype, DTYPES)
-    if top is not None:
-        top = check_count("top", top)
-    return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
 
 
 def check_new_trace(path: str | Path) -> None:

@@ -30,7 +30,7 @@ from cuda.pathfinder import DynamicLibNotFoundError
 from numba.cuda.core.errors import NumbaPerformanceWarning
 
 from specsim.core._cuda import SIMULATED, cuda, explained
-from specsim.simulation._cuda import counting, steps, streams
+from specsim.simulation._cuda import counting, steps
 
 RULES = ["standard", "block", "lenience:lenience=0.5", "greedy_match"]
 KEY = key_of(3)
@@ -62,7 +62,7 @@ def assert_same(on_cpu, on_device):
 
 @cuda.jit
 def fill(k0, k1, purpose, step, out):
-    streams.fill_uniforms(k0, k1, purpose, step, out)
+    steps.fill_uniforms(k0, k1, purpose, step, out)
 
 
 @pytest.mark.parametrize("purpose", Purpose)
@@ -106,12 +106,12 @@ def test_a_draft_of_the_most_probable_tokens():
 
 
 def first_twice(k0, k1, purpose, step, out):
-    streams.fill_uniforms(k0, k1, purpose, step, out)
+    steps.fill_uniforms(k0, k1, purpose, step, out)
     out[1] = out[0]
 
 
 def other_high_word(k0, k1, purpose, step, out):
-    streams.fill_uniforms(k0, k1, purpose, step + HIGH_WORD, out)
+    steps.fill_uniforms(k0, k1, purpose, step + HIGH_WORD, out)
 
 
 def other_coin(table, start, size, u):
@@ -132,8 +132,8 @@ def other_rank(rising, x):
         (counting, "fill_uniforms", first_twice, RULES),
         (counting, "fill_uniforms", other_high_word, RULES),
         (counting, "VERIFY", counting.DRAFT, RULES[:3]),  # greedy match has no use for these
-        (streams, "ROUNDS", 9, RULES),
-        (streams, "W1", streams.W0, RULES),
+        (steps, "ROUNDS", 9, RULES),
+        (steps, "W1", steps.W0, RULES),
         (steps, "alias_draw", other_coin, RULES),
         (steps, "rank", other_rank, ["block"]),
     ],

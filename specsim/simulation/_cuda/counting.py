@@ -13,8 +13,7 @@ from specsim import rules
 from specsim.core._cuda import DeviceError, cuda, current_device, explained
 from specsim.core._streams import Key, Purpose, whole_slots
 from specsim.simulation._counting import Interval, Partial
-from specsim.simulation._cuda.steps import STEPS
-from specsim.simulation._cuda.streams import fill_uniforms
+from specsim.simulation._cuda.steps import STEPS, fill_uniforms
 from specsim.simulation._rows import pieces
 from specsim.simulation._sources import FixedPairSource
 

@@ -16,7 +16,7 @@ from specsim.core._types import Ints, TokenArray
 from specsim.rules import Rule
 from specsim.simulation._counting import Interval, Partial, Tally, count_chunks
 from specsim.simulation._cuda.counting import CPU
-from specsim.simulation._cuda.streams import fill_uniforms
+from specsim.simulation._cuda.steps import fill_uniforms
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
 
