@@ -13,14 +13,7 @@ import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, app, audit_app, command, default
 from specsim.cli._options import NOT_SAVE, pair_help, refuse, shard_of, small_pair_of
-from specsim.cli._terminal import (
-    TEXT_OR_PICTURE,
-    Form,
-    PictureForm,
-    print_judged,
-    print_result,
-    write_report,
-)
+from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_judged, print_result, write_report
 
 if TYPE_CHECKING:
     from specsim.auditing._report.audit import Audit
@@ -183,7 +176,7 @@ def merge(
     return report(found, out, form) if isinstance(found, Audit) else print_result(found, form)
 
 
-def report(result: Audit, out: Path | None, form: Form) -> int:
+def report(result: Audit, out: Path | None, form: PictureForm) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing._report.figures import audit_figure, worst_tables
     from specsim.auditing._report.html import audit_page

@@ -95,7 +95,10 @@ def simulate(
         "shard": None if shard is None else option.shard_of(shard),
         "device": device,
     }
-    if method is None and _is_bounded(both.target):
+    from specsim.traces._reader import Trace
+
+    bounded = isinstance(both.target, Trace) and (both.target.top is not None or both.target.gamma == 0)
+    if method is None and bounded:
         why = "its rows are truncated, so expected tokens are computed and no step is drawn"
         option.refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
         form.check_no_picture("bounds")
@@ -118,13 +121,6 @@ def _values(name: str, values: list[str]) -> list[Any]:
         raise ValueError(f"--over: {name}: {error}") from None
     wholes = name in ("gamma", "top_k")
     return [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
-
-
-def _is_bounded(target: Any) -> bool:
-    """Whether the rows of a trace allow bounds only."""
-    from specsim.traces._reader import Trace
-
-    return isinstance(target, Trace) and (target.top is not None or target.gamma == 0)
 
 
 def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form) -> int:

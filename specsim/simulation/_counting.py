@@ -187,11 +187,7 @@ def offset(progress: Progress | None, before: int, total: int) -> Progress | Non
 
 
 def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interval]:
-    """The parts of [first, end) that are in none of the sorted `intervals`.
-
-    >>> missing([(2, 4), (6, 9)], 0, 10)
-    [(0, 2), (4, 6), (9, 10)]
-    """
+    """The parts of [first, end) that are in none of the sorted `intervals`."""
     gaps = []
     for a, b in (*intervals, (end, end)):
         if a > first:

@@ -274,7 +274,10 @@ def count_spans(
     """Yield the counts of each span of the steps in `intervals`, in any order.
 
     Raises TypeError for a job that cannot be pickled, and as `Workers.results`."""
-    packed = _pack(job)
+    try:
+        packed = zlib.compress(pickle.dumps(job), 1)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise TypeError(f"executor: this run cannot be pickled ({error}); {REMEDY}") from error
     digest = hashlib.sha256(packed).hexdigest()
     spans = Spans(intervals, chunk)
     unknown: deque[Interval] = deque()
@@ -292,13 +295,6 @@ def count_spans(
             continue
         spans.learn(counted.steps, seconds)
         yield counted
-
-
-def _pack(job: Job) -> bytes:
-    try:
-        return zlib.compress(pickle.dumps(job), 1)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise TypeError(f"executor: this run cannot be pickled ({error}); {REMEDY}") from error
 
 
 class Spans:
@@ -351,7 +347,10 @@ def _count_span(
         if digest not in _jobs:
             if packed is None:
                 return None
-            job = _unpack(packed)
+            try:
+                job: Job = pickle.loads(zlib.decompress(packed))
+            except (ImportError, AttributeError) as error:
+                raise TypeError(f"executor: a worker cannot import the run ({error}); {REMEDY}") from error
             while len(_jobs) >= KEPT:
                 del _jobs[next(iter(_jobs))]
             _jobs[digest] = job, job.source()
@@ -363,11 +362,3 @@ def check_same_code(code: str) -> None:
     """Raise ValueError in a worker unless its specsim has the sources_digest() `code`."""
     if code != sources_digest():
         raise ValueError("executor: a worker has another version of specsim; install one version everywhere")
-
-
-def _unpack(packed: bytes) -> Job:
-    try:
-        job: Job = pickle.loads(zlib.decompress(packed))
-    except (ImportError, AttributeError) as error:
-        raise TypeError(f"executor: a worker cannot import the run ({error}); {REMEDY}") from error
-    return job

@@ -137,10 +137,9 @@ def simulate(
     first, end = shard_interval(steps, source.chunk, shard)
     exact = source.alpha_context(), source.acceptance()
     total, kept = no_counts(tally), None
+    named = {"device": gpu and gpu.name, "method": system and str(system)}
     if checkpoint is not None:
-        about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair)}
-        about["device"] = None if gpu is None else gpu.name
-        about["method"] = None if system is None else str(system)
+        about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair), **named}
         kept = Checkpoint(checkpoint, which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
@@ -180,8 +179,8 @@ def simulate(
         acceptance=acceptance,
         planned=end - first,
         pair=replace(pair, sha256=digest(source)),
-        provenance=Provenance.record(root, threads, total.seconds, None if gpu is None else gpu.name),
-        method=None if system is None else str(system),
+        provenance=Provenance.record(root, threads, total.seconds, named["device"]),
+        method=named["method"],
         shard=None if (first, end) == (0, steps) else shard,
     )
 

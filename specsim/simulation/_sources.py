@@ -301,14 +301,10 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
 
 def models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
     """The target and the draft that a source was made of; pmfs normalised."""
-    if isinstance(source, FixedPairSource):
-        return source.p, source.q
-    reader: Any = source.reader
-    if isinstance(reader, TraceRows):
-        return reader.trace, None
-    if isinstance(reader, PositionRows):
-        return reader.p, reader.q
-    return reader.target, reader.draft
+    rows: Any = source if isinstance(source, FixedPairSource) else source.reader
+    if isinstance(rows, FixedPairSource | PositionRows):
+        return rows.p, rows.q
+    return (rows.trace, None) if isinstance(rows, TraceRows) else (rows.target, rows.draft)
 
 
 def pair_of(target: Any, draft: Any) -> Pair:

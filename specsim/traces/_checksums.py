@@ -54,8 +54,10 @@ class Measured(NamedTuple):
 def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
     # read-only, as mapped files are: numba compiles writable arrays separately
-    read_only: Any = (_read_only(column) for column in columns)
-    columns = type(columns)(*read_only)
+    views: Any = [column.view() for column in columns]
+    for view in views:
+        view.flags.writeable = False
+    columns = type(columns)(*views)
     rows = columns.step.size
     found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
     # kernels in plain Python warn of modular arithmetic, and of sums that are not finite
@@ -63,7 +65,7 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
         if isinstance(columns, Columns):
             bits, outside = (bits_of(columns.p), bits_of(columns.q)), _outside(columns.p)
             measured = sum_tolerance(layout), found.beta[0], *found[1:]
-            if _in_pairs(layout):
+            if layout.dtype in _MEASURE_PAIRS and layout.vocab_size % 2 == 0 and keeps_subnormals():
                 pairs = (word.view(np.uint32) for word in bits)
                 _MEASURE_PAIRS[layout.dtype](*pairs, outside | outside << 16, *measured)
             else:
@@ -81,11 +83,6 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     return found
 
 
-def _in_pairs(layout: Layout) -> bool:
-    """Whether the numbers of a row are read two at a time."""
-    return layout.dtype in _MEASURE_PAIRS and layout.vocab_size % 2 == 0 and keeps_subnormals()
-
-
 def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measured) -> None:
     p, q = decode(columns.p), decode(columns.q)
     p_tokens, q_tokens = columns.p_tokens.view(np.uint32), columns.q_tokens.view(np.uint32)
@@ -101,12 +98,6 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
     found.checksum[:] = 0
     for part in (*words, p_tokens, q_tokens):
         _add_words(part, found.checksum)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _outside(rows: NDArray[Any]) -> Any:

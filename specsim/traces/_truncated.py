@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.core._kernels import interpreted, kernel
+from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import capped_ratio, check_rows
 from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
@@ -78,28 +78,6 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
         tokens[-1] = keep
     tokens = np.sort(tokens)
     return Listed(tokens, values[tokens])
-
-
-@checked
-def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
-    """The smallest and the largest β that two truncated rows allow; the module's docstring has the proof.
-
-    The drafted `token` may be listed without being among the most probable; -1 for none. Raises ValueError
-    for lists of different lengths, or a token listed twice."""
-    ends, mass = np.empty((2, 1)), np.empty((2, 1))
-    rows: list[NDArray[Any]] = []
-    for tokens, probabilities in (p, q):
-        listed, values = np.asarray(tokens), np.asarray(probabilities, np.float64)
-        if listed.ndim != 1 or listed.shape != values.shape or np.unique(listed).size < listed.size:
-            raise ValueError(
-                f"tokens {listed.shape} and probabilities {values.shape}: expected [k] each, no token twice"
-            )
-        order = np.argsort(listed)
-        rows += [listed[order].astype(np.uint32)[None], values[order][None]]
-    drafted = np.array([token], np.int32).view(np.uint32)
-    with interpreted():  # compiling does not pay off for one row
-        bound_rows(*rows, drafted, NO_TOKEN, ends, mass, np.zeros(1, np.uint8))
-    return float(ends[0, 0]), float(ends[1, 0])
 
 
 @kernel

@@ -25,7 +25,6 @@ from specsim.traces._format import (
     DTYPES,
     MANIFEST,
     NONE,
-    AnyColumns,
     Columns,
     Layout,
     TruncatedColumns,
@@ -142,7 +141,13 @@ class TraceWriter:
         self.shards: list[dict[str, Any]] = []
         rows = steps_per_shard * layout.rows_per_step
         self._buffer = layout.named({n: np.empty(shape, t) for n, (t, shape) in layout.columns(rows).items()})
-        self.path = _new_folder(path)  # after the buffer, so that a lack of memory leaves no folder
+        check_new_trace(path)
+        self.path = make_folder(path)  # after the buffer, so that a lack of memory leaves no folder
+        try:  # of two writers that find it empty at once, one makes the manifest
+            (self.path / MANIFEST).open("x").close()
+        except FileExistsError:
+            why = "another writer has begun a trace; give an empty folder"
+            raise FileExistsError(f"{self.path}: {why}") from None
         self.closed = False
         self.write_manifest([], complete=False)
 
@@ -199,8 +204,11 @@ class TraceWriter:
             own = token if isinstance(rows, Columns) else rows.q_tokens[row] == token
             # it was possible, and must not be rounded to 0
             rows.q[row, own] = np.maximum(rows.q[row, own], smallest)
-        self._seal(rows)
-
+        found = measure(rows, np.array([self.steps]), layout)  # checked as a reader does
+        if found.fault.any():
+            row = int(np.argmax(found.fault != SOUND))
+            raise ValueError(f"step {self.steps}, row {row}: {FAULTS[int(found.fault[row])]}")
+        rows.checksum[:] = found.checksum
         self.steps += 1
         if self._pending * layout.rows_per_step == self._buffer.step.size:
             self.flush()
@@ -328,14 +336,6 @@ class TraceWriter:
             values[row, : ids.size] = np.abs(weights).astype(values.dtype)
         return pairs
 
-    def _seal(self, rows: AnyColumns) -> None:
-        """Fill in the checksums of a step, and check it as a reader does."""
-        found = measure(rows, np.array([self.steps]), self.layout)
-        if found.fault.any():
-            row = int(np.argmax(found.fault != SOUND))
-            raise ValueError(f"step {self.steps}, row {row}: {FAULTS[int(found.fault[row])]}")
-        rows.checksum[:] = found.checksum
-
 
 def _listed(listings: Listings, layout: Layout) -> tuple[NDArray[np.int32], NDArray[Any]] | None:
     """Tokens, rising, and values [R, k] as stored; None where a row may have to be refused."""
@@ -414,13 +414,3 @@ def check_new_trace(path: str | Path) -> None:
         if os.path.exists(Path(path, MANIFEST)):
             raise FileExistsError(f"{path}: already holds a trace; give an empty folder") from None
         raise
-
-
-def _new_folder(path: str | Path) -> Path:
-    check_new_trace(path)
-    folder = make_folder(path)
-    try:  # of two writers that find it empty at once, one makes the manifest
-        (folder / MANIFEST).open("x").close()
-    except FileExistsError:
-        raise FileExistsError(f"{folder}: another writer has begun a trace; give an empty folder") from None
-    return folder

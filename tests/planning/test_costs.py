@@ -86,6 +86,7 @@ def test_experts_touched_by_choice_alone():
             experts_touched(count, active, tokens), abs=5 * count / 4000**0.5 / 2
         )
     assert experts_touched(256, 8, 0) == 0.0
+    assert [round(experts_touched(256, 10, tokens), 1) for tokens in (5, 16)] == [46.2, 120.7]
     assert experts_touched(64, 8, 1) == pytest.approx(8.0)
 
 

@@ -36,7 +36,6 @@ from specsim.core._kernels import Kernel
 from specsim.models import _base, _multi_token, _trained_pairs
 from specsim.models._drafts import prompt_lookup, sampling, tree
 from specsim.theory._many_drafts import k_seq_rho
-from specsim.traces._truncated import beta_bounds
 
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 ROWS_P, ROWS_Q = np.tile(P, (2, 3, 1)), np.tile(Q, (2, 2, 1))
@@ -102,7 +101,6 @@ def _calls():
         {"path": "log.npz", "out": "imported", "vocab_size": None, "dtype": "float32"},
     )
     yield traces.truncate, {"row": P, "k": 2, "keep": None}
-    yield beta_bounds, {"p": traces.truncate(P, 2), "q": traces.truncate(Q, 2)}
     yield (
         _written,
         {

@@ -15,6 +15,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from bounds import beta_bounds
 from listening import answering
 from safetensors.numpy import save_file
 from served import FORMATS, Served
@@ -24,7 +25,6 @@ from specsim.core._files import open_file
 from specsim.traces import summarise, truncate
 from specsim.traces._importing import formats, import_trace, jsonl, npz
 from specsim.traces._jsonl.rows import Tokens, loads, parse_line
-from specsim.traces._truncated import beta_bounds
 
 N, GAMMA, V, K = 40, 2, 12, 5
 

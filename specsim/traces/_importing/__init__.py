@@ -22,11 +22,7 @@ from specsim.traces._writer import TraceWriter, check_new_trace, writer
 
 
 def formats() -> list[str]:
-    """The names of the formats that `import_trace` reads.
-
-    >>> formats()
-    ['jsonl', 'npz', 'parquet', 'safetensors']
-    """
+    """The names of the formats that `import_trace` reads."""
     return modules_beside(__file__)
 
 
