@@ -118,7 +118,7 @@ def open_parsers(number: int, strings: bool) -> Iterator[Parsers | None]:
 
 
 class _Parsed(NamedTuple):
-    """The texts of a block, whose tokens are numbered as they are met in it."""
+    """The texts of a block, with tokens numbered as the block has them."""
 
     met: list[Token]
     texts: list[Text]
