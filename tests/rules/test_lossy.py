@@ -451,15 +451,6 @@ def test_one_coin_is_cut_by_the_siblings():
     assert chosen == [0, 0, 0, 1, 1, -1, -1, -1]
 
 
-def test_the_coin_never_lets_an_impossible_token_through():
-    row = np.array([0.0, 1.0])
-    with interpreted():
-        chosen = two_thresholds.choose(
-            row, row, np.array([0]), np.array([0.0]), np.array([0.5, 0.5]), np.empty(2)
-        )
-    assert chosen == -1
-
-
 @pytest.mark.parametrize("drawing", ["top", "without replacement", "top and sample"])
 @pytest.mark.parametrize("parents", [(0,), (0, 0), (0, 0, 0), (0, 0, 1, 1), (0, 0, 1, 2), (0, 1, 1)])
 def test_thresholds_of_1_are_lossless_for_distinct_siblings(parents, drawing):
@@ -487,12 +478,6 @@ def test_lower_thresholds_accept_more_and_follow_another_law():
         assert proof.as_claimed
         assert proof.tv > 0
         assert proof.mean_tokens > lossless.mean_tokens
-
-
-def test_two_thresholds_walks_a_tree():
-    p = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
-    step = verify([0, 1, 2], p, None, "two_thresholds", parents=(0, 0, 2))
-    assert step.tokens == [1, 2, 1]
 
 
 def test_a_typical_tree_takes_the_longest_path_and_of_equals_the_likeliest():

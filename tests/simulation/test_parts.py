@@ -305,7 +305,7 @@ simulate(P, Q, **options, progress=lambda *_: time.sleep(0.05))
 
 
 def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path, full):
-    path, steps = tmp_path / "run.part", 40_000_000 if full else 8_000_000
+    path, steps = tmp_path / "run.part", 40_000_000 if full else 4_000_000
     with subprocess.Popen([sys.executable, "-c", LONG, str(path), str(steps)]) as child:
         while not (path.exists() and steps_in(path)):
             assert child.poll() is None

@@ -67,12 +67,6 @@ def test_no_drafted_tokens_are_accepted_whole():
     assert speculative_accept([], np.empty((0, 4)), np.empty((0, 4)), []) == []
 
 
-def test_it_returns_plain_integers():
-    accepted = speculative_accept(np.array([0]), np.array([[1.0]]), np.array([[1.0]]), np.array([0.5]))
-    assert type(accepted) is list
-    assert type(accepted[0]) is int
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
