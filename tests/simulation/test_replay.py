@@ -46,7 +46,7 @@ def test_the_standard_rule(kind, gamma, trace):
     others = {"ngram": default_pair(), "tables": tables(), "trace": (trace, None)}
     sizes = {"zipf": 1000, "one-hot": 5, "two-point": 2}
     pair = others.get(kind) or synthetic_pair(kind, sizes[kind], 0.7, rng=0)
-    for step, tokens in enumerate(engine_steps(*pair, gamma, 60, root=9)):
+    for step, tokens in enumerate(engine_steps(*pair, gamma, 30, root=9)):
         assert replay(*pair, step=step, gamma=gamma, rng=9).tokens == tokens
 
 
