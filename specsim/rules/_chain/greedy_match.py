@@ -51,15 +51,14 @@ def accept(p, q, x, u, values):
 
 
 @kernel
-def recover(p, q, x, values, weights):
+def follow(p, q, values, weights):
     weights[:] = 0.0
     weights[np.argmax(p)] = 1.0
 
 
 @kernel
-def follow(p, q, values, weights):
-    weights[:] = 0.0
-    weights[np.argmax(p)] = 1.0
+def recover(p, q, x, values, weights):
+    follow(p, q, values, weights)
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:

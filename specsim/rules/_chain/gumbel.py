@@ -35,7 +35,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import cumulative_draw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
+from specsim.rules._common.base import Rule, end_step
 from specsim.rules._common.fixed_pairs import PairTables, build_tables, count_up_to, draw_sorted
 
 
@@ -92,17 +92,15 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
     """The row kernel: uniforms[i·V : (i+1)·V] are the noise at position i, the last draws the bonus."""
     gamma, size = draft_tokens.shape[1], p.shape[2]
     for b in range(draft_tokens.shape[0]):
-        n = 0
+        n, y = 0, -1
         while n < gamma:
             y, _ = target_token(p[b, n], q[b, n], draft_tokens[b, n], uniforms[n * size : (n + 1) * size, b])
-            tokens[n, b] = y
             if y != draft_tokens[b, n]:
                 break
+            tokens[n, b] = y
             n += 1
-        if n == gamma:
-            tokens[n, b] = cumulative_draw(p[b, n], uniforms[gamma * size, b])
-        tokens[n + 1 :, b] = -1
-        accepted[b] = n
+        last = y if n < gamma else cumulative_draw(p[b, n], uniforms[gamma * size, b])
+        end_step(tokens, accepted, b, n, last)
 
 
 def race_table(pair: PairTables) -> Floats:

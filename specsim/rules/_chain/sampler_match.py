@@ -12,27 +12,15 @@ drawn from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, 
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from typing import Any
-
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core._types import Floats, Row
+from specsim.core._types import Floats
 from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain import one_hot
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule
-
-
-def acceptance(p: Row, q: Row, x: int) -> Any:
-    return p[x]
-
-
-def recovered(p: Row, q: Row, x: int) -> list[Any]:
-    """The target's draw, given that it is not x."""
-    other = 1 - p[x]
-    return [weight / other * (y != x) for y, weight in enumerate(p)] if other else list(p)
+from specsim.rules._common.base import FixedPair, Rule, end_step
 
 
 @kernel
@@ -43,12 +31,11 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         n = 0
         while True:
             y = cumulative_draw(p[b, n], uniforms[n, b])
-            tokens[n, b] = y
             if n == gamma or y != draft_tokens[b, n]:
                 break
+            tokens[n, b] = y
             n += 1
-        tokens[n + 1 :, b] = -1
-        accepted[b] = n
+        end_step(tokens, accepted, b, n, y)
 
 
 def tables(p: Floats, q: Floats, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +64,7 @@ RULE = Rule(
     name="sampler_match",
     citation="Hugging Face prompt lookup, MLX-LM and llama.cpp (server)",
     draft_sampling=("sampled", "top"),
-    law=tokenwise.law("sampler_match", acceptance, recovered),
+    law=tokenwise.law("sampler_match", one_hot.acceptance, one_hot.recovered),
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair, acceptance=tokenwise.acceptance_of(one_hot.shares)),
     survival=tokenwise.survival(tokenwise.target_chance),

@@ -48,9 +48,7 @@ def uniforms(tree: Draft, vocab_size: int = 0) -> int:
 
 def acceptance(p: Row, q: Row, x: int, slack: Any) -> Any:
     """The probability that the proposal x passes."""
-    if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
-        return 0 * p[x]
-    return p[x] / q[x] / (slack * max(a / b for a, b in zip(p, q, strict=True) if a > 0))
+    return non_iterative.acceptance(p, q, x) / slack
 
 
 def recovered(p: Row, q: Row, x: int, slack: Any) -> list[Any]:

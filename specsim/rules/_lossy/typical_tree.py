@@ -24,7 +24,7 @@ from specsim.core._types import Floats, Row, Rows, StepLaw, Tokens
 from specsim.models import Tree
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
-from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.base import FixedPair, Rule, end_step
 from specsim.rules._common.fixed_pairs import CODES, build_tables, by_parent, draw_tree
 from specsim.rules._lossy import typical
 from specsim.rules._lossy.typical import threshold
@@ -87,9 +87,7 @@ def deepest(parents, chances, depths, masses):
 @inner_kernel
 def emit(parents, drafted, taken, length, last, column, tokens, accepted):
     """Write the path to the node `taken`, of `length` tokens, and `last`."""
-    tokens[:, column] = -1
-    tokens[length, column] = last
-    accepted[column] = length
+    end_step(tokens, accepted, column, length, last)
     node = taken
     for i in range(length - 1, -1, -1):
         tokens[i, column] = drafted[node - 1]

@@ -270,16 +270,15 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
                 d -= 1
         last = verify_uniforms[size, s]
         if count == 0:
-            tokens[d, s] = alias_draw(pair.p_alias, last)
+            token = alias_draw(pair.p_alias, last)
         elif count == 1:
-            tokens[d, s] = draw_residual(pair, w[d], 1.0, last)
+            token = draw_residual(pair, w[d], 1.0, last)
         else:
             given, x = drafted[first : first + count - 1], drafted[first + count - 1]
-            tokens[d, s] = draw_left(pair, place, given, x, w[d], scale[d], last, weights)
+            token = draw_left(pair, place, given, x, w[d], scale[d], last, weights)
         for i in range(d):
             tokens[i, s] = drafted[index[i + 1]]
-        tokens[d + 1 :, s] = -1
-        accepted[s] = d
+        end_step(tokens, accepted, s, d, token)
 
 
 RULE = Rule(
