@@ -104,7 +104,8 @@ class _Counted:
         """counter(name of a case, patience) -> (source of its steps, their tally)."""
         return lru_cache(maxsize=len(self.cases))(self._counter)
 
-    def _case(self, name: str) -> Any:
+    def case(self, name: str) -> Any:
+        """The case of that name, or None."""
         return next((case for case in self.cases if case.name == name), None)
 
 
@@ -140,7 +141,7 @@ class RuleSubject(_Counted):
         return plan_case(tally, kernel, case.rule_steps(level, self.rule), source.alpha_context())
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[Source, AuditTally]:
-        case = self._case(name)
+        case = self.case(name)
         tally = AuditTally(case, Claim(self.rule, case.tree))
         if case.is_pair:
             p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
@@ -236,7 +237,7 @@ class VerifierSubject(_FunctionSubject):
         return plan_case(tally, "rows", steps, rows_of(case).alpha_context())
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[VerifierSource, Tally]:
-        case = self._case(name)
+        case = self.case(name)
         if isinstance(case, ShapesCase):
             return ShapesSource(self.callee, case, self.timeout * patience), ShapesTally(case)
         diagnostic = case is None
@@ -264,7 +265,7 @@ class DecoderSubject(_FunctionSubject):
         return Plan(case, "sequences", steps, tables, no_counts(tally))
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[DecoderSource, DecoderTally]:
-        case = self._case(name)
+        case = self.case(name)
         source = DecoderSource(case, self.callee, self.timeout * patience)
         return source, DecoderTally(case, Processing.of(self.declared))
 

@@ -9,9 +9,9 @@ after each prompt: longer texts separate mistakes that are alike in short ones."
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -24,25 +24,9 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject, Span, count_span
-from specsim.auditing._diagnosis.likelihood import (
-    LEAST,
-    Prediction,
-    fit,
-    log_likelihood,
-    log_mean_exp,
-    log_near,
-)
+from specsim.auditing._diagnosis import likelihood
+from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
-from specsim.auditing._diagnosis.posterior import (
-    FAR,
-    Scored,
-    check_time,
-    conclude,
-    drop_far,
-    narrow,
-    posterior,
-    reproducing,
-)
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.core._types import Ints, Tokens
 from specsim.mistakes import Mistake, catalogue, exact_controls
@@ -92,19 +76,19 @@ class _Seen:
     processed: tuple[Model, Model]
     counts: Ints
 
-    def prediction(self, mistake: Mistake, length: int) -> Prediction:
-        """The law of the token after each prefix of less than `length` tokens."""
+    def compared(self, mistake: Mistake, tokens: int | None = None) -> tuple[likelihood.Prediction, Ints]:
+        """The law of the token after each prefix, and its counts; of the first `tokens`, or of all."""
+        length = min(self.case.max_new_tokens, tokens or self.case.max_new_tokens)
+        return self._prediction(mistake, length), self.counts[: len(self.prefixes(length))]
+
+    def _prediction(self, mistake: Mistake, length: int) -> likelihood.Prediction:
         case, decode = self.case, _decoder(mistake)
         models = self.processed if decode.processed else (case.target, case.draft)
         if not decode.enumerable:
-            return Prediction.simulated(self._after_prefixes(_run(mistake, case, models), length))
+            return likelihood.Prediction.simulated(self._after_prefixes(_run(mistake, case, models), length))
         given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
         law = self._after_prefixes(sequence_law(mistake, *given, length), length)
-        return Prediction(law / np.maximum(law.sum(axis=1, keepdims=True), LEAST))
-
-    def observed(self, length: int) -> Ints:
-        """The counts of the token after each prefix of less than `length` tokens."""
-        return self.counts[: len(self.prefixes(length))]
+        return likelihood.Prediction(law / np.maximum(law.sum(axis=1, keepdims=True), likelihood.LEAST))
 
     def prefixes(self, length: int) -> list[Tokens]:
         size = self.case.vocab_size
@@ -137,19 +121,16 @@ def diagnose_decoder(
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose a decoder from the results of its audit. Raises OutOfTime after `deadline`."""
-
-    def in_time(*_: int) -> None:
-        check_time(deadline)
-
+    in_time = partial(odds.check_time, deadline)
     if subject.declared.repetition_penalty != 1.0:
-        return conclude(None, 0, "No mistake has a known distribution with a repetition penalty.")
+        return odds.conclude(None, 0, "No mistake has a known distribution with a repetition penalty.")
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
     failed = [result for result in results if result.findings]
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
-        return conclude(None, 0, "No case that failed has texts whose distribution can be enumerated.")
+        return odds.conclude(None, 0, "No case that failed has texts whose distribution can be enumerated.")
     mistakes = [
         in_a_loop(one)
         for one in known or catalogue()
@@ -171,33 +152,31 @@ def diagnose_decoder(
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
         seen = [
-            _read_texts(subject, subject.cases[subject.index(name)], texts)
+            _read_texts(subject, subject.case(name), texts)
             for name, texts in zip(chosen, prefixes, strict=True)
         ]
         scored, exact = _rank(mistakes, seen, in_time)
         mistakes = [one.mistake for one in scored]
-        found = posterior(scored, exact, number)
+        found = odds.posterior(scored, exact, number)
         if found.settled:
             break
     if not found.named:  # only now those that take longest
         best = max((one.log_likelihood for one in [*scored, *exact]), default=-math.inf)
         if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
-            scored = drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
-            found = posterior(scored, exact, number)
-    if not found.named:
-        return conclude(found, done * len(seen))
-    audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
+            scored = odds.drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
+            found = odds.posterior(scored, exact, number)
+    if found.named:
+        audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
 
-    def reproduced(one: Scored) -> Mistake | None:
-        return None if refuted(one.mistake, audited, in_time) else one.mistake
+        def reproduced(one: odds.Scored) -> Mistake | None:
+            return None if refuted(one.mistake, audited, in_time) else one.mistake
 
-    found = reproducing(scored, exact, number, reproduced)
-    if not found.named:
-        return conclude(found, done * len(seen))
-    return conclude(found, done * len(seen), evidence=_evidence(found.named[0][0], seen))
+        found = odds.reproducing(scored, exact, number, reproduced)
+    evidence = _evidence(found.named[0][0], seen) if found.named else ""
+    return odds.conclude(found, done * len(seen), evidence=evidence)
 
 
-def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: odds.InTime) -> bool:
     """Whether the texts of an audit refute `mistake` at the level of `ODDS`, whatever its parameters."""
 
     def fits(one: Mistake) -> bool:
@@ -207,16 +186,15 @@ def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: Callable[[], No
     return not (fits(mistake) or (mistake.parameters and fits(_score(mistake, audited).mistake)))
 
 
-def _reproduces(mistake: Mistake, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+def _reproduces(mistake: Mistake, audited: Sequence[_Seen], in_time: odds.InTime) -> bool:
     """Whether the texts fit in each case, and in all together."""
     tables = []
     for one in audited:
         in_time()
-        length = one.case.max_new_tokens
-        tables.append((one.prediction(mistake, length), one.observed(length)))
-        if fit(tables[-1:]) * 2 * len(audited) * ODDS < 1.0:
+        tables.append(one.compared(mistake))
+        if likelihood.fit(tables[-1:]) * 2 * len(audited) * ODDS < 1.0:
             return False
-    return fit(tables) * 2 * ODDS >= 1.0
+    return likelihood.fit(tables) * 2 * ODDS >= 1.0
 
 
 def _enumerable(case: DecoderCase) -> bool:
@@ -225,10 +203,10 @@ def _enumerable(case: DecoderCase) -> bool:
 
 
 def audited_texts(
-    subject: DecoderSubject, result: CaseResult, root: int, in_time: Callable[..., None]
+    subject: DecoderSubject, result: CaseResult, root: int, in_time: odds.InTime
 ) -> list[_Seen]:
     """The texts of a case after each prompt, if they are enumerated; new ones where the audit has few."""
-    case = subject.cases[subject.index(result.case)]
+    case = subject.case(result.case)
     if not _enumerable(case):
         return []
     counts = result.counts
@@ -254,46 +232,38 @@ def _process_model(model: Model, processing: Processing) -> Model:
 
 
 def _rank(
-    mistakes: Sequence[Mistake], seen: Sequence[_Seen], in_time: Callable[[], None]
-) -> tuple[list[Scored], list[Scored]]:
+    mistakes: Sequence[Mistake], seen: Sequence[_Seen], in_time: odds.InTime
+) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The mistakes near the likeliest, and the exact decoders; those far behind at first are not scored."""
 
-    def at_first(mistake: Mistake) -> Scored:
-        return max(_at_first(mistake, seen[:1]), key=lambda one: one.log_likelihood)
+    def by_shape(mistake: Mistake) -> odds.Scored:
+        return odds.likeliest_of(_by_shape(mistake, seen))
 
-    def by_shape(mistake: Mistake) -> Scored:
-        return max(_by_shape(mistake, seen), key=lambda one: one.log_likelihood)
-
-    def whole(mistake: Mistake) -> Scored:
-        return _score(mistake, seen)
-
-    stages = [(at_first, FAR_AT_FIRST), (by_shape, FAR_WITHOUT_FIT), (whole, FAR)]
-    close = narrow([*mistakes, *EXACT], stages, in_time)
+    at_first, whole = partial(_at_first, seen=seen[:1]), partial(_score, seen=seen)
+    stages: Any = [(at_first, FAR_AT_FIRST), (by_shape, FAR_WITHOUT_FIT), (whole, odds.FAR)]
+    close = odds.narrow([*mistakes, *EXACT], stages, in_time)
     exact = [one for one in close if one.mistake.name in EXACT_NAMES]
     return [one for one in close if one.mistake.name not in EXACT_NAMES], exact
 
 
-def _is_near(mistake: Mistake, seen: Sequence[_Seen], best: float, in_time: Callable[[], None]) -> bool:
+def _is_near(mistake: Mistake, seen: Sequence[_Seen], best: float, in_time: odds.InTime) -> bool:
     """Whether the likelihood of the texts comes near `best` with a usual draft length."""
     in_time()
     shapes = [one for one in _of_all_lengths(mistake, seen) if _decoder(one).gamma in FIRST_LENGTHS]
-    found = (sum(_likelihoods(one, seen, None, log_likelihood)) for one in shapes)
-    return any(best - likelihood <= FAR_WITHOUT_FIT for likelihood in found)
+    return any(best - _likelihood(one, seen) <= FAR_WITHOUT_FIT for one in shapes)
 
 
-def _at_first(mistake: Mistake, seen: Sequence[_Seen]) -> Iterator[Scored]:
-    """The log-likelihood of the first tokens for each draft length and a few values of a parameter."""
+def _at_first(mistake: Mistake, seen: Sequence[_Seen]) -> odds.Scored:
+    """The likeliest for the first tokens, of a few draft lengths and values of a parameter."""
     decode = _decoder(mistake)
-    for one in (replace(mistake, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS):
-        for values in few_values(one.parameters, FEW):
-            tried = one.with_parameters(**values)
-            yield Scored(tried, sum(_likelihoods(tried, seen, FIRST, log_likelihood)), -math.inf)
+    shapes = [replace(mistake, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS]
+    tried = [one.with_parameters(**values) for one in shapes for values in few_values(one.parameters, FEW)]
+    return odds.likeliest_of(odds.Scored(one, _likelihood(one, seen, FIRST), -math.inf) for one in tried)
 
 
-def _by_shape(mistake: Mistake, seen: Sequence[_Seen]) -> list[Scored]:
+def _by_shape(mistake: Mistake, seen: Sequence[_Seen]) -> list[odds.Scored]:
     """The log-likelihood of the texts for each draft length, with drafts beyond the end and without."""
-    shapes = _of_all_lengths(mistake, seen)
-    return [Scored(one, sum(_likelihoods(one, seen, None, log_likelihood)), -math.inf) for one in shapes]
+    return [odds.Scored(one, _likelihood(one, seen), -math.inf) for one in _of_all_lengths(mistake, seen)]
 
 
 def _of_all_lengths(mistake: Mistake, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mistake]:
@@ -312,55 +282,48 @@ def _decoder(mistake: Mistake) -> Decoder:
     return mistake.decode
 
 
-def _score(mistake: Mistake, seen: Sequence[_Seen]) -> Scored:
+def _score(mistake: Mistake, seen: Sequence[_Seen]) -> odds.Scored:
     """`mistake` with the likeliest draft length and parameters, each at the other's optimum."""
 
-    def whole(one: Mistake) -> float:
-        return sum(_likelihoods(one, seen, None, log_likelihood))
-
     def by_value(one: Mistake) -> tuple[float, Values]:
-        return marginalise(one.parameters, lambda values: whole(one.with_parameters(**values)), POINTS)
+        def of_values(values: Values) -> float:
+            return _likelihood(one.with_parameters(**values), seen)
+
+        return marginalise(one.parameters, of_values, POINTS)
 
     lengths = _by_shape(mistake, seen)
-    likeliest = max(lengths, key=lambda one: one.log_likelihood)
+    likeliest = odds.likeliest_of(lengths)
     mean = likeliest.log_likelihood
     for _ in range(ROUNDS if mistake.parameters else 0):
         tried = likeliest.mistake
         mean, values = by_value(tried)
         lengths = _by_shape(tried.with_parameters(**values), seen)
-        likeliest = max(lengths, key=lambda one: one.log_likelihood)
+        likeliest = odds.likeliest_of(lengths)
         if likeliest.mistake.decode == tried.decode:
             break
-    mean += log_mean_exp([one.log_likelihood for one in lengths]) - likeliest.log_likelihood
+    mean += likelihood.log_mean_exp([one.log_likelihood for one in lengths]) - likeliest.log_likelihood
     # what is unknown of the parameters is so for the laws near by too
     best = likeliest.mistake
-    return Scored(best, mean, sum(_likelihoods(best, seen, None, near)) + mean - likeliest.log_likelihood)
+    near = sum(likelihood.log_near(*one.compared(best), NEAR) for one in seen)
+    return odds.Scored(best, mean, near + mean - likeliest.log_likelihood)
 
 
-def near(prediction: Prediction, counts: Ints) -> float:
-    return log_near(prediction, counts, NEAR)
+def _likelihood(mistake: Mistake, seen: Sequence[_Seen], tokens: int | None = None) -> float:
+    """The log-likelihood of the texts, or of their first `tokens`."""
+    return sum(likelihood.log_likelihood(*one.compared(mistake, tokens)) for one in seen)
 
 
-def _likelihoods(
-    mistake: Mistake, seen: Sequence[_Seen], length: int | None, of: Callable[[Prediction, Ints], float]
-) -> list[float]:
-    return [of(one.prediction(mistake, most), one.observed(most)) for one, most in _lengths(seen, length)]
-
-
-def _lengths(seen: Sequence[_Seen], length: int | None) -> list[tuple[_Seen, int]]:
-    return [(one, min(one.case.max_new_tokens, length or one.case.max_new_tokens)) for one in seen]
-
-
-def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
+def _evidence(best: odds.Scored, seen: Sequence[_Seen]) -> str:
     """The token after a prefix that best separates the mistake from an exact decoder."""
     gains = []
-    for one, length in _lengths(seen, None):
-        counts = one.observed(length)
-        here, right = (one.prediction(mistake, length).law for mistake in (best.mistake, EXACT[0]))
+    for one in seen:
+        prediction, counts = one.compared(best.mistake)
+        here, right = prediction.law, one.compared(EXACT[0])[0].law
         gain = counts * np.log(np.maximum(here, 1e-12) / np.maximum(right, 1e-12))
         cell = np.unravel_index(int(gain.argmax()), gain.shape)
         shares = counts[cell] / counts[cell[0]].sum(), float(here[cell]), float(right[cell])
-        gains.append((float(gain[cell]), one.case.name, one.prefixes(length)[cell[0]], int(cell[1]), shares))
+        prefix = one.prefixes(one.case.max_new_tokens)[cell[0]]
+        gains.append((float(gain[cell]), one.case.name, prefix, int(cell[1]), shares))
     _, name, prefix, token, (share, predicted, exact) = max(gains)
     return (
         f"Evidence (case {name!r}): {100 * share:.4g} % of the tokens after {list(prefix)} were {token} "

@@ -13,9 +13,9 @@ from specsim.adapters._contract import BrokenVerifier, NotADraftPath
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._checks.contract_checks import PROMISES, RARE_TOKEN, rare_draft_case, rare_rows
 from specsim.auditing._checks.subjects import DecoderSubject, Subject, VerifierSubject
+from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.likelihood import Prediction
-from specsim.auditing._diagnosis.posterior import STANDARD, OutOfTime, Seen, conclude, fitted, posterior
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._results.audit import Audit, CaseResult, Diagnosis
@@ -40,7 +40,7 @@ def diagnosis_of(
         if not any(case.findings for case in results):
             return None
         return diagnose_failed(subject, results, found.level, root, deadline=deadline)
-    except OutOfTime:
+    except odds.OutOfTime:
         return Diagnosis(reason="The diagnosis was stopped: it would have taken longer than the tests.")
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
@@ -88,12 +88,12 @@ def diagnose_edge_case(
     counts = np.bincount(accepted * size + last, minlength=2 * size)[None]
     p, q = ([float(weight) for weight in model.row(())] for model in (case.target, case.draft))
 
-    def predictions(mistake: Mistake) -> Seen:
+    def predictions(mistake: Mistake) -> odds.Seen:
         assert mistake.law is not None
         stop, follow = mistake.law((0,), (RARE_TOKEN,), [p, p], [q], **mistake.values)
         law = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
         return [(Prediction(np.clip(law, 0.0, None).reshape(1, -1)), counts)]
 
     mistakes = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
-    *scored, exact = [fitted(one, one.parameters, predictions) for one in (*mistakes, STANDARD)]
-    return conclude(posterior(scored, [exact], len(mistakes)), STEPS)
+    *scored, exact = [odds.fitted(one, one.parameters, predictions) for one in (*mistakes, odds.STANDARD)]
+    return odds.conclude(odds.posterior(scored, [exact], len(mistakes)), STEPS)

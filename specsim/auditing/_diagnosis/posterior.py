@@ -5,7 +5,7 @@ rejected shows elsewhere. A mistake is named only if the odds against both alter
 all mistakes within `ODDS` of the likeliest are named with it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,7 +41,11 @@ class OutOfTime(Exception):
     """A diagnosis has reached its deadline."""
 
 
-def check_time(deadline: float) -> None:
+#: Raises OutOfTime after a deadline, whatever progress it is told.
+InTime = Callable[..., None]
+
+
+def check_time(deadline: float, *_: int) -> None:
     """Raise OutOfTime after `deadline`, a time of `time.monotonic`."""
     if time.monotonic() > deadline:
         raise OutOfTime
@@ -90,7 +94,7 @@ def fitted(
 def narrow(
     mistakes: Sequence[Mistake],
     stages: Sequence[tuple[Callable[[Mistake], Scored | None], float]],
-    in_time: Callable[[], None],
+    in_time: InTime,
 ) -> list[Scored]:
     """The mistakes that come near the likeliest.
 
@@ -170,6 +174,10 @@ def reproducing(
         if None not in tried:
             return posterior(scored, exact, number)
     return posterior((), exact, number)
+
+
+def likeliest_of(some: Iterable[Scored]) -> Scored:
+    return max(some, key=lambda one: one.log_likelihood)
 
 
 def drop_far(known: Sequence[Scored], far: float = FAR) -> list[Scored]:

@@ -4,7 +4,7 @@ The evidence of a diagnosis comes from small cases and from the tables that an a
 may have the same law there. So a mistake is named only if it also agrees with the verifier where that is
 exact: it is run on every case, and its counts in each table are compared with the audit's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,12 @@ import scipy
 
 from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks import findings
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
-from specsim.auditing._checks.findings import (
-    DEPENDENT,
-    OF_STEPS,
-    dependent,
-    design_effect,
-    effect_of_calls,
-    independence,
-)
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._diagnosis.posterior import InTime
 from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.local import Local
@@ -44,12 +38,12 @@ REFUTED = 1e-4
 
 def comparable(subject: VerifierSubject, result: CaseResult) -> bool:
     """Whether known mistakes can be run on the case: not where a step has too many bytes."""
-    return subject.cases[subject.index(result.case)].step_bytes <= STEP_BYTES
+    return subject.case(result.case).step_bytes <= STEP_BYTES
 
 
 def run_on(mistake: Mistake, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
     """The counts of at most `most` steps of `mistake` in a case; None if it breaks the contract."""
-    case = subject.cases[subject.index(result.case)]
+    case = subject.case(result.case)
     steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
     callee = Local(mistake.function, Declared(batch=subject.declared.batch))
     source: Any
@@ -70,7 +64,7 @@ def refuted(
     subject: VerifierSubject,
     results: Sequence[CaseResult],
     level: str,
-    in_time: Callable[[], None],
+    in_time: InTime,
 ) -> bool:
     """Whether `mistake` differs from the verifier in a table of `results`, in the accepted lengths or in how
     often it emits impossible tokens, or has independent steps where those of the verifier are not.
@@ -91,13 +85,13 @@ def refuted(
         pairs += [
             (table.counts(result.counts), table.counts(counts))
             for table in plan.tables
-            if table.kind not in OF_STEPS
+            if table.kind not in findings.OF_STEPS
         ]
-        tied = dependent(result.tables)
+        tied = findings.dependent(result.tables)
         pairs += [
             (table.counts(result.counts), table.counts(counts))
             for table, judged in zip(plan.tables, result.tables, strict=True)
-            if judged in tied and independence(table.counts(counts)) > DEPENDENT
+            if judged in tied and findings.independence(table.counts(counts)) > findings.DEPENDENT
         ]
         p_values = [_same_rate(result, counts), *(p_value(*pair, effect) for pair in pairs)]
         if min(p_values) * tests < REFUTED:
@@ -107,10 +101,10 @@ def refuted(
 
 def _design_effect(result: CaseResult, counts: Counts) -> float | None:
     """The larger design effect of both; 1 if the verifier's steps are independent, None if it is unknown."""
-    effect = design_effect(result.tables, result.counts)
+    effect = findings.design_effect(result.tables, result.counts)
     if effect is None or effect == 1.0:
         return effect
-    other = effect_of_calls(counts)
+    other = findings.effect_of_calls(counts)
     return None if other is None else max(effect, other)
 
 
@@ -124,7 +118,7 @@ def _same_rate(result: CaseResult, counts: Counts) -> float:
 
 def _same_draws(subject: VerifierSubject, result: CaseResult) -> bool:
     """Whether p and q of a step have one law however many steps there are, so that samples are comparable."""
-    return not isinstance(subject.cases[subject.index(result.case)], ShapesCase)
+    return not isinstance(subject.case(result.case), ShapesCase)
 
 
 def p_value(one: Ints, other: Ints, effect: float = 1.0) -> float:

@@ -20,7 +20,6 @@ from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction
 from specsim.auditing._diagnosis.parameters import few_values
-from specsim.auditing._diagnosis.posterior import FAR, STANDARD, Scored, check_time, conclude, score
 from specsim.auditing._results.audit import CaseResult, Diagnosis
 from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.mistakes import Mistake, catalogue
@@ -144,41 +143,41 @@ def diagnose_tree(
     deadline: float = math.inf,
 ) -> Diagnosis:
     """Diagnose a verifier of trees, whose cases `failed`. Raises OutOfTime after `deadline`."""
+    in_time = partial(odds.check_time, deadline)
     seen: list[_Seen] = []
     left = IN_ALL
     for result in sorted(failed, key=lambda result: -result.largest_log10_e):
-        case = subject.cases[subject.index(result.case)]
+        case = subject.case(result.case)
         if isinstance(case, Case) and table_positions(case):
             one = _Seen(case, result.counts["prefixes"].reshape(-1, case.vocab_size))
             if len(one.drafts) <= min(DRAFTS, left):
                 left -= len(one.drafts)
                 seen.append(one)
     if not seen:
-        return conclude(None, 0, "No case that failed has drafts that can be enumerated.")
+        return odds.conclude(None, 0, "No case that failed has drafts that can be enumerated.")
     steps = min(STEPS, STEPS_IN_ALL // len(seen))
-    seen = [_with_more(one, subject, root, steps, deadline) for one in seen]
+
+    def with_more(one: _Seen) -> _Seen:
+        name = one.case.name
+        asked = Span(name, case_key(root, f"diagnosis, {name}"), 0, steps)
+        more = count_span(subject, asked, in_time).counts["prefixes"]
+        return replace(one, counts=one.counts + more.reshape(one.counts.shape))
+
+    seen = [with_more(one) for one in seen]
     # of one node alone: nothing that depends on other positions, rows or steps
     mistakes = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
 
     def predictions(mistake: Mistake) -> odds.Seen:
         return [(one.prediction(mistake), one.counts) for one in seen]
 
-    def at_first(mistake: Mistake) -> Scored:
+    def at_first(mistake: Mistake) -> odds.Scored:
         tried = (mistake.with_parameters(**values) for values in few_values(mistake.parameters, FEW))
-        return max((score(one, predictions(one)) for one in tried), key=lambda one: one.log_likelihood)
+        return odds.likeliest_of(odds.score(one, predictions(one)) for one in tried)
 
-    def whole(mistake: Mistake) -> Scored:
+    def whole(mistake: Mistake) -> odds.Scored:
         return odds.fitted(mistake, mistake.parameters, predictions, FEW)
 
-    scored = odds.narrow(mistakes, [(at_first, 5 * FAR), (whole, FAR)], partial(check_time, deadline))
-    exact = score(STANDARD, [(one.right, one.counts) for one in seen])
+    scored = odds.narrow(mistakes, [(at_first, 5 * odds.FAR), (whole, odds.FAR)], in_time)
+    exact = odds.score(odds.STANDARD, [(one.right, one.counts) for one in seen])
     found = odds.posterior(scored, [exact], len(mistakes))
-    return conclude(found, sum(int(one.counts[0].sum()) for one in seen))
-
-
-def _with_more(one: _Seen, subject: VerifierSubject, root: int, steps: int, deadline: float) -> _Seen:
-    """The case with the counts of more steps."""
-    name = one.case.name
-    asked = Span(name, case_key(root, f"diagnosis, {name}"), 0, steps)
-    more = count_span(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
-    return replace(one, counts=one.counts + more.reshape(one.counts.shape))
+    return odds.conclude(found, sum(int(one.counts[0].sum()) for one in seen))

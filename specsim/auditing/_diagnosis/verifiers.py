@@ -7,10 +7,9 @@ that does not reproduce all cases of the audit is not named."""
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain
 
 import numpy as np
 
@@ -21,24 +20,10 @@ from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
+from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.dependence import ROWS, VERSIONS, Signature, independent, signatures
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
-from specsim.auditing._diagnosis.posterior import (
-    FAR,
-    STANDARD,
-    OutOfTime,
-    Scored,
-    Seen,
-    check_time,
-    conclude,
-    drop_far,
-    fitted,
-    narrow,
-    posterior,
-    reproducing,
-    score,
-)
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
@@ -61,7 +46,7 @@ COMPARED_STEPS = 2**17
 CLEAR = 5.0
 #: Exact verifiers: the two rules in use, and those that accept less.
 EXACT = (
-    STANDARD,
+    odds.STANDARD,
     Mistake(name="block", family="exact", mechanism="", verify=acceptance.block_verify, law=get("block").law),
     *(one for one in exact_controls() if one.verify is not None),
 )
@@ -71,7 +56,10 @@ EXACT_NAMES = [one.name for one in EXACT]
 FIRST, FAR_AT_FIRST = 2, 150.0
 #: Other values of a parameter, at most, with which a mistake may reproduce the audit where none does.
 OTHERS = 8
-Others = Callable[[Mistake], Iterator[Mistake]]
+#: The diagnostic cases, with the counts of their outcomes.
+Outcomes = Sequence[tuple[Case, Ints]]
+#: A mistake, and perhaps others with other values of its parameters, in the order in which they are tried.
+Versions = Callable[[Mistake], Iterable[Mistake]]
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = (
@@ -96,27 +84,24 @@ def diagnose_chain(
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose a verifier of chains from the results of its audit. Raises OutOfTime after `deadline`."""
-
-    def in_time(*_: int) -> None:
-        check_time(deadline)
-
+    in_time = partial(odds.check_time, deadline)
     failed = [result for result in results if result.findings]
     mistakes = [one for one in known or catalogue() if one.verify is not None]
 
-    def reproduced(one: Scored, others: Others = _no_others) -> Mistake | None:
-        tried = chain([one.mistake], others(one.mistake))
+    def reproduced(one: odds.Scored, versions: Versions = _alone) -> Mistake | None:
+        tried = versions(one.mistake)
         return next((each for each in tried if not refuted(each, subject, results, level, in_time)), None)
 
     between: Diagnosis | None = None
     if tied := [result for result in failed if dependent(result.tables) or calls_differ(result.counts)]:
         between = _between_steps(mistakes, subject, sum(one.steps for one in failed), reproduced, DEPENDENT)
         # where all calls are alike steps are independent, so their law may be that of a known mistake
-        of_shapes = all(isinstance(subject.cases[subject.index(one.case)], ShapesCase) for one in tied)
+        of_shapes = all(isinstance(subject.case(one.case), ShapesCase) for one in tied)
         if between.named or not of_shapes:
             return between
     try:
         found = _by_law(mistakes, subject, failed, level, root, reproduced, in_time, between is None)
-    except OutOfTime:
+    except odds.OutOfTime:
         if between is None:
             raise
         return between
@@ -130,7 +115,7 @@ def _by_law(
     level: str,
     root: int,
     reproduced: Callable[..., Mistake | None],
-    in_time: Callable[..., None],
+    in_time: odds.InTime,
     or_between: bool,
 ) -> Diagnosis:
     """Rank the mistakes by the law of their steps, or by dependence where that is an exact verifier's."""
@@ -144,37 +129,37 @@ def _by_law(
         try:
             new = [flat(count_span(subject, one, in_time).counts["outcomes"]) for one in asked]
         except NotADraftPath:
-            return conclude(None, 0, OFF_THE_PATH)
+            return odds.conclude(None, 0, OFF_THE_PATH)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
-        done = steps
-        scored, exact = _by_outcomes(mistakes, cases, outcomes, in_time)
+        done, seen = steps, list(zip(cases, outcomes, strict=True))
+        scored, exact = _by_outcomes(mistakes, seen, in_time)
         mistakes = [one.mistake for one in scored]
-        found = posterior(scored, exact, number)
+        found = odds.posterior(scored, exact, number)
         if found.settled or (found.named and _same_law([one.mistake for one, _ in found.named], cases)):
             break
-    if or_between and posterior(scored, exact, number).exact > 0.5:
+    if or_between and odds.posterior(scored, exact, number).exact > 0.5:
         between = _between_steps(between_steps, subject, done * len(cases), reproduced, FEW_ROWS)
         if between.steps and between.exact * ODDS < 1.0:
             return between
 
-    for others in (_no_others, partial(_as_likely, cases=cases, outcomes=outcomes)):
-        compared = _with_tables(scored, exact, subject, failed, level, others, in_time)
-        found = reproducing(*compared, number, partial(reproduced, others=others))
+    for versions in (_alone, partial(_as_likely, seen=seen)):
+        compared = _with_tables(scored, exact, subject, failed, level, versions, in_time)
+        found = odds.reproducing(*compared, number, partial(reproduced, versions=versions))
         if found.named:
             break
     if not found.named:
-        return conclude(found, done * len(cases))
-    if _shown_by_few(found.named[0][0].mistake, cases, outcomes):
-        return conclude(None, done * len(cases), TOO_FEW)
-    evidence, where = _evidence(found.named[0][0], cases, outcomes, subject, root)
-    return conclude(found, done * len(cases), evidence=evidence, place=where)
+        return odds.conclude(found, done * len(cases))
+    if _shown_by_few(found.named[0][0].mistake, seen):
+        return odds.conclude(None, done * len(cases), TOO_FEW)
+    evidence, where = _evidence(found.named[0][0], seen, subject, root)
+    return odds.conclude(found, done * len(cases), evidence=evidence, place=where)
 
 
-def _shown_by_few(mistake: Mistake, cases: Sequence[Case], outcomes: Sequence[Ints]) -> bool:
+def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
     """Whether only impossible outcomes, and too few of them, tell a mistake from an exact verifier."""
     for right in EXACT:
         impossible, gain = 0, 0.0
-        for case, counts in zip(cases, outcomes, strict=True):
+        for case, counts in seen:
             one, other = predict(mistake, case), predict(right, case)
             if one is None or other is None:
                 return False
@@ -199,91 +184,88 @@ def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
 
 
 def _by_outcomes(
-    mistakes: Sequence[Mistake], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
-) -> tuple[list[Scored], list[Scored]]:
+    mistakes: Sequence[Mistake], seen: Outcomes, in_time: odds.InTime
+) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The mistakes near the likeliest, and the exact verifiers; those far behind at first are not scored."""
-    seen = list(zip(cases, outcomes, strict=True))
     plain = [one for one in seen if not one[0].rotated]
-    parts = (plain[:FIRST], FAR_AT_FIRST), (plain, FAR)
+    parts = (plain[:FIRST], FAR_AT_FIRST), (plain, odds.FAR)
     stages = [(partial(_score, seen=part), far) for part, far in parts]
     rotated, whole = [one for one in seen if one[0].rotated], []
-    for one in narrow([*mistakes, *EXACT], stages, in_time):
+    for one in odds.narrow([*mistakes, *EXACT], stages, in_time):
         in_time()
         if len(more := _predictions(one.mistake, rotated)) == len(rotated):
-            whole.append(one.plus(score(one.mistake, more)))
-    exact = [_or_equal(one) for one in whole if one.mistake.name in EXACT_NAMES]
-    return drop_far([one for one in whole if one.mistake.name not in EXACT_NAMES]), exact
+            whole.append(one.plus(odds.score(one.mistake, more)))
+    # an unknown mistake may be near an exact law in the diagnostic cases, or not show there at all
+    exact = [
+        replace(one, near=log_mean_exp([one.near, one.log_likelihood]))
+        for one in whole
+        if one.mistake.name in EXACT_NAMES
+    ]
+    return odds.drop_far([one for one in whole if one.mistake.name not in EXACT_NAMES]), exact
 
 
-def _or_equal(exact: Scored) -> Scored:
-    """An unknown mistake may be near an exact law in the diagnostic cases, or not show there at all."""
-    return replace(exact, near=log_mean_exp([exact.near, exact.log_likelihood]))
-
-
-def _score(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
+def _score(mistake: Mistake, seen: Outcomes) -> odds.Scored | None:
     """`mistake` with its likeliest parameters; None if it breaks the contract."""
     if mistake.law is None and len(_predictions(mistake, seen)) < len(seen):
         return None
-    return fitted(mistake, _free(mistake), partial(_predictions, seen=seen))
+    return odds.fitted(mistake, _free(mistake), partial(_predictions, seen=seen))
 
 
-def _no_others(mistake: Mistake) -> Iterator[Mistake]:
-    return iter(())
+def _alone(mistake: Mistake) -> Iterable[Mistake]:
+    return [mistake]
 
 
-def _as_likely(mistake: Mistake, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Iterator[Mistake]:
-    """`mistake` with other values of a parameter that are about as likely in the diagnostic cases."""
-    if outcomes:
-        seen = list(zip(cases, outcomes, strict=True))
+def _as_likely(mistake: Mistake, seen: Outcomes) -> Iterator[Mistake]:
+    """`mistake`, then with other values of a parameter that are about as likely in the diagnostic cases."""
+    yield mistake
 
-        def likelihood(values: Values) -> float:
-            return sum(log_likelihood(*one) for one in _predictions(mistake.with_parameters(**values), seen))
+    def likelihood(values: Values) -> float:
+        return sum(log_likelihood(*one) for one in _predictions(mistake.with_parameters(**values), seen))
 
-        for values in as_likely(_free(mistake), likelihood, dict(mistake.values), OTHERS):
-            yield mistake.with_parameters(**values)
+    for values in as_likely(_free(mistake), likelihood, dict(mistake.values), OTHERS):
+        yield mistake.with_parameters(**values)
 
 
 def _free(mistake: Mistake) -> tuple[Parameter, ...]:
     return mistake.parameters if mistake.law is not None else ()
 
 
-def _predictions(mistake: Mistake, seen: Sequence[tuple[Case, Ints]]) -> Seen:
+def _predictions(mistake: Mistake, seen: Outcomes) -> odds.Seen:
     """What was seen where `mistake` keeps the contract."""
     return [(law, counts) for case, counts in seen if (law := predict(mistake, case)) is not None]
 
 
 def _with_tables(
-    known: Sequence[Scored],
-    exact: Sequence[Scored],
+    known: Sequence[odds.Scored],
+    exact: Sequence[odds.Scored],
     subject: VerifierSubject,
     failed: Sequence[CaseResult],
     level: str,
-    others: Others,
-    in_time: Callable[[], None],
-) -> tuple[list[Scored], list[Scored]]:
-    """The same with the rejected tables of the two worst cases: each mistake, or `others`, run on them."""
+    versions: Versions,
+    in_time: odds.InTime,
+) -> tuple[list[odds.Scored], list[odds.Scored]]:
+    """The same with the rejected tables of the two worst cases: `versions` of each mistake, run on them."""
     compared = [result for result in failed if comparable(subject, result)]
     for result in sorted(compared, key=lambda result: -result.largest_log10_e)[:2]:
         tables = _rejected(subject, result, level)
         if not tables:
             continue
         laws = [(Prediction(table.law[None]), table.counts(result.counts)[None]) for table in tables]
-        exact = [one.plus(score(one.mistake, laws)) for one in exact]
+        exact = [one.plus(odds.score(one.mistake, laws)) for one in exact]
         again = []
         for one in known:
-            best: Scored | None = None
-            for mistake in chain([one.mistake], others(one.mistake)):
+            tried: list[odds.Scored] = []
+            for mistake in versions(one.mistake):
                 in_time()
                 counts = run_on(mistake, subject, result, min(2 * result.steps, COMPARED_STEPS))
                 if counts is None:
                     break
                 runs = [Prediction.simulated(table.counts(counts)[None]) for table in tables]
-                more = score(mistake, [(run, seen) for run, (_, seen) in zip(runs, laws, strict=True)])
-                found = one.plus(more)
-                best = found if best is None or found.log_likelihood > best.log_likelihood else best
+                more = odds.score(mistake, [(run, seen) for run, (_, seen) in zip(runs, laws, strict=True)])
+                tried.append(one.plus(more))
                 if more.log_likelihood >= more.near:
                     break
-            again += [best] if best is not None else []
+            again += [odds.likeliest_of(tried)] if tried else []
         known = again
     return list(known), list(exact)
 
@@ -301,13 +283,13 @@ def _between_steps(
     mistakes: Sequence[Mistake],
     subject: VerifierSubject,
     steps: int,
-    reproduced: Callable[[Scored], Mistake | None],
+    reproduced: Callable[[odds.Scored], Mistake | None],
     reason: str,
 ) -> Diagnosis:
     """Rank the mistakes by which steps depend on each other; without a name, for `reason`."""
     seen = signatures(subject.callee, subject.timeout)
     if not seen:
-        return conclude(None, 0, reason)
+        return odds.conclude(None, 0, reason)
     counts = np.array(list(seen[0].values()))
     among = [mistake for mistake in mistakes if mistake.law is None]
     anything = log_near(Prediction(np.full(counts.shape, 0.5)), counts, [0.5])  # any rate is as likely
@@ -315,10 +297,10 @@ def _between_steps(
     for mistake in among:
         versions = [np.array([one[key] for key in seen[0]]) for one in _signatures_of(mistake)]
         likely = log_mean_exp([log_likelihood(Prediction.simulated(one), counts) for one in versions])
-        known.append(Scored(mistake, likely, anything))
+        known.append(odds.Scored(mistake, likely, anything))
     right = independent(subject.declared)
-    exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
-    return conclude(reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
+    exact = odds.Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
+    return odds.conclude(odds.reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
 
 
 @cache  # the same in every diagnosis
@@ -326,12 +308,10 @@ def _signatures_of(mistake: Mistake) -> list[Signature]:
     return signatures(Local(mistake.function, Declared()), TIMEOUT, VERSIONS)
 
 
-def _evidence(
-    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], subject: VerifierSubject, root: int
-) -> tuple[str, str]:
+def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root: int) -> tuple[str, str]:
     """The outcome that best separates the mistake from an exact verifier, and one step with it."""
     gains = []
-    for i, (case, counts) in enumerate(zip(cases, outcomes, strict=True)):
+    for i, (case, counts) in enumerate(seen):
         here, exact = predict(best.mistake, case), predict(EXACT[0], case)
         if here is None or exact is None or case.rotated:
             continue
@@ -342,7 +322,7 @@ def _evidence(
     most, i, (code, inside), predicted, right = max(gains)
     if most < CLEAR:
         return "", ""
-    case, counts = cases[i], outcomes[i]
+    case, counts = seen[i]
     accepted, token = divmod(int(inside), case.target.vocab_size)
     path = list(path_of(int(code), case.target.vocab_size, case.gamma))
     share = counts[code, inside] / counts[code].sum()

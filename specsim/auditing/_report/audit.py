@@ -29,30 +29,18 @@ class Audit(_results.Audit):
     def subject(self) -> str:
         return self.verifier
 
-    def headline(self) -> str:
-        return words.headline(self)
-
-    def warnings(self) -> list[str]:
-        return words.progress_lines(self)
-
-    def finding_lines(self) -> list[str]:
-        return words.finding_lines(self)
-
-    def explanation(self) -> list[str]:
-        return words.diagnosis(self)
-
-    def size(self) -> str:
-        return words.test_line(self)
-
-    def meaning(self) -> str:
-        return words.meaning(self)
+    headline = words.headline
+    warnings = words.progress_lines
+    finding_lines = words.finding_lines
+    explanation = words.diagnosis
+    size = words.test_line
+    meaning = words.meaning
+    again = words.replay
+    parts = words.audit_parts
 
     def said(self) -> Iterator[str]:
         yield from (self.headline(), *self.explanation(), self.size(), words.wanted_line(self))
         yield from (*words.time_lines(self), words.limits_line(self), self.again())
-
-    def again(self) -> str:
-        return words.replay(self)
 
     def facts(self) -> dict[str, Any]:
         origin = self.origin or Origin()
@@ -98,9 +86,6 @@ class Audit(_results.Audit):
             said = f"a total variation of {least:.4f} of the first token was detectable"
             return checked("skipped", f"{case.verdict}: {said}, {case.wanted_tv:g} wanted")
         return checked()
-
-    def parts(self) -> Iterator[Piece]:
-        return words.audit_parts(self)
 
     def brief(self) -> Iterator[Piece]:
         """The verdict, the first findings, the closest known bug, and what would have been found."""

@@ -5,9 +5,9 @@ where the bank is, so that a device is sent the places of rows instead of rows."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,24 +40,32 @@ class Device:
         return cls(name[:LONGEST], free)
 
 
-class Library(Protocol):
+class Library:
     """Arrays of a library on a device, `writable` or not; a verifier is handed no bank itself."""
 
-    writable: bool
+    writable = True
+
+    def __init__(self, device: str):
+        """Find the device; where it is not there, the library raises an exception of any type."""
 
     def convert(self, array: NDArray[Any]) -> Any:
         """An array of the library; on the CPU it may share the memory."""
+        raise NotImplementedError
 
     def bank(self, array: NDArray[Any]) -> Any:
         """Rows [K, V] on the device, for `take`."""
+        return self.convert(array)
 
     def take(self, bank: Any, places: Ints) -> Any:
         """The rows of a bank at `places`, in memory of their own."""
+        return bank.take(self.convert(places), axis=0)
 
     def copy(self, array: Any) -> Any:
         """A copy of an array of the library."""
+        return array.copy()
 
-    def device(self) -> Device: ...
+    def device(self) -> Device:
+        return Device("cpu")
 
 
 def library_of(declared: Declared) -> Library:
@@ -74,35 +82,19 @@ def library_of(declared: Declared) -> Library:
         ) from error
 
 
-class _NumPy:
-    """Read-only arrays, so that a verifier that writes to them raises at that line."""
-
-    writable = True  # behind NumPy's back
-
-    def __init__(self, device: str):
-        pass
+class _NumPy(Library):
+    """Read-only arrays, so that a verifier that writes to them, but not behind NumPy's back, raises there."""
 
     def convert(self, array: NDArray[Any]) -> Any:
         view = array.view()
         view.flags.writeable = False
         return view
 
-    def bank(self, array: NDArray[Any]) -> Any:
-        return array
-
     def take(self, bank: Any, places: Ints) -> Any:
         return self.convert(bank.take(places, axis=0))
 
-    def copy(self, array: Any) -> Any:
-        return array.copy()
 
-    def device(self) -> Device:
-        return Device("cpu")
-
-
-class _Torch:
-    writable = True
-
+class _Torch(Library):
     def __init__(self, device: str):
         import torch
 
@@ -118,9 +110,6 @@ class _Torch:
             tensor = torch.from_numpy(array)
         return tensor.to(self._device)
 
-    def bank(self, array: NDArray[Any]) -> Any:
-        return self.convert(array)
-
     def take(self, bank: Any, places: Ints) -> Any:
         rows = bank.index_select(0, self.convert(places.reshape(-1)))
         return rows.view(*places.shape, bank.shape[1])
@@ -135,7 +124,7 @@ class _Torch:
         return Device(cuda.get_device_name(self._device), cuda.mem_get_info(self._device)[0])
 
 
-class _JAX:
+class _JAX(Library):
     writable = False
 
     def __init__(self, device: str):
@@ -165,9 +154,7 @@ class _JAX:
         return Device(self._device.device_kind, free)
 
 
-class _CuPy:
-    writable = True
-
+class _CuPy(Library):
     def __init__(self, device: str):
         import cupy
 
@@ -179,27 +166,13 @@ class _CuPy:
     def convert(self, array: NDArray[Any]) -> Any:
         return self._cupy.asarray(array)
 
-    def bank(self, array: NDArray[Any]) -> Any:
-        return self.convert(array)
-
-    def take(self, bank: Any, places: Ints) -> Any:
-        return bank.take(self.convert(places), axis=0)
-
-    def copy(self, array: Any) -> Any:
-        return array.copy()
-
     def device(self) -> Device:
         runtime = self._cupy.cuda.runtime
         name = runtime.getDeviceProperties(self._number)["name"]
         return Device(name.decode(), runtime.memGetInfo()[0])
 
 
-_LIBRARIES: dict[str, Callable[[str], Library]] = {
-    "numpy": _NumPy,
-    "torch": _Torch,
-    "jax": _JAX,
-    "cupy": _CuPy,
-}
+_LIBRARIES: dict[str, type[Library]] = {"numpy": _NumPy, "torch": _Torch, "jax": _JAX, "cupy": _CuPy}
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
