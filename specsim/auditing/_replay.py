@@ -8,8 +8,8 @@ from typing import Any
 
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import Case, case_key
+from specsim.auditing._checks import subjects
 from specsim.auditing._checks.outcomes import diagnostic_cases
-from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject, open_subject
 from specsim.auditing._checks.tables import interim_looks
 from specsim.auditing._diagnosis.verifiers import SEGMENTS
 from specsim.auditing._runner import check_limits
@@ -78,8 +78,8 @@ def replay_step(
     if rng is None:
         raise ValueError("rng (--seed): missing; give the seed of the audit")
     root = root_of(rng)
-    with open_subject(verifier, 1, timeout, device=device) as subject:
-        if isinstance(subject, RuleSubject):
+    with subjects.open_subject(verifier, 1, timeout, device=device) as subject:
+        if isinstance(subject, subjects.RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
         found, ends = _case(subject, case, level)
         if not 0 <= step < ends[-1]:
@@ -94,9 +94,9 @@ def replay_step(
     return f"Step {step} of case {case!r}, level {level}, seed {root}\n{text}"
 
 
-def _case(subject: Subject, name: str, level: str) -> tuple[Any, list[int]]:
+def _case(subject: subjects.Subject, name: str, level: str) -> tuple[Any, list[int]]:
     """The case of that name, and the ends of the pieces in which its steps are drawn."""
-    if isinstance(subject, VerifierSubject):
+    if isinstance(subject, subjects.VerifierSubject):
         for case in diagnostic_cases(subject.declared):
             if case.name == name:
                 return case, SEGMENTS
@@ -107,7 +107,7 @@ def _case(subject: Subject, name: str, level: str) -> tuple[Any, list[int]]:
     return plan.case, interim_looks(plan.steps)
 
 
-def _batch_of(subject: Subject, case: str, key: Key, ends: list[int], step: int) -> Batch:
+def _batch_of(subject: subjects.Subject, case: str, key: Key, ends: list[int], step: int) -> Batch:
     """A batch of that step only, drawn with the audit's rng, in pieces that end at `ends`."""
     source, _ = subject.counter(case)
     end = next(end for end in ends if step < end)

@@ -15,18 +15,10 @@ from typing import Any
 from specsim.adapters._contract import BrokenVerifier, Verifier
 from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks import subjects
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import (
-    RuleSubject,
-    Span,
-    Subject,
-    VerifierSubject,
-    open_subject,
-    try_span,
-    with_pair,
-)
 from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._report.audit import Audit
@@ -142,10 +134,10 @@ def audit(
     threads, started = available_threads(threads), time.perf_counter()
     with (
         workers_of(executor, threads) as workers,
-        open_subject(verifier, threads, timeout, workers, device) as subject,
+        subjects.open_subject(verifier, threads, timeout, workers, device) as subject,
     ):
         if pair is not None:
-            subject = with_pair(subject, pair)
+            subject = subjects.with_pair(subject, pair)
         plans = subject.plans(level, cases)
         if subject.accelerator is not None:
             check_room(subject.accelerator, [plan.case for plan in plans])
@@ -188,7 +180,7 @@ def check_limits(
 
 
 def _audit(
-    subject: Subject,
+    subject: subjects.Subject,
     plans: Sequence[Plan],
     level: str,
     root: int,
@@ -206,7 +198,7 @@ def _audit(
     found: dict[str, CaseResult] = {}
     interrupted = False
     try:
-        if isinstance(subject, VerifierSubject):
+        if isinstance(subject, subjects.VerifierSubject):
             promises.append(promises_result(check_promises_at(subject, root)))
         broken = [finding.text for result in promises for finding in result.findings]
         if any("hung: " in text for text in broken):
@@ -225,16 +217,14 @@ def _audit(
         for run in runs:
             run.interrupted = not run.ended and run.total.steps < run.plan.steps
     begun = {run.plan.case.name: run for run in schedule.begun}
-    last = None
-    if fail_fast:
-        found |= {name: run.result() for name, run in begun.items() if name not in found}
-        last = _first_failing(plans, found)
+    found |= {name: run.result() for name, run in begun.items() if name not in found}
+    last = _first_failing(plans, found) if fail_fast else None
     names = [plan.case.name for plan in plans[: None if last is None else last + 1]]
     return result_of(
         subject,
         plans,
         level,
-        (*promises, *(found.get(name) or begun[name].result() for name in names if name in begun)),
+        (*promises, *(found[name] for name in names if name in begun)),
         interrupted=interrupted,
         provenance=Provenance.record(
             root, subject.threads, time.perf_counter() - started, getattr(subject.accelerator, "name", None)
@@ -246,14 +236,14 @@ def _audit(
 
 
 def result_of(
-    subject: Subject, plans: Sequence[Plan], level: str, cases: tuple[CaseResult, ...], **more: Any
+    subject: subjects.Subject, plans: Sequence[Plan], level: str, cases: tuple[CaseResult, ...], **more: Any
 ) -> Audit:
     """The audit with these results of its cases, and the proof of a built-in rule."""
     return Audit(
         verifier=subject.name,
         level=level,
         cases=cases,
-        proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
+        proof=prove_on_generated_models(subject.rule) if isinstance(subject, subjects.RuleSubject) else None,
         budget=BUDGET,
         tests=sum(plan.tests for plan in plans),
         planned=len(plans),
@@ -274,7 +264,7 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
     return None
 
 
-def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
+def check_promises_at(subject: subjects.VerifierSubject, root: int) -> Partial:
     """Check the promises of a verifier; broken promises are the failures of the result."""
     findings = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
     return Partial({}, failures=tuple(Failure(one.kind, one.text, one.details) for one in findings))
@@ -310,7 +300,7 @@ class CaseRun:
         self._ends = [*(PACE_STEPS if seconds else ()), *ends]
         self._before_pace = 0.0
 
-    def next(self) -> Span | None:
+    def next(self) -> subjects.Span | None:
         """The steps to be counted next; None at the end, or while it has no seconds or no goal left."""
         done = self.total.steps
         planned = done < self.plan.steps or self.evidence >= NEAR
@@ -325,17 +315,17 @@ class CaseRun:
             return None
         return self._steps(done, until)
 
-    def ahead(self) -> Iterator[Span]:
+    def ahead(self) -> Iterator[subjects.Span]:
         """The steps up to the looks after the next one, if it has no limits and continues."""
         if self.seconds is None and self.goal == math.inf:
             ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
             for first, end in pairwise(ends):
                 yield self._steps(first, end)
 
-    def _steps(self, first: int, end: int) -> Span:
+    def _steps(self, first: int, end: int) -> subjects.Span:
         expected = self.pace * (end - first)
         patience = max(self.patience, SLOWER * expected / self.timeout)
-        return Span(self.plan.case.name, self._key, first, end - first, patience)
+        return subjects.Span(self.plan.case.name, self._key, first, end - first, patience)
 
     def add(self, partial: Partial) -> None:
         """Add the counts of these steps, and test them."""
@@ -381,11 +371,11 @@ class CaseRun:
         return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
 
 
-def run_case(subject: Subject, run: CaseRun, progress: Progress | None = None) -> CaseRun:
+def run_case(subject: subjects.Subject, run: CaseRun, progress: Progress | None = None) -> CaseRun:
     """Count a case to its end, or until Ctrl-C."""
     try:
         while (span := run.next()) is not None:
-            run.add(try_span(subject, span, offset(progress, span.first, run.plan.steps)))
+            run.add(subjects.try_span(subject, span, offset(progress, span.first, run.plan.steps)))
     except KeyboardInterrupt:
         run.interrupted = True
     return run

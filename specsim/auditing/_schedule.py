@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
-from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
+from specsim.auditing._checks.concentration import Candidate, choose, steps_needed, too_slow
 from specsim.auditing._checks.subjects import Span, Subject, try_span
 from specsim.auditing._checks.tables import Plan
 from specsim.auditing._results.audit import Finding
-from specsim.auditing._side_by_side import OnWorkers, Processes
+from specsim.auditing._side_by_side import NextSpan, OnWorkers, Processes, Tell
 from specsim.core._progress import Progress
 from specsim.simulation._counting import Partial
 from specsim.simulation._executors import Spans
@@ -98,9 +98,7 @@ class Here:
     def cut(self, case: str) -> None:
         """Spans end at looks."""
 
-    def results(
-        self, next_span: Callable[[], Span | None], tell: Callable[[Span, int, int], None], _: int
-    ) -> Iterator[tuple[Span, Partial]]:
+    def results(self, next_span: NextSpan, tell: Tell, _: int) -> Iterator[tuple[Span, Partial]]:
         """Yield each of the spans with its counts."""
         while (span := next_span()) is not None:
             yield span, try_span(self._subject, span, partial(tell, span))
@@ -208,18 +206,8 @@ class Schedule(Generic[R]):
 
     def _candidates(self) -> list[Candidate]:
         """The cases that were begun and have not ended."""
-        return [
-            Candidate(
-                run.plan.case.name,
-                kind_of(run.plan),
-                self._needed(run),
-                run.plan.steps,
-                run.total.steps,
-                run.pace,
-            )
-            for run in self.runs
-            if run.total.steps and not run.ended
-        ]
+        begun = [run for run in self.runs if run.total.steps and not run.ended]
+        return [Candidate.of(run.plan, self._needed(run), run.total.steps, run.pace) for run in begun]
 
     def _needed(self, run: R) -> int:
         if run not in self._needed_steps:
@@ -294,9 +282,8 @@ class Schedule(Generic[R]):
         cases = {name: _Case(run, self.place.cut(name)) for name, run in by_name.items()}
 
         def next_span() -> Span | None:
-            while able := [case for case in cases.values() if case.due] or [
-                case for case in cases.values() if case.waits
-            ]:
+            some = cases.values()
+            while able := [case for case in some if case.due()] or [case for case in some if case.due(-1)]:
                 case = able[0] if in_turn else min(able, key=self.place.turn)
                 if (span := case.next()) is not None:
                     return span
@@ -357,19 +344,11 @@ class _Case:
         self._sent, self._failed, self._over = run.total.steps, False, False
         self.looks = 0
 
-    @property
-    def due(self) -> bool:
-        """Whether steps before its next look are to be counted and not under way."""
-        return self._open and (not self._segments or self._sent < self._segments[0].end)
-
-    @property
-    def waits(self) -> bool:
-        """Whether any steps are not under way."""
-        return self._open and bool(self._segments) and self._sent < self._segments[-1].end
-
-    @property
-    def _open(self) -> bool:
-        return not (self._over or self._failed or self.run.ended)
+    def due(self, segment: int = 0) -> bool:
+        """Whether steps before its next look, or of the segment of that number, are not under way."""
+        if self._over or self._failed or self.run.ended:
+            return False
+        return not self._segments or self._sent < self._segments[segment].end
 
     @property
     def advanced(self) -> float:

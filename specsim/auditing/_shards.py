@@ -14,15 +14,9 @@ from typing import Any
 
 from specsim import adapters
 from specsim.adapters._contract import Declared, Verifier
+from specsim.auditing._checks import subjects
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
-from specsim.auditing._checks.subjects import (
-    RuleSubject,
-    Subject,
-    VerifierSubject,
-    open_subject,
-    planned_subject,
-)
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._results.audit import BUDGET, Diagnosis
 from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, result_of
@@ -97,7 +91,7 @@ def audit_shard(
     threads = available_threads(threads)
     with (
         workers_of(executor, threads) as workers,
-        open_subject(verifier, threads, timeout, workers) as subject,
+        subjects.open_subject(verifier, threads, timeout, workers) as subject,
     ):
         plans = subject.plans(level)
         mine = plans[i::n]
@@ -108,7 +102,7 @@ def audit_shard(
         kept = Checkpoint(out, _which_run(subject, level, root), {"threads": subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
-        promises = [PROMISES] if i == 0 and isinstance(subject, VerifierSubject) else []
+        promises = [PROMISES] if i == 0 and isinstance(subject, subjects.VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
             raise ValueError(
                 f"{out}: has cases that are not of this shard; give every shard a file of its own"
@@ -118,7 +112,7 @@ def audit_shard(
         left = [plan for plan in mine if plan.case.name not in kept.part.found]
         total, to_come = (sum(plan.steps for plan in some) for some in (mine, left))
         with kept:
-            if isinstance(subject, VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
+            if isinstance(subject, subjects.VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
                 kept.keep(PROMISES, check_promises_at(subject, root))
             report = offset(told(progress), total - to_come, total)
             runs = [CaseRun(plan, root, alarm, seconds=share, timeout=subject.timeout) for plan in left]
@@ -133,9 +127,9 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     promise = None if run["declared"] is None else Declared(**run["declared"])
     if isinstance(diagnose, str) and diagnose != run["audit of"]:
         raise ValueError(f"diagnose: {diagnose!r} is not the audited verifier; name {run['audit of']!r}")
-    subject = planned_subject(run["audit of"], promise, part.about["threads"])
+    subject = subjects.planned_subject(run["audit of"], promise, part.about["threads"])
     plans = subject.plans(run["level"])
-    promises = [PROMISES] if isinstance(subject, VerifierSubject) else []
+    promises = [PROMISES] if isinstance(subject, subjects.VerifierSubject) else []
     names = [*(plan.case.name for plan in plans), *promises]
     if lost := [name for name in names if name not in found]:
         raise ValueError(
@@ -166,7 +160,9 @@ def _is_installed(name: str) -> bool:
     return adapters.name_of(name) in adapters.ENGINES and "source=" not in name
 
 
-def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: float) -> Diagnosis | None:
+def _diagnosis(
+    verifier: str | Verifier, planned: subjects.Subject, merged: Audit, took: float
+) -> Diagnosis | None:
     """The diagnosis of a merged audit of a user's verifier, or why it has none: more steps are drawn, so
     it must be here, and the one that was audited. Its file is compared before it is imported."""
     audited = merged.origin and merged.origin.digest
@@ -177,7 +173,7 @@ def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: 
             return another
     with ExitStack() as stack:
         try:
-            subject = stack.enter_context(open_subject(verifier, 1, TIMEOUT))
+            subject = stack.enter_context(subjects.open_subject(verifier, 1, TIMEOUT))
         except (ValueError, TypeError) as error:
             return Diagnosis(reason=f"It was not made: the verifier cannot be opened here: {error}.")
         if subject.origin is None or (subject.origin.digest or None) != audited:
@@ -187,10 +183,10 @@ def _diagnosis(verifier: str | Verifier, planned: Subject, merged: Audit, took: 
         return diagnosis_of(subject, merged, took)
 
 
-def _which_run(subject: Subject, level: str, root: int) -> dict[str, Any]:
+def _which_run(subject: subjects.Subject, level: str, root: int) -> dict[str, Any]:
     """What identifies an audit, in plain values."""
     promise, code = None, None
-    if not isinstance(subject, RuleSubject):
+    if not isinstance(subject, subjects.RuleSubject):
         promise, code = asdict(subject.declared), subject.origin.digest or None
     return {
         "audit of": subject.reference,

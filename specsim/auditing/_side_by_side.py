@@ -22,14 +22,7 @@ from typing import Any
 
 from specsim import rules
 from specsim.auditing._checks.decoder import DecoderSource
-from specsim.auditing._checks.subjects import (
-    RuleSubject,
-    Span,
-    Subject,
-    function_subject,
-    is_rule,
-    try_span,
-)
+from specsim.auditing._checks.subjects import RuleSubject, Span, Subject, function_subject, is_rule, try_span
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.child import Child, Children
 from specsim.core._kernels import sources_digest
@@ -40,6 +33,12 @@ from specsim.simulation._executors import FIRST_IN_FLIGHT, Spans, Task, Workers,
 ALONE = 4.0
 #: Texts of a decoder that are not divided: first tokens of two texts that follow each other are compared.
 TEXTS = 8
+
+
+#: The next span to be counted, None if there is none for now.
+NextSpan = Callable[[], Span | None]
+#: Called as tell(span, steps of it that are done, all its steps).
+Tell = Callable[[Span, int, int], None]
 
 
 class Processes:
@@ -60,9 +59,7 @@ class Processes:
     def cut(self, case: str) -> None:
         """Spans end at looks."""
 
-    def results(
-        self, next_span: Callable[[], Span | None], tell: Callable[[Span, int, int], None], _: int
-    ) -> Iterator[tuple[Span, Partial]]:
+    def results(self, next_span: NextSpan, tell: Tell, _: int) -> Iterator[tuple[Span, Partial]]:
         """Yield each of the spans with its counts. At Ctrl-C all processes are ended."""
         children, free, known = self._children, list[Child](), 0
         counting: dict[Future[Partial], tuple[Child, Span]] = {}
@@ -114,15 +111,12 @@ class OnWorkers:
         source = self._subject.counter(case)[0]
         if isinstance(source, DecoderSource) and source.callee.declared.batch is None:
             return Spans((), TEXTS), None  # calls of several texts change their size from call to call
-        if not isinstance(source, VerifierSource) or isinstance(source, ShapesSource):
-            return Spans((), source.chunk), None
-        if source.batch_steps >= source.chunk:
-            return Spans((), source.chunk), None
-        return Spans((), source.batch_steps), source.chunk
+        batches = isinstance(source, VerifierSource) and not isinstance(source, ShapesSource)
+        if batches and source.batch_steps < source.chunk:
+            return Spans((), source.batch_steps), source.chunk
+        return Spans((), source.chunk), None
 
-    def results(
-        self, next_span: Callable[[], Span | None], _: Any, cases: int
-    ) -> Iterator[tuple[Span, Partial]]:
+    def results(self, next_span: NextSpan, _: Any, cases: int) -> Iterator[tuple[Span, Partial]]:
         """Yield each of the spans with its counts.
 
         Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
@@ -158,7 +152,7 @@ def _count(code: str, reference: str, timeout: float, span: Span) -> Partial:
     check_same_code(code)
     opened: _Opened | None = getattr(_own, "opened", None)
     if opened is None or (opened.reference, opened.timeout) != (reference, timeout):
-        opened = _own.opened = None
+        opened = _own.opened = None  # ends the process of the one before
         if is_rule(reference):
             opened = _Opened(reference, timeout, RuleSubject(rules.get(reference), 1))
         else:

@@ -21,15 +21,7 @@ from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
-from specsim.auditing._checks.subjects import (
-    Span,
-    Subject,
-    check_name,
-    count_span,
-    is_rule,
-    open_subject,
-    rule_function,
-)
+from specsim.auditing._checks import subjects
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.auditing._checks.two_samples import block_ends, detectable, rejects, shown, totals
 from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
@@ -95,8 +87,8 @@ def audit_against(
     check_limits(level, timeout=timeout, wanted_tv=wanted_tv)
     root, started = root_of(rng), time.perf_counter()
     with (
-        open_subject(_as_function(new), 1, timeout) as one,
-        open_subject(_as_function(old), 1, timeout) as other,
+        subjects.open_subject(_as_function(new), 1, timeout) as one,
+        subjects.open_subject(_as_function(old), 1, timeout) as other,
     ):
         plans = [one.plan(i, level) for i in _shared(one, other)]
         tests = sum(_tests(plan) for plan in plans)
@@ -128,17 +120,16 @@ def audit_against(
 
 
 def _as_function(verifier: str | Verifier) -> str | Verifier:
-    if not isinstance(verifier, str) or not is_rule(verifier):
-        return verifier
-    check_name(verifier)
-    return rule_function(rules.get(verifier))
+    if isinstance(verifier, str) and subjects.is_rule(verifier):
+        return subjects.rule_function(rules.get(verifier))
+    return verifier
 
 
-def _name(verifier: str | Verifier, subject: Subject) -> str:
+def _name(verifier: str | Verifier, subject: subjects.Subject) -> str:
     return verifier if isinstance(verifier, str) else subject.name
 
 
-def _shared(one: Subject, other: Subject) -> list[int]:
+def _shared(one: subjects.Subject, other: subjects.Subject) -> list[int]:
     """The indices, in `one`, of the cases that both have."""
     here, there = ([_identity(case) for case in side.cases] for side in (one, other))
     shared = [i for i, case in enumerate(here) if case is not None and case in there]
@@ -159,20 +150,24 @@ def _identity(case: Case | ShapesCase | DecoderCase) -> tuple[Any, ...] | None:
 
 
 def _compare(
-    subjects: tuple[Subject, Subject], plan: Plan, root: int, alarm: float, progress: Progress | None
+    both: tuple[subjects.Subject, subjects.Subject],
+    plan: Plan,
+    root: int,
+    alarm: float,
+    progress: Progress | None,
 ) -> Difference:
-    case, sides = plan.case, list(zip(("new", "old"), subjects, strict=True))
+    case, sides = plan.case, list(zip(("new", "old"), both, strict=True))
     words = case_key(0, case.name)
     blocks: list[tuple[Counts, Counts]] = []
     done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
-        same = Span(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
+        same = subjects.Span(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
         first, second = (_run(name, subject, _tokens, same) for name, subject in sides)
         twins = float((first == second).all(axis=0).mean())
         for until in block_ends(plan.steps, BLOCKS, LEAST):
-            asked = (Span(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
+            asked = (subjects.Span(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
             a, b = (
-                _run(name, subject, count_span, steps).counts
+                _run(name, subject, subjects.count_span, steps).counts
                 for (name, subject), steps in zip(sides, asked, strict=True)
             )
             blocks, done = [*blocks, (a, b)], until
@@ -205,14 +200,14 @@ def _compare(
     )
 
 
-def _tokens(subject: Subject, asked: Span) -> Ints:
+def _tokens(subject: subjects.Subject, asked: subjects.Span) -> Ints:
     """The emitted tokens [positions, steps]."""
     source, _ = subject.counter(asked.case)
     batches = source.batches(asked.key, asked.first, asked.steps)
     return np.concatenate([batch.tokens for batch in batches], axis=1)
 
 
-def _run(name: str, subject: Subject, job: Callable[..., Any], steps: Span) -> Any:
+def _run(name: str, subject: subjects.Subject, job: Callable[..., Any], steps: subjects.Span) -> Any:
     """The result of `job` on one side. Raises BrokenVerifier with the name of the side."""
     try:
         return job(subject, steps)

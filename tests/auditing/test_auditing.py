@@ -292,7 +292,7 @@ def test_a_law_that_is_off_is_not_called_dependent(from_target):
     assert {kind for _, kind, _ in findings(from_target)} == {"deviation"}
     # in steps after the alarm pairs are improbable too, since each of them is
     subject = subjects.function_subject(Local(verifiers.resamples_from_target, Declared()), "")
-    plan = subject.plan(subject.index("asymmetric"), "smoke")
+    (plan,) = subject.plans("smoke", ["asymmetric"])
     steps = Span("asymmetric", key_of(1), 0, 4 * plan.steps)
     result = judge_case(plan, count_span(subject, steps), BUDGET / plan.tests)
     assert any(table.rejected for table in result.tables if table.kind == "neighbours")

@@ -5,6 +5,7 @@ token `biased`."""
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -66,13 +67,18 @@ def _sizes(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     calls = _calls(callee, timeout)
     for size in SIZES:
         rows = calls.reader.rows(key, 0, size)
-        try:
-            calls.once(rows, calls.extras(key, 0, rows))
-        except BrokenVerifier as error:
-            called = min(size, callee.declared.batch or size)
-            where = f"in a call of {called} row{'s' if called > 1 else ''}"
-            raise BrokenVerifier(f"{error}; {where}", error.details) from error
+        called = min(size, callee.declared.batch or size)
+        where = f"in a call of {called} row{'s' if called > 1 else ''}"
+        _once(calls, rows, calls.extras(key, 0, rows), where)
     return []
+
+
+def _once(calls: VerifierSource, rows: Rows, extras: dict[str, Any], where: str) -> Ints:
+    """The tokens [B, γ+1] of one call; if it breaks the contract, the error says `where`."""
+    try:
+        return calls.once(rows, extras)
+    except BrokenVerifier as error:
+        raise BrokenVerifier(f"{error}; {where}", error.details) from error
 
 
 def _reproducible(callee: Callee, key: Key, timeout: float) -> list[Finding]:
@@ -111,10 +117,10 @@ def _alone(name: str, callee: Callee, key: Key, timeout: float) -> list[Finding]
     return []
 
 
-def _tokens(calls: VerifierSource, rows: Rows, extras: dict[str, object], order: Ints) -> Ints:
+def _tokens(calls: VerifierSource, rows: Rows, extras: dict[str, Any], order: Ints) -> Ints:
     """The tokens [n, γ+1] of the rows `order`, in one call."""
     chosen = {
-        name: [value[s] for s in order] if isinstance(value, list) else value[order]  # type: ignore[index]
+        name: [value[s] for s in order] if isinstance(value, list) else value[order]
         for name, value in extras.items()
     }
     names = ("draft_tokens", "p", "q", "parents", "places")
@@ -135,12 +141,9 @@ def _edges(callee: Callee, key: Key, timeout: float) -> list[Finding]:
             for columns in (slice(None), slice(0, -1), slice(-1, None)):
                 edge = extras["uniforms"].copy()
                 edge[:, columns] = u
-                try:
-                    tokens = calls.once(rows, extras | {"uniforms": edge})
-                except BrokenVerifier as error:
-                    where = f"case {case.name}, a uniform of {u!r}"
-                    raise BrokenVerifier(f"{error}; {where}", error.details) from error
-                if found := _impossible(tokens, p, f"case {case.name}, a uniform of {u!r}"):
+                where = f"case {case.name}, a uniform of {u!r}"
+                tokens = _once(calls, rows, extras | {"uniforms": edge}, where)
+                if found := _impossible(tokens, p, where):
                     return found
     return []
 
@@ -153,10 +156,7 @@ def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     calls = VerifierSource(callee, case, timeout)
     rows = rare_rows(calls, key, ROWS)
     where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q differ in one other token only"
-    try:
-        tokens = calls.once(rows, calls.extras(key, 0, rows))
-    except BrokenVerifier as error:
-        raise BrokenVerifier(f"{error}; {where}", error.details) from error
+    tokens = _once(calls, rows, calls.extras(key, 0, rows), where)
     return _impossible(tokens, np.asarray(case.target.row(())), where)
 
 

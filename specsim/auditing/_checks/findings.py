@@ -13,20 +13,9 @@ from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.counts import CALLS, ENDS, NEIGHBOURS, QUARTERS
 from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks
 from specsim.auditing._results.audit import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
+from specsim.core import stats
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.core._types import Floats, Ints
-from specsim.core.stats import (
-    MIN_EXPECTED,
-    POWER,
-    SPIKES,
-    ChiSquare,
-    certified_tv,
-    chi_square,
-    detectable_tv,
-    log_e_value,
-    lower_tail_p_value,
-    tv_interval,
-)
 from specsim.models._multi_token import row_ahead
 from specsim.simulation._counting import Counts, Example, Partial
 from specsim.theory import expected_tokens
@@ -103,7 +92,9 @@ def judge_table(
         chi_square=_shown_chi_square(observed, table),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_in_table(table, n, level),
-        certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small and planned else None,
+        certified_tv=stats.certified_tv(observed, table.law, level / len(LOOKS))
+        if small and planned
+        else None,
         rejected=rejected,
         labels=tuple(table.label(cell) for cell in range(len(table.law))) if shown else (),
         observed=tuple(observed.tolist()) if shown else (),
@@ -114,10 +105,10 @@ def judge_table(
 def detectable_in_table(table: Table, n: int, level: float) -> float:
     """As `stats.detectable_tv` of `n` draws; of single tokens the additional share of the likeliest one."""
     if table.kind == "ids":
-        return detectable_tv(2, n, level / (2 * len(SPIKES) * len(table.law)))
+        return stats.detectable_tv(2, n, level / (2 * len(stats.SPIKES) * len(table.law)))
     if len(table.law) == 1:
-        return 1.0 - (1.0 - POWER) ** (1.0 / n) if n else 1.0
-    return detectable_tv(len(table.law), n, level)
+        return 1.0 - (1.0 - stats.POWER) ** (1.0 / n) if n else 1.0
+    return stats.detectable_tv(len(table.law), n, level)
 
 
 def evidence(plan: Plan, counts: Counts, level: float) -> tuple[float, float]:
@@ -144,66 +135,47 @@ def find(
 ) -> list[Finding]:
     """All findings of a case, the most direct first; `spread` is the design effect, if it is known."""
     counts, planned = found.counts, found.steps in interim_looks(plan.steps)
+    rejected = [pair for pair in zip(plan.tables, results, strict=True) if pair[1].rejected]
     findings = [
         *_support(counts, found.examples),
         *_shared_noise(results, counts),
-        *_shapes(plan, results, counts, level, spread),
-        *_deviations(plan, results, counts, level, spread),
+        *(_deviation(plan, table, counts, level, spread=spread) for table in _most_telling(rejected)),
         *(_dependence(results, level) if planned else ()),
     ]
     if not findings and pooled >= -np.log(level):
         findings.append(_pooled(plan, counts, pooled, level))
-    return findings or list(_pairs_alone(plan, results, counts, level))
+    # where only pairs of steps reject, and do not contradict independence, a law deviates
+    return findings or [_deviation(plan, table, counts, level) for table, _ in rejected]
 
 
-def _pairs_alone(
-    plan: Plan, results: Sequence[TableResult], counts: Counts, level: float
-) -> Iterator[Finding]:
-    """Only pairs of steps reject, and they do not contradict independence: a law deviates."""
-    for table, result in zip(plan.tables, results, strict=True):
-        if result.rejected:
-            yield _deviation(plan, table, counts, level)
+def _most_telling(rejected: Sequence[tuple[Table, TableResult]]) -> Iterator[Table]:
+    """The most significant table of all axes of calls of changing shape, and that of each position.
+
+    At a position prefix tables come before bins."""
+    places: dict[tuple[bool, int], list[tuple[Table, TableResult]]] = {}
+    for table, result in rejected:
+        if table.kind not in OF_STEPS:
+            place = (False, 0) if table.kind == "shape" else (True, table.position)
+            places.setdefault(place, []).append((table, result))
+    for place in sorted(places):
+        full = [pair for pair in places[place] if pair[0].kind == "prefix"]
+        yield max(full or places[place], key=lambda pair: pair[1].log10_e)[0]
 
 
 def _pooled(plan: Plan, counts: Counts, log_e: float, level: float) -> Finding:
     """Tables reject together, and none alone: the one that deviates most, and the e-value of all."""
     tables = plan.pooled.tables
-    worst = max(tables, key=lambda table: log_e_value(table.counts(counts), table.law))
+    worst = max(tables, key=lambda table: stats.log_e_value(table.counts(counts), table.law))
     together = f"all {len(tables)} tables of tokens together: e = 10^{log_e / np.log(10.0):.0f}"
     return _deviation(plan, worst, counts, level, f"{together}; most in ")
 
 
 def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
-    total = int(counts["impossible"].sum())
-    named = "; ".join(f"step {s}, position {i + 1}: token {x}" for s, i, x in sorted(examples)[:NAMED])
-    if total:
+    if total := int(counts["impossible"].sum()):
+        named = "; ".join(f"step {s}, position {i + 1}: token {x}" for s, i, x in sorted(examples)[:NAMED])
         text = f"{total:,} emitted tokens have probability 0 under the target ({named})"
         _, position, token = min(examples, default=(0, None, None))
         yield Finding("support", text, position=position, token=token, expected=0.0)
-
-
-def _shapes(
-    plan: Plan, results: Sequence[TableResult], counts: Counts, level: float, spread: float | None
-) -> Iterator[Finding]:
-    """Which calls deviate: the most significant table of all axes."""
-    pairs = [pair for pair in zip(plan.tables, results, strict=True) if pair[1].rejected]
-    pairs = [pair for pair in pairs if pair[0].kind == "shape"]
-    if pairs:
-        table, _ = max(pairs, key=lambda pair: pair[1].log10_e)
-        yield _deviation(plan, table, counts, level, spread=spread)
-
-
-def _deviations(
-    plan: Plan, results: Sequence[TableResult], counts: Counts, level: float, spread: float | None
-) -> Iterator[Finding]:
-    """One finding for each position: its most significant table, prefix tables before bins."""
-    pairs = [pair for pair in zip(plan.tables, results, strict=True) if pair[1].rejected]
-    pairs = [pair for pair in pairs if pair[0].kind not in ("shape", *OF_STEPS)]
-    for position in sorted({table.position for table, _ in pairs}):
-        here = [pair for pair in pairs if pair[0].position == position]
-        full = [pair for pair in here if pair[0].kind == "prefix"]
-        table, _ = max(full or here, key=lambda pair: pair[1].log10_e)
-        yield _deviation(plan, table, counts, level, spread=spread)
 
 
 def _deviation(
@@ -236,7 +208,7 @@ def _deviation(
 def _deviation_text(table: Table, observed: Ints, level: float, log10_e: float, spread: float | None) -> str:
     if table.kind == "ids":  # so many cells are never all full, so that no total variation can be estimated
         return f"{table.where}, e = 10^{log10_e:.0f}: {_extremes(table, observed)}"
-    estimate, *ends = tv_interval(observed, table.law, level / len(LOOKS), spread or 1.0)
+    estimate, *ends = stats.tv_interval(observed, table.law, level / len(LOOKS), spread or 1.0)
     interval = "" if spread is None else f" [{ends[0]:.4f}, {ends[1]:.4f}]"
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
     place = f"position {table.position + 1}{after}"
@@ -313,7 +285,7 @@ def independence(pairs: Ints) -> float:
     """A conservative p-value of independence of pairs of quarters [16]; it selects words and names only."""
     observed = pairs.reshape(QUARTERS, QUARTERS)
     law = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / float(observed.sum()) ** 2
-    return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
+    return stats.chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
 
 
 def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Finding]:
@@ -364,7 +336,7 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
         statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
         if df >= MIN_TOO_GOOD_DF:
             break
-    if df >= MIN_TOO_GOOD_DF and lower_tail_p_value(statistic, df) < level:
+    if df >= MIN_TOO_GOOD_DF and stats.lower_tail_p_value(statistic, df) < level:
         yield Finding(
             "dependent",
             f"counts agree with the distribution too well (χ² = {statistic:.1f} on {df} degrees of "
@@ -372,11 +344,11 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
         )
 
 
-def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
+def _shown_chi_square(observed: Ints, table: Table) -> stats.ChiSquare:
     """The chi-square of a table; p = 1 if the expected counts are too small for it."""
-    if observed.sum() * table.law.min() < MIN_EXPECTED / 2:
-        return ChiSquare(0.0, 0, 1.0)
-    return chi_square(observed, table.law)
+    if observed.sum() * table.law.min() < stats.MIN_EXPECTED / 2:
+        return stats.ChiSquare(0.0, 0, 1.0)
+    return stats.chi_square(observed, table.law)
 
 
 def _extremes(table: Table, observed: Ints) -> str:

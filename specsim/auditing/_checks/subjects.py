@@ -16,16 +16,7 @@ from typing import Any
 import numpy as np
 
 from specsim import adapters, rules
-from specsim.adapters._contract import (
-    BrokenVerifier,
-    Declared,
-    LostVerifier,
-    NotADraftPath,
-    Verifier,
-    check_local,
-    declared,
-    on_device,
-)
+from specsim.adapters import _contract as contract
 from specsim.auditing._cases.battery import DECLARED_VOCABULARY, LEVELS, Case, battery
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._cases.rows import case_of_pair, rows_of
@@ -48,15 +39,7 @@ from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
 from specsim.models import Pair, chain
 from specsim.rules import Rule
-from specsim.simulation._counting import (
-    Failure,
-    Partial,
-    Tally,
-    add_up,
-    count_chunks,
-    count_in_turn,
-    no_counts,
-)
+from specsim.simulation import _counting as counting
 from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows, tile_parents
 from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule_verifier
@@ -95,17 +78,13 @@ class _Counted:
             raise ValueError(f"cases (--case): {said}; choose from {', '.join(map(repr, names))}")
         return [self.plan(index, level) for index, name in enumerate(names) if name in chosen]
 
-    def index(self, name: str) -> int:
-        """The number of the case of that name. Raises ValueError for an unknown one."""
-        return [case.name for case in self.cases].index(name)
-
     @cached_property
     def counter(self) -> Callable[..., tuple[Any, Any]]:
         """counter(name of a case, patience) -> (source of its steps, their tally)."""
         return lru_cache(maxsize=len(self.cases))(self._counter)
 
     def case(self, name: str) -> Any:
-        """The case of that name, or None."""
+        """The case of that name, None if there is none."""
         return next((case for case in self.cases if case.name == name), None)
 
 
@@ -120,7 +99,7 @@ class RuleSubject(_Counted):
     timeout, device = TIMEOUT, "cpu"
 
     def __post_init__(self) -> None:
-        check_local(self.rule)
+        contract.check_local(self.rule)
 
     @property
     def name(self) -> str:
@@ -161,7 +140,7 @@ class _FunctionSubject(_Counted):
     workers: Workers | None = None
 
     @property
-    def declared(self) -> Declared:
+    def declared(self) -> contract.Declared:
         return self.callee.declared
 
     @property
@@ -198,10 +177,10 @@ def verifier_steps(case: Case | ShapesCase, level: str) -> int:
     return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
 
-def _all_cases(declared: Declared) -> list[Case | ShapesCase]:
-    if declared.rule:  # its law is computed row by row
-        return [case for case in battery(declared) if case.is_pair and case.vocab_size <= DECLARED_VOCABULARY]
-    return [*battery(declared), *shape_cases(declared)]
+def _all_cases(promise: contract.Declared) -> list[Case | ShapesCase]:
+    if promise.rule:  # its law is computed row by row
+        return [case for case in battery(promise) if case.is_pair and case.vocab_size <= DECLARED_VOCABULARY]
+    return [*battery(promise), *shape_cases(promise)]
 
 
 class VerifierSubject(_FunctionSubject):
@@ -236,7 +215,7 @@ class VerifierSubject(_FunctionSubject):
         tally = AuditTally(case, Claim(self.rule, case.tree))
         return plan_case(tally, "rows", steps, rows_of(case).alpha_context())
 
-    def _counter(self, name: str, patience: float = 1.0) -> tuple[VerifierSource, Tally]:
+    def _counter(self, name: str, patience: float = 1.0) -> tuple[VerifierSource, counting.Tally]:
         case = self.case(name)
         if isinstance(case, ShapesCase):
             return ShapesSource(self.callee, case, self.timeout * patience), ShapesTally(case)
@@ -262,7 +241,7 @@ class DecoderSubject(_FunctionSubject):
         case, processing = self.cases[index], Processing.of(self.declared)
         steps, tally = LEVELS[level].decoder, DecoderTally(case, processing)
         tables = plan_decoder_tables(case, processing, steps)
-        return Plan(case, "sequences", steps, tables, no_counts(tally))
+        return Plan(case, "sequences", steps, tables, counting.no_counts(tally))
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[DecoderSource, DecoderTally]:
         case = self.case(name)
@@ -273,7 +252,7 @@ class DecoderSubject(_FunctionSubject):
 Subject = RuleSubject | VerifierSubject | DecoderSubject
 
 
-def rule_function(rule: Rule) -> Verifier:
+def rule_function(rule: Rule) -> contract.Verifier:
     """Make a verifier function of a built-in rule for chains. Raises ValueError for other rules."""
     if rule.claimed_on_trees or rule.leaf_rows:
         raise ValueError(f"{rule.name}: as a verifier of arrays only rules for chains can be called")
@@ -301,7 +280,7 @@ def function_subject(
 
 @contextmanager
 def open_subject(
-    verifier: str | Rule | Verifier,
+    verifier: str | Rule | contract.Verifier,
     threads: int,
     timeout: float,
     workers: Workers | None = None,
@@ -314,20 +293,17 @@ def open_subject(
     workers, and for a device that is not there, TypeError for anything else."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
-    if isinstance(verifier, str):
-        _check_no_file(verifier)
+    by_rule = isinstance(verifier, Rule) or (isinstance(verifier, str) and is_rule(verifier))
     if device is not None and workers is not None:
         raise ValueError(
             "device: workers put arrays where the verifier declares; declare device=… there, or leave "
             "executor out"
         )
-    if isinstance(verifier, str) and not is_rule(verifier):
+    if isinstance(verifier, str) and not by_rule:
         most = 1 if workers else min(threads, MOST_PROCESSES)
         with closing(Child(verifier, device) if most == 1 else Children(verifier, device, most)) as child:
             yield function_subject(child, verifier, timeout, workers)
     elif isinstance(verifier, str | Rule):
-        if isinstance(verifier, str):
-            check_name(verifier)
         if device not in (None, "cpu"):
             raise ValueError(
                 f"device: {device!r} for a built-in rule, which is counted on the CPU here; specsim.simulate "
@@ -345,7 +321,7 @@ def open_subject(
         )
     else:
         name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
-        local = Local(verifier, on_device(declared(verifier), device))
+        local = Local(verifier, contract.on_device(contract.declared(verifier), device))
         _ = local.origin  # of the file that is audited, whatever becomes of it
         yield function_subject(local, name, timeout)
 
@@ -365,7 +341,7 @@ def with_pair(subject: Subject, pair: Any) -> Subject:
     return found
 
 
-def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Subject:
+def planned_subject(name: str, promise: contract.Declared | None, threads: int = 1) -> Subject:
     """The subject of a name, for planning and judging only: a rule, or a function that is not loaded."""
     if promise is None:
         return RuleSubject(rules.get(name), threads)
@@ -390,30 +366,30 @@ class Span:
     patience: float = field(default=1.0, compare=False)
 
 
-def count_span(subject: Subject, asked: Span, progress: Progress | None = None) -> Partial:
+def count_span(subject: Subject, asked: Span, progress: Progress | None = None) -> counting.Partial:
     """Count the steps of a span. Raises BrokenVerifier or NotADraftPath if one breaks the contract."""
     source, tally = subject.counter(asked.case, asked.patience)
     if isinstance(subject, VerifierSubject):
-        parts = count_in_turn(source, tally, asked.key, asked.first, asked.steps)
+        parts = counting.count_in_turn(source, tally, asked.key, asked.first, asked.steps)
     else:
         threads = subject.threads if isinstance(subject, RuleSubject) else 1
         interval = asked.first, asked.first + asked.steps
-        parts = count_chunks(source, tally, asked.key, [interval], threads=threads)
-    return add_up(parts, tally, asked.steps, progress)
+        parts = counting.count_chunks(source, tally, asked.key, [interval], threads=threads)
+    return counting.add_up(parts, tally, asked.steps, progress)
 
 
-def try_span(subject: Subject, asked: Span, progress: Progress | None = None) -> Partial:
+def try_span(subject: Subject, asked: Span, progress: Progress | None = None) -> counting.Partial:
     """Count and time the steps of a span; a broken contract is a failure of the result."""
     started = time.perf_counter()
     try:
         found = count_span(subject, asked, progress)
-    except NotADraftPath as error:
-        found = Partial({}, failures=(Failure("path", str(error)),))
-    except BrokenVerifier as error:
+    except contract.NotADraftPath as error:
+        found = counting.Partial({}, failures=(counting.Failure("path", str(error)),))
+    except contract.BrokenVerifier as error:
         where, details = "", error.details
-        if not isinstance(error, LostVerifier):
+        if not isinstance(error, contract.LostVerifier):
             where, details = _smallest_call(subject, asked, details)
-        found = Partial({}, failures=(Failure("contract", f"{error}{where}", details),))
+        found = counting.Partial({}, failures=(counting.Failure("contract", f"{error}{where}", details),))
     return replace(found, seconds=time.perf_counter() - started)
 
 
@@ -426,7 +402,7 @@ def _smallest_call(subject: Subject, asked: Span, details: str) -> tuple[str, st
         try:
             for _ in source.batches(asked.key, 0, steps):
                 pass
-        except (BrokenVerifier, NotADraftPath) as error:
+        except (contract.BrokenVerifier, contract.NotADraftPath) as error:
             rows = source.rows_of_a_call(steps)
             said = f"; a call of {rows} row{'s' if rows > 1 else ''} shows it"
             return said, getattr(error, "details", "") or details
@@ -436,19 +412,20 @@ def _smallest_call(subject: Subject, asked: Span, details: str) -> tuple[str, st
 # Names of what is audited.
 
 
-def is_rule(name: str) -> bool:
-    """Whether `name` is a built-in rule, with or without parameters, and not a function of a module."""
-    if adapters.is_engine(name):
+def is_rule(verifier: str) -> bool:
+    """Whether this is the name of a built-in rule, of an engine or function otherwise.
+
+    Raises ValueError for the path of a file, and for a name of neither, with what may have been meant."""
+    name, colon, function = verifier.partition(":")
+    if name.endswith(".py"):
+        raise ValueError(
+            f"verifier: {verifier!r} names a file; give its module and the function, as "
+            f"{Path(name).stem}:{function or 'verify'}, in the folder of the file"
+        )
+    if adapters.is_engine(verifier):
         return False
-    return ":" not in name or name.partition(":")[0] in rules.names()
-
-
-def check_name(verifier: str) -> None:
-    """Raise ValueError for a name that is neither a rule's nor an engine's, with what may have been meant."""
-    _check_no_file(verifier)
-    name = verifier.partition(":")[0]
-    if name in rules.names():
-        return
+    if colon or name in rules.names():
+        return name in rules.names()
     module, dot, function = name.rpartition(".")
     if dot:
         raise ValueError(
@@ -460,13 +437,3 @@ def check_name(verifier: str) -> None:
         f"unknown rule or engine {name!r}{meant} See 'specsim list rules' and 'specsim list engines'; "
         "a function is written package.module:function"
     )
-
-
-def _check_no_file(verifier: str) -> None:
-    """Raise ValueError for the path of a file in place of its module."""
-    path, _, function = verifier.partition(":")
-    if path.endswith(".py"):
-        raise ValueError(
-            f"verifier: {verifier!r} names a file; give its module and the function, as "
-            f"{Path(path).stem}:{function or 'verify'}, in the folder of the file"
-        )

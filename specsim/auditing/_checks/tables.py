@@ -22,15 +22,8 @@ from specsim.auditing._checks.counts import (
     counts_ids,
     table_positions,
 )
+from specsim.core import stats
 from specsim.core._types import Floats, Ints, Tokens
-from specsim.core.stats import (
-    log_e_value,
-    log_e_values,
-    log_pooled_e_values,
-    log_shared,
-    log_single_cell_e_value,
-    merge_cells,
-)
 from specsim.simulation._counting import Counts, Partial, no_counts
 
 #: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects. A case
@@ -68,7 +61,7 @@ class Table:
 
     def log_e(self, observed: Ints) -> float:
         """The logarithm of the e-value of these counts: against single tokens where each token is a cell."""
-        test = log_single_cell_e_value if self.kind == "ids" else log_e_value
+        test = stats.log_single_cell_e_value if self.kind == "ids" else stats.log_e_value
         return test(observed, self.law)
 
     def merged(self, flat: NDArray[Any]) -> NDArray[Any]:
@@ -144,7 +137,7 @@ class Joined:
             np.ones((kinds, len(table.law))) if table.ratios is None else table.ratios
             for table in self.tables
         ]
-        return log_shared(np.concatenate(ratios, axis=1))
+        return stats.log_shared(np.concatenate(ratios, axis=1))
 
     def counts(self, counts: Counts) -> Ints:
         """The counts [1, k] of all cells, from the counts of an `AuditTally`."""
@@ -158,11 +151,11 @@ class Joined:
 
     def log_e(self, observed: Ints) -> Floats:
         """The logarithm [n, T] of the e-value of each table, of counts [n, k]."""
-        return log_e_values(observed, self.law, self.starts)
+        return stats.log_e_values(observed, self.law, self.starts)
 
     def log_pooled_e(self, observed: Ints) -> Floats:
         """The log e-values [n] of all tables together, against all laws and against their alternatives."""
-        return log_pooled_e_values(observed, self.law, self.starts, self.log_ratios)
+        return stats.log_pooled_e_values(observed, self.law, self.starts, self.log_ratios)
 
 
 def pooled_tables(tables: Sequence[Table]) -> list[Table]:
@@ -311,7 +304,7 @@ def table_of(
     alternatives: Floats | None = None,
 ) -> Table:
     """The table of one law; cells of small expected counts are merged, those of `alternatives` [M, V] too."""
-    cells = merge_cells(pmf, visits)
+    cells = stats.merge_cells(pmf, visits)
     law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
     table = Table(kind, position, prefix, source, start, cells, law / law.sum())
     if alternatives is None or len(law) == 1:

@@ -80,7 +80,7 @@ def refuted(
             continue  # a case that is not for every mistake: q is None, or drafts of several lengths
         if (effect := _design_effect(result, counts)) is None:
             continue
-        plan = subject.plan(subject.index(result.case), level)
+        (plan,) = subject.plans(level, [result.case])
         pairs = [(result.lengths, counts["lengths"])]
         pairs += [
             (table.counts(result.counts), table.counts(counts))

@@ -272,7 +272,7 @@ def _with_tables(
 
 def _rejected(subject: VerifierSubject, result: CaseResult, level: str) -> list[Table]:
     """Tables that count no token twice: the rejected ones of prefixes, or the worst of all."""
-    plan = subject.plan(subject.index(result.case), level)
+    (plan,) = subject.plans(level, [result.case])
     pairs = list(zip(plan.tables, result.tables, strict=True))
     prefixes = [table for table, judged in pairs if judged.kind == "prefix" and judged.rejected]
     others = [pair for pair in pairs if pair[1].kind not in OF_STEPS]

@@ -111,9 +111,8 @@ def progress_lines(audit: Audit) -> list[str]:
     left = audit.planned - begun
     if left and any(case.broken for case in audit.cases) and not audit.interrupted:
         lines.append(f"{_counted(left, 'case')} of {audit.planned} not run, since the contract is broken.")
-    slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
-    slow = [case for case in slow if case.case not in audit.out_of_time]
-    if slow:
+    brief = (case for case in audit.cases if case.steps < case.planned and not case.findings)
+    if slow := [case for case in brief if case.case not in audit.out_of_time]:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
         why = "interrupted" if audit.interrupted else "time limit"
         lines.append(
@@ -309,24 +308,16 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     yield from diagnosis(audit)
     yield from iid_report(audit)
     yield Line(legend(audit), "dim")
-    if (proof := proof_line(audit)) is not None:
-        yield proof
-    yield test_line(audit)
-    if said := wanted_line(audit):
-        yield said
-    yield from time_lines(audit)
-    if said := limits_line(audit):
-        yield said
+    how = proof_line(audit), test_line(audit), wanted_line(audit), *time_lines(audit), limits_line(audit)
+    yield from filter(None, how)
     yield run_line(audit)
     yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
 
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
     """The first table: is it exact? It fits into 80 columns."""
-    return [
-        _evidence(case) | ({"verdict": LEFT_OUT} if left_out_for_time(audit, case) else {})
-        for case in audit.cases
-    ]
+    left_out = {case.case: LEFT_OUT for case in audit.cases if left_out_for_time(audit, case)}
+    return [_evidence(case, left_out.get(case.case, str(case.verdict))) for case in audit.cases]
 
 
 def left_out_for_time(audit: Audit, case: CaseResult) -> bool:
@@ -354,7 +345,7 @@ def speed(audit: Audit) -> list[dict[str, str]]:
     return [_speed(case) for case in audit.cases if case.lengths.any() and (case.alphas or case.efficiency)]
 
 
-def _evidence(case: CaseResult) -> dict[str, str]:
+def _evidence(case: CaseResult, verdict: str) -> dict[str, str]:
     first, last = case.first_token, case.last_position
     compared = any(table.chi_square.df for table in case.tables)
     return {
@@ -366,7 +357,7 @@ def _evidence(case: CaseResult) -> dict[str, str]:
         "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
         "detectable TV": f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE,
         "certified": f"≤{first.certified_tv:.4f}" if first and first.certified_tv is not None else NONE,
-        "verdict": str(case.verdict),
+        "verdict": verdict,
     }
 
 
@@ -384,9 +375,8 @@ def _speed(case: CaseResult) -> dict[str, str]:
 
 
 def _efficiency(efficiency: Efficiency) -> str:
-    if efficiency.wasteful:
-        return f"{efficiency.ratio:.4f} wasteful"
-    return f"{efficiency.ratio:.4f} ±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
+    error = "wasteful" if efficiency.wasteful else f"±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
+    return f"{efficiency.ratio:.4f} {error}"
 
 
 def waste(case: CaseResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,19 +14,10 @@ from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._tables import as_dict, plain
 from specsim.core._types import Ints
-from specsim.core._verdicts import (
-    BUDGET as BUDGET,
-)
-from specsim.core._verdicts import (
-    WANTED_TV,
-    Judged,
-)
-from specsim.core._verdicts import (
-    Finding as Finding,
-)
-from specsim.core._verdicts import (
-    Verdict as Verdict,
-)
+from specsim.core._verdicts import BUDGET as BUDGET
+from specsim.core._verdicts import WANTED_TV, Judged
+from specsim.core._verdicts import Finding as Finding
+from specsim.core._verdicts import Verdict as Verdict
 from specsim.core.stats import ChiSquare
 from specsim.models import Tree
 from specsim.simulation._counting import Example
@@ -196,7 +187,8 @@ class CaseResult:
     @property
     def first_token(self) -> TableResult | None:
         """The table of the first position: all its tokens if there is one, else its PIT bins."""
-        return first_token_of(self.tables)
+        found: TableResult | None = first_token_of(self.tables)
+        return found
 
     @property
     def last_position(self) -> TableResult | None:
@@ -205,18 +197,7 @@ class CaseResult:
         return max(pit, key=lambda table: table.position, default=None)
 
 
-class _Tested(Protocol):
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def position(self) -> int: ...
-
-
-T = TypeVar("T", bound=_Tested)
-
-
-def first_token_of(tables: Iterable[T]) -> T | None:
+def first_token_of(tables: Iterable[Any]) -> Any:
     """The table, planned or tested, of the first position: its full law if there is one, else its bins."""
     here = [table for table in tables if table.position == 0]
     return next((t for t in here if t.kind == "prefix"), next((t for t in here if t.kind == "PIT"), None))
@@ -415,30 +396,23 @@ class Diagnosis:
         if first.threads:
             text.append(f"Reported in {', '.join(first.threads)}.")
         if others:
-            rest = ", ".join(f"{one.name} ({_share(one.probability)})" for one in others)
-            share = _share(first.probability)
-            text.append(f"It may as well be {rest}; {first.name} has probability {share}.")
-        return [*text, self._odds(), *(line for line in (self.evidence, self.place) if line)]
+            rest = ", ".join(f"{one.name} ({one.probability:.2g})" for one in others)
+            text.append(f"It may as well be {rest}; {first.name} has probability {first.probability:.2g}.")
+        return [*text, self._odds(), *filter(None, (self.evidence, self.place))]
 
     def _odds(self) -> str:
         """What the names stand against, with the posterior odds."""
         together = sum(one.probability for one in self.named)
         said = [f"{_odds(together, self.none)} against an unknown bug"]
         said.append(f"{_odds(together, self.exact)} against exact steps")
-        others = self.considered[len(self.named) :]
-        if others and others[0].probability > 10.0**-MOST_ODDS:
-            said.append(
-                f"{_odds(together, others[0].probability)} against the next known bug, {others[0].name}"
-            )
+        for other in self.considered[len(self.named) :][:1]:
+            if other.probability > 10.0**-MOST_ODDS:
+                said.append(f"{_odds(together, other.probability)} against the next known bug, {other.name}")
         return f"Odds: {'; '.join(said)}. {HINT}"
 
 
 #: What is measured of names, on mistakes outside the catalogue.
 HINT = "A name is a hint: how often names are right is in docs/statistics.md."
-
-
-def _share(probability: float) -> str:
-    return f"{probability:.2g}"
 
 
 def _odds(one: float, other: float) -> str:

@@ -78,8 +78,7 @@ class VerifierSource:
             yield self._question(rows, key, start), rows
 
     def verify(self, rows: Rows, key: Key, first: int, size: int | None = None) -> tuple[TokenArray, Ints]:
-        """The tokens [γ+1, B] of `rows` from step `first`, and accepted [B], in calls of at most `size`
-        rows."""
+        """The tokens [γ+1, B] of `rows` from step `first`, and accepted [B], at most `size` rows a call."""
         asked = self._question(rows, key, first)
         return self._answer(asked if size is None else replace(asked, size=min(size, asked.size)), rows)
 
@@ -117,25 +116,28 @@ class VerifierSource:
         return Batch(asked.first, *self._read(asked, rows), rows)
 
     def _asked(
-        self, rows: Rows, extras: dict[str, Any], size: int, rng: tuple[int, ...], first: int
+        self, rows: Any, extras: dict[str, Any], size: int, rng: tuple[int, ...], first: int
     ) -> RowsAsked:
         arrays: dict[str, Any] = {"draft_tokens": rows.draft_tokens}
-        bank = ""
-        if isinstance(rows, CaseRows) and rows.places is not None and not self.declared.tree:
-            bank, reader = str(rows.vocab_size), self.reader
-            assert isinstance(reader, PairRows | TableRows)
-            arrays |= {"places": rows.places} | self._bank(bank, *reader.bank)
-        dtype = dtype_of(self.case.dtype)
-        for name, of_steps in (("p", rows.p), ("q", rows.q)):
+        dtype, bank = dtype_of(self.case.dtype), ""
+        if getattr(rows, "places", None) is not None and not self.declared.tree:
+            bank = str(rows.vocab_size)
+            arrays |= {"places": rows.places} | self._bank(bank, *self._bank_of(rows))
+        for name in ("p", "q"):
             if f"{name} {bank}" not in arrays:
-                arrays[name] = of_steps.astype(dtype, copy=False)
+                arrays[name] = getattr(rows, name).astype(dtype, copy=False)
         if self.case.certain:
             arrays |= {name: None for name in arrays if name[0] == "q"}
         if self.declared.tree:
             arrays["parents"] = rows.parents
         arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
-        asked = RowsAsked(arrays, extras.get("seeds"), size, self.case.gamma + 1, rng, first, self.timeout)
-        return replace(asked, bank=bank)
+        width = rows.draft_tokens.shape[1] + 1
+        return RowsAsked(arrays, extras.get("seeds"), size, width, rng, first, self.timeout, bank=bank)
+
+    def _bank_of(self, rows: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+        """p and q [K, V] of the rows' places; None for p if it has no bank."""
+        assert isinstance(self.reader, PairRows | TableRows)
+        return self.reader.bank
 
     def _bank(self, name: str, p: NDArray[Any] | None, q: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The arrays of a question with the bank p and q, or q alone."""
@@ -179,14 +181,8 @@ class ShapesSource(VerifierSource):
     def _questions(self, key: Key, first: int, steps: int) -> Iterator[tuple[RowsAsked, ShapedRows]]:
         case: ShapesCase = self.case
         for block, start, n in case.blocks(key, first, steps):
-            rows = case.rows(key, block, start, n)
-            name = str(block.vocab_size)
-            arrays: dict[str, Any] = {"draft_tokens": rows.draft_tokens, "places": rows.places}
-            arrays |= self._bank(name, rows.bank.p, rows.bank.q)
-            extras = self.extras(key, start, rows)
-            arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
-            rng = (*map(int, key), int(start))
-            asked = RowsAsked(
-                arrays, extras.get("seeds"), block.rows, block.gamma + 1, rng, int(start), self.timeout
-            )
-            yield replace(asked, bank=name), rows
+            rows, rng = case.rows(key, block, start, n), (*map(int, key), int(start))
+            yield self._asked(rows, self.extras(key, start, rows), block.rows, rng, int(start)), rows
+
+    def _bank_of(self, rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        return rows.bank.p, rows.bank.q

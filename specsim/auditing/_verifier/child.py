@@ -31,19 +31,11 @@ from specsim.adapters._contract import (
     declared,
     on_device,
 )
+from specsim.auditing._verifier import requests
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin, origin_of
-from specsim.auditing._verifier.requests import (
-    FRAME,
-    MOST_TEXT,
-    Arrays,
-    Asked,
-    Kind,
-    receive_question,
-    send_frame,
-    send_question,
-)
+from specsim.auditing._verifier.requests import Kind
 from specsim.core._processes import calling
 from specsim.core._types import Ints
 
@@ -84,7 +76,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
         self._gone = ""
-        self._sent: Arrays = {}
+        self._sent: requests.Arrays = {}
         self._nonce, self._unread = b"", False
         self._begin()
         if loaded:
@@ -94,7 +86,7 @@ class Child:
         """Wait until the child has loaded the function. Raises ValueError if it cannot be loaded."""
         self.declared = self._loaded()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: requests.Asked) -> None:
         if self._unread:  # what would still come is not the answer to this
             self.close()
         if self._process is None:
@@ -104,16 +96,16 @@ class Child:
         patience = asked.timeout + self._grace
         self._end.settimeout(patience)
         try:
-            self._sent = send_question(self._end, self._nonce, asked, self._sent)
+            self._sent = requests.send_question(self._end, self._nonce, asked, self._sent)
         except TimeoutError:
             raise self._hung(patience) from None
         except ConnectionError:  # it died after its last answer
             raise self._lost(self._how_it_ended()) from None
 
-    def read(self, asked: Asked) -> Iterator[Ints]:
+    def read(self, asked: requests.Asked) -> Iterator[Ints]:
         left = asked.rows
         while left:
-            most = max(MOST_TEXT, left * asked.width * 8)
+            most = max(requests.MOST_TEXT, left * asked.width * 8)
             kind, content = self._receive(self._nonce, asked.timeout + self._grace, most)
             if kind in (Kind.CONTRACT, Kind.PATH):
                 self._unread = False
@@ -164,7 +156,7 @@ class Child:
     def _loaded(self) -> Declared:
         """What the process that was started declares."""
         try:
-            return self._ready(*self._receive(self._nonce, START, MOST_TEXT))
+            return self._ready(*self._receive(self._nonce, START, requests.MOST_TEXT))
         except LostVerifier as error:
             self.close()
             raise ValueError(f"verifier {self.reference!r}: the import {error}") from error
@@ -199,7 +191,7 @@ class Child:
         """The kind and the content of the next frame."""
         deadline = time.monotonic() + patience
         try:
-            found, number, size = FRAME.unpack(self._exactly(FRAME.size, deadline))
+            found, number, size = requests.FRAME.unpack(self._exactly(requests.FRAME.size, deadline))
             if found != nonce or number not in list(Kind) or size > most:
                 raise self._lost(NO_ANSWER)
             return Kind(number), self._exactly(size, deadline)
@@ -290,31 +282,33 @@ def serve(handle: str, nonce: str, reference: str, device: str) -> None:
 
 def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
     """Answer the questions from `end`, the first with the nonce `own`, until EOFError or ConnectionError."""
+
+    def send(kind: Kind, content: bytes) -> None:
+        requests.send_frame(end, own, kind, content)
+
     try:
         function = load(reference)
     except ValueError as error:
-        send_frame(end, own, Kind.REFUSED, _text(error))
-        return
+        return send(Kind.REFUSED, _text(error))
     try:
         local = Local(function, on_device(declared(function), device or None))
         about = local.device  # is the library installed, and has it the device?
     except (ValueError, TypeError) as error:
-        send_frame(end, own, Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))
-        return
+        return send(Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))
     ready = {"declared": asdict(local.declared), "origin": asdict(_origin(reference, function))}
-    ready["device"] = asdict(about)
-    send_frame(end, own, Kind.READY, json.dumps(ready).encode())
-    kept: Arrays = {}
+    send(Kind.READY, json.dumps(ready | {"device": asdict(about)}).encode())
+    kept: requests.Arrays = {}
     while True:
-        own, asked, kept = receive_question(end, kept)
+        own, asked, kept = requests.receive_question(end, kept)
         try:
-            _answer(end, own, local, asked)
+            for rows in _together(local.read(asked)):
+                send(Kind.ROWS, rows.astype("<i8").tobytes())
         except NotADraftPath as error:
-            send_frame(end, own, Kind.PATH, _text(error))
+            send(Kind.PATH, _text(error))
         except BrokenVerifier as error:
-            send_frame(end, own, Kind.CONTRACT, _text(error, error.details))
+            send(Kind.CONTRACT, _text(error, error.details))
         except KeyboardInterrupt:  # Ctrl-C is ignored here: the function raised it
-            send_frame(end, own, Kind.CONTRACT, b"raised KeyboardInterrupt")
+            send(Kind.CONTRACT, b"raised KeyboardInterrupt")
 
 
 def load(reference: str) -> Verifier:
@@ -342,15 +336,16 @@ def load(reference: str) -> Verifier:
     return function
 
 
-def _answer(end: socket.socket, nonce: bytes, local: Local, asked: Asked) -> None:
-    waiting, last = [], time.monotonic()
-    for rows in local.read(asked):
+def _together(answers: Iterator[Ints]) -> Iterator[Ints]:
+    """The rows of `answers` that come within `SEND_EVERY` seconds together."""
+    waiting, last = list[Ints](), time.monotonic()
+    for rows in answers:
         waiting.append(rows)
         if (now := time.monotonic()) - last > SEND_EVERY:
-            send_frame(end, nonce, Kind.ROWS, np.concatenate(waiting).astype("<i8").tobytes())
+            yield np.concatenate(waiting)
             waiting, last = [], now
     if waiting:
-        send_frame(end, nonce, Kind.ROWS, np.concatenate(waiting).astype("<i8").tobytes())
+        yield np.concatenate(waiting)
 
 
 def _origin(reference: str, function: Verifier) -> Origin:
@@ -362,7 +357,7 @@ def _origin(reference: str, function: Verifier) -> Origin:
 def _text(error: Exception, details: str = "") -> bytes:
     """The message of `error`, then `details` after a zero byte."""
     text = str(error).replace("\0", "\\0")
-    return (f"{text}\0{details}" if details else text).encode(errors="backslashreplace")[:MOST_TEXT]
+    return (f"{text}\0{details}" if details else text).encode(errors="backslashreplace")[: requests.MOST_TEXT]
 
 
 # A user's function in several child processes, one for each thread that asks.
@@ -417,10 +412,10 @@ class Children:
         """The child that this thread asks from now on."""
         self._own.child = child
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: requests.Asked) -> None:
         self._mine().ask(asked)
 
-    def read(self, asked: Asked) -> Iterator[Ints]:
+    def read(self, asked: requests.Asked) -> Iterator[Ints]:
         return self._mine().read(asked)
 
     def kill(self) -> None:

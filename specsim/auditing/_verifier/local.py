@@ -20,17 +20,7 @@ from typing import Any
 import numpy as np
 
 from specsim.adapters._contract import SHOWN_BY, BrokenVerifier, Declared, NotADraftPath, Verifier
-from specsim.auditing._verifier.arrays import (
-    Device,
-    Library,
-    as_path,
-    as_sequence,
-    as_texts,
-    as_tokens,
-    described,
-    library_of,
-    padded,
-)
+from specsim.auditing._verifier import arrays
 from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
 from specsim.core._types import Ints
@@ -52,12 +42,12 @@ class Local:
     declared: Declared = field(default_factory=Declared)
 
     @cached_property
-    def library(self) -> Library:
+    def library(self) -> arrays.Library:
         """The declared library, on the declared device. Raises ValueError if it is not there."""
-        return library_of(self.declared)
+        return arrays.library_of(self.declared)
 
     @cached_property
-    def device(self) -> Device:
+    def device(self) -> arrays.Device:
         return self.library.device()
 
     @cached_property
@@ -98,12 +88,12 @@ class Local:
             with self._unaltered(inputs, every), call_safely(asked.timeout):
                 output = self.function(*inputs.values(), rng, **given)
                 # a copy, since the verifier may reuse its buffer
-                tokens = as_tokens(output, shape).astype(np.int64)
+                tokens = arrays.as_tokens(output, shape).astype(np.int64)
         except BrokenVerifier as error:
             # a later call has a generator that was used
             if error.details and not part.start:
-                arrays = _arrays_of(asked, part)
-                code = call_as_code(self.function, self.declared, asked.rng, arrays, handed) if arrays else []
+                shown = _arrays_of(asked, part)
+                code = call_as_code(self.function, self.declared, asked.rng, shown, handed) if shown else []
                 error.details = "\n".join([error.details, *[SHOWN_BY] * bool(code), *code])
             raise
         return tokens
@@ -140,16 +130,16 @@ class Local:
     def _walks(self, asked: RowsAsked) -> Iterator[Ints]:
         """One step over a tree after the other."""
         rng, p = np.random.default_rng(asked.rng), asked.arrays["p"]
-        arrays: Any = {name: asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")}
+        given: Any = {name: asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")}
         every = max(1, asked.rows // COMPARED_ROWS)
         for s in range(asked.rows):
             with _handing(1):
-                inputs = {name: self.library.convert(array[s]) for name, array in arrays.items()}
+                inputs = {name: self.library.convert(array[s]) for name, array in given.items()}
             compared = asked.compared and s % every == 0
             with self._unaltered(inputs, 1 if compared else None), call_safely(asked.timeout):
                 output = self.function(*inputs.values(), rng)
-                path, token = as_path(output, arrays["parents"][s], p.shape[2], asked.first + s)  # type: ignore[union-attr]
-            yield np.array([[*padded(path, asked.width - 1), token]])
+                path, token = arrays.as_path(output, given["parents"][s], p.shape[2], asked.first + s)  # type: ignore[union-attr]
+            yield np.array([[*arrays.padded(path, asked.width - 1), token]])
 
     def _sequences(self, asked: SequencesAsked) -> Iterator[Ints]:
         case = asked.case
@@ -160,9 +150,11 @@ class Local:
             given = case.target, case.draft, prompts[0] if one else prompts
             with call_safely(asked.timeout, f"sequence {numbers[0]}: "):
                 output = self.function(*given, case.max_new_tokens, case.eos, rng)
-                texts = [output] if one else as_texts(output, len(numbers), numbers[0])
-                tokens = [as_sequence(*text) for text in zip(texts, repeat(case), numbers, strict=False)]
-            yield np.array([padded(text, asked.width) for text in tokens])
+                texts = [output] if one else arrays.as_texts(output, len(numbers), numbers[0])
+                tokens = [
+                    arrays.as_sequence(*text) for text in zip(texts, repeat(case), numbers, strict=False)
+                ]
+            yield np.array([arrays.padded(text, asked.width) for text in tokens])
 
 
 def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[range]:
@@ -179,7 +171,7 @@ def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[ran
 class _Banks:
     """Rows of banks; calls in succession that have the same rows are given the same arrays."""
 
-    def __init__(self, library: Library):
+    def __init__(self, library: arrays.Library):
         self._library = library
         self._there: dict[str, tuple[Any, Any]] = {}
         self._latest: dict[str, tuple[Any, Ints, Any]] = {}
@@ -234,7 +226,7 @@ def _handing(rows: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # each library has one of its own
-        said = " ".join(described(error).split())
+        said = " ".join(arrays.described(error).split())
         raise BrokenVerifier(
             f"could not be handed a call of {rows:,} rows ({said}); declare a smaller batch, or "
             "another device"
@@ -252,7 +244,7 @@ def call_safely(timeout: float, where: str = "") -> Iterator[None]:
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         raise
     except BaseException as error:  # a panic in Rust is not an Exception
-        said = described(error)
+        said = arrays.described(error)
         if isinstance(error, ValueError) and _WRITTEN.search(said):
             raise BrokenVerifier(f"{where}altered its input: {_where(error)}") from error
         raise BrokenVerifier(f"{where}raised {said}", _traceback(error, said)) from error
@@ -338,10 +330,10 @@ def call_as_code(
 ) -> list[str]:
     """The lines of a call with NumPy arrays `inputs`; none if it is too large, on a device, or bfloat16."""
     name = getattr(function, "__qualname__", "")
-    arrays = [value for value in (*inputs, *extras.values()) if isinstance(value, np.ndarray)]
-    numbers = sum(array.size for array in arrays)
+    small = [value for value in (*inputs, *extras.values()) if isinstance(value, np.ndarray)]
+    numbers = sum(array.size for array in small)
     named = name.replace(".", "_").isidentifier() and "<" not in name
-    if not named or numbers > MOST_NUMBERS or any(array.dtype.kind not in "iuf" for array in arrays):
+    if not named or numbers > MOST_NUMBERS or any(array.dtype.kind not in "iuf" for array in small):
         return []
     if declared.device != "cpu":
         return []
