@@ -32,7 +32,7 @@ from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.rules import Rule
-from specsim.simulation._counting import Failure, Partial, offset
+from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._executors import workers_of
 
 #: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
@@ -275,9 +275,8 @@ class CaseRun:
 
     There are eight looks, each test at false-alarm probability `alarm`. A case ends early if a table rejects;
     if only the tables together do, it has up to `SHOWN` times its steps, to show where. If it `extends`, it
-    has a ninth look where its evidence is near an alarm. It ends for now after its `seconds`, where a few
-    steps measure the pace first, or at its `goal`; both may be raised. A call hangs after `timeout` seconds
-    times the `patience`, or later where the pace says so."""
+    has a ninth look where its evidence is near an alarm. It ends for now after its `seconds` or at its
+    `goal`. A call hangs after `timeout` seconds times the `patience`, or later where the pace says so."""
 
     def __init__(
         self,
@@ -371,11 +370,11 @@ class CaseRun:
         return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
 
 
-def run_case(subject: subjects.Subject, run: CaseRun, progress: Progress | None = None) -> CaseRun:
+def run_case(subject: subjects.Subject, run: CaseRun) -> CaseRun:
     """Count a case to its end, or until Ctrl-C."""
     try:
         while (span := run.next()) is not None:
-            run.add(subjects.try_span(subject, span, offset(progress, span.first, run.plan.steps)))
+            run.add(subjects.try_span(subject, span))
     except KeyboardInterrupt:
         run.interrupted = True
     return run

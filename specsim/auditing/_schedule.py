@@ -37,12 +37,10 @@ WHOLE = 2**62
 
 
 class Run(Protocol):
-    """A case that is being counted.
+    """A case that is being counted, such as `CaseRun`.
 
-    It asks for its steps up to its `next` look, and for none once it has `ended`, has had its `seconds`, or
-    has the steps of its `goal`; without such limits `ahead` are the steps up to later looks. Its last steps
-    took `pace` seconds each. `evidence` of 1 raises an alarm, each test at false-alarm probability `alarm`.
-    It is `left_out` if others got its time."""
+    It asks for no steps once it has `ended`, has had its `seconds`, or has the steps of its `goal`. Its last
+    ones took `pace` seconds each. `evidence` of 1 raises an alarm. It is `left_out` if it gets no time."""
 
     plan: Plan
     total: Partial
@@ -146,9 +144,8 @@ class Schedule(Generic[R]):
     def in_time(self, limit: Limit, wanted_tv: float) -> None:
         """Count until the time is over.
 
-        Each case has a small share of it first, so that its pace is known. If nothing was found then, and
-        equal shares would leave less than the wanted power in more than half of the cases, those that
-        `choose` names have all of the time, and the others are left out. What is left in the end goes to the
+        Each case has a small share of it first, so that its pace is known. If equal shares would then be
+        `too_slow`, the cases that `choose` names have all of the time. What is left in the end goes to the
         case nearest to an alarm, and once these have ended, to the others."""
         self._limit, self._wanted_tv, chosen = limit, wanted_tv, self.runs
         for part in ROUNDS:

@@ -1,13 +1,9 @@
 """Several processes of a verifier, or workers, count spans of its cases side by side.
 
-A process here counts all steps of a case up to its next look, with the calls of a run on one process. So a
-verifier that keeps something from call to call keeps it within these steps; what its process did before may
-be steps of any other case.
-
-A worker counts consecutive calls of about a second. The steps are cut where a run on one process begins with
-another generator: between batches of two calls, between rounds of calls of changing shape, between texts. So
-the calls, their inputs and their generators are those of a run on one process, however many workers there
-are, and so are the counts of a verifier whose tokens depend on nothing else."""
+A process here counts all steps of a case up to its next look; a worker consecutive calls of about a second.
+Steps are cut where a run on one process begins with another generator. So the calls, their inputs and their
+generators are those of a run on one process, and so are the counts of a verifier whose tokens depend on
+nothing else."""
 
 from __future__ import annotations
 
@@ -104,10 +100,8 @@ class OnWorkers:
         return advanced
 
     def cut(self, case: str) -> tuple[Spans, int | None]:
-        """How a case is cut, and the size of intervals that no span crosses, or None.
-
-        A run on one process begins a batch at the begin of each chunk. So spans are whole chunks, or, where a
-        chunk has several batches, whole batches of one chunk."""
+        """How a case is cut, and the size of intervals that no span crosses, or None: into whole chunks, or,
+        where a chunk has several batches, into whole batches of one chunk."""
         source = self._subject.counter(case)[0]
         if isinstance(source, DecoderSource) and source.callee.declared.batch is None:
             return Spans((), TEXTS), None  # calls of several texts change their size from call to call

@@ -1,10 +1,8 @@
 """Compare two verifiers on the same cases: do their outputs have the same law?
 
 The law need not be known, so a lossy kernel can be compared with its rewrite. Both draw each case with
-independent random numbers, in blocks that grow by a half. After each block every table is tested, as
-`_checks/two_samples.py` says: the tokens after each prefix, the bins of the audit, the share of impossible
-tokens, and the numbers of accepted tokens, so that a change of speed is found too. A few steps with the same
-drafts and rng show whether the tokens are identical."""
+independent random numbers, in blocks, after each of which all is tested (`_checks/two_samples.py`), a change
+of speed too. A few steps with the same drafts and rng show whether the tokens are identical."""
 
 from __future__ import annotations
 
@@ -91,7 +89,7 @@ def audit_against(
         subjects.open_subject(_as_function(old), 1, timeout) as other,
     ):
         plans = [one.plan(i, level) for i in _shared(one, other)]
-        tests = sum(_tests(plan) for plan in plans)
+        tests = sum(len(_tests(plan)) for plan in plans)
         before, total = 0, 2 * sum(plan.steps for plan in plans)
         found, interrupted = [], False
         try:
@@ -215,26 +213,25 @@ def _run(name: str, subject: subjects.Subject, job: Callable[..., Any], steps: s
         raise BrokenVerifier(f"{name}: {error}") from error
 
 
-def _most_telling(plan: Plan, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
-    """The largest log e-value of all tests of a case, and its description."""
-    asked: list[tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]] = [
-        *((table.counts, partial(_words_for, table)) for table in _compared(plan)),
+def _tests(plan: Plan) -> list[tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]]:
+    """The tests of a case: the cells of counts, and what is said of two samples of them.
+
+    Of the tables those of few cells: of tens of thousands two samples cannot estimate a law."""
+    compared = [table for table in plan.tables if table.kind != "ids"]
+    return [
+        *((table.counts, partial(_words_for, table)) for table in compared),
         *((partial(_possible, i), partial(_words_for_impossible, i)) for i in range(plan.case.positions)),
         (itemgetter("lengths"), lambda a, b: "the numbers of accepted tokens differ"),
     ]
+
+
+def _most_telling(plan: Plan, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
+    """The largest log e-value of all tests of a case, and its description."""
+    asked = _tests(plan)
     counted = [[(cells(a), cells(b)) for a, b in blocks] for cells, _ in asked]
     log_es = [log_pooled_two_sample_e([table]) for table in counted]
     best = int(np.argmax(log_es))
     return log_es[best], asked[best][1](*totals(counted[best]))
-
-
-def _tests(plan: Plan) -> int:
-    return len(_compared(plan)) + plan.case.positions + 1
-
-
-def _compared(plan: Plan) -> list[Table]:
-    """The tables of few cells: of tens of thousands two samples cannot estimate a law."""
-    return [table for table in plan.tables if table.kind != "ids"]
 
 
 def _possible(position: int, counts: Counts) -> Ints:

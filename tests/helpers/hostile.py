@@ -326,9 +326,9 @@ def patches_os_and_time(*_):
 
 @hostile("biased", "broken")
 def patches_the_frames(*_):
-    from specsim.auditing._verifier import child
+    from specsim.auditing._verifier import requests
 
-    child.send_frame = lambda end, nonce, kind, content: end.sendall(b"consistent")
+    requests.send_frame = lambda end, nonce, kind, content: end.sendall(b"consistent")
 
 
 @hostile(*WRONG)

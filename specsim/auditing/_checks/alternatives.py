@@ -1,10 +1,8 @@
 """Alternatives of a case's pooled e-value: what a token's law would be under known kinds of mistakes.
 
-A kind of mistake is a function of the rows of target and draft where the token is drawn, and happens at some
-share of the tokens. That covers small values of its parameter too: for example the law of a lenience of .95
-is close to a mixture of the target's law and that of a lenience of .5. Against these a test needs about twice
-the sample size of the most powerful one, whatever the number of cells; a Dirichlet mixture, which has all
-alternatives, needs more with each cell."""
+A kind of mistake is a function of the rows of target and draft where the token is drawn, at some share of the
+tokens. That covers small values of its parameter too: a lenience of .95 is close to a mixture with one of .5.
+A test against these needs about twice the least sample size, whatever the number of cells."""
 
 from collections.abc import Iterator
 
@@ -23,11 +21,9 @@ UNLIKELY = 0.3
 
 
 def alternatives_of_draft(p: Floats, q: Floats, least: Floats, last: bool) -> Iterator[Floats]:
-    """The laws [n, V] of a token after rows p and q [n, V], for each kind of mistake in drafting or
-    verification.
+    """The laws [n, V] of a token after rows p and q [n, V], for each kind of mistake on the way to it.
 
-    `least` [n, 1] is the least ratio of p to q of the drafted tokens before it, at most 1; `last` says that
-    no drafted token follows."""
+    `least` [n, 1] is the least ratio of p to q of the tokens drafted before; `last`: none follows."""
     pair = Pair(p, q)
     for value in TEMPERATURES:  # of the rows that are drawn from, not of those that are handed over
         yield LAWS["draft_temperature"](pair, temperature=value)

@@ -1,11 +1,8 @@
 """Which cases get the time of a verifier that is too slow for the wanted power at all of them.
 
 A case has a *cost*: the seconds until the wanted total variation of the first token is detectable, at the
-measured pace. The cheapest cases are served first, and one of each of three kinds before others: one p and q
-with several drafted tokens, some accepted and some not; rows that differ; calls of changing shape. The first
-case of a kind goes before a cheaper one of a kind that was served, unless it costs more than `FIRST_OF_KIND`
-times as much. Of equal cases the first one of the battery is chosen, so that the choice is a function of the
-paces."""
+measured pace. The cheapest cases are served first, and one of each of three kinds (`kind_of`) before others,
+unless it costs more than `FIRST_OF_KIND` times as much. The choice is a function of the paces alone."""
 
 import math
 from bisect import bisect_left
@@ -101,8 +98,7 @@ def choose(
     *,
     least: int = 0,
 ) -> list[Candidate]:
-    """The cases that reach the wanted power in turn in `seconds`, at most `each` seconds for one, in their
-    order.
+    """The cases that reach the wanted power in turn in `seconds`, at most `each` of them for one.
 
     `served` kinds had a case before. If fewer than `least` can reach it, the nearest ones are added."""
     waiting, kinds, chosen = [one for one in candidates if one.reachable], {"", *served}, list[Candidate]()

@@ -1,19 +1,15 @@
 """The counts of an audit.
 
-*Prefix tables*: how often each token followed each emitted prefix, for the first positions of a step, while
-V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped through the target's CDF to a
-number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
-transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
-ordered by p itself, the same gives bins for the *tail* of rare tokens. *Ids*: of a pair with many tokens,
-which has one law at all positions, how often each token was emitted. *Impossible* tokens, P(x) = 0, are
-kept one by one. Prefix tables, PIT and tail bins are counted a second time of the tokens that *end* a step:
-all others are accepted ones. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall
-into, for steps side by side in one call and for steps at the same place of two calls; each pair of quarters
-is equally likely if steps are independent. *Calls*: sums over calls of the first token's counts by bin, and
-of their squares, which tell how much calls differ.
+*Prefix tables*: how often each token followed each emitted prefix, while V^position ≤ 512. *PIT bins*, at
+every position: the token is mapped through the target's CDF to F(x-) + v·P(x), v a fresh uniform, which is
+uniform under exactness. Tokens are ordered by p/q, along which verification errors move mass; ordered by p
+itself, the same gives bins for the *tail* of rare tokens. *Ids*: of a pair with many tokens, how often each
+was emitted. *Impossible* tokens, P(x) = 0, are kept one by one. Prefix tables, PIT and tail bins are counted
+a second time of the tokens that *end* a step: all others are accepted ones. *Neighbours*: the quarters of the
+PIT of the first tokens of two steps, side by side in one call or at the same place of two. *Calls*: sums over
+calls of the first token's counts by bin, and of their squares.
 
-Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are
-counted."""
+Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,8 +111,7 @@ class AuditTally:
 
     @cached_property
     def cdfs(self) -> tuple[Floats, Floats, Floats]:
-        """By position and token before: laws, the mass below each token by p/q and by mass [depth+1, C,
-        V]."""
+        """By position and token before: laws, mass below each token by p/q and by mass [depth+1, C, V]."""
         p, q = tables_of(self.case)
         positions = range(self.case.gamma + 1)
         laws = np.array([[self.claim.row(*pair, i) for pair in zip(p, q, strict=True)] for i in positions])
@@ -193,8 +188,7 @@ def count_by_table(tokens, accepted, stream, shifts, last, laws, by_ratio, by_p,
     """Count tokens[γ+1, B] of laws[γ+1, C, V]: at place i row last[B, γ+1] of laws[i], or the only one.
 
     `by_ratio` and `by_p` are the mass below each token; first[B] is filled with the images of first tokens.
-    `stream` is (key, purpose, first step) of the uniforms. Unless `shifts` [B, γ+1] is empty, tokens are read
-    in the labels of the pair."""
+    `stream` is (key, purpose, first step) of the uniforms; `shifts` [B, γ+1] may be empty."""
     one_row, size = laws.shape[1] == 1, laws.shape[2]
     order, labels, texts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     images, ends = np.empty((3, BLOCK)), np.empty(tokens.shape[0] + 1, np.int64)
@@ -329,8 +323,7 @@ def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: 
 def count_dependence(first, neighbours, calls):  # type: ignore[no-untyped-def]
     """Count the images first[B] of the first tokens of a batch, verified in two calls, one for each half.
 
-    neighbours[2, 16] gets the pairs of quarters of steps side by side, and of steps at the same place of both
-    calls; calls[2, bins + 1] the counts by bin of each call, and their squares, last the number of calls and
+    calls[2, bins + 1] gets the counts by bin of each call, and their squares; last the number of calls and
     the squares of their sizes."""
     steps, bins = first.size, calls.shape[1] - 1
     half, quarter = (steps + 1) // 2, bins // 4

@@ -1,17 +1,12 @@
-"""Checks of a user's decoder, the whole loop; its contract is checked at every call.
-
-    decode(target, draft, prompt, max_new_tokens, eos, rng) -> tokens
-
-`target` and `draft` are models (`specsim.models.Model`), `prompt` is a list of tokens, `eos` a token or None,
-`rng` a NumPy Generator. The result holds the new tokens only: `max_new_tokens` of them, or fewer if the last
-one is `eos`, which is kept. A decoder that raises or returns anything else is *broken*.
+"""Checks of a user's decoder, the whole loop.
 
 Whole sequences are counted: how often each token followed each prefix. That covers drafting, the state and
 the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
 from the processed row if it declares a temperature, top-k or top-p."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -102,11 +97,10 @@ class DecoderSource:
 
 @dataclass(frozen=True)
 class DecoderTally:
-    """Counts of one case: lengths, the tokens after each prefix, and impossible tokens.
+    """Counts of one case, in arrays that have the names of those of `AuditTally`.
 
-    `lengths[n]` is the number of sequences of n + 1 tokens, `prefixes` has a row for each prompt, `pairs` the
-    quarters of the images of the first tokens of two sequences that follow each other. The arrays that
-    `AuditTally` has too have its names; `tail` has no row, since the vocabularies are small."""
+    `prefixes` has a row for each prompt; `pairs` are of the first tokens of sequences that follow each other;
+    `tail` has no row, since the vocabularies are small."""
 
     case: DecoderCase
     processing: Processing = Processing()
@@ -156,27 +150,20 @@ class DecoderTally:
 
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
     """A table of `steps` sequences for each prompt and prefix of enough counts, and that of pairs."""
-    tables: list[Table] = []
-    for k, prompt in enumerate(case.prompts):
-        where = f"after prompt {k + 1}" if len(case.prompts) > 1 else ""
-        for table in prefix_tables(case, steps // len(case.prompts), _laws(case, processing, prompt)):
-            if len(table.law) > 1 or (table.cells >= 0).sum() == 1:
-                start = table.start + k * prefix_cells(case)
-                tables.append(replace(table, start=start, where=where))
-    where = "the first tokens of texts that follow each other"
-    return [*tables, even_table("pairs", (), "pairs", 0, QUARTERS**2, where)]
 
-
-def _laws(
-    case: DecoderCase, processing: Processing, prompt: Tokens
-) -> Callable[[Sequence[Tokens]], tuple[Floats, Floats, Floats | None]]:
-    """The laws after prefixes, how likely another token follows each, the laws under each alternative."""
-
-    def laws(prefixes: Sequence[Tokens]) -> tuple[Floats, Floats, Floats | None]:
+    def laws(prefixes: Sequence[Tokens], prompt: Tokens) -> tuple[Floats, Floats, Floats | None]:
         texts = np.array([(*prompt, *prefix) for prefix in prefixes], dtype=np.int32)
         law, drafted = (processing.after(texts, model.rows(texts)) for model in (case.target, case.draft))
         onward = law if case.eos is None else np.where(np.arange(law.shape[1]) == case.eos, 0.0, law)
         others = alternatives(law, drafted, None), alternatives(law, None, drafted)
         return law, onward, np.concatenate(others, axis=1)
 
-    return laws
+    tables: list[Table] = []
+    for k, prompt in enumerate(case.prompts):
+        where = f"after prompt {k + 1}" if len(case.prompts) > 1 else ""
+        for table in prefix_tables(case, steps // len(case.prompts), partial(laws, prompt=prompt)):
+            if len(table.law) > 1 or (table.cells >= 0).sum() == 1:
+                start = table.start + k * prefix_cells(case)
+                tables.append(replace(table, start=start, where=where))
+    where = "the first tokens of texts that follow each other"
+    return [*tables, even_table("pairs", (), "pairs", 0, QUARTERS**2, where)]

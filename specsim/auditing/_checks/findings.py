@@ -223,9 +223,8 @@ def _deviation_text(table: Table, observed: Ints, level: float, log10_e: float, 
 def dependent(results: Sequence[TableResult]) -> list[TableResult]:
     """The tables of several steps that show dependence.
 
-    If the law of the first token deviates, pairs of independent steps deviate too, and may do so before any
-    other table. So pairs must also contradict the product of their margins, and calls as a whole count only
-    where no table of single tokens is rejected."""
+    Where the law of the first token deviates, pairs of independent steps do too. So pairs must contradict the
+    product of their margins too, and calls count only where no table of single tokens is rejected."""
     rejected = [result for result in results if result.rejected]
     single = any(result.kind not in OF_STEPS for result in rejected)
     return [
@@ -239,8 +238,7 @@ def dependent(results: Sequence[TableResult]) -> list[TableResult]:
 def calls_differ(counts: Counts) -> float | None:
     """How many times the variance between calls is that of independent steps, None if it is not larger.
 
-    Where all steps of a call share their random numbers, few calls show this, and pairs of steps only
-    many."""
+    Where all steps of a call share their random numbers, fewer calls show this than pairs of steps do."""
     found = _variance_between_calls(counts)
     if found is None:
         return None

@@ -52,8 +52,7 @@ MOST_PROCESSES = 4
 class _Counted:
     """A subject with its cases. As many sources and tallies are cached: a case is counted in pieces.
 
-    Workers open it by its `reference`. A user's function has an `origin`, an `accelerator`, if its arrays are
-    not on the CPU, and `children`, if several processes of it may count."""
+    A user's function has an `accelerator` unless its arrays are on the CPU, `children` if several may count."""
 
     cases: Any
     plan: Callable[[int, str], Plan]
@@ -288,9 +287,8 @@ def open_subject(
 ) -> Iterator[Subject]:
     """Open `verifier`: a rule or its name, package.module:function, or a function.
 
-    `workers` count the steps of a rule, or of a verifier given by name. The arrays of a verifier are on
-    `device`, or where it declares. Raises ValueError for an unknown name, for a function together with
-    workers, and for a device that is not there, TypeError for anything else."""
+    Raises ValueError for an unknown name, for a function or a device together with workers, and for a device
+    that is not there, TypeError for anything else."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
     by_rule = isinstance(verifier, Rule) or (isinstance(verifier, str) and is_rule(verifier))

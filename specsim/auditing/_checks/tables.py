@@ -37,9 +37,8 @@ ALTERNATIVE_CONTEXTS = 64
 class Table:
     """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "shape", "pairs" or "halves"; `position`
-    counts from 0; `prefix` is the emitted prefix of a prefix table; `where` says what a table of other steps
-    is about.
+    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "shape", "pairs" or "halves"; `prefix` is the
+    emitted prefix of a prefix table; `where` says what a table of other steps is about.
 
     The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
     outcome x, -1 if impossible; `law` is the law of the cells, `ratios` [M, k] the likelihood ratios to it of
@@ -82,11 +81,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """The `steps` and the tests of a case.
+    """The `steps` and the tests of a case; `nothing` are the counts of no steps.
 
-    `kernel` says how the steps are made; `nothing` are the counts of no steps, `declared_tv` is the total
-    variation between the claimed law and the target's, `alpha_context` the mean of β if efficiency is
-    measured."""
+    `kernel` says how the steps are made, `declared_tv` how far the claimed law is from the target's;
+    `alpha_context` is the mean of β if efficiency is measured."""
 
     case: Case | ShapesCase | DecoderCase
     kernel: str
@@ -237,10 +235,8 @@ def prefix_tables(
     steps: int,
     laws: Callable[[Sequence[Tokens]], tuple[Floats, Floats, Floats | None]],
 ) -> Iterator[Table]:
-    """A table for each prefix.
-
-    `laws` of n prefixes of one length are the laws [n, V] after them, how likely each token is followed, and
-    the laws [n, M, V] under each alternative."""
+    """A table for each prefix; `laws` of n prefixes of one length are the laws [n, V] after them, how likely
+    each token is followed, and the laws [n, M, V] under each alternative."""
     size, start = case.target.vocab_size, 0
     reached: dict[Tokens, float] = {(): float(steps)}
     for position in range(table_positions(case)):

@@ -1,11 +1,8 @@
 """Diagnose a decoder: compare the texts of the cases that failed with the predictions of known mistakes.
 
-A mistake of a verifier is one of a loop that verifies so. The number of drafted tokens is unknown, so every
-mistake is tried with several draft lengths. If a decoder processes the models' rows, the mistakes use the
-processed rows.
-
-A mistake that would be named must reproduce texts that have not chosen it, in each case of the audit and
-after each prompt: longer texts separate mistakes that are alike in short ones."""
+A mistake of a verifier is one of a loop that verifies so, on the processed rows, with an unknown number of
+drafted tokens. To be named it must reproduce texts that have not chosen it, in each case and after each
+prompt: longer texts separate mistakes that are alike in short ones."""
 
 import math
 from collections import Counter

@@ -1,9 +1,8 @@
 """Which steps of a verifier depend on each other: the signature of shared random numbers.
 
-In many pairs of small calls, how often do two first tokens agree that should be independent: neighbours in a
-call, rows further apart, and rows at the same place of two calls? One case has a random recovered token, one
-a random acceptance, and in one every row has its own labels, so that a token copied from another row is not
-one drawn with its random numbers."""
+In many pairs of small calls, how often do two first tokens agree that should be independent: in a call, or in
+two? One case has a random recovered token, one a random acceptance, and in one every row has its own labels,
+so that a token copied from another row is not one drawn with its random numbers."""
 
 import numpy as np
 

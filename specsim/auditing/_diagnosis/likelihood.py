@@ -1,10 +1,8 @@
 """The probability of counts under the law that a hypothesis predicts, and under laws that are near to it.
 
 Counts come in groups, each drawn from a law of its own: the outcomes of one drafted path, the tokens after
-one prefix. Where a law was simulated it is known up to the noise of its draws, and where a hypothesis only
-says that the law is near another one, up to that: both are Dirichlet distributions, with which the counts
-have a closed form, the Dirichlet-multinomial. Multinomial coefficients are left out: they are the same under
-all hypotheses. Whether counts fit a prediction at all, whatever else there may be, is a test."""
+one prefix. A law that was simulated, or is only near another one, has a Dirichlet distribution, and the
+counts of it the Dirichlet-multinomial. Multinomial coefficients are the same for all, and left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,9 +58,8 @@ def log_near(prediction: Prediction, counts: Ints, distances: Sequence[float] = 
     """log P(counts | the laws are near those of the prediction), the mean over the distances.
 
     A Dirichlet distribution of concentration k/4ε² has a mean total variation of about ε from its own mean, k
-    the number of cells that matter, here the exponential of the entropy. Laws that are nearer to a simulated
-    one than its noise are not told apart from it, and left out. Where there are many groups, another mistake
-    may show in a few of them only: all may differ, or each one does with probability `SPARSE`."""
+    the exponential of the entropy. Laws nearer to a simulated one than its noise are left out. In many
+    groups, all may differ, or each one does with probability `SPARSE`."""
     law = (1.0 - ANYWHERE) * prediction.law + ANYWHERE / counts.shape[1]
     cells = np.exp(-scipy.special.xlogy(law, law).sum(axis=1))
     concentrations = [cells / (4.0 * distance**2) for distance in distances]

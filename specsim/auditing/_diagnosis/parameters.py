@@ -3,7 +3,7 @@
 Where the usual values are about as likely as any, they are taken: of a threshold, all values between two
 probabilities have one law in small cases, and another one where there are more tokens."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -87,12 +87,11 @@ def _rounded(parameters: Sequence[Parameter], values: Values, digits: int) -> Va
     }
 
 
-def few_values(parameters: Sequence[Parameter], points: int) -> Iterator[Values]:
+def few_values(parameters: Sequence[Parameter], points: int) -> list[Values]:
     """Values over the range of the first parameter, the others at their defaults; one entry without any."""
     if not parameters:
-        yield {}
-    for parameter in parameters[:1]:
-        yield from ({parameter.name: value} for value in _grid(parameter, points))
+        return [{}]
+    return [{parameters[0].name: value} for value in _grid(parameters[0], points)]
 
 
 def _grid(parameter: Parameter, points: int) -> list[float]:

@@ -2,7 +2,6 @@
 
 The prediction is exact from the mistake's law; where it has none, it is run."""
 
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -17,7 +16,6 @@ from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.core._types import Floats, Ints, Tokens
 from specsim.mistakes import Mistake
-from specsim.models import Model
 from specsim.simulation._counting import run
 
 #: Steps and key of a mistake that is run.
@@ -32,10 +30,12 @@ Rows = list[list[float]]
 def predict(mistake: Mistake, case: Case) -> Prediction | None:
     """The prediction of `mistake` for `case`; None if it breaks the contract."""
     if mistake.law is None:
+        source: Any = VerifierSource(Local(mistake.function, Declared()), case)
         try:
-            return Prediction.simulated(flat(_outcomes(mistake, case)))
+            found = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1)
         except (BrokenVerifier, NotADraftPath):
             return None
+        return Prediction.simulated(flat(found.counts["outcomes"]))
     if case.rotated and _reads_labels(mistake, case):
         shifts = list(product(range(case.target.vocab_size), repeat=case.gamma + 1))
         return Prediction(np.mean([_law(mistake, case, shift) for shift in shifts], axis=0))
@@ -80,26 +80,14 @@ def _reads_labels(mistake: Mistake, case: Case) -> bool:
 @lru_cache(maxsize=16)
 def _draft_paths(case: Case) -> list[tuple[int, Tokens, Rows, Rows]]:
     """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
-    return list(_paths(case))
-
-
-def _paths(case: Case) -> Iterator[tuple[int, Tokens, Rows, Rows]]:
     size, gamma = case.target.vocab_size, case.gamma
-    start = tuple(case.contexts[0].tolist())
+    start, found = tuple(case.contexts[0].tolist()), []
     for code in range(size**gamma):
         path = path_of(code, size, gamma)
         p, q = (
-            [_row(model, start + path[:i]) for i in range(count)]
+            [[float(weight) for weight in model.row(start + path[:i])] for i in range(count)]
             for model, count in ((case.target, gamma + 1), (case.draft, gamma))
         )
         if all(row[x] > 0 for row, x in zip(q, path, strict=True)):
-            yield code, path, p, q
-
-
-def _row(model: Model, history: Tokens) -> list[float]:
-    return [float(weight) for weight in model.row(history[len(history) - model.order :])]
-
-
-def _outcomes(mistake: Mistake, case: Case) -> Ints:
-    source: Any = VerifierSource(Local(mistake.function, Declared()), case)
-    return run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts["outcomes"]
+            found.append((code, path, p, q))
+    return found

@@ -1,8 +1,7 @@
 """Whether a known mistake reproduces what an audit has counted.
 
-The evidence of a diagnosis comes from small cases and from the tables that an audit rejects. Another mistake
-may have the same law there. So a mistake is named only if it also agrees with the verifier where that is
-exact: it is run on every case, and its counts in each table are compared with the audit's."""
+In small cases and rejected tables another mistake may have the same law. So a mistake is named only if it
+agrees with the verifier elsewhere too: it is run on every case, and its counts are compared with the audit's."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,11 +35,6 @@ MERGED = 20
 REFUTED = 1e-4
 
 
-def comparable(subject: VerifierSubject, result: CaseResult) -> bool:
-    """Whether known mistakes can be run on the case: not where a step has too many bytes."""
-    return subject.case(result.case).step_bytes <= STEP_BYTES
-
-
 def run_on(mistake: Mistake, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
     """The counts of at most `most` steps of `mistake` in a case; None if it breaks the contract."""
     case = subject.case(result.case)
@@ -66,12 +60,13 @@ def refuted(
     level: str,
     in_time: InTime,
 ) -> bool:
-    """Whether `mistake` differs from the verifier in a table of `results`, in the accepted lengths or in how
-    often it emits impossible tokens, or has independent steps where those of the verifier are not.
+    """Whether `mistake` differs from the verifier in `results`, or in which steps depend on each other.
 
-    Where steps of a call depend on each other, a difference must be larger by their design effect; where
-    that is unknown, nothing is compared."""
-    enough = [one for one in results if one.steps >= FEWEST and _same_draws(subject, one)]
+    Where they do, a difference must be larger by their design effect; if that is unknown, none counts."""
+    # in calls of changing shape the law of p and q of a step depends on how many steps there are
+    enough = [
+        one for one in results if one.steps >= FEWEST and not isinstance(subject.case(one.case), ShapesCase)
+    ]
     tests = sum(len(one.tables) + 2 for one in enough)
     for result in enough:
         in_time()
@@ -82,17 +77,12 @@ def refuted(
             continue
         (plan,) = subject.plans(level, [result.case])
         pairs = [(result.lengths, counts["lengths"])]
-        pairs += [
-            (table.counts(result.counts), table.counts(counts))
-            for table in plan.tables
-            if table.kind not in findings.OF_STEPS
-        ]
         tied = findings.dependent(result.tables)
-        pairs += [
-            (table.counts(result.counts), table.counts(counts))
-            for table, judged in zip(plan.tables, result.tables, strict=True)
-            if judged in tied and findings.independence(table.counts(counts)) > findings.DEPENDENT
-        ]
+        for table, judged in zip(plan.tables, result.tables, strict=True):
+            there, here = table.counts(result.counts), table.counts(counts)
+            untied = judged in tied and findings.independence(here) > findings.DEPENDENT
+            if untied or table.kind not in findings.OF_STEPS:
+                pairs.append((there, here))
         p_values = [_same_rate(result, counts), *(p_value(*pair, effect) for pair in pairs)]
         if min(p_values) * tests < REFUTED:
             return True
@@ -114,11 +104,6 @@ def _same_rate(result: CaseResult, counts: Counts) -> float:
     found = [int(some["impossible"].sum()) for some in (result.counts, counts)]
     table = [[min(some, all_), max(all_ - some, 0)] for some, all_ in zip(found, steps, strict=True)]
     return float(scipy.stats.fisher_exact(table).pvalue)
-
-
-def _same_draws(subject: VerifierSubject, result: CaseResult) -> bool:
-    """Whether p and q of a step have one law however many steps there are, so that samples are comparable."""
-    return not isinstance(subject.case(result.case), ShapesCase)
 
 
 def p_value(one: Ints, other: Ints, effect: float = 1.0) -> float:

@@ -25,7 +25,7 @@ from specsim.auditing._diagnosis.dependence import ROWS, VERSIONS, Signature, in
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
-from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
+from specsim.auditing._diagnosis.reproduction import STEP_BYTES, refuted, run_on
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
@@ -245,7 +245,7 @@ def _with_tables(
     in_time: odds.InTime,
 ) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The same with the rejected tables of the two worst cases: `versions` of each mistake, run on them."""
-    compared = [result for result in failed if comparable(subject, result)]
+    compared = [result for result in failed if subject.case(result.case).step_bytes <= STEP_BYTES]
     for result in sorted(compared, key=lambda result: -result.largest_log10_e)[:2]:
         tables = _rejected(subject, result, level)
         if not tables:

@@ -61,9 +61,8 @@ SETTINGS = {
 class Child:
     """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded.
 
-    `declared` is what the child says that the function declares, but for the `device` if one is given;
-    `origin` is where it says that the function comes from, `device` what it says of the device. If it is not
-    `loaded` here, that is for `load` to do, of another thread for example."""
+    `declared`, `origin` and `device` are what the child says of the function and its device. If it is
+    not `loaded` here, that is for `load` to do, of another thread for example."""
 
     declared: Declared
 
@@ -364,11 +363,9 @@ def _text(error: Exception, details: str = "") -> bytes:
 
 
 class Children:
-    """The function `reference` in up to `most` child processes, as a `Callee`; ValueError if it cannot be
-    loaded.
+    """The function `reference` in up to `most` child processes, as a `Callee`; ValueError if it has none.
 
-    A thread asks the child that it uses, by default the first that was `started`, `since` a time of
-    `time.monotonic`."""
+    A thread asks the child that it uses, by default the first that was `started`, at the time `since`."""
 
     def __init__(self, reference: str, device: str | None, most: int):
         self._reference, self._wanted, self.most = reference, device, most

@@ -48,13 +48,11 @@ class RowsAsked:
     """Verify rows, in calls of `size` rows each, with one generator seeded with `rng`.
 
     `arrays` are draft_tokens, p, q (None if it is withheld), `parents` for a verifier of trees, and the
-    declared `lengths` and `uniforms`. With a `bank`, arrays "p NAME" and "q NAME" of its
-    name are [K, V], in place of p and q, or one of them is, and `places` [rows, γ+1] has the number of the
-    row at each place.
+    declared `lengths` and `uniforms`. With a `bank`, p or q are arrays "p NAME" and "q NAME" [K, V] of its
+    name, and `places` [rows, γ+1] has the number of the row at each place.
 
-    `seeds` are the rows' own. An answer has `width` integers for each row: the tokens, padded with -1; for a
-    tree the accepted nodes, padded with -1, and the token after them. `first` is the number of the first
-    step. Inputs are `compared` with copies after the calls."""
+    An answer has `width` integers for each row: the tokens, padded with -1; for a tree the accepted nodes,
+    padded with -1, and the token after them. Inputs are `compared` with copies after the calls."""
 
     arrays: Arrays
     seeds: list[int | None] | None
@@ -76,10 +74,9 @@ class RowsAsked:
 
 @dataclass(frozen=True)
 class SequencesAsked:
-    """Decode the request of `case` `rows` times, each with a generator of its own.
+    """Decode the request of `case` `rows` times, with the seeds [*key, first], [*key, first + 1], …
 
-    The generators have the seeds [*key, first], [*key, first + 1], …; an answer has the new tokens of each
-    sequence, padded with -1."""
+    An answer has the new tokens of each sequence, padded with -1."""
 
     case: DecoderCase
     key: Key
