@@ -30,7 +30,7 @@ from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_li
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import Scored, posterior
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.reproduction import _same_rate, p_value, refuted
+from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._replay import replay_step
@@ -335,7 +335,8 @@ def refuted_by_audit(name, function):
             run_case(subject, CaseRun(subject.plan(cases.index(case), "smoke"), SEED, 1e-60)).result()
             for case in ("disjoint", "asymmetric")
         ]
-        return refuted(mistakes.get(name), subject, results, "smoke", lambda: None)
+        audited = Audited(subject, results, "smoke", SEED, lambda: None)
+        return audited.refutes(mistakes.get(name))
 
 
 def test_few_impossible_tokens_alone_give_no_name(full):

@@ -52,7 +52,7 @@ MOST_PROCESSES = 4
 class _Counted:
     """A subject with its cases. As many sources and tallies are cached: a case is counted in pieces.
 
-    A user's function has an `accelerator` unless its arrays are on the CPU, `children` if several may count."""
+    A user's function has an `accelerator` if its arrays are on one, and `children` if several may count."""
 
     cases: Any
     plan: Callable[[int, str], Plan]

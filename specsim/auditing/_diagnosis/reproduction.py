@@ -1,9 +1,10 @@
 """Whether a known mistake reproduces what an audit has counted.
 
 In small cases and rejected tables another mistake may have the same law. So a mistake is named only if it
-agrees with the verifier elsewhere too: it is run on every case, and its counts are compared with the audit's."""
+agrees with the verifier elsewhere too: it is run on every case, and compared with the audit."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.posterior import InTime
-from specsim.auditing._results.audit import CaseResult
+from specsim.auditing._results.audit import CaseResult, TableResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.core._types import Floats, Ints
@@ -35,58 +37,71 @@ MERGED = 20
 REFUTED = 1e-4
 
 
-def run_on(mistake: Mistake, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
-    """The counts of at most `most` steps of `mistake` in a case; None if it breaks the contract."""
-    case = subject.case(result.case)
-    steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
-    callee = Local(mistake.function, Declared(batch=subject.declared.batch))
-    source: Any
-    tally: Any
-    if isinstance(case, ShapesCase):
-        source, tally = ShapesSource(callee, case, subject.timeout), ShapesTally(case)
-    else:
-        source = VerifierSource(callee, case, subject.timeout)
-        tally = AuditTally(case, Claim(None, case.tree))
-    try:
-        return run(source, tally, KEY, 0, steps, threads=1).counts
-    except (BrokenVerifier, NotADraftPath):
-        return None
+@dataclass(frozen=True)
+class Audited:
+    """A verifier of chains, the `results` of its audit, and the clock of its diagnosis."""
 
+    subject: VerifierSubject
+    results: Sequence[CaseResult]
+    level: str
+    root: int
+    in_time: InTime
 
-def refuted(
-    mistake: Mistake,
-    subject: VerifierSubject,
-    results: Sequence[CaseResult],
-    level: str,
-    in_time: InTime,
-) -> bool:
-    """Whether `mistake` differs from the verifier in `results`, or in which steps depend on each other.
+    @property
+    def failed(self) -> list[CaseResult]:
+        return [result for result in self.results if result.findings]
 
-    Where they do, a difference must be larger by their design effect; if that is unknown, none counts."""
-    # in calls of changing shape the law of p and q of a step depends on how many steps there are
-    enough = [
-        one for one in results if one.steps >= FEWEST and not isinstance(subject.case(one.case), ShapesCase)
-    ]
-    tests = sum(len(one.tables) + 2 for one in enough)
-    for result in enough:
-        in_time()
-        counts = run_on(mistake, subject, result, STEPS)
-        if counts is None:
-            continue  # a case that is not for every mistake: q is None, or drafts of several lengths
-        if (effect := _design_effect(result, counts)) is None:
-            continue
-        (plan,) = subject.plans(level, [result.case])
-        pairs = [(result.lengths, counts["lengths"])]
-        tied = findings.dependent(result.tables)
-        for table, judged in zip(plan.tables, result.tables, strict=True):
-            there, here = table.counts(result.counts), table.counts(counts)
-            untied = judged in tied and findings.independence(here) > findings.DEPENDENT
-            if untied or table.kind not in findings.OF_STEPS:
-                pairs.append((there, here))
-        p_values = [_same_rate(result, counts), *(p_value(*pair, effect) for pair in pairs)]
-        if min(p_values) * tests < REFUTED:
-            return True
-    return False
+    def tables(self, result: CaseResult) -> list[tuple[Table, TableResult]]:
+        """The tables of a case, planned and judged."""
+        (plan,) = self.subject.plans(self.level, [result.case])
+        return list(zip(plan.tables, result.tables, strict=True))
+
+    def run(self, mistake: Mistake, result: CaseResult, most: int) -> Counts | None:
+        """The counts of at most `most` steps of `mistake` in a case; None if it breaks the contract."""
+        case = self.subject.case(result.case)
+        steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
+        callee = Local(mistake.function, Declared(batch=self.subject.declared.batch))
+        source: Any
+        tally: Any
+        if isinstance(case, ShapesCase):
+            source, tally = ShapesSource(callee, case, self.subject.timeout), ShapesTally(case)
+        else:
+            source = VerifierSource(callee, case, self.subject.timeout)
+            tally = AuditTally(case, Claim(None, case.tree))
+        try:
+            return run(source, tally, KEY, 0, steps, threads=1).counts
+        except (BrokenVerifier, NotADraftPath):
+            return None
+
+    def refutes(self, mistake: Mistake) -> bool:
+        """Whether `mistake` differs from the verifier in its counts, or in which steps depend on each other.
+
+        Where they do, a difference must be larger by their design effect; if that is unknown, none counts."""
+        # in calls of changing shape the law of p and q of a step depends on how many steps there are
+        enough = [
+            one
+            for one in self.results
+            if one.steps >= FEWEST and not isinstance(self.subject.case(one.case), ShapesCase)
+        ]
+        tests = sum(len(one.tables) + 2 for one in enough)
+        for result in enough:
+            self.in_time()
+            counts = self.run(mistake, result, STEPS)
+            if counts is None:
+                continue  # a case that is not for every mistake: q is None, or drafts of several lengths
+            if (effect := _design_effect(result, counts)) is None:
+                continue
+            pairs = [(result.lengths, counts["lengths"])]
+            tied = findings.dependent(result.tables)
+            for table, judged in self.tables(result):
+                there, here = table.counts(result.counts), table.counts(counts)
+                untied = judged in tied and findings.independence(here) > findings.DEPENDENT
+                if untied or table.kind not in findings.OF_STEPS:
+                    pairs.append((there, here))
+            p_values = [_same_rate(result, counts), *(p_value(*pair, effect) for pair in pairs)]
+            if min(p_values) * tests < REFUTED:
+                return True
+        return False
 
 
 def _design_effect(result: CaseResult, counts: Counts) -> float | None:

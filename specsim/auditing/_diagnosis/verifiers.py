@@ -25,8 +25,8 @@ from specsim.auditing._diagnosis.dependence import ROWS, VERSIONS, Signature, in
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
-from specsim.auditing._diagnosis.reproduction import STEP_BYTES, refuted, run_on
-from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
+from specsim.auditing._diagnosis.reproduction import STEP_BYTES, Audited
+from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis, TableResult
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.local import Local
 from specsim.core._streams import Key
@@ -84,23 +84,17 @@ def diagnose_chain(
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose a verifier of chains from the results of its audit. Raises OutOfTime after `deadline`."""
-    in_time = partial(odds.check_time, deadline)
-    failed = [result for result in results if result.findings]
+    audited = Audited(subject, results, level, root, partial(odds.check_time, deadline))
     mistakes = [one for one in known or catalogue() if one.verify is not None]
-
-    def reproduced(one: odds.Scored, versions: Versions = _alone) -> Mistake | None:
-        tried = versions(one.mistake)
-        return next((each for each in tried if not refuted(each, subject, results, level, in_time)), None)
-
     between: Diagnosis | None = None
-    if tied := [result for result in failed if dependent(result.tables) or calls_differ(result.counts)]:
-        between = _between_steps(mistakes, subject, sum(one.steps for one in failed), reproduced, DEPENDENT)
+    if tied := [one for one in audited.failed if dependent(one.tables) or calls_differ(one.counts)]:
+        between = _between_steps(mistakes, audited, sum(one.steps for one in audited.failed), DEPENDENT)
         # where all calls are alike steps are independent, so their law may be that of a known mistake
         of_shapes = all(isinstance(subject.case(one.case), ShapesCase) for one in tied)
         if between.named or not of_shapes:
             return between
     try:
-        found = _by_law(mistakes, subject, failed, level, root, reproduced, in_time, between is None)
+        found = _by_law(mistakes, audited, between is None)
     except odds.OutOfTime:
         if between is None:
             raise
@@ -108,17 +102,9 @@ def diagnose_chain(
     return found if found.named or between is None else between
 
 
-def _by_law(
-    mistakes: Sequence[Mistake],
-    subject: VerifierSubject,
-    failed: Sequence[CaseResult],
-    level: str,
-    root: int,
-    reproduced: Callable[..., Mistake | None],
-    in_time: odds.InTime,
-    or_between: bool,
-) -> Diagnosis:
+def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> Diagnosis:
     """Rank the mistakes by the law of their steps, or by dependence where that is an exact verifier's."""
+    subject, root, in_time = audited.subject, audited.root, audited.in_time
     cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
     # where the mistake is between steps alone, steps are not independent
     between_steps = mistakes
@@ -138,13 +124,13 @@ def _by_law(
         if found.settled or (found.named and _same_law([one.mistake for one, _ in found.named], cases)):
             break
     if or_between and odds.posterior(scored, exact, number).exact > 0.5:
-        between = _between_steps(between_steps, subject, done * len(cases), reproduced, FEW_ROWS)
+        between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
         if between.steps and between.exact * ODDS < 1.0:
             return between
 
     for versions in (_alone, partial(_as_likely, seen=seen)):
-        compared = _with_tables(scored, exact, subject, failed, level, versions, in_time)
-        found = odds.reproducing(*compared, number, partial(reproduced, versions=versions))
+        compared = _with_tables(scored, exact, audited, versions)
+        found = odds.reproducing(*compared, number, partial(_reproduced, audited=audited, versions=versions))
         if found.named:
             break
     if not found.named:
@@ -211,6 +197,10 @@ def _score(mistake: Mistake, seen: Outcomes) -> odds.Scored | None:
     return odds.fitted(mistake, _free(mistake), partial(_predictions, seen=seen))
 
 
+def _reproduced(one: odds.Scored, audited: Audited, versions: Versions) -> Mistake | None:
+    return next((each for each in versions(one.mistake) if not audited.refutes(each)), None)
+
+
 def _alone(mistake: Mistake) -> Iterable[Mistake]:
     return [mistake]
 
@@ -236,19 +226,12 @@ def _predictions(mistake: Mistake, seen: Outcomes) -> odds.Seen:
 
 
 def _with_tables(
-    known: Sequence[odds.Scored],
-    exact: Sequence[odds.Scored],
-    subject: VerifierSubject,
-    failed: Sequence[CaseResult],
-    level: str,
-    versions: Versions,
-    in_time: odds.InTime,
+    known: Sequence[odds.Scored], exact: Sequence[odds.Scored], audited: Audited, versions: Versions
 ) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The same with the rejected tables of the two worst cases: `versions` of each mistake, run on them."""
-    compared = [result for result in failed if subject.case(result.case).step_bytes <= STEP_BYTES]
-    for result in sorted(compared, key=lambda result: -result.largest_log10_e)[:2]:
-        tables = _rejected(subject, result, level)
-        if not tables:
+    small = [one for one in audited.failed if audited.subject.case(one.case).step_bytes <= STEP_BYTES]
+    for result in sorted(small, key=lambda result: -result.largest_log10_e)[:2]:
+        if not (tables := _rejected(audited.tables(result))):
             continue
         laws = [(Prediction(table.law[None]), table.counts(result.counts)[None]) for table in tables]
         exact = [one.plus(odds.score(one.mistake, laws)) for one in exact]
@@ -256,8 +239,8 @@ def _with_tables(
         for one in known:
             tried: list[odds.Scored] = []
             for mistake in versions(one.mistake):
-                in_time()
-                counts = run_on(mistake, subject, result, min(2 * result.steps, COMPARED_STEPS))
+                audited.in_time()
+                counts = audited.run(mistake, result, min(2 * result.steps, COMPARED_STEPS))
                 if counts is None:
                     break
                 runs = [Prediction.simulated(table.counts(counts)[None]) for table in tables]
@@ -270,24 +253,16 @@ def _with_tables(
     return list(known), list(exact)
 
 
-def _rejected(subject: VerifierSubject, result: CaseResult, level: str) -> list[Table]:
+def _rejected(pairs: Sequence[tuple[Table, TableResult]]) -> list[Table]:
     """Tables that count no token twice: the rejected ones of prefixes, or the worst of all."""
-    (plan,) = subject.plans(level, [result.case])
-    pairs = list(zip(plan.tables, result.tables, strict=True))
     prefixes = [table for table, judged in pairs if judged.kind == "prefix" and judged.rejected]
     others = [pair for pair in pairs if pair[1].kind not in OF_STEPS]
     return prefixes or [table for table, _ in sorted(others, key=lambda pair: -pair[1].log10_e)[:1]]
 
 
-def _between_steps(
-    mistakes: Sequence[Mistake],
-    subject: VerifierSubject,
-    steps: int,
-    reproduced: Callable[[odds.Scored], Mistake | None],
-    reason: str,
-) -> Diagnosis:
+def _between_steps(mistakes: Sequence[Mistake], audited: Audited, steps: int, reason: str) -> Diagnosis:
     """Rank the mistakes by which steps depend on each other; without a name, for `reason`."""
-    seen = signatures(subject.callee, subject.timeout)
+    seen = signatures(audited.subject.callee, audited.subject.timeout)
     if not seen:
         return odds.conclude(None, 0, reason)
     counts = np.array(list(seen[0].values()))
@@ -298,8 +273,9 @@ def _between_steps(
         versions = [np.array([one[key] for key in seen[0]]) for one in _signatures_of(mistake)]
         likely = log_mean_exp([log_likelihood(Prediction.simulated(one), counts) for one in versions])
         known.append(odds.Scored(mistake, likely, anything))
-    right = independent(subject.declared)
+    right = independent(audited.subject.declared)
     exact = odds.Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
+    reproduced = partial(_reproduced, audited=audited, versions=_alone)
     return odds.conclude(odds.reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
 
 
