@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from specsim.adapters._contract import BrokenVerifier, Verifier
@@ -19,11 +18,11 @@ from specsim.auditing._checks import subjects
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.tables import Plan, interim_looks
+from specsim.auditing._checks.tables import Plan
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult
-from specsim.auditing._schedule import Limit, Schedule
+from specsim.auditing._schedule import Limit, Run, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._checks import check_seconds
@@ -35,19 +34,12 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._executors import workers_of
 
-#: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
-PACE_STEPS = (8, 16)
 #: How many times the steps that raised an alarm are drawn to find the table that deviates.
 SHOWN = 4
 #: Share of a time limit for the tests; the rest is for the diagnosis of what they find.
 TESTING = 0.8
-#: Evidence, as a share of what rejects, from which on a case goes on beyond its planned steps.
-NEAR = 0.5
 #: Share of a device's free memory that the rows of a call may take; verifiers make copies of them.
 FOR_ROWS = 0.25
-#: A call hangs only if it takes this many times as long as all steps that are asked for would at the measured
-#: pace: the calls of a slow verifier grow like those of others.
-SLOWER = 4.0
 
 
 @shows_progress("audit")
@@ -270,104 +262,29 @@ def check_promises_at(subject: subjects.VerifierSubject, root: int) -> Partial:
     return Partial({}, failures=tuple(Failure(one.kind, one.text, one.details) for one in findings))
 
 
-class CaseRun:
-    """A case that is being counted: its next steps, its counts so far, and whether it has ended.
+class CaseRun(Run):
+    """A case whose counts are tested at its looks.
 
-    There are eight looks, each test at false-alarm probability `alarm`. A case ends early if a table rejects;
-    if only the tables together do, it has up to `SHOWN` times its steps, to show where. If it `extends`, it
-    has a ninth look where its evidence is near an alarm. It ends for now after its `seconds` or at its
-    `goal`. A call hangs after `timeout` seconds times the `patience`, or later where the pace says so."""
+    It ends early if a table rejects; if only the tables together do, it has up to `SHOWN` times its steps, to
+    show where."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        root: int,
-        alarm: float,
-        *,
-        seconds: float | None = None,
-        timeout: float = TIMEOUT,
-        patience: float = 1.0,
-        extends: bool = True,
-    ):
-        self.plan, self.alarm, self.seconds = plan, alarm, seconds
-        self.timeout, self.patience = timeout, patience
-        self.total, self.evidence, self._alarmed = plan.nothing, 0.0, math.inf
-        self.ended = self.interrupted = self.left_out = False
-        self.pace, self.goal = 0.0, math.inf
-        self._key = case_key(root, plan.case.name)
-        ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
-        self._ends = [*(PACE_STEPS if seconds else ()), *ends]
-        self._before_pace = 0.0
+    _alarmed = math.inf
 
-    def next(self) -> subjects.Span | None:
-        """The steps to be counted next; None at the end, or while it has no seconds or no goal left."""
+    def look(self) -> None:
         done = self.total.steps
-        planned = done < self.plan.steps or self.evidence >= NEAR
-        end = next((end for end in self._ends if end > done), None)
-        if self.ended or not planned or end is None:
-            self.ended = True
-            return None
-        if self.seconds is not None and self.total.seconds >= self.seconds:
-            return None
-        until = int(min(end, self._affordable(end, done), self.goal))
-        if until <= done:
-            return None
-        return self._steps(done, until)
-
-    def ahead(self) -> Iterator[subjects.Span]:
-        """The steps up to the looks after the next one, if it has no limits and continues."""
-        if self.seconds is None and self.goal == math.inf:
-            ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
-            for first, end in pairwise(ends):
-                yield self._steps(first, end)
-
-    def _steps(self, first: int, end: int) -> subjects.Span:
-        expected = self.pace * (end - first)
-        patience = max(self.patience, SLOWER * expected / self.timeout)
-        return subjects.Span(self.plan.case.name, self._key, first, end - first, patience)
-
-    def add(self, partial: Partial) -> None:
-        """Add the counts of these steps, and test them."""
-        self.total += partial
-        done = self.total.steps
-        if partial.steps:
-            self.pace = partial.seconds / partial.steps
-        if self.seconds is not None and done == PACE_STEPS[0]:
-            self._before_pace = self.total.seconds
-        if partial.failures:
-            self.ended = True
-        elif done not in PACE_STEPS:
-            self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
-            if self.evidence >= 1.0:
-                self._alarmed = min(self._alarmed, done)
-                self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
+        self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
+        if self.evidence >= 1.0:
+            self._alarmed = min(self._alarmed, done)
+            self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
 
     def fail(self, error: BrokenVerifier) -> None:
         """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
         self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
 
-    @property
-    def done(self) -> int:
-        """The planned steps that were counted, or are not needed any more."""
-        return self.plan.steps if self.ended else min(self.total.steps, self.plan.steps)
-
-    @property
-    def at_goal(self) -> bool:
-        """Whether it has ended, or has the steps of its goal."""
-        return self.ended or self.total.steps >= self.goal
-
     def result(self) -> CaseResult:
         """The result of the steps counted so far."""
         return judge_case(self.plan, self.total, self.alarm, self.interrupted)
-
-    def _affordable(self, until: int, done: int) -> int:
-        """`until`, or as many steps as fit into the seconds at the present pace, a multiple of 8."""
-        first = PACE_STEPS[0]
-        if self.seconds is None or done <= first:
-            return until
-        elapsed = self.total.seconds - self._before_pace
-        return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
 
 
 def run_case(subject: subjects.Subject, run: CaseRun) -> CaseRun:

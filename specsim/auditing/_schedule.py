@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from specsim.auditing._cases.battery import case_key
 from specsim.auditing._checks.concentration import Candidate, choose, steps_needed, too_slow
 from specsim.auditing._checks.subjects import Span, Subject, try_span
-from specsim.auditing._checks.tables import Plan
+from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._results.audit import Finding
 from specsim.auditing._side_by_side import NextSpan, OnWorkers, Processes, Tell
+from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._progress import Progress
 from specsim.simulation._counting import Partial
 from specsim.simulation._executors import Spans
@@ -34,36 +37,105 @@ ALIKE = 3
 AGAIN = 0.1
 #: More steps than a case has: its spans end at its looks.
 WHOLE = 2**62
+#: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
+PACE_STEPS = (8, 16)
+#: Evidence, as a share of what rejects, from which on a case goes on beyond its planned steps.
+NEAR = 0.5
+#: A call hangs only if it takes this many times as long as all steps that are asked for would at the measured
+#: pace: the calls of a slow verifier grow like those of others.
+SLOWER = 4.0
 
 
-class Run(Protocol):
-    """A case that is being counted, such as `CaseRun`.
+class Run:
+    """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
-    It asks for no steps once it has `ended`, has had its `seconds`, or has the steps of its `goal`. Its last
-    ones took `pace` seconds each. `evidence` of 1 raises an alarm. It is `left_out` if it gets no time."""
+    It has eight looks, and if it `extends` a ninth, where its `evidence` is near an alarm, which is 1; each
+    test has false-alarm probability `alarm`. It ends for now after its `seconds` or at its `goal`, and is
+    `left_out` if others got its time. A call hangs after `timeout` seconds times the `patience`, or later
+    where the `pace` says so."""
 
-    plan: Plan
-    total: Partial
-    alarm: float
-    evidence: float
-    pace: float
-    seconds: float | None
-    goal: float
-    patience: float
-    ended: bool
-    left_out: bool
+    def __init__(
+        self,
+        plan: Plan,
+        root: int,
+        alarm: float,
+        *,
+        seconds: float | None = None,
+        timeout: float = TIMEOUT,
+        patience: float = 1.0,
+        extends: bool = True,
+    ):
+        self.plan, self.alarm, self.seconds = plan, alarm, seconds
+        self.timeout, self.patience = timeout, patience
+        self.total, self.evidence = plan.nothing, 0.0
+        self.ended = self.interrupted = self.left_out = False
+        self.pace, self.goal = 0.0, math.inf
+        self._key = case_key(root, plan.case.name)
+        ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
+        self._ends = [*(PACE_STEPS if seconds else ()), *ends]
+        self._before_pace = 0.0
+
+    def next(self) -> Span | None:
+        """The steps to be counted next; None at the end, or while it has no seconds or no goal left."""
+        done = self.total.steps
+        planned = done < self.plan.steps or self.evidence >= NEAR
+        end = next((end for end in self._ends if end > done), None)
+        if self.ended or not planned or end is None:
+            self.ended = True
+            return None
+        if self.seconds is not None and self.total.seconds >= self.seconds:
+            return None
+        until = int(min(end, self._affordable(end, done), self.goal))
+        if until <= done:
+            return None
+        return self._steps(done, until)
+
+    def ahead(self) -> Iterator[Span]:
+        """The steps up to the looks after the next one, if it has no limits and continues."""
+        if self.seconds is None and self.goal == math.inf:
+            ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
+            for first, end in pairwise(ends):
+                yield self._steps(first, end)
+
+    def _steps(self, first: int, end: int) -> Span:
+        expected = self.pace * (end - first)
+        patience = max(self.patience, SLOWER * expected / self.timeout)
+        return Span(self.plan.case.name, self._key, first, end - first, patience)
+
+    def add(self, partial: Partial) -> None:
+        """Add the counts of these steps, and look at them."""
+        self.total += partial
+        done = self.total.steps
+        if partial.steps:
+            self.pace = partial.seconds / partial.steps
+        if self.seconds is not None and done == PACE_STEPS[0]:
+            self._before_pace = self.total.seconds
+        if partial.failures:
+            self.ended = True
+        elif done not in PACE_STEPS:
+            self.look()
+
+    def look(self) -> None:
+        """Find the evidence in the counts so far, and whether the case ends here."""
+        raise NotImplementedError
 
     @property
-    def done(self) -> int: ...
+    def done(self) -> int:
+        """The planned steps that were counted, or are not needed any more."""
+        return self.plan.steps if self.ended else min(self.total.steps, self.plan.steps)
 
     @property
-    def at_goal(self) -> bool: ...
+    def at_goal(self) -> bool:
+        """Whether it has ended, or has the steps of its goal."""
+        return self.ended or self.total.steps >= self.goal
 
-    def next(self) -> Span | None: ...
-
-    def ahead(self) -> Iterable[Span]: ...
-
-    def add(self, partial: Partial) -> None: ...
+    def _affordable(self, until: int, done: int) -> int:
+        """`until`, or as many steps as fit into the seconds at the present pace, a multiple of 8."""
+        first = PACE_STEPS[0]
+        if self.seconds is None or done <= first:
+            return until
+        elapsed = self.total.seconds - self._before_pace
+        return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
 
 
 R = TypeVar("R", bound=Run)
