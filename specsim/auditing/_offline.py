@@ -101,19 +101,12 @@ def score(
     if not Path(tokens).is_dir():
         raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
     declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
-    all_cases = battery(declared)
-    cases = {case.name: case for case in all_cases}
-    file_of = {case.name: _file_of(i, case) for i, case in enumerate(all_cases)}
+    cases = {case.name: case for case in battery(declared)}
     plans = []
     for entry in document["cases"]:
         case = cases.get(entry["name"])
-        key = case_key(document["root"], entry["name"])
-        if (
-            case is None
-            or entry["file"] != file_of[entry["name"]]
-            or entry["steps"] != _steps(case, document["level"])
-            or entry["drafts"] != _digest(_drafts(case, key, 0, min(entry["steps"], FIRST_DRAFTS)))
-        ):
+        about = case and _about(list(cases).index(case.name), case, document["level"], document["root"])
+        if not case or not about or any(entry[field] != about[field] for field in CASE_FIELDS):
             raise ValueError(
                 f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
                 f"differently from {specsim_version()}; export again"
@@ -155,28 +148,30 @@ def score(
 def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[str, Any]:
     steps, key = _steps(case, level), case_key(root, case.name)
     rows = rows_of(case).rows(key, 0, steps if _own_rows(case) else 1)
-    drafts = _drafts(case, key, 0, steps)
-    arrays = {"draft_tokens": drafts}
+    arrays = {"draft_tokens": _drafts(case, key, 0, steps)}
     for name, array in (("p", rows.p), ("q", rows.q)):
         own = array if _own_rows(case) else array[0]
         arrays[name] = own.astype(np.dtype(case.dtype), copy=False)
     if case.uneven and isinstance(rows, CaseRows) and rows.lengths is not None:
         arrays["lengths"] = rows.lengths
-    file = _file_of(index, case)
-    save_tensors(folder / file, arrays)
+    about = _about(index, case, level, root)
+    save_tensors(folder / about["file"], arrays)
+    return about
+
+
+def _about(index: int, case: Case, level: str, root: int) -> dict[str, Any]:
+    """What the manifest has of a case."""
+    steps = _steps(case, level)
+    drafts = _drafts(case, case_key(root, case.name), 0, min(steps, FIRST_DRAFTS))
     return {
-        "file": file,
+        "file": f"{index:02d}-{case.name.replace(' ', '-')}.safetensors",
         "name": case.name,
         "purpose": case.purpose,
         "steps": steps,
         "gamma": case.gamma,
         "vocab_size": case.target.vocab_size,
-        "drafts": _digest(drafts[:FIRST_DRAFTS]),
+        "drafts": hashlib.sha256(np.ascontiguousarray(drafts, dtype="<i8").tobytes()).hexdigest()[:16],
     }
-
-
-def _file_of(index: int, case: Case) -> str:
-    return f"{index:02d}-{case.name.replace(' ', '-')}.safetensors"
 
 
 def _steps(case: Case, level: str) -> int:
@@ -196,10 +191,6 @@ def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
         for start in range(first, first + steps, 256)
     ]
     return np.concatenate(pieces)
-
-
-def _digest(drafts: Ints) -> str:
-    return hashlib.sha256(np.ascontiguousarray(drafts, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

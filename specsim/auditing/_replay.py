@@ -88,7 +88,7 @@ def replay_step(
             )
         try:
             batch: Batch = _batch_of(subject, case, case_key(root, case), ends, step)
-            text = "\n".join(_step(batch, found) if isinstance(found, Case) else [_emitted(batch)])
+            text = "\n".join(_step(batch, found))
         except (BrokenVerifier, NotADraftPath) as error:
             text = f"  the batch with this step broke the contract: {error}"
     return f"Step {step} of case {case!r}, level {level}, seed {root}\n{text}"
@@ -123,12 +123,15 @@ def _batch_of(subject: subjects.Subject, case: str, key: Key, ends: list[int], s
     return Batch(step, batch.tokens[:, one], batch.accepted[one], rows)
 
 
-def _step(batch: Batch, case: Case) -> Iterator[str]:
-    """A step of a verifier: what was drafted, and what came out."""
+def _step(batch: Batch, case: Any) -> Iterator[str]:
+    """What came out of a step, and of a verifier's step on fixed rows what was drafted."""
     rows: Any = batch.rows
+    emitted = [int(x) for x in batch.tokens[:, 0] if x >= 0]
+    if not isinstance(case, Case):
+        yield f"  emitted {emitted}"
+        return
     withheld = case.certain
     drafts = len(rows.draft_tokens[0]) if getattr(rows, "lengths", None) is None else int(rows.lengths[0])
-    emitted = [int(x) for x in batch.tokens[:, 0] if x >= 0]
     parents, drafted = rows.parents[0].tolist(), rows.draft_tokens[0].tolist()
     for j, (parent, x) in enumerate(zip(parents[:drafts], drafted, strict=False)):
         if withheld:
@@ -147,7 +150,3 @@ def _step(batch: Batch, case: Case) -> Iterator[str]:
             if withheld
             else f", q = {float(rows.q[0, at, emitted[-1]]):.6g}"
         )
-
-
-def _emitted(batch: Batch) -> str:
-    return f"  emitted {[int(x) for x in batch.tokens[:, 0] if x >= 0]}"

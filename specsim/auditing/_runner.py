@@ -283,7 +283,6 @@ class CaseRun(Run):
         self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
 
     def result(self) -> CaseResult:
-        """The result of the steps counted so far."""
         return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._checks.concentration import Candidate, choose, steps_needed, too_slow
 from specsim.auditing._checks.subjects import Span, Subject, try_span
 from specsim.auditing._checks.tables import Plan, interim_looks
-from specsim.auditing._results.audit import Finding
+from specsim.auditing._results.audit import CaseResult, Finding
 from specsim.auditing._side_by_side import NextSpan, OnWorkers, Processes, Tell
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._progress import Progress
@@ -119,6 +119,10 @@ class Run:
         """Find the evidence in the counts so far, and whether the case ends here."""
         raise NotImplementedError
 
+    def result(self) -> CaseResult:
+        """The result of the steps counted so far."""
+        raise NotImplementedError
+
     @property
     def done(self) -> int:
         """The planned steps that were counted, or are not needed any more."""
@@ -136,9 +140,6 @@ class Run:
             return until
         elapsed = self.total.seconds - self._before_pace
         return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
-
-
-R = TypeVar("R", bound=Run)
 
 
 @dataclass(frozen=True)
@@ -174,18 +175,18 @@ class Here:
             yield span, try_span(self._subject, span, partial(tell, span))
 
 
-class Schedule(Generic[R]):
+class Schedule:
     """The cases of an audit, and whose turn it is; with `alone` one process of the verifier counts them."""
 
     def __init__(
         self,
         subject: Subject,
-        runs: Sequence[R],
+        runs: Sequence[Run],
         progress: Progress | None = None,
         *,
         alone: bool = False,
     ):
-        self.runs: Sequence[R] = runs
+        self.runs: Sequence[Run] = runs
         self._left_out = len(subject.left_out)
         self.place: Here | Processes | OnWorkers = Here(subject)
         if subject.workers is not None:
@@ -193,16 +194,16 @@ class Schedule(Generic[R]):
         elif subject.children is not None and not alone:
             self.place = Processes(subject, subject.children)
         #: Cases that one process would not have begun, since others had broken alike before.
-        self._not_begun: set[R] = set()
+        self._not_begun: set[Run] = set()
         self._broken: Counter[tuple[str, str]] = Counter()
-        self._needed_steps: dict[R, int] = {}
+        self._needed_steps: dict[Run, int] = {}
         self._progress, self._lock = progress, Lock()
         self._told = {run.plan.case.name: 0 for run in runs}
         self._steps = {run.plan.case.name: run.plan.steps for run in runs}
         self._limit, self._wanted_tv = Limit(0.0, math.inf), 1.0
         self._whole = False
 
-    def in_turn(self) -> Iterator[R]:
+    def in_turn(self) -> Iterator[Run]:
         """Count each case to its end, the first ones first; yield each at its end."""
         for run in self._count(self.runs, in_turn=True):
             if run.next() is None:
@@ -236,7 +237,7 @@ class Schedule(Generic[R]):
         self._whole = not self._broken_alike
 
     @property
-    def begun(self) -> list[R]:
+    def begun(self) -> list[Run]:
         """The cases that were counted, or all if nothing has ended the audit before."""
         begun = (run for run in self.runs if run not in self._not_begun)
         return [run for run in begun if self._whole or run.total.steps or run.total.failures]
@@ -255,7 +256,7 @@ class Schedule(Generic[R]):
         ended = sum(run.ended and run.total.steps >= self._needed(run) for run in self.runs)
         return too_slow(self._candidates(), self._left(), len(self.runs) + self._left_out, ended)
 
-    def _concentrate(self) -> Sequence[R]:
+    def _concentrate(self) -> Sequence[Run]:
         """Count the cases that `choose` names up to the wanted power, and leave out the others."""
         by_name = {run.plan.case.name: run for run in self.runs}
         served: dict[str, Candidate] = {}
@@ -278,7 +279,7 @@ class Schedule(Generic[R]):
         begun = [run for run in self.runs if run.total.steps and not run.ended]
         return [Candidate.of(run.plan, self._needed(run), run.total.steps, run.pace) for run in begun]
 
-    def _needed(self, run: R) -> int:
+    def _needed(self, run: Run) -> int:
         if run not in self._needed_steps:
             self._needed_steps[run] = steps_needed(run.plan, self._wanted_tv, run.alarm)
         return self._needed_steps[run]
@@ -294,7 +295,7 @@ class Schedule(Generic[R]):
         """The seconds that are left for one case: one process at a time counts it, or several workers."""
         return self._left() if self.place.slots is None else self._limit.left()
 
-    def _finish(self, runs: Sequence[R], most: int | None = None) -> None:
+    def _finish(self, runs: Sequence[Run], most: int | None = None) -> None:
         """Count `runs` to their goals, the `most` nearest to an alarm first, in half of the time left."""
         while (still := [run for run in runs if not run.at_goal]) and (left := self._left()) > 0:
             nearest = sorted(still, key=lambda run: -run.evidence)[:most]
@@ -304,7 +305,7 @@ class Schedule(Generic[R]):
             if sum(run.total.steps for run in nearest) == before:
                 break
 
-    def _give(self, runs: Sequence[R], seconds: Sequence[float]) -> None:
+    def _give(self, runs: Sequence[Run], seconds: Sequence[float]) -> None:
         """Count until each of `runs` has taken its `seconds` in all, or the time is over."""
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = most
@@ -312,7 +313,7 @@ class Schedule(Generic[R]):
 
     # The turn of a case.
 
-    def _advance(self, runs: Sequence[R]) -> None:
+    def _advance(self, runs: Sequence[Run]) -> None:
         """Count each of `runs` until it asks for no more steps."""
         self._keep_to_the_limit(runs)
         for looked in self._count(runs):
@@ -324,7 +325,7 @@ class Schedule(Generic[R]):
                         other.ended = True
                         self._not_begun.add(other)
 
-    def _keep_to_the_limit(self, runs: Sequence[R]) -> None:
+    def _keep_to_the_limit(self, runs: Sequence[Run]) -> None:
         left = self._left_of_one()
         for run in runs:
             if run.seconds is not None:
@@ -345,10 +346,9 @@ class Schedule(Generic[R]):
                 return i + 1
         return len(self.runs)
 
-    def _count(self, runs: Sequence[R], *, in_turn: bool = False) -> Iterator[R]:
+    def _count(self, runs: Sequence[Run], *, in_turn: bool = False) -> Iterator[Run]:
         """Count each of `runs` until it asks for no more steps; yield each whenever it has looked."""
-        by_name = {run.plan.case.name: run for run in runs}
-        cases = {name: _Case(run, self.place.cut(name)) for name, run in by_name.items()}
+        cases = {run.plan.case.name: _Case(run, self.place.cut(run.plan.case.name)) for run in runs}
 
         def next_span() -> Span | None:
             some = cases.values()
@@ -359,13 +359,13 @@ class Schedule(Generic[R]):
             return None
 
         for span, found in self.place.results(next_span, self._tell, len(cases)):
-            case, run = cases[span.case], by_name[span.case]
+            case = cases[span.case]
             if not case.add(span, found):
                 continue
-            if any("hung: " in failure.text for failure in run.total.failures):
+            if any("hung: " in failure.text for failure in case.run.total.failures):
                 self.hung()
-            yield run
-            self._tell(span, run.done - span.first)
+            yield case.run
+            self._tell(span, case.run.done - span.first)
 
     def _tell(self, span: Span, done: int, _: int = 0) -> None:
         """Some steps of a span are done, and all before it."""

@@ -102,10 +102,9 @@ def audit_against(
                     break
         except KeyboardInterrupt:
             interrupted = True
-        names = [_name(side, subject) for side, subject in ((new, one), (old, other))]
     return TwoSampleAudit(
-        new=names[0],
-        old=names[1],
+        new=new if isinstance(new, str) else one.name,
+        old=old if isinstance(old, str) else other.name,
         level=level,
         cases=tuple(found),
         budget=BUDGET,
@@ -121,10 +120,6 @@ def _as_function(verifier: str | Verifier) -> str | Verifier:
     if isinstance(verifier, str) and subjects.is_rule(verifier):
         return subjects.rule_function(rules.get(verifier))
     return verifier
-
-
-def _name(verifier: str | Verifier, subject: subjects.Subject) -> str:
-    return verifier if isinstance(verifier, str) else subject.name
 
 
 def _shared(one: subjects.Subject, other: subjects.Subject) -> list[int]:

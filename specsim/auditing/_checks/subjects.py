@@ -83,7 +83,7 @@ class _Counted:
         return lru_cache(maxsize=len(self.cases))(self._counter)
 
     def case(self, name: str) -> Any:
-        """The case of that name, None if there is none."""
+        """The case of that name, or None."""
         return next((case for case in self.cases if case.name == name), None)
 
 

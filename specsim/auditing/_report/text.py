@@ -257,20 +257,6 @@ def replay(audit: Audit) -> str:
     return f'the same function or tokens, with level "{audit.level}" and rng={root}'
 
 
-def iid_lines(case: CaseResult) -> list[str]:
-    """Where rows change with the context: what the i.i.d. formula makes of each α, and the measured rate."""
-    if case.alphas is None:
-        return []
-    lines = [f"{case.case}: {case.tokens_per_step:.4f} tokens per step measured, γ = {case.gamma}."]
-    for name, predicted in case.alphas.formula().items():
-        off = predicted / case.tokens_per_step - 1.0
-        lines.append(
-            f"  α {name:<8} = {getattr(case.alphas, name):.4f}: (1-α^(γ+1))/(1-α) = {predicted:.4f}, "
-            f"{100 * abs(off):.1f} % too {'high' if off > 0 else 'low'}"
-        )
-    return lines
-
-
 def columns(audit: Audit) -> dict[str, str]:
     """What the columns of the two tables mean, with the e-value from which this audit rejects."""
     alarm = f"the verifier is rejected above 10^{audit.needed_log10_e:.1f}"
@@ -292,10 +278,23 @@ def legend(audit: Audit) -> str:
 
 
 def iid_report(audit: Audit) -> list[str]:
-    """`iid_lines` of the standard rule's cases whose rows change with the context, if nothing was found."""
+    """What the i.i.d. formula makes of each α, and the measured rate, where rows change with the context.
+
+    Of the standard rule, if nothing was found."""
+    lines: list[str] = []
     if audit.verifier != "standard" or audit.exit_code == 1:
-        return []
-    return [line for case in audit.cases if not case.iid for line in iid_lines(case)]
+        return lines
+    for case in audit.cases:
+        if case.iid or case.alphas is None:
+            continue
+        lines.append(f"{case.case}: {case.tokens_per_step:.4f} tokens per step measured, γ = {case.gamma}.")
+        for name, predicted in case.alphas.formula().items():
+            off = predicted / case.tokens_per_step - 1.0
+            lines.append(
+                f"  α {name:<8} = {getattr(case.alphas, name):.4f}: (1-α^(γ+1))/(1-α) = {predicted:.4f}, "
+                f"{100 * abs(off):.1f} % too {'high' if off > 0 else 'low'}"
+            )
+    return lines
 
 
 def audit_parts(audit: Audit) -> Iterator[Piece]:

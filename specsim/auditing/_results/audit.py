@@ -66,13 +66,10 @@ class Alphas:
     drafted: float
     gamma: int
 
-    def named(self) -> dict[str, float]:
-        """Each α by the name of its definition."""
-        return {"context": self.context, "verified": self.verified, "drafted": self.drafted}
-
     def formula(self) -> dict[str, float]:
-        """(1 - α^{γ+1})/(1 - α) from each α."""
-        return {name: float(expected_tokens(alpha, self.gamma)) for name, alpha in self.named().items()}
+        """(1 - α^{γ+1})/(1 - α) from each α, by the name of its definition."""
+        named = {"context": self.context, "verified": self.verified, "drafted": self.drafted}
+        return {name: float(expected_tokens(alpha, self.gamma)) for name, alpha in named.items()}
 
 
 @dataclass(frozen=True)

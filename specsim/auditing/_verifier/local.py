@@ -78,8 +78,10 @@ class Local:
         extras = {name: asked.arrays[name] for name in ("lengths", "uniforms") if name in asked.arrays}
         handed: dict[str, Any] = {name: array[part] for name, array in extras.items() if array is not None}
         shape = part.stop - part.start, asked.width
+        drafted: Any = asked.arrays["draft_tokens"]
         with _handing(shape[0]):
-            inputs = self._inputs(asked, part)
+            inputs = {"draft_tokens": self.library.convert(drafted[part])}
+            inputs |= {name: self._rows(asked, name, part) for name in ("p", "q")}
             given: dict[str, Any] = {name: self.library.convert(array) for name, array in handed.items()}
         if asked.seeds is not None:
             given["seeds"] = handed["seeds"] = asked.seeds[part]
@@ -97,12 +99,6 @@ class Local:
                 error.details = "\n".join([error.details, *[SHOWN_BY] * bool(code), *code])
             raise
         return tokens
-
-    def _inputs(self, asked: RowsAsked, part: slice) -> dict[str, Any]:
-        """The draft_tokens, p and q of a call, as arrays of the library."""
-        drafted: Any = asked.arrays["draft_tokens"]
-        rows = {name: self._rows(asked, name, part) for name in ("p", "q")}
-        return {"draft_tokens": self.library.convert(drafted[part]), **rows}
 
     def _rows(self, asked: RowsAsked, name: str, part: slice) -> Any:
         """The p or q of a call, as an array of the library; None if it is withheld."""
@@ -246,7 +242,9 @@ def call_safely(timeout: float, where: str = "") -> Iterator[None]:
     except BaseException as error:  # a panic in Rust is not an Exception
         said = arrays.described(error)
         if isinstance(error, ValueError) and _WRITTEN.search(said):
-            raise BrokenVerifier(f"{where}altered its input: {_where(error)}") from error
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            line = f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
+            raise BrokenVerifier(f"{where}altered its input: {line}") from error
         raise BrokenVerifier(f"{where}raised {said}", _traceback(error, said)) from error
 
 
@@ -290,12 +288,6 @@ def _form(value: object) -> str:
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         return f"{dtype}{list(shape)}" if shape is not None and dtype is not None else ""
     return ""
-
-
-def _where(error: BaseException) -> str:
-    """The line of the verifier that raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
 @contextmanager
