@@ -25,7 +25,7 @@ from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult
 from specsim.auditing._schedule import Limit, Run, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.core._checks import check_seconds
+from specsim.core._checks import check_between, check_choice, check_seconds
 from specsim.core._kernels import available_threads
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
@@ -162,13 +162,11 @@ def check_limits(
     level: str, seconds: float | None = None, timeout: float = TIMEOUT, wanted_tv: float = WANTED_TV
 ) -> None:
     """Raise ValueError for an unknown level, times that are not positive, and a TV outside (0, 1]."""
-    if level not in LEVELS:
-        raise ValueError(f"level: {level!r} is unknown; choose from {', '.join(LEVELS)}")
+    check_choice("level", level, LEVELS)
     for name, limit in (("seconds", seconds), ("timeout", timeout)):
         if limit is not None:
             check_seconds(name, limit)
-    if not 0 < wanted_tv <= 1:
-        raise ValueError(f"wanted_tv: {wanted_tv} is not a total variation in (0, 1]")
+    check_between("wanted_tv", wanted_tv, 0, 1, "total variation", "(]")
 
 
 def _audit(
@@ -258,8 +256,8 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
 
 def check_promises_at(subject: subjects.VerifierSubject, root: int) -> Partial:
     """Check the promises of a verifier; broken promises are the failures of the result."""
-    findings = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
-    return Partial({}, failures=tuple(Failure(one.kind, one.text, one.details) for one in findings))
+    failures = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
+    return Partial({}, failures=tuple(failures))
 
 
 class CaseRun(Run):

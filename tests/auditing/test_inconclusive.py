@@ -90,5 +90,5 @@ def test_only_a_total_variation_can_be_wanted(wanted):
         lambda: audit(wanted_tv=wanted),
         lambda: audit_against("standard", "block", wanted_tv=wanted),
     ):
-        with pytest.raises(ValueError, match=r"wanted_tv: .* is not a total variation in \(0, 1\]"):
+        with pytest.raises(ValueError, match=r"wanted_tv: .* is outside \(0, 1\]; give a total variation"):
             call()

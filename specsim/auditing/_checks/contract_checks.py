@@ -17,7 +17,7 @@ from specsim.auditing._verifier.requests import Callee
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
 from specsim.models import TableModel, chain
-from specsim.simulation._counting import Partial
+from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._rows import Rows
 
 PROMISES = "promises"
@@ -34,17 +34,17 @@ RARE = 2.0**-24
 RARE_TOKEN = 4
 
 
-def check_promises(callee: Callee, key: Key, timeout: float) -> list[Finding]:
+def check_promises(callee: Callee, key: Key, timeout: float) -> list[Failure]:
     """Check all promises of a verifier, and return what is broken."""
-    findings: list[Finding] = []
+    failures: list[Failure] = []
     for check in CHECKS:
         try:
-            findings += check(callee, key, timeout)
+            failures += check(callee, key, timeout)
         except BrokenVerifier as error:
-            findings.append(Finding("contract", str(error), error.details))
+            failures.append(Failure("contract", str(error), error.details))
         except NotADraftPath as error:
-            findings.append(Finding("path", str(error)))
-    return findings
+            failures.append(Failure("path", str(error)))
+    return failures
 
 
 def promises_result(found: Partial) -> CaseResult:
@@ -61,7 +61,7 @@ def _calls(callee: Callee, timeout: float) -> VerifierSource:
     return VerifierSource(callee, case, timeout)
 
 
-def _sizes(callee: Callee, key: Key, timeout: float) -> list[Finding]:
+def _sizes(callee: Callee, key: Key, timeout: float) -> list[Failure]:
     if callee.declared.tree:
         return []
     calls = _calls(callee, timeout)
@@ -81,7 +81,7 @@ def _once(calls: VerifierSource, rows: Rows, extras: dict[str, Any], where: str)
         raise BrokenVerifier(f"{error}; {where}", error.details) from error
 
 
-def _reproducible(callee: Callee, key: Key, timeout: float) -> list[Finding]:
+def _reproducible(callee: Callee, key: Key, timeout: float) -> list[Failure]:
     """The same generator, the same rows: the same tokens."""
     if not callee.declared.reproducible:
         return []
@@ -97,7 +97,7 @@ def _reproducible(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     return []
 
 
-def _alone(name: str, callee: Callee, key: Key, timeout: float) -> list[Finding]:
+def _alone(name: str, callee: Callee, key: Key, timeout: float) -> list[Failure]:
     """A row with its own seed, or uniforms, gives the same tokens in any batch and order."""
     if not getattr(callee.declared, name):
         return []
@@ -128,7 +128,7 @@ def _tokens(calls: VerifierSource, rows: Rows, extras: dict[str, Any], order: In
     return calls.once(replace(rows, **arrays), chosen)
 
 
-def _edges(callee: Callee, key: Key, timeout: float) -> list[Finding]:
+def _edges(callee: Callee, key: Key, timeout: float) -> list[Failure]:
     """Uniforms of 0, and the largest below 1: the token must exist, and be possible."""
     if not callee.declared.uniforms:
         return []
@@ -148,7 +148,7 @@ def _edges(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     return []
 
 
-def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Finding]:
+def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Failure]:
     """A drafted token with p = 0 and a residual of mass `RARE`: the recovered token must be possible."""
     case = rare_draft_case(callee.declared)
     if case is None:
@@ -178,14 +178,14 @@ def rare_rows(calls: VerifierSource, key: Key, steps: int) -> Rows:
     return replace(rows, draft_tokens=np.full_like(rows.draft_tokens, RARE_TOKEN))
 
 
-def _impossible(tokens: Ints, p: Floats, where: str) -> list[Finding]:
-    """A finding for the first of `tokens` [B, γ+1] of probability 0 under the row `p`."""
+def _impossible(tokens: Ints, p: Floats, where: str) -> list[Failure]:
+    """A failure for the first of `tokens` [B, γ+1] of probability 0 under the row `p`."""
     bad = np.argwhere((tokens >= 0) & (p[tokens] == 0.0))
     if not len(bad):
         return []
     step, position = bad[0]
     token = f"token {tokens[step, position]} at position {position + 1}"
-    return [Finding("support", f"{where}: {token} has probability 0 under the target")]
+    return [Failure("support", f"{where}: {token} has probability 0 under the target")]
 
 
 CHECKS = (_sizes, _reproducible, partial(_alone, "seeds"), partial(_alone, "uniforms"), _edges, _rare_draft)

@@ -29,7 +29,8 @@ from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, TokenArray, Tokens
-from specsim.core.distributions import normalise, temperature, top_k, top_p
+from specsim.core.distributions import normalise
+from specsim.models._processed import process
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch
 
@@ -67,11 +68,7 @@ class Processing:
 
     def rows(self, p: Floats) -> Floats:
         """The processed rows, of the shape [..., V] of `p`, without a penalty."""
-        if self.temperature != 1.0:
-            p = temperature(p, self.temperature)
-        if self.top_k is not None:
-            p = top_k(p, self.top_k)
-        return top_p(p, self.top_p)
+        return process(p, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ where the bank is, so that a device is sent the places of rows instead of rows."
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,10 +178,8 @@ _LIBRARIES: dict[str, type[Library]] = {"numpy": _NumPy, "torch": _Torch, "jax":
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
     """`output` as an integer array [B, γ+1] of that shape."""
-    try:
+    with _taking("returned no array [B, γ+1]"):
         tokens = _to_numpy(output)
-    except Exception as error:
-        raise BrokenVerifier(f"returned no array [B, γ+1] ({described(error)})") from error
     if tokens.shape != shape:
         raise BrokenVerifier(f"returned shape {tokens.shape}, expected [B, γ+1] = {shape}")
     if tokens.dtype.kind not in "iu":
@@ -255,13 +254,9 @@ def _what_is_broken(row: Ints, longest: int, vocab_size: int) -> str:
 
 def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[list[int], int]:
     """(accepted nodes, token) from what a verifier of trees returned."""
-    try:
+    with _taking(f"step {step}: did not return a pair (path, token)"):
         nodes, token = output
         path, last = _to_numpy(nodes), _to_numpy(token)
-    except Exception as error:
-        raise BrokenVerifier(
-            f"step {step}: did not return a pair (path, token) ({described(error)})"
-        ) from error
     path = path.reshape(-1)
     if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
         raise BrokenVerifier(
@@ -281,10 +276,8 @@ def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[lis
 
 def as_sequence(output: Any, case: DecoderCase, number: int) -> TokenArray:
     """The new tokens of sequence `number` of a decoder. Raises BrokenVerifier."""
-    try:
+    with _taking(f"sequence {number}: returned no row of tokens"):
         tokens = np.asarray(output)
-    except Exception as error:
-        raise BrokenVerifier(f"sequence {number}: returned no row of tokens ({described(error)})") from error
     if (broken := _what_is_wrong(tokens, case)) is not None:
         raise BrokenVerifier(f"sequence {number}{broken}")
     return tokens.astype(np.int32)
@@ -292,10 +285,8 @@ def as_sequence(output: Any, case: DecoderCase, number: int) -> TokenArray:
 
 def as_texts(output: Any, requests: int, number: int) -> list[Any]:
     """The texts that a call of several requests returned, from `number` on, or BrokenVerifier."""
-    try:
+    with _taking(f"sequence {number}: returned no list of texts"):
         texts = list(output)
-    except Exception as error:
-        raise BrokenVerifier(f"sequence {number}: returned no list of texts ({described(error)})") from error
     if len(texts) != requests:
         raise BrokenVerifier(f"sequence {number}: returned {len(texts)} texts for {requests} prompts")
     return texts
@@ -338,6 +329,15 @@ def described(error: BaseException) -> str:
         return f"{type(error).__name__}: {said}" if said else type(error).__name__
     except BaseException:  # raised by its own methods
         return "an exception that cannot be printed"
+
+
+@contextmanager
+def _taking(failure: str) -> Iterator[None]:
+    """Raise BrokenVerifier with `failure` where what a verifier returned raises an exception of its own."""
+    try:
+        yield
+    except Exception as error:
+        raise BrokenVerifier(f"{failure} ({described(error)})") from error
 
 
 def _to_numpy(value: Any) -> Any:

@@ -51,11 +51,7 @@ SEND_EVERY = 0.5
 #: Unless the user says otherwise, torch and NumPy use one thread: the arrays of a call are so small that
 #: waking other threads takes most of its time. glibc keeps up to 1 GB of freed memory for the arrays of the
 #: next call; otherwise large ones are given back, and each call waits for new pages.
-SETTINGS = {
-    "OMP_NUM_THREADS": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**30),
-}
+SETTINGS = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 
 
 class Child:
