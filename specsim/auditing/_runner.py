@@ -9,7 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from specsim.adapters._contract import BrokenVerifier, Verifier
 from specsim.auditing._cases.battery import LEVELS, case_key
@@ -17,11 +20,10 @@ from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
-from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.tables import Plan
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._report.audit import Audit
-from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult
+from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, ProofSummary
 from specsim.auditing._schedule import Limit, Run, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -30,9 +32,11 @@ from specsim.core._kernels import available_threads
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
+from specsim.models import TableModel, Tree
 from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._executors import workers_of
+from specsim.theory._enumeration import prove
 
 #: How many times the steps that raised an alarm are drawn to find the table that deviates.
 SHOWN = 4
@@ -40,6 +44,11 @@ SHOWN = 4
 TESTING = 0.8
 #: Share of a device's free memory that the rows of a call may take; verifiers make copies of them.
 FOR_ROWS = 0.25
+#: The models of a proof.
+MODELS = 30
+#: (V, parents): chains, and for rules that take them trees.
+CHAINS = ((2, (0, 1, 2, 3)), (3, (0, 1, 2)), (4, (0, 1)))
+TREES = ((2, (0, 0, 1, 1, 2)), (3, (0, 0, 1, 2)), (3, (0, 0, 0)))
 
 
 @shows_progress("audit")
@@ -242,6 +251,31 @@ def result_of(
         device=subject.device,
         **more,
     )
+
+
+def prove_on_generated_models(rule: Rule) -> ProofSummary:
+    """Enumerate `rule` on `MODELS` fixed pairs of Markov tables with zeros, ties and equal rows."""
+    rng = np.random.default_rng(0)
+    largest = Fraction(0)
+    shapes = TREES if rule.claimed_on_trees else CHAINS
+    for i in range(MODELS):
+        vocab_size, parents = shapes[i % len(shapes)]
+        drawing = rule.draft_sampling[i // len(shapes) % len(rule.draft_sampling)]
+        target, draft = generated_pair(rng, vocab_size)
+        proof = prove(target, draft, rule=rule, gamma=Tree(parents, drawing))
+        largest = max(largest, proof.worst_tv, proof.tv if rule.declared is None else Fraction(0))
+    return ProofSummary(MODELS, float(largest), rule.declared is None)
+
+
+def generated_pair(rng: np.random.Generator, vocab_size: int) -> tuple[TableModel, TableModel]:
+    """A target and a draft of order 1 with rows of small fractions, some zero entries and some equal rows."""
+    weights = rng.integers(0, 5, size=(2, vocab_size, vocab_size))
+    weights[np.arange(2)[:, None], np.arange(vocab_size), rng.integers(vocab_size, size=(2, vocab_size))] += 1
+    if rng.random() < 0.3:
+        same = int(rng.integers(vocab_size))
+        weights[1, same] = weights[0, same]
+    rows = [[[Fraction(int(w), int(row.sum())) for w in row] for row in table] for table in weights]
+    return TableModel(rows[0]), TableModel(rows[1])
 
 
 def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> int | None:

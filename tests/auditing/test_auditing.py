@@ -18,11 +18,11 @@ from specsim.auditing._checks import subjects
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import judge_case, judge_table
-from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report.figures import audit_figure
 from specsim.auditing._results.audit import BUDGET, ProofSummary, Verdict
+from specsim.auditing._runner import prove_on_generated_models
 from specsim.auditing._verifier.local import Local
 from specsim.core._report import json_of
 from specsim.core._streams import key_of

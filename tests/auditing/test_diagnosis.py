@@ -24,7 +24,6 @@ from specsim.auditing._diagnosis import decoders, dependence, diagnose, trees
 from specsim.auditing._diagnosis import verifiers as of_verifiers
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
-from specsim.auditing._diagnosis.dependence import independent, signatures
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
@@ -32,7 +31,7 @@ from specsim.auditing._diagnosis.posterior import Scored, posterior
 from specsim.auditing._diagnosis.predictions import predict
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value
 from specsim.auditing._diagnosis.trees import diagnose_tree
-from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._diagnosis.verifiers import diagnose_chain, independent, signatures
 from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.local import Local
