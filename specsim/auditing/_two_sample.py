@@ -1,8 +1,8 @@
 """Compare two verifiers on the same cases: do their outputs have the same law?
 
 The law need not be known, so a lossy kernel can be compared with its rewrite. Both draw each case with
-independent random numbers, in blocks, after each of which all is tested (`_checks/two_samples.py`), a change
-of speed too. A few steps with the same drafts and rng show whether the tokens are identical."""
+independent random numbers, in blocks. After each block all is tested (`_checks/two_samples.py`), a change of
+speed too. A few steps with the same drafts and rng show whether the tokens are identical."""
 
 from __future__ import annotations
 

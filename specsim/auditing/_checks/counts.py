@@ -355,19 +355,14 @@ def _mass_before(p, score, x, some):  # type: ignore[no-untyped-def]
     for y in range(x, p.size):
         mass = p[y]
         some[y] = mass if score[y] < goal else 0.0
-    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for y in range(0, whole, 8):
-        a += some[y]
-        b += some[y + 1]
-        c += some[y + 2]
-        d += some[y + 3]
-        e += some[y + 4]
-        f += some[y + 5]
-        g += some[y + 6]
-        h += some[y + 7]
-    for y in range(whole, p.size):
-        a += some[y]
-    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for y in range(8, whole, 8):
+        for k in range(8):
+            some[k] += some[y + k]
+    for y in range(max(whole, 1), p.size):
+        some[0] += some[y]
+    if whole == 0:
+        return some[0]
+    return ((some[0] + some[1]) + (some[2] + some[3])) + ((some[4] + some[5]) + (some[6] + some[7]))
 
 
 @inner_kernel
