@@ -555,7 +555,7 @@ def test_progress_reaches_the_total():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="did you mean 'standard'"):
         audit("standart")
-    with pytest.raises(ValueError, match="choose from smoke, quick"):
+    with pytest.raises(ValueError, match="give one of smoke, quick"):
         audit("standard", level="forever")
     with pytest.raises(ValueError, match=r"expected a rule's name, an engine's, or package\.module:function"):
         audit(":verify")

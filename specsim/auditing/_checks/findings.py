@@ -89,7 +89,10 @@ def judge_table(
         where=table.where,
         n=n,
         cells=len(table.law),
-        chi_square=_shown_chi_square(observed, table),
+        # p = 1 if the expected counts are too small for it
+        chi_square=stats.chi_square(observed, table.law)
+        if n * table.law.min() >= stats.MIN_EXPECTED / 2
+        else stats.ChiSquare(0.0, 0, 1.0),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_in_table(table, n, level),
         certified_tv=stats.certified_tv(observed, table.law, level / len(LOOKS))
@@ -340,13 +343,6 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
             f"counts agree with the distribution too well (χ² = {statistic:.1f} on {df} degrees of "
             "freedom): draws are not independent",
         )
-
-
-def _shown_chi_square(observed: Ints, table: Table) -> stats.ChiSquare:
-    """The chi-square of a table; p = 1 if the expected counts are too small for it."""
-    if observed.sum() * table.law.min() < stats.MIN_EXPECTED / 2:
-        return stats.ChiSquare(0.0, 0, 1.0)
-    return stats.chi_square(observed, table.law)
 
 
 def _extremes(table: Table, observed: Ints) -> str:

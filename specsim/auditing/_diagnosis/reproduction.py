@@ -22,7 +22,7 @@ from specsim.auditing._diagnosis.posterior import InTime
 from specsim.auditing._results.audit import CaseResult, TableResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.local import Local
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Ints
 from specsim.mistakes import Mistake
 from specsim.simulation._counting import Counts, run
 
@@ -123,16 +123,12 @@ def _same_rate(result: CaseResult, counts: Counts) -> float:
 
 def p_value(one: Ints, other: Ints, effect: float = 1.0) -> float:
     """The p-value of a chi-square test that two samples, of this design effect, have one law."""
-    table = _merge(np.array([one, other]))
+    counts = np.array([one, other])
+    often = counts.sum(axis=0) >= MERGED
+    table, rest = counts[:, often], counts[:, ~often].sum(axis=1)
+    if rest.sum() >= MERGED:
+        table = np.column_stack([table, rest])
     if table.shape[1] < 2 or (table.sum(axis=1) < MERGED).any():
         return 1.0
     found = scipy.stats.chi2_contingency(table, correction=False)
     return float(scipy.stats.chi2.sf(found.statistic / effect, found.dof))
-
-
-def _merge(table: Ints) -> Floats:
-    """Cells that have `MERGED` counts together, and the others as one."""
-    often = table.sum(axis=0) >= MERGED
-    rest = table[:, ~often].sum(axis=1)
-    kept = table[:, often].astype(np.float64)
-    return np.column_stack([kept, rest]) if rest.sum() >= MERGED else kept

@@ -128,7 +128,8 @@ def finding_lines(audit: Audit) -> list[str]:
     for cases in grouped(audit):
         first, *others = cases[0].findings
         more = f" (and {_counted(len(others), 'more finding')})" if others else ""
-        lines.append(f"{_and_more([case.case for case in cases])}: {first.text}{more}")
+        alike = f" and {_counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else ""
+        lines.append(f"{cases[0].case}{alike}: {first.text}{more}")
     return lines
 
 
@@ -389,7 +390,3 @@ def waste(case: CaseResult) -> str:
 
 def _counted(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
-
-
-def _and_more(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {_counted(len(names) - 1, 'more case')}"

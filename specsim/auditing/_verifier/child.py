@@ -290,8 +290,11 @@ def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
         about = local.device  # is the library installed, and has it the device?
     except (ValueError, TypeError) as error:
         return send(Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))
-    ready = {"declared": asdict(local.declared), "origin": asdict(_origin(reference, function))}
-    send(Kind.READY, json.dumps(ready | {"device": asdict(about)}).encode())
+    origin = origin_of(function)
+    if adapters.name_of(reference) in adapters.ENGINES:  # of specsim's own adapters only the versions
+        origin = Origin(libraries=origin.libraries)
+    ready = {"declared": asdict(local.declared), "origin": asdict(origin), "device": asdict(about)}
+    send(Kind.READY, json.dumps(ready).encode())
     kept: requests.Arrays = {}
     while True:
         own, asked, kept = requests.receive_question(end, kept)
@@ -341,12 +344,6 @@ def _together(answers: Iterator[Ints]) -> Iterator[Ints]:
             waiting, last = [], now
     if waiting:
         yield np.concatenate(waiting)
-
-
-def _origin(reference: str, function: Verifier) -> Origin:
-    """Of an adapter of specsim's own only the versions."""
-    found = origin_of(function)
-    return Origin(libraries=found.libraries) if adapters.name_of(reference) in adapters.ENGINES else found
 
 
 def _text(error: Exception, details: str = "") -> bytes:
