@@ -20,7 +20,7 @@ from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
-from specsim.auditing._diagnosis.predictions import predict
+from specsim.auditing._diagnosis.reproduction import predict
 from specsim.mistakes import Mistake
 
 TITLE = "How often a rejected verifier's mistake is named"

@@ -20,7 +20,7 @@ from specsim.auditing._checks import subjects
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._diagnosis import decoders, dependence, diagnose, trees
+from specsim.auditing._diagnosis import decoders, diagnose, trees
 from specsim.auditing._diagnosis import verifiers as of_verifiers
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
 from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
@@ -28,8 +28,7 @@ from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import Scored, posterior
-from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value
+from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain, independent, signatures
 from specsim.auditing._replay import replay_step
@@ -55,7 +54,7 @@ def quicker(full):
             patch.setattr(module, "catalogue", lambda: few)
         patch.setattr(decoders, "SEGMENTS", (2**11, 2**13))
         patch.setattr(decoders, "REPRODUCED", 2**11)
-        patch.setattr(dependence, "ROUNDS", 300)
+        patch.setattr(of_verifiers, "ROUNDS", 300)
         yield
 
 

@@ -23,8 +23,7 @@ from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
-from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
-from specsim.auditing._diagnosis.reproduction import STEP_BYTES, Audited
+from specsim.auditing._diagnosis.reproduction import ROUNDING, STEP_BYTES, Audited, flat, predict
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis, TableResult
 from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
 from specsim.auditing._verifier.local import Local
