@@ -252,7 +252,7 @@ def test_two_that_share_no_case_are_refused(promise):
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="did you mean 'standard'"):
         compare("standart", right)
-    with pytest.raises(ValueError, match="from smoke, quick"):
+    with pytest.raises(ValueError, match="one of smoke, quick"):
         compare(right, right, "forever")
     with pytest.raises(ValueError, match="only rules for chains"):
         compare("k_seq", right)
