@@ -21,10 +21,7 @@ class EngineMissing(ValueError):
 
 
 def engine_function(reference: str, install: str) -> Function:
-    """Import the engine's "package.module:function".
-
-    Raises EngineMissing with the function, the error of the import, and `install`, the command that installs
-    it.
+    """Import the engine's "package.module:function". Raises EngineMissing with the error, and `install`.
 
     >>> engine_function("no_such_engine.sampling:verify", "pip install no-such-engine")
     Traceback (most recent call last):

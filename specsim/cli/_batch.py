@@ -137,7 +137,7 @@ def _logged(path: Path) -> list[int]:
     """The accepted lengths of all requests of a log."""
     from itertools import zip_longest
 
-    from specsim.served._logged import read_logged
+    from specsim.served._acceptance import read_logged
 
     found = read_logged(path).requests
     if not found:

@@ -1,8 +1,22 @@
-"""`read_acceptance`: α by position, with intervals, from what engines log of accepted lengths."""
+"""`read_acceptance`: α by position, with intervals, from what engines log of accepted lengths: a histogram
+for each request, or counters of a server.
 
+Requests are JSON, one object a line or a whole file, and are found at any depth by their histogram:
+
+- vLLM's `metrics.speculative_decoding` (`--per-request-spec-decode-metrics`), TensorRT-LLM's
+  `speculative_decoding`, and records of AIPerf's `profile_export.jsonl`: `acceptance_histogram`, a list or an
+  object {accepted: steps};
+- SGLang's `meta_info` and `sglext`: `spec_correct_drafts_histogram`, formerly `spec_accept_histogram`.
+
+Counters are the text that a server gives to Prometheus: `spec_decode_num_drafts_total`,
+`…_num_draft_tokens_total`, `…_num_accepted_tokens_total`, `…_num_accepted_tokens_per_pos_total` of vLLM, and
+SGLang's gauges `spec_accept_length` and `spec_accept_rate`."""
+
+import reprlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +24,239 @@ import numpy as np
 import scipy
 
 from specsim.core._arguments import checked
+from specsim.core._files import open_file
+from specsim.core._lines import LONGEST, Line, log_files, read_line, read_lines, split_lines
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats
-from specsim.served._logged import Request, read_logged
+from specsim.served._prometheus import COUNTERS, Series, read_series
+from specsim.traces._responses import COUNTS, first_of
+
+#: The names of a number that `COUNTS` lacks, the present one first.
+HISTOGRAM = ("acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
+RATE = ("draft_acceptance_rate", "spec_accept_rate")
+MEAN = ("mean_acceptance_length", "spec_accept_length")
+BY_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
+GAUGES = {"spec_accept_length": "tokens_per_step", "spec_accept_rate": "acceptance_rate"}
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
+#: The most tokens accepted in a step, and the largest count.
+MOST_ACCEPTED, MOST = 256, 2**53
+#: By how much a printed rate or mean may differ from that of the counts.
+ROUNDING = 1e-3
+DEEPEST = 12
+
+
+class Request(NamedTuple):
+    """What was logged of a request, or of a server; None where it was not."""
+
+    place: str
+    engine: str
+    lengths: tuple[int, ...]  #: [k] steps that accepted k drafted tokens
+    gamma: int | None = None
+    steps: int | None = None
+    accepted: int | None = None
+    drafted: int | None = None
+    rate: float | None = None
+    mean: float | None = None
+    emitted: int | None = None
+
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be true of the numbers of one request."""
+        steps, accepted = sum(self.lengths), sum(k * steps for k, steps in enumerate(self.lengths))
+        if min(self.lengths, default=0) < 0:
+            yield "a position is accepted more often than the one before it, or than there are steps"
+        if self.steps is not None and self.steps != steps:
+            yield f"{self.steps:,} steps, and {steps:,} in the histogram"
+        if self.accepted is not None and self.accepted != accepted:
+            yield f"{self.accepted:,} accepted, and {accepted:,} in the histogram"
+        longest = max((k for k, number in enumerate(self.lengths) if number), default=0)
+        if self.gamma is not None and longest > self.gamma:
+            yield f"{longest} accepted in a step, of at most {self.gamma} drafted"
+        if self.drafted is not None:
+            if self.drafted < accepted:
+                yield f"{accepted:,} accepted of {self.drafted:,} drafted"
+            if self.gamma is not None and self.drafted > self.gamma * steps:
+                yield f"{self.drafted:,} drafted in {steps:,} steps of at most {self.gamma}"
+            if self.rate is not None and self.drafted and _differ(self.rate, accepted / self.drafted):
+                yield f"acceptance rate {self.rate:.6g}, and {accepted:,} accepted of {self.drafted:,}"
+        if self.mean is not None and steps and not self._mean_is_true(steps, accepted):
+            yield f"mean length {self.mean:.6g}, and {accepted:,} accepted in {steps:,} steps"
+
+    def _mean_is_true(self, steps: int, accepted: int) -> bool:
+        """SGLang divides the tokens of a request by its steps; its last step may be cut short."""
+        means = [1 + accepted / steps]
+        if self.engine == "sglang" and self.emitted is not None:
+            means.append(self.emitted / steps)
+        return not all(_differ(self.mean or 0.0, mean) for mean in means)
+
+
+def _differ(one: float, other: float) -> bool:
+    return not abs(one - other) <= ROUNDING
+
+
+class Logged(NamedTuple):
+    """A file's requests (a server's counters are one), gauges, and lines that could not be read."""
+
+    requests: list[Request]
+    gauges: dict[str, str]
+    engine: str
+    whole_server: bool
+    unreadable: list[str]
+
+
+def read_logged(path: Path) -> Logged:
+    """Read a file, or the JSON Lines files of a folder. Raises ValueError where they have nothing of it."""
+    files = log_files(path)
+    if not path.is_dir() and _first_character(path) not in b"{[":
+        return _read_counters(path)
+    found, unreadable = [], []
+    for line in _documents(files):
+        problem = line.problem
+        if not problem:
+            try:
+                found += list(_requests(line.record, line.place))
+            except ValueError as error:
+                problem = ascii(str(error))[1:-1]
+        if problem:
+            unreadable.append(f"{line.place}: {problem}")
+    if not found:
+        first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
+        raise ValueError(f"{path}: has no accepted lengths; log one of {', '.join(HISTOGRAM)}{first}")
+    return Logged(found, {}, found[0].engine, False, unreadable)
+
+
+def _first_character(path: Path) -> bytes:
+    with open_file(path) as file:
+        return file.read(4096).lstrip()[:1] or b"#"
+
+
+def _documents(files: list[Path]) -> Iterator[Line]:
+    """The lines of files; a file that ends in .json is one document."""
+    for file in files:
+        if file.suffix != ".json":
+            yield from read_lines([file])
+        else:
+            yield read_line(file.read_bytes() if file.stat().st_size <= LONGEST else None, str(file))
+
+
+def _requests(value: Any, place: str, depth: int = 0) -> Iterator[Request]:
+    """The requests anywhere in a document."""
+    if depth > DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        histogram = first_of(value, HISTOGRAM)
+        if histogram is not None:
+            yield _request(value, histogram, place)
+            return
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _requests(inner, place, depth + 1)
+
+
+def _request(values: Mapping[str, Any], histogram: Any, place: str) -> Request:
+    sglang = any(name.startswith("spec_") for name in values)
+    engine = str(values.get("engine", "sglang" if sglang else "vllm"))
+    lengths = _lengths(histogram)
+    gamma = _count(values.get("num_spec_tokens"), "num_spec_tokens")
+    if gamma is None and isinstance(histogram, list) and any(lengths):
+        gamma = len(histogram) - 1
+    counts = {name: COUNTS[name] for name in ("steps", "accepted", "drafted", "emitted")}
+    return Request(
+        place=place,
+        engine=ENGINES.get(engine, "vllm"),
+        lengths=lengths,
+        gamma=gamma,
+        rate=_ratio(first_of(values, RATE), RATE[0]),
+        mean=_ratio(first_of(values, MEAN), MEAN[0]),
+        **{name: _count(first_of(values, names), names[0]) for name, names in counts.items()},
+    )
+
+
+def _lengths(histogram: Any) -> tuple[int, ...]:
+    """A histogram, dense or sparse, as a tuple."""
+    if isinstance(histogram, Mapping):
+        keys = [key for key in histogram if isinstance(key, str) and key.isdecimal() and len(key) < 6]
+        if len(keys) < len(histogram):
+            raise ValueError("acceptance_histogram: its keys are not numbers of accepted tokens")
+        sparse = {int(key): histogram[key] for key in keys}
+        if max(sparse, default=0) > MOST_ACCEPTED:
+            raise ValueError(f"acceptance_histogram: has more than {MOST_ACCEPTED} accepted in a step")
+        histogram = [sparse.get(k, 0) for k in range(max(sparse, default=0) + 1)]
+    if not isinstance(histogram, list) or len(histogram) > MOST_ACCEPTED + 1:
+        raise ValueError(f"acceptance_histogram: {reprlib.repr(histogram)} is not a list of counts")
+    counts = [_count(one, "acceptance_histogram") for one in histogram]
+    return tuple(0 if one is None else one for one in counts)
+
+
+def _count(value: Any, name: str) -> int | None:
+    if value is None:
+        return None
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise ValueError(f"{name}: {reprlib.repr(value)} is not a count")
+    return int(value)
+
+
+def _ratio(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= MOST:
+        raise ValueError(f"{name}: {reprlib.repr(value)} is not a number ≥ 0")
+    return float(value)
+
+
+def _read_counters(path: Path) -> Logged:
+    """Counters in Prometheus' text; those of several series, such as engines, are added up."""
+    counts, positions, gauges = Counter[str](), Counter[int](), dict[str, str]()
+    engine, several = "vllm", set[str]()
+    for place, found in _series(path):
+        engine = ENGINES.get(found.engine, engine)
+        if found.name in GAUGES:
+            text = str(found.value)
+            several |= {found.name} if gauges.setdefault(GAUGES[found.name], text) != text else set()
+        elif found.name in COUNTERS:
+            counts[COUNTERS[found.name]] += _count(found.value, place) or 0
+        else:
+            position = found.labels.get("position", "")
+            if not position.isdecimal() or len(position) > 3:
+                raise ValueError(f"{place}: {BY_POSITION} has no position; give the label position")
+            positions[int(position)] += _count(found.value, place) or 0
+    if not counts and not gauges:
+        raise ValueError(
+            f"{path}: is not JSON and has no counters such as vllm:{next(iter(COUNTERS))}; log them"
+        )
+    for name in several:  # of several ranks or models; their mean is not known
+        gauges.pop(GAUGES[name])
+    requests = [_server(str(path), engine, counts, positions)] if counts["steps"] and positions else []
+    if not requests:
+        gauges |= {name: str(count) for name, count in counts.items() if count}
+    if not requests and not gauges:
+        raise ValueError(f"{path}: its counters are 0, or differ between servers; log a run of one server")
+    return Logged(requests, gauges, engine, True, [])
+
+
+def _series(path: Path) -> Iterator[tuple[str, Series]]:
+    """The lines of Prometheus' text about speculative decoding, with their places."""
+    names = {*COUNTERS, *GAUGES, BY_POSITION}
+    with open_file(path) as file:
+        for number, line in enumerate(split_lines(file), 1):
+            try:
+                found = read_series((line or b"").decode("utf-8", "replace"), names)
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: {error}") from None
+            if found is not None:
+                yield f"{path}:{number}", found
+
+
+def _server(place: str, engine: str, counts: Mapping[str, int], positions: Mapping[int, int]) -> Request:
+    """The histogram that counts by position amount to."""
+    gamma = max(positions) + 1
+    reached = [counts["steps"], *(positions.get(i, 0) for i in range(gamma)), 0]
+    lengths = tuple(one - other for one, other in pairwise(reached))
+    others = {name: counts.get(name) for name in ("accepted", "drafted")}
+    return Request(place, engine, lengths, gamma, counts["steps"], **others)
+
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95
@@ -89,7 +333,7 @@ def read_acceptance(path: str | Path) -> Acceptance:
     ----------
     path : path
         JSON Lines of responses or records, a folder of them, a JSON document, or a server's /metrics;
-        `specsim.served._logged` has the fields.
+        `specsim.served._acceptance` has the fields.
 
     Returns
     -------

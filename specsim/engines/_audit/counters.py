@@ -81,8 +81,7 @@ def usable(
     """The differences of server-wide counters if they can be those of `texts`, and a sentence about them.
 
     None where the requests' own counters say as much. Wrong differences are not the engine's fault: the
-    server may have been restarted, and others may use it. Counters of too few tokens are used, since only
-    their ratios are."""
+    server may have been restarted, or have other users."""
     own = _total(reported(texts))
     whole = _of_server(texts, server)
     if server is None or whole is None or (own and (own.steps or gamma)):
@@ -112,10 +111,8 @@ def usable(
 def draft_length(
     texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
 ) -> float | None:
-    """Drafted tokens per step: `gamma` where it is known, else the mean by the counters.
-
-    Without a count of steps it is estimated from the requests' own counters, since each step emits its
-    accepted tokens and one more; those of a server may leave out tokens. `server` are `usable` ones."""
+    """Drafted tokens per step: `gamma` where it is known, else the mean by the counters. Steps that are not
+    counted are those of the requests' own counters: each emits its accepted tokens and one more."""
     if gamma:
         return float(gamma)
     own = _total(reported(texts))
@@ -137,10 +134,7 @@ def efficiency(
     masses: Masses,
     length: float | None,
 ) -> EngineEfficiency | None:
-    """What speculation gained; None if the engine reports no drafted tokens.
-
-    `server` has the differences of server-wide counters, which count where the texts have none; `places` and
-    `masses` are those of the texts, `length` the drafted tokens per step."""
+    """What speculation gained; None if the engine reports no drafted tokens. `length` is that of drafts."""
     counted = total(texts, server)
     if counted is None or counted.drafted <= 0 or not len(places):
         return None

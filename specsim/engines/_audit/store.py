@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.core._files import check_target, naming, open_file
 from specsim.core._json import parse_json
-from specsim.engines._clients.texts import TextCompletion
+from specsim.engines._clients.http import TextCompletion
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Engine, Failure, Request, Sampling
 

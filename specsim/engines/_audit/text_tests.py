@@ -22,6 +22,8 @@ LAGS = (1, 2, 3, 4, 5, 6, 8)
 MOST_CONTEXTS, MOST_CELLS = 4096, 512
 #: Share staked on each pair of requests that their texts are equal.
 STAKE = 0.01
+#: Indices of no token.
+NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -103,21 +105,17 @@ def tables(
             yield Cells.uniform(f"{where}, by {order}", masses.u[order][here])
     u = masses.u["p/q"]
     for lag in () if stops else LAGS:
-        both = np.flatnonzero(places.text[lag:] == places.text[:-lag]) if len(places) > lag else _none()
+        both = np.flatnonzero(places.text[lag:] == places.text[:-lag]) if len(places) > lag else NONE
         yield Cells.pairs(f"tokens {lag} apart", u[both], u[both + lag])
     for name, pairs in partners:
         one, other = _same_places(places, pairs)
         yield Cells.pairs(name, u[one], u[other])
 
 
-def _none() -> Ints:
-    return np.zeros(0, dtype=np.int64)
-
-
 def _same_places(places: Places, pairs: Ints) -> tuple[Ints, Ints]:
     """Indices of the tokens at the same place in both texts of each pair."""
     if not len(pairs) or not len(places):
-        return _none(), _none()
+        return NONE, NONE
     starts = np.searchsorted(places.text, np.arange(pairs.max() + 2))
     one, other = [], []
     for a, b in pairs.tolist():

@@ -26,7 +26,7 @@ from specsim.engines._audit.run import PLAIN, open_store
 from specsim.engines._audit.store import Asking, TextStore
 from specsim.engines._audit.two_servers_result import GreedyTexts, ServerComparison, ServerSide
 from specsim.engines._audit.two_servers_tests import PromptTexts, Text, all_tests
-from specsim.engines._clients.texts import FORMS, TextCompletion, TextRequest, TextServer, common_form
+from specsim.engines._clients.http import FORMS, TextCompletion, TextRequest, TextServer, common_form
 from specsim.engines._planted.requests import Failure, Sampling
 
 #: The texts of one server in a block, by prompt.

@@ -15,7 +15,7 @@ from specsim.auditing._checks.two_samples import detectable, totals
 from specsim.core._types import Floats, Ints
 from specsim.core.stats import SHRINKAGES, log_pooled_two_sample_e
 from specsim.engines._audit.results import TestResult
-from specsim.engines._clients.texts import Pieces
+from specsim.engines._clients.http import Pieces
 
 # The tables in which the texts of two servers are compared: the first block of texts says of what.
 
@@ -43,6 +43,7 @@ class Table:
 
     name: str
     outcome: Callable[[Text], Outcome]
+    says: Callable[[Outcome], str]
     cells: tuple[Outcome, ...]
 
     def counts(self, texts: Sequence[Text]) -> Ints:
@@ -51,6 +52,10 @@ class Table:
             place.get(outcome, len(place)) for one in texts if (outcome := self.outcome(one)) is not None
         ]
         return np.bincount(np.array(found, dtype=np.int64), minlength=len(place) + 1)
+
+    def name_of(self, cell: int) -> str:
+        """An outcome in words."""
+        return "all others" if cell == len(self.cells) else self.says(self.cells[cell])
 
 
 def token_at(place: int) -> Callable[[Text], Outcome]:
@@ -71,36 +76,30 @@ def _end(text: Text) -> Outcome:
     return (len(text.pieces), text.finish)
 
 
+def _end_in_words(outcome: Outcome) -> str:
+    count, finish = outcome or (0, None)
+    return f"{count} tokens, end {finish!r}"[:LONGEST]
+
+
 def tables(first: Sequence[Text], length: int) -> list[Table]:
     """The tables of a prompt, given the first block of texts; their number and names depend on `length`."""
-    asked: list[tuple[str, Callable[[Text], Outcome]]] = [
-        (f"token {place + 1}", token_at(place)) for place in range(length)
+    asked: list[tuple[str, Callable[[Text], Outcome], Callable[[Outcome], str]]] = [
+        (f"token {place + 1}", token_at(place), word_of) for place in range(length)
     ]
     for place in range(1, length):
         beginnings = Counter(one.pieces[:place] for one in first if len(one.pieces) >= place)
         begun = beginnings.most_common(1)[0][0] if beginnings else (-1,)  # of no text
-        asked.append((f"token {place + 1} after the commonest beginning", partial(_token_after, begun)))
-    asked += [("whole texts, in bins", _bin), ("number of tokens, and end", _end)]
-    return [Table(name, outcome, commonest(outcome, first)) for name, outcome in asked]
+        name = f"token {place + 1} after the commonest beginning"
+        asked.append((name, partial(_token_after, begun), word_of))
+    asked.append(("whole texts, in bins", _bin, lambda _: "texts of a bin"))
+    asked.append(("number of tokens, and end", _end, _end_in_words))
+    return [Table(*one, commonest(one[1], first)) for one in asked]
 
 
 def commonest(outcome: Callable[[Text], Outcome], texts: Sequence[Text]) -> tuple[Outcome, ...]:
     """The outcomes that have a cell."""
     found = Counter(one for text in texts if (one := outcome(text)) is not None)
     return tuple(one for one, times in found.most_common(OUTCOMES) if times >= LEAST)
-
-
-def name_of(table: Table, cell: int) -> str:
-    """An outcome in words."""
-    if cell == len(table.cells):
-        return "all others"
-    outcome = table.cells[cell]
-    if table.outcome is _bin:
-        return "texts of a bin"
-    if table.outcome is _end:
-        count, finish = outcome or (0, None)
-        return f"{count} tokens, end {finish!r}"[:LONGEST]
-    return word_of(outcome)
 
 
 def word_of(outcome: Outcome) -> str:
@@ -169,7 +168,7 @@ def _table_words(prompts: Numbered, i: int) -> str:
     best = (-1.0, "")
     for number, prompt in prompts:
         score, cell, shares = _largest(*prompt.totals(i))
-        best = max(best, (score, f"prompt {number}: {name_of(prompt.tables[i], cell)} {shares}"))
+        best = max(best, (score, f"prompt {number}: {prompt.tables[i].name_of(cell)} {shares}"))
     return best[1]
 
 

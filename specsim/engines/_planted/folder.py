@@ -199,22 +199,22 @@ def open_planted(path: str | Path) -> Planted:
     """
     place = Path(path)
     entries = _read_manifest(place)
+
+    def known(names: list[Any]) -> bool:
+        return all(name in [*FORMATS] for name in names)
+
     content = {
         "digest": entries.get("digest", str, "a SHA-256"),
         "context": entries.count("context"),
         "alpha": entries.get("alpha", float, "a number in [0, 1]", lambda value: 0 <= value <= 1),
         "alpha_over": entries.get("alpha_over", str, "a text"),
-        "formats": tuple(entries.get("formats", list, f"a list of {', '.join(FORMATS)}", _are_formats)),
+        "formats": tuple(entries.get("formats", list, f"a list of {', '.join(FORMATS)}", known)),
         "seed": entries.count("seed", 0),
         "files": entries.get("files", dict, "SHA-256 by path"),
     }
     _check_file(place / LAWS, content["files"].get(LAWS))
     target, draft = read_laws(place / LAWS)
     return Planted(place, target, draft, **content)
-
-
-def _are_formats(names: list[Any]) -> bool:
-    return all(name in [*FORMATS] for name in names)
 
 
 def _read_manifest(folder: Path) -> Entries:

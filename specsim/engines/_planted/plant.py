@@ -122,6 +122,8 @@ def plant(
         for model, checkpoint in zip(MODELS, checkpoints, strict=True):
             WRITERS[format](place / FORMATS[format].format(model), checkpoint, spelling)
     alpha, alpha_over = mean_overlap(*laws, sampling)
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    packages = ["numpy", "safetensors", *(["gguf"] if "gguf" in chosen else [])]
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -138,8 +140,8 @@ def plant(
         "alpha": alpha,
         "alpha_over": alpha_over,
         "formats": chosen,
-        "files": _digests(place),
-        "versions": _versions(chosen),
+        "files": {path.relative_to(place).as_posix(): sha256(path) for path in files},
+        "versions": {"specsim": specsim_version(), **{name: version(name) for name in packages}},
     }
     write_text(place / GUIDE, guide(context, words, chosen))
     write_text(place / MANIFEST, json.dumps(sealed(content), indent=1) + "\n")
@@ -166,16 +168,6 @@ def _formats(formats: Sequence[str]) -> list[str]:
     if "gguf" in chosen:
         check_installed()
     return chosen
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
-
-
-def _versions(formats: Sequence[str]) -> dict[str, str]:
-    packages = ["numpy", "safetensors", *(["gguf"] if "gguf" in formats else [])]
-    return {"specsim": specsim_version(), **{name: version(name) for name in packages}}
 
 
 def guide(context: int, words: int, formats: Sequence[str]) -> str:

@@ -13,9 +13,7 @@ LEAST_TOKENS = 16
 
 def random_prompts(law: Law, n: int, length: int, rng: np.random.Generator) -> Ints:
     """Prompts [n, length]: an opener where the distribution has some, random words as far as it reads, then
-    its text.
-
-    A distribution of many words continues with random words, whose rows need not be computed."""
+    its text, or random words if it has many, whose rows need not be computed."""
     opening = rng.integers(law.words, size=(n, max(1, law.start)))
     if law.openers:
         opening[:, 0] = rng.choice(law.openers, size=n)
@@ -42,10 +40,8 @@ def contexts_at(law: Law, texts: Ints, place: int) -> Ints:
 
 
 def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[float, str]:
-    """The mean of Σ min(p, q) over contexts of the target's text, and which mean it is.
-
-    It is that of the stationary distribution where all contexts of the last tokens fit into a table, else
-    that of sampled texts."""
+    """The mean of Σ min(p, q) over contexts of the target's text, and which mean it is: of the stationary
+    distribution where all contexts of the last tokens fit into a table, else of sampled texts."""
     if isinstance(target.logits, TableLogits) and target.offsets == tuple(range(1, target.order + 1)):
         return _stationary_mean(target, draft), "the stationary distribution of contexts"
     n = max(8, min(MOST_TEXTS, MOST_ENTRIES // target.words))

@@ -59,11 +59,7 @@ def _on(path: slice, change: Change) -> Callable[[Step], None]:
 
 def _on_recovered(change: Change) -> Callable[[Step], None]:
     """Draw recovered tokens from the residual of rows processed after a change."""
-
-    def act(step: Step) -> None:
-        step.redraw(step.rejected, step.residual(step.process(step.raw_p, change)))
-
-    return act
+    return lambda step: step.redraw(step.rejected, step.residual(step.process(step.raw_p, change)))
 
 
 CHECKED, BONUS, ALL = slice(0, -1), slice(-1, None), slice(None)
@@ -88,20 +84,17 @@ def _truncate_first(step: Step) -> None:
         step.p[members] = temperature(cut, sampling.temperature)
 
 
-def _greedy_bonus(step: Step) -> None:
-    step.p[:, -1] = argmax(step.p[:, -1])
+def _greedy_at(where: Any) -> Callable[[Step], None]:
+    """Take the most probable token at these places of p [B, γ+1, V]."""
+
+    def act(step: Step) -> None:
+        step.p[where] = argmax(step.p[where])
+
+    return act
 
 
 def _greedy_after_nothing(step: Step) -> None:
     step.set_last(step.rejected & (step.accepted == 0), step.p[:, 0].argmax(axis=1))
-
-
-def _greedy_recovered(step: Step) -> None:
-    step.set_last(step.rejected, step.residual(step.p).argmax(axis=1))
-
-
-def _greedy_every_fourth(step: Step) -> None:
-    step.p[3::4] = argmax(step.p[3::4])
 
 
 def _greedy_first_token(step: Step) -> None:
@@ -109,16 +102,9 @@ def _greedy_first_token(step: Step) -> None:
     step.p[begins, 0] = argmax(step.p[begins, 0])
 
 
-def _bonus_from_draft(step: Step) -> None:
-    step.redraw(~step.rejected, step.process(step.draft_rows(step.gamma, 1))[:, 0])
-
-
-def _recovered_from_target(step: Step) -> None:
-    step.redraw(step.rejected, step.last(step.p))
-
-
-def _bonus_from_stale_row(step: Step) -> None:
-    step.redraw(~step.rejected, step.p[:, max(0, step.gamma - 1)])
+def _last(rejected: bool, rows: Callable[[Step], Floats]) -> Callable[[Step], None]:
+    """Draw recovered tokens, or else the bonus, from other rows [B, V]."""
+    return lambda step: step.redraw(step.rejected == rejected, rows(step))
 
 
 def _rows_of_next_text(step: Step) -> None:
@@ -251,10 +237,6 @@ def _logprobs_zero(step: Step) -> None:
     step.logprobs[accepted] = 0.0
 
 
-def _logprobs_all_zero(step: Step) -> None:
-    step.logprobs[:] = 0.0
-
-
 def _logprobs_mixed(step: Step) -> None:
     accepted = np.arange(step.gamma + 1) < step.accepted[:, None]
     step.logprobs[accepted] = _logprobs_of(step, step.p)[accepted]
@@ -266,10 +248,6 @@ def _count_bonus(step: Step) -> None:
 
 def _count_tested(step: Step) -> None:
     step.counted_drafted[:] = np.minimum(step.accepted + 1, step.gamma)
-
-
-def _cut_one_more(tokens: list[int]) -> list[int]:
-    return tokens[:-2]
 
 
 #: The mistakes of this server by name: where each acts, and how.
@@ -287,14 +265,20 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "min_p_not_in_recovered": ("last token", _on_recovered(WITHOUT["min_p"])),
     "min_p_not_in_bonus": ("rows", _on(BONUS, WITHOUT["min_p"])),
     "truncation_first": ("rows", _truncate_first),
-    "bonus_argmax": ("rows", _greedy_bonus),
-    "greedy_residual": ("last token", _greedy_recovered),
+    "bonus_argmax": ("rows", _greedy_at(np.s_[:, -1])),
+    "greedy_residual": (
+        "last token",
+        lambda step: step.set_last(step.rejected, step.residual(step.p).argmax(axis=1)),
+    ),
     "greedy_after_nothing": ("last token", _greedy_after_nothing),
-    "greedy_every_fourth": ("rows", _greedy_every_fourth),
+    "greedy_every_fourth": ("rows", _greedy_at(np.s_[3::4])),
     "greedy_first_token": ("rows", _greedy_first_token),
-    "bonus_from_draft": ("last token", _bonus_from_draft),
-    "bonus_row_before": ("last token", _bonus_from_stale_row),
-    "resamples_target": ("last token", _recovered_from_target),
+    "bonus_from_draft": (
+        "last token",
+        _last(False, lambda step: step.process(step.draft_rows(step.gamma, 1))[:, 0]),
+    ),
+    "bonus_row_before": ("last token", _last(False, lambda step: step.p[:, max(0, step.gamma - 1)])),
+    "resamples_target": ("last token", _last(True, lambda step: step.last(step.p))),
     "greedy_draft": ("drafts", _argmax_drafts),
     "last_of_text_from_draft": ("last token", _last_of_text_from_draft),
     "target_not_rolled_back": ("cache", _keep_rejected),
@@ -317,11 +301,11 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "logprobs_one_late": ("log-probabilities", _logprobs_one_late),
     "logprobs_of_draft": ("log-probabilities", _logprobs_of_draft),
     "logprobs_zero_if_accepted": ("log-probabilities", _logprobs_zero),
-    "logprobs_zero": ("log-probabilities", _logprobs_all_zero),
+    "logprobs_zero": ("log-probabilities", lambda step: step.logprobs.fill(0.0)),
     "logprobs_mixed": ("log-probabilities", _logprobs_mixed),
     "bonus_counted": ("counters", _count_bonus),
     "tested_counted": ("counters", _count_tested),
-    "stop_cuts_more": ("stop", _cut_one_more),
+    "stop_cuts_more": ("stop", lambda tokens: tokens[:-2]),
 }
 
 

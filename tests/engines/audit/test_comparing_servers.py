@@ -14,7 +14,7 @@ from specsim.core._tables import to_rich
 from specsim.engines import Sampling, compare_servers
 from specsim.engines._audit import store
 from specsim.engines._audit.two_servers_tests import Chains, PromptTexts, Text, all_tests
-from specsim.engines._clients.texts import FORMS, TextServer
+from specsim.engines._clients.http import FORMS, TextServer
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.http import Server
 
