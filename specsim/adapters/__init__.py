@@ -68,8 +68,8 @@ ENGINES: dict[str, tuple[str, str]] = {
     "vllm-ascend:v2": ("vllm_ascend:model_runner_2", "vllm-ascend's rejection_sample of model runner V2"),
     "vllm-ascend:whole": ("vllm_ascend:whole", "vllm-ascend's rejection_sample, in PyTorch"),
     "vllm-cpu": ("vllm:cpu_verifier", "vLLM V1's rejection_sample; its C++ kernels for CPUs"),
-    "vllm2": ("vllm2:verifier", "vLLM's rejection_sample of model runner V2; its Triton kernels"),
-    "vllm2:block": ("vllm2:block_verifier", "the same with block verification"),
+    "vllm2": ("vllm:verifier_v2", "vLLM's rejection_sample of model runner V2; its Triton kernels"),
+    "vllm2:block": ("vllm:block_verifier_v2", "the same with block verification"),
 }
 
 

@@ -18,7 +18,7 @@ temperature 1.
 `whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea; `triton` and
 `triton_block` the same with the kernels of `vllm_ascend/ops/triton/reject_sample.py`, interpreted at 15 ms a
 row; `model_runner_2` that of `vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py`, whose signature
-is that of vLLM's V2 (`_vllm2.py`), at 50 ms.
+is that of vLLM's V2 (`_vllm.py`), at 50 ms.
 
 Known issues: newer versions use pinned memory, which needs an accelerator: the request is dropped here; with
 IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in place
@@ -37,7 +37,6 @@ import numpy as np
 from specsim.adapters import _engines as engines
 from specsim.adapters import _stubs as stubs
 from specsim.adapters import _vllm as vllm
-from specsim.adapters import _vllm2 as vllm2
 from specsim.adapters._contract import Verifier, declares
 from specsim.adapters._triton import get_element, interpreted
 
@@ -124,9 +123,9 @@ def model_runner_2(source: str = "") -> Verifier:
     """Adapt `rejection_sample` of the model runner V2 in `source`, a clone. Raises EngineMissing."""
     file = f"{V2.replace('.', '/')}.py"
     folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", file)
-    of_vllm = vars(vllm2.sampler())
-    given = {"vllm.triton_utils": interpreted(), vllm2.MODULE: of_vllm}
-    return vllm2.adapt(stubs.part(folder, V2, given=given).rejection_sample)
+    of_vllm = vars(vllm.sampler_v2())
+    given = {"vllm.triton_utils": interpreted(), vllm.MODULE_V2: of_vllm}
+    return vllm.adapt_v2(stubs.part(folder, V2, given=given).rejection_sample)
 
 
 def _kernels() -> stubs.Given:

@@ -73,9 +73,6 @@ class Known:
         return self if self.contexts is None else replace(self, contexts=self.contexts[places])
 
 
-Change = Mapping[str, float | None]
-
-
 def known_mistakes(
     planted: Planted,
     requests: Mapping[int, Request],
@@ -141,16 +138,8 @@ TESTED = {"temperature": ("verified_at_temperature",), "min_p": ("bonus_min_p",)
 
 def _of_processing(sampling: Sampling) -> Iterator[Known]:
     for name, value in OFF.items():
-        if getattr(sampling, name) == value:
-            continue
-        change = {name: value}
-        bonus = "bonus_temperature" if name == "temperature" else f"{name}_not_in_bonus"
-        yield Known(
-            (*TESTED.get(name, ()), f"{name}_ignored"), methodcaller("changed", **change), seldom=(bonus,)
-        )
-        recovered = RESIDUAL.get(name, f"{name}_not_in_recovered")
-        yield Known((recovered,), partial(_changed_residual, change))
-        yield Known((f"{name}_not_in_test",), partial(_changed_check, change))
+        if getattr(sampling, name) != value:
+            yield from _without(name, methodcaller("changed", **{name: value}))
     if sampling.temperature not in (0.0, 1.0):
         yield Known(("temperature_twice",), methodcaller("changed", temperature=sampling.temperature**2))
     elif sampling.temperature == 1.0:
@@ -159,12 +148,13 @@ def _of_processing(sampling: Sampling) -> Iterator[Known]:
             yield Known((name,), methodcaller("changed", temperature=t))
 
 
-def _changed_residual(change: Change, g: Given) -> Floats:
-    return g.rows.emitted(recovered=residual(g.changed(**change), g.q))
-
-
-def _changed_check(change: Change, g: Given) -> Floats:
-    return g.rows.emitted(accepted=ratio(g.changed(**change), g.q))
+def _without(name: str, changed: FromRows) -> Iterator[Known]:
+    """A parameter is left out everywhere, in the residual, and in the test."""
+    bonus = "bonus_temperature" if name == "temperature" else f"{name}_not_in_bonus"
+    yield Known((*TESTED.get(name, ()), f"{name}_ignored"), changed, seldom=(bonus,))
+    recovered = RESIDUAL.get(name, f"{name}_not_in_recovered")
+    yield Known((recovered,), lambda g: g.rows.emitted(recovered=residual(changed(g), g.q)))
+    yield Known((f"{name}_not_in_test",), lambda g: g.rows.emitted(accepted=ratio(changed(g), g.q)))
 
 
 def _of_orders(sampling: Sampling, order: str) -> Iterator[Known]:

@@ -1,6 +1,7 @@
 """Any server with OpenAI's completions: vLLM, SGLang, llama.cpp, TensorRT-LLM, MLX-LM, specsim."""
 
 import http.client
+import json
 import re
 import socket
 import threading
@@ -24,7 +25,7 @@ from specsim.engines._clients.answers import (
     read_json,
 )
 from specsim.engines._clients.running import Answers, side_by_side
-from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, write_request
+from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of
 from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
 from specsim.engines._planted.served_pair import Pair
 from specsim.traces._responses import id_in, token_ids
@@ -87,8 +88,8 @@ class HttpServer:
         self._named: str | None = None
         self._header, self._owner, self._reached, self._absent = "", "", False, False
 
-    def _write(self, request: Request, dialect: Dialect) -> bytes:
-        """The body of `request`."""
+    def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
+        """What is sent of `request`."""
         raise NotImplementedError
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
@@ -186,7 +187,7 @@ class HttpServer:
         known = self._dialect
         refusal: _StatusError | None = None
         for dialect in self._dialects if known is None else (known,):
-            payload = self._write(request, dialect)
+            payload = json.dumps(self._fields(request, dialect)).encode()
             try:
                 body = self._send_again("/v1/completions", payload)
             except _StatusError as error:
@@ -302,9 +303,9 @@ class HttpEngine(HttpServer):
         gamma = {} if self._gamma is None else {"gamma": self._gamma}
         return super().describe() | {"speculative": self._speculative} | gamma
 
-    def _write(self, request: Request, dialect: Dialect) -> bytes:
+    def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         prompt = list(request.prompt) if dialect.token_ids else self._pair.decode(request.prompt)
-        return write_request(request, prompt, self._model, dialect, self._header)
+        return fields_of(request, prompt, self._model, dialect, self._header)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return read_completions(answer, request, self._pair, seconds)
@@ -342,9 +343,9 @@ class TextServer(HttpServer):
 
     _dialects = TEXT_DIALECTS
 
-    def _write(self, request: Request, dialect: Dialect) -> bytes:
+    def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         assert isinstance(request, TextRequest)
-        return write_request(request, request.text, self._model, dialect, self._header)
+        return fields_of(request, request.text, self._model, dialect, self._header)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return [

@@ -10,7 +10,7 @@ from typing import Any
 from specsim.core._checks import check_counts
 from specsim.engines._clients.answers import read_completions, read_counters
 from specsim.engines._clients.running import Answers, InProcess, need, side_by_side
-from specsim.engines._clients.writing import PENALTIES, llama_parameters
+from specsim.engines._clients.writing import TOKEN_IDS, fields_of
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
 
@@ -57,27 +57,8 @@ class LlamaCppEngine(InProcess):
         if request.seed is not None and request.seed > MOST_SEED:
             raise NotImplementedError(f"seed: {request.seed} is more than {MOST_SEED}, llama.cpp's largest")
         started = time.perf_counter()
-        answer = self._model.handle_completions(_payload(request))
+        fields = fields_of(request, list(request.prompt), None, TOKEN_IDS, self.name)
+        answer = self._model.handle_completions(fields)
         if isinstance(answer, dict) and "error" in answer:
             raise NotImplementedError(str(answer["error"])[:300])
         return [*read_completions(answer, request, self._planted, time.perf_counter() - started)]
-
-
-def _payload(request: Request) -> dict[str, Any]:
-    sampling = request.sampling
-    given: dict[str, Any] = {
-        "prompt": list(request.prompt),
-        "max_tokens": request.max_tokens,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k or 0,  # 0 keeps all tokens
-        "top_p": sampling.top_p,
-        "min_p": sampling.min_p,
-        "n": request.n,
-        "stop": list(sampling.stop),
-    }
-    given |= llama_parameters(sampling) | (PENALTIES if sampling.penalties else {})
-    if request.seed is not None:
-        given["seed"] = request.seed
-    if sampling.logprobs is not None:
-        given["logprobs"] = max(1, sampling.logprobs)  # 0 would turn them off
-    return given

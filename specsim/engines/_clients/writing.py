@@ -1,10 +1,9 @@
 """How a request is written for OpenAI-compatible servers, which differ in what they accept."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.engines._planted.requests import Request, Sampling
+from specsim.engines._planted.requests import Request
 
 
 @dataclass(frozen=True)
@@ -21,10 +20,11 @@ class Dialect:
     returned_ids: bool
 
 
+TOKEN_IDS = Dialect("token ids", True, True, False)
 #: The best one first; a server that refuses it is sent the next.
 DIALECTS = (
     Dialect("token ids, ids returned", True, True, True),
-    Dialect("token ids", True, True, False),
+    TOKEN_IDS,
     Dialect("text", False, True, False),
     Dialect("text, OpenAI's parameters alone", False, False, False),
 )
@@ -37,17 +37,10 @@ PENALTIES, REPETITION = {"presence_penalty": 0.0, "frequency_penalty": 0.0}, 1.0
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
 
 
-def llama_parameters(sampling: Sampling) -> dict[str, Any]:
-    """The parameters that llama.cpp names differently."""
-    if not sampling.penalties:
-        return {"samplers": SAMPLERS}
-    return {"samplers": ["penalties", *SAMPLERS], "repeat_penalty": REPETITION}
-
-
-def write_request(
+def fields_of(
     request: Request, prompt: list[int] | str, model: str | None, dialect: Dialect, software: str
-) -> bytes:
-    """The JSON of `request` with its prompt as ids or as text; `software` is the server's, where known."""
+) -> dict[str, Any]:
+    """The fields of `request` with its prompt as ids or as text; `software` is the server's, where known."""
     sampling, llama = request.sampling, software.startswith("llama.cpp")
     given: dict[str, Any] = {
         "model": model,
@@ -58,9 +51,8 @@ def write_request(
         "n": request.n if request.n > 1 else None,
         "seed": request.seed,
         "stop": list(sampling.stop) or None,
-        "logprobs": 1
-        if sampling.logprobs == 0 and llama
-        else sampling.logprobs,  # 0 turns them off in llama.cpp
+        # 0 turns them off in llama.cpp
+        "logprobs": 1 if sampling.logprobs == 0 and llama else sampling.logprobs,
     }
     if dialect.more_parameters or sampling.top_k is not None:
         given["top_k"] = -1 if sampling.top_k is None else sampling.top_k
@@ -70,8 +62,10 @@ def write_request(
         given |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
     if sampling.penalties:
         given |= PENALTIES
-        if dialect.more_parameters and not llama:
+        if llama:
+            given["repeat_penalty"] = REPETITION
+        elif dialect.more_parameters:
             given["repetition_penalty"] = REPETITION
     if llama:
-        given |= llama_parameters(sampling)
-    return json.dumps({name: value for name, value in given.items() if value is not None}).encode()
+        given["samplers"] = ["penalties"] * sampling.penalties + SAMPLERS
+    return {name: value for name, value in given.items() if value is not None}

@@ -18,7 +18,6 @@ from specsim.adapters import _lmdeploy as lmdeploy  # noqa: E402
 from specsim.adapters import _sglang as sglang  # noqa: E402
 from specsim.adapters import _tensorrt_llm as tensorrt_llm  # noqa: E402
 from specsim.adapters import _vllm as vllm  # noqa: E402
-from specsim.adapters import _vllm2 as vllm2  # noqa: E402
 from specsim.adapters import _vllm_ascend as vllm_ascend  # noqa: E402
 from specsim.adapters._contract import declared  # noqa: E402
 from specsim.models import Tree, chain  # noqa: E402
@@ -38,7 +37,7 @@ CHAINS = {
             ("sglang:dspark", sglang.adapt_dspark, standins.dspark),
             ("sglang:uno", sglang.adapt_uno, standins.uno),
             ("tensorrt-llm", tensorrt_llm.adapt, standins.TrtHandler),
-            ("vllm2", vllm2.adapt, standins.vllm2),
+            ("vllm2", vllm.adapt_v2, standins.vllm2),
         )
     },
 }
