@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 #: The entry of an object with the SHA-256 of all others.
@@ -47,3 +48,20 @@ def seal_of(values: Mapping[str, Any]) -> str:
     """The SHA-256 of all entries but that one, as JSON in ASCII with sorted keys and without blanks."""
     covered = {name: value for name, value in values.items() if name != SEAL}
     return hashlib.sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def read_sealed(file: Path, form: str, version: int, remedy: str) -> dict[str, Any]:
+    """The sealed object in a file. Raises ValueError, with the remedy, where it is damaged or another one."""
+    try:
+        content = parse_json(file.read_bytes())
+        digest = seal_of(content) if isinstance(content, dict) else ""
+    except ValueError as error:
+        raise ValueError(f"{file}: damaged, not JSON ({error}); {remedy}") from None
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise ValueError(f"{file}: does not say format {form!r}; {remedy}")
+    if content.get("version") != version:
+        said = content.get("version")
+        raise ValueError(f"{file}: version {said!r} of the format; this program reads {version}; {remedy}")
+    if content.get(SEAL) != digest:
+        raise ValueError(f"{file}: damaged or edited, it does not have the SHA-256 that it states; {remedy}")
+    return content

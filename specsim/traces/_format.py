@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._files import write_text
-from specsim.core._json import parse_json, seal_of, sealed
+from specsim.core._json import read_sealed, sealed
 from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE
 
@@ -210,20 +210,5 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: there is no such file or folder; give that of a trace")
     if not file.is_file():
         raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
-    try:
-        manifest = parse_json(file.read_bytes())
-        digest = seal_of(manifest) if isinstance(manifest, dict) else ""
-    except ValueError as error:
-        raise ValueError(f"{file}: damaged, not JSON ({error})") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ValueError(f"{file}: not the manifest of a trace, it does not say format {FORMAT!r}")
-    if manifest.get("version") != VERSION:
-        raise ValueError(
-            f"{file}: version {manifest.get('version')!r} of the format; this program reads {VERSION}"
-        )
-    if manifest.get("sha256") != digest:
-        raise ValueError(
-            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; "
-            "restore the file from a copy, or record or import the trace again"
-        )
-    return manifest
+    remedy = "restore the file from a copy, or record or import the trace again"
+    return read_sealed(file, FORMAT, VERSION, remedy)

@@ -1,3 +1,3 @@
 """Connections to serving engines, one file each. An engine's package is imported where its engine is opened.
 
-`_requests.py` has what all of them are asked and answer, `_opening.py` their names."""
+`opening.py` has their names, `running.py` what those in this process share."""

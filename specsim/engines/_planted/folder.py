@@ -12,7 +12,7 @@ import numpy as np
 from specsim.core._arguments import checked
 from specsim.core._checks import check_choice, check_count
 from specsim.core._files import open_file
-from specsim.core._json import SEAL, parse_json, seal_of
+from specsim.core._json import read_sealed
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._types import Ints
 from specsim.engines._planted.law import MODELS, Law, read_laws
@@ -198,7 +198,10 @@ def open_planted(path: str | Path) -> Planted:
     (1,)
     """
     place = Path(path)
-    entries = _read_manifest(place)
+    if not (place / MANIFEST).is_file():
+        raise ValueError(f"{place}: not a folder of planted checkpoints, it has no {MANIFEST}")
+    manifest = read_sealed(place / MANIFEST, FORMAT, VERSION, "plant the folder again")
+    entries = Entries(place / MANIFEST, manifest)
 
     def known(names: list[Any]) -> bool:
         return all(name in [*FORMATS] for name in names)
@@ -215,29 +218,6 @@ def open_planted(path: str | Path) -> Planted:
     _check_file(place / LAWS, content["files"].get(LAWS))
     target, draft = read_laws(place / LAWS)
     return Planted(place, target, draft, **content)
-
-
-def _read_manifest(folder: Path) -> Entries:
-    file = folder / MANIFEST
-    if not file.is_file():
-        raise ValueError(f"{folder}: not a folder of planted checkpoints, it has no {MANIFEST}")
-    try:
-        content: Any = parse_json(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{file}: damaged, not JSON ({error})") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"{file}: the format is not {FORMAT!r}; plant the folder again")
-    if content.get("version") != VERSION:
-        raise ValueError(
-            f"{file}: version {content.get('version')!r} of the format; this program reads {VERSION}; plant "
-            "the folder again"
-        )
-    if content.get(SEAL) != seal_of(content):
-        raise ValueError(
-            f"{file}: damaged or edited, its content has another SHA-256 than it states; plant the "
-            "folder again"
-        )
-    return Entries(file, content)
 
 
 def _check_file(path: Path, expected: str | None) -> None:

@@ -231,9 +231,9 @@ def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
     [
         (b"", "damaged, not JSON"),
         (b"[" * 100_000, "damaged, not JSON"),
-        (b"[]", "the format is not"),
+        (b"[]", "does not say format"),
         (b'{"format": "specsim-planted", "version": 9}', "this program reads 2"),
-        (b'{"format": "specsim-planted", "version": 2}', "has another SHA-256 than it states"),
+        (b'{"format": "specsim-planted", "version": 2}', "does not have the SHA-256 that it states"),
         (json.dumps(sealed({"format": "specsim-planted", "version": 2})).encode(), "digest is None"),
     ],
 )
