@@ -1,7 +1,7 @@
 """The state of texts that are decoded together, and one step of them, whose parts a mistake can change."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -84,10 +84,7 @@ class Running:
         return Running(self.texts + other.texts, *(_stack(a, b) for a, b in pairs))
 
     def _arrays(self) -> list[Any]:
-        return [
-            self.seen, self.length, self.out, self.logprobs, self.count,
-            self.keys, self.steps, self.drafted, self.accepted,
-        ]  # fmt: skip
+        return [getattr(self, one.name) for one in fields(self)[1:]]  # all but the texts
 
 
 def _stack(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
