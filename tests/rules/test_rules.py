@@ -149,14 +149,8 @@ ROWS_ON_NETS = {"standard", "traversal", "without_replacement", "univer"}
 
 
 def late(name, kind="fixed pair"):
-    """Marks: with --all alone the fixed-pair kernels of controls, but for one, most row kernels on the net, and
-    of rules that reject once in a step the wide pair."""
-    here = {
-        "rows": name in ROWS_ON_NETS,
-        "fixed pair": name not in CONTROLS[1:],
-        "wide fixed pair": name not in CONTROLS[1:] and rules.get(name).on_trees,
-    }
-    return () if here[kind] else pytest.mark.slow
+    """Marks: with --all alone the fixed-pair kernels of controls, but for one, and most row kernels on the net."""
+    return pytest.mark.slow if (name in CONTROLS[1:] if "fixed" in kind else name not in ROWS_ON_NETS) else ()
 
 
 def twin(kernel, *arguments):
