@@ -114,7 +114,7 @@ def decode(
 
 
 #: What our decoder decodes; the plain one decodes every case.
-DECODED = {"standard": ("second order", "changing requests", "whole text"), "block": ("end in the draft",)}
+DECODED = {"standard": ("second order", "whole text"), "block": ("end in the draft",)}
 
 
 @pytest.mark.parametrize(

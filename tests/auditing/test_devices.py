@@ -12,6 +12,7 @@ from specsim import audit
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared, declared
 from specsim.auditing._cases import shapes
+from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._replay import replay_step
 from specsim.auditing._report.text import replay
@@ -24,6 +25,9 @@ from specsim.cli import _audit as command
 ON_DEVICE = shapes._ON_DEVICE[0]
 #: Of one pair, of a bank of shifts, of a bank by token, of whole rows, of banks of changing shape.
 CASES = ["asymmetric", "own rows", "Markov chain", "n-gram pair", "shapes, few ids"]
+FEW_CASES = [*CASES, "two-point", ON_DEVICE]
+
+pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +48,7 @@ def counts(result):
 
 
 @pytest.fixture(scope="module")
-def on_the_cpu():
+def on_the_cpu(few_cases_in_module):
     return audit(on_devices.numpy, "smoke", rng=1, cases=CASES, diagnose=False)
 
 
@@ -68,14 +72,25 @@ def test_a_verifier_on_a_device_has_the_counts_that_it_has_on_the_cpu(name, on_t
 
 def test_a_right_verifier_passes_the_case_of_large_calls(small):
     (_, case) = audit("on_devices:cupy", "smoke", rng=1, cases=[ON_DEVICE], diagnose=False).cases
-    assert case.steps == case.planned == 2**14
+    assert case.steps == case.planned == LEVELS["smoke"].verifier
     assert not case.findings
 
 
-@pytest.mark.parametrize("case", ["asymmetric", ON_DEVICE])
-def test_a_wrong_verifier_on_a_device_is_found(case, small):
-    found = audit("on_devices:cupy_wrong", "smoke", rng=1, cases=[case], diagnose=False)
-    assert found.verdict is Verdict.BIASED
+@pytest.mark.parametrize(
+    ("name", "case", "verdict", "said"),
+    [
+        ("cupy_wrong", "asymmetric", Verdict.BIASED, ""),
+        ("cupy_wrong", ON_DEVICE, Verdict.BIASED, ""),
+        ("cupy_alters", "asymmetric", Verdict.BROKEN, "altered its input p"),
+        ("cupy_alters", "n-gram pair", Verdict.BROKEN, "altered its input p"),
+    ],
+)
+def test_a_verifier_on_a_device_that_is_wrong_or_writes_to_its_rows_is_found(
+    name, case, verdict, said, small
+):
+    found = audit(f"on_devices:{name}", "smoke", rng=1, cases=[case], diagnose=False)
+    assert found.verdict is verdict
+    assert said in text(found)
 
 
 def test_the_device_is_the_one_that_is_asked_for(monkeypatch, small):
@@ -107,13 +122,6 @@ def test_only_other_devices_have_calls_of_4096_rows_over_131072_ids():
 
 
 # --- inputs that are altered -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", ["asymmetric", "n-gram pair"])
-def test_a_verifier_that_writes_to_its_rows_on_the_device_is_broken(case):
-    found = audit("on_devices:cupy_alters", "smoke", rng=1, cases=[case], diagnose=False)
-    assert found.verdict is Verdict.BROKEN
-    assert "altered its input p" in text(found)
 
 
 def test_a_write_does_not_reach_the_bank(small):

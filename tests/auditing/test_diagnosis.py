@@ -351,14 +351,10 @@ def test_few_impossible_tokens_alone_give_no_name(full):
     assert not diagnosed(once, ("zeros",), None if full else likely).named
 
 
-def test_a_users_own_code_is_recognised():
+def test_a_users_own_code_is_recognised_and_the_step_that_is_named_shows_the_mistake():
     found = diagnosed(verifiers.resamples_from_target)
     assert first(found) == "resamples_target"
     assert "accepted none" in found.evidence
-
-
-def test_the_step_that_is_named_shows_the_mistake():
-    found = diagnosed(verifiers.resamples_from_target)
     words = found.place.split("--case ")[1]
     case, rest = words.split(" --step ")
     step, seed = rest.split(" --seed ")
@@ -672,14 +668,6 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(names, refuted):
     assert refuted_by_texts(resamples, texts, lambda *_: None) is refuted
     assert not refuted_by_texts(mistakes.get("longest_of_tries"), texts, lambda *_: None)
     assert refuted_by_texts(Mistake("right", "none", "", decode=Decoder()), texts, lambda *_: None)
-
-
-@pytest.mark.slow
-def test_a_mistake_with_the_same_short_texts_is_not_named():
-    known = [mistakes.get(name) for name in ("resamples_target", "greedy_draft", "longest_of_tries")]
-    cases = ("one token", "two tokens", "second order")
-    assert first(diagnosed_decoder(better_of_two, cases, known[:-1])) == "unknown"
-    assert first(diagnosed_decoder(better_of_two, cases, known)) == "longest_of_tries"
 
 
 def test_a_loop_is_compared_with_the_mistakes_of_verifiers():

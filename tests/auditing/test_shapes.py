@@ -62,11 +62,6 @@ def test_a_round_has_every_size_and_each_call_fits(name):
             assert block.gamma in case.gammas
             assert 8 * block.rows * block.vocab_size * (2 * block.gamma + 1) <= CALL_BYTES
     assert [block.rows for block in case.round(KEY, 0)] != [block.rows for block in case.round(KEY, 1)]
-
-
-@pytest.mark.parametrize("name", [FEW, THOUSAND, LARGE, LARGEST])
-def test_in_some_rounds_every_vocabulary_and_every_gamma_occurs(name):
-    case = case_of(name)
     blocks = [block for number in range(8) for block in case.round(KEY, number)]
     assert {block.vocab_size for block in blocks} == set(case.vocab_sizes)
     assert {block.gamma for block in blocks} == set(case.gammas)
