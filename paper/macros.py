@@ -21,11 +21,10 @@ from experiments.simulation import acceptance_by_temperature, iid_gap
 from paper.latex import code, decimal, listed, percent, short, text, whole, word
 from paper.sources import Sources, hold, the
 from specsim import default_pair, mistakes, rules
-from specsim.auditing import LEVELS
+from specsim.auditing import LEVELS, _runner
 from specsim.auditing._cases import decoder_battery as decoder_cases
 from specsim.auditing._checks import counts as tallies
 from specsim.auditing._checks import findings as judge
-from specsim.auditing._checks import proof
 from specsim.auditing._checks import tables as plan
 from specsim.auditing._checks.subjects import RuleSubject, Subject, function_subject
 from specsim.auditing._results.audit import BUDGET
@@ -93,7 +92,7 @@ def rules_and_proof(sources: Sources) -> Macros:
         "nRulesLossy": word(len(rules.names("lossy"))),
         "nRulesControls": word(len(rules.names("controls"))),
         "nMaxDrafts": whole(MAX_DRAFTS),
-        "nProofModels": whole(proof.MODELS),
+        "nProofModels": whole(_runner.MODELS),
     }
 
 
