@@ -36,7 +36,7 @@ from functools import cache, cached_property, update_wrapper
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -236,7 +236,7 @@ def _described(value: Any, found: list[Kernel]) -> str:
     # what other packages define is identified by name; their versions are in the key
     if isinstance(value, ModuleType) and not _of_the_package(value.__name__):
         return value.__name__
-    if isinstance(value, type) and not _of_the_package(value.__module__):
+    if isinstance(value, type | BuiltinFunctionType) and not _of_the_package(value.__module__):
         return f"{value.__module__}.{value.__qualname__}"
     raise _NotDescribedError
 
