@@ -8,7 +8,7 @@ rows of the kinds that verifiers go wrong at."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -22,12 +22,15 @@ from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
 from specsim.core.distributions import dyadic, normalise
 
-#: Most bytes of p and q in one call, as float64; on another device than the CPU a case has more.
+#: Most bytes of p and q in one call, as float64, where rows, γ and ids are drawn apart from each other; on
+#: another device than the CPU a case has more.
 CALL_BYTES, CALL_BYTES_ON_DEVICE = 2**25, 2**34
 #: How many times as many bytes in all that case has: GPUs read about so many times as fast as one core.
 WEIGHT_ON_DEVICE = 128
 #: Steps of a block whose calls would have more rows than a verifier takes.
 STEPS_INSTEAD = 512
+#: More than any verifier declares.
+UNLIMITED = 2**30
 #: The orders in which the tokens of a row are mapped to [0, 1): errors of verification move mass along p/q,
 #: errors of processing along p, errors of ids among neighbours or along single bits.
 ORDERS = ("p/q", "p", "id", "reversed bits of the id")
@@ -44,6 +47,8 @@ OFTEN_ACCEPTED, CONTESTED, LONG = 2, KINDS.index("even odds"), 5
 MOST_ALIKE = 8
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
+#: The kinds of rows in the bank of a server's shapes; rows of a softmax sum to 1 only to rounding.
+SERVER_KINDS = ("Zipf", "heavy last ids", "softmax", *KINDS[-OFTEN_ACCEPTED:])
 
 
 class Block(NamedTuple):
@@ -78,6 +83,7 @@ class Bank:
 class ShapesCase:
     """Calls of changing shape; `sizes` are (rows of a call, calls) of the blocks of a round.
 
+    `together` are the (ids, γ) of each block; without it they are drawn from `vocab_sizes` and `gammas`.
     `same_rows`: the calls of a block have the same p and q. `uneven`: steps have 0 to γ drafted tokens."""
 
     name: str
@@ -85,6 +91,7 @@ class ShapesCase:
     vocab_sizes: tuple[int, ...]
     gammas: tuple[int, ...]
     sizes: tuple[tuple[int, int], ...]
+    together: tuple[tuple[int, int], ...] = ()
     bits: int = 24
     dtype: str = "float64"
     same_rows: bool = False
@@ -127,8 +134,21 @@ class ShapesCase:
         most = max(block.rows * block.vocab_size * (2 * block.gamma + 1) for block in blocks)
         return most * np.dtype(dtype_of(self.dtype)).itemsize
 
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of rows in its banks."""
+        if self.together:
+            return SERVER_KINDS
+        return KINDS if min(self.vocab_sizes) < LARGE else KINDS[:KINDS_IF_LARGE]
+
+    @property
+    def contested(self) -> bool:
+        """Whether drafts have two contested places."""
+        return len(self.kinds) == len(KINDS) and self.gamma > 1
+
     def bank(self, vocab_size: int) -> Bank:
-        return bank(vocab_size, self.bits)
+        kinds = self.kinds if vocab_size >= LARGE else KINDS
+        return bank(vocab_size, self.bits, kinds, self.dtype if "softmax" in kinds else "")
 
     def round(self, key: Key, number: int) -> list[Block]:
         """The blocks of one round, in their order."""
@@ -137,8 +157,11 @@ class ShapesCase:
         vocab_sizes, gammas = (rng.permutation(some) for some in (self.vocab_sizes, self.gammas))
         for i in rng.permutation(len(self.sizes)).tolist():
             rows, calls = self.sizes[i]
-            wanted = int(vocab_sizes[i % len(vocab_sizes)]), int(gammas[i % len(gammas)])
-            vocab_size, gamma = self._fitting(rows, *wanted)
+            if self.together:
+                vocab_size, gamma = self.together[i]
+            else:
+                wanted = int(vocab_sizes[i % len(vocab_sizes)]), int(gammas[i % len(gammas)])
+                vocab_size, gamma = self._fitting(rows, *wanted)
             found.append(
                 Block(rows, calls, gamma, vocab_size, first, None if before is None else before > rows)
             )
@@ -179,10 +202,11 @@ class ShapesCase:
             choices = choices[before:]
         kinds, apart = len(bank.p), np.zeros((2, steps), dtype=np.int64)
         scores = choices[:, : gamma + 1] * kinds
-        if kinds == len(KINDS) and gamma >= LONG:
+        if (self.together or kinds == len(KINDS)) and gamma >= LONG:
             sort = choices[:, gamma + 1]
-            easy = sort < 0.25
+            easy = sort < (0.75 if self.together else 0.25)
             scores[easy] = kinds - OFTEN_ACCEPTED + scores[easy] * (OFTEN_ACCEPTED / kinds)
+        if kinds == len(KINDS) and gamma >= LONG:
             two = np.flatnonzero((sort >= 0.25) & (sort < 0.75))
             apart[0, two] = 1 + choices[two, gamma + 3] * (gamma - 1)
             apart[1, two] = apart[0, two] + (choices[two, gamma + 4] * (gamma - apart[0, two])).astype(int)
@@ -197,6 +221,20 @@ class ShapesCase:
         lengths = (choices[:, gamma + 2] * (gamma + 1)).astype(np.int64) if self.uneven else None
         dtype = np.dtype(dtype_of(self.dtype))
         return ShapedRows(tokens, places, bank, block, inside, dtype, apart, lengths)
+
+
+def server_case(name: str, purpose: str, *blocks: tuple[int, int, int, int], weight: int) -> ShapesCase:
+    """A case whose blocks are given as (rows of a call, calls, ids, γ)."""
+    return ShapesCase(
+        name,
+        purpose,
+        tuple(dict.fromkeys(ids for _, _, ids, _ in blocks)),
+        tuple(dict.fromkeys(gamma for *_, gamma in blocks)),
+        tuple(block[:2] for block in blocks),
+        together=tuple(block[2:] for block in blocks),
+        weight=weight,
+        same_rows=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -224,49 +262,44 @@ def shape_cases(declared: Declared) -> list[ShapesCase]:
     """The cases of changing shape for a verifier of chains with these declarations."""
     if declared.tree or declared.decoder:
         return []
-    most_rows, most_gamma = declared.batch or 2**30, declared.gamma or 2**30
-    most_ids = declared.vocab_size or 2**30
-    cases = []
-    on_device = declared.device != "cpu"
-    for name, purpose, vocab_sizes, gammas, sizes in (*_DESIGNS, *([_ON_DEVICE] if on_device else [])):
-        vocab_sizes = tuple(size for size in vocab_sizes if size <= most_ids)
-        if not vocab_sizes:
-            continue
-        dtype = declared.dtypes[0]
-        cases.append(
-            ShapesCase(
-                name,
-                purpose,
-                vocab_sizes,
-                tuple(dict.fromkeys(min(gamma, most_gamma) for gamma in gammas)),
-                tuple(_at_most(sizes, most_rows)),
-                bits=BITS[dtype],
-                dtype=dtype,
-                weight=WEIGHT_ON_DEVICE if name == _ON_DEVICE[0] else 2 if min(vocab_sizes) >= 2**15 else 1,
-                call_bytes=CALL_BYTES_ON_DEVICE if name == _ON_DEVICE[0] else CALL_BYTES,
-                same_rows=min(vocab_sizes) >= LARGE,
-                uneven=declared.lengths,
-            )
-        )
-    return cases
+    designs = _DESIGNS if declared.device == "cpu" else (*_DESIGNS, _ON_DEVICE)
+    most_ids = declared.vocab_size or UNLIMITED
+    return [_for_verifier(design, declared) for design in designs if min(design.vocab_sizes) <= most_ids]
 
 
-def _at_most(sizes: tuple[tuple[int, int], ...], most: int) -> Iterator[tuple[int, int]]:
-    """The blocks, with calls of at most `most` rows; a larger one becomes more calls."""
-    for rows, calls in sizes:
-        if rows > most:
-            yield most, min(-(-rows * calls // most), max(calls, STEPS_INSTEAD // most))
-        else:
-            yield rows, calls
+def _for_verifier(design: ShapesCase, declared: Declared) -> ShapesCase:
+    """`design` in the verifier's dtype, with no more ids, rows and drafted tokens than it takes."""
+    ids, gamma, rows = (most or UNLIMITED for most in (declared.vocab_size, declared.gamma, declared.batch))
+    dtype = declared.dtypes[0]
+    sizes, together = design.sizes, design.together
+    if together:
+        kept = [i for i, (of_block, _) in enumerate(together) if of_block <= ids]
+        sizes, together = (tuple(some[i] for i in kept) for some in (sizes, together))
+    return replace(
+        design,
+        vocab_sizes=tuple(size for size in design.vocab_sizes if size <= ids),
+        gammas=tuple(dict.fromkeys(min(one, gamma) for one in design.gammas)),
+        sizes=tuple(_at_most(*size, rows) for size in sizes),
+        together=tuple((of_block, min(one, gamma)) for of_block, one in together),
+        bits=BITS[dtype],
+        dtype=dtype,
+        uneven=declared.lengths,
+    )
+
+
+def _at_most(rows: int, calls: int, most: int) -> tuple[int, int]:
+    """A block with calls of at most `most` rows; a larger one becomes more calls."""
+    if rows <= most:
+        return rows, calls
+    return most, min(-(-rows * calls // most), max(calls, STEPS_INSTEAD // most))
 
 
 @cache
-def bank(vocab_size: int, bits: int) -> Bank:
-    """The bank of a vocabulary; its rows are multiples of 2^-bits."""
+def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "") -> Bank:
+    """The bank of a vocabulary; its rows are multiples of 2^-bits, but those of a softmax in `dtype`."""
     rng = np.random.default_rng([vocab_size, bits])
-    kinds = KINDS if vocab_size < LARGE else KINDS[:KINDS_IF_LARGE]
-    pairs = [_PAIRS[kind](rng, vocab_size) for kind in kinds]
-    p, q = (np.ascontiguousarray([dyadic(pair[side], bits) for pair in pairs]) for side in (0, 1))
+    pairs = [_rounded(kind, _PAIRS[kind](rng, vocab_size), bits, dtype) for kind in kinds]
+    p, q = (np.ascontiguousarray([pair[side] for pair in pairs]) for side in (0, 1))
     width = int(vocab_size - 1).bit_length()
     reversed_bits = np.zeros(vocab_size, dtype=np.int64)
     for bit in range(width):
@@ -281,6 +314,18 @@ def bank(vocab_size: int, bits: int) -> Bank:
             ranked = row[order]
             below[o, k, order] = ranked.cumsum() - ranked
     return Bank(p, q, below, q.cumsum(axis=1))
+
+
+def _rounded(kind: str, pair: tuple[Floats, Floats], bits: int, dtype: str) -> tuple[Floats, Floats]:
+    """The rows p, q of a kind as a verifier gets them."""
+    if kind != "softmax":
+        return dyadic(pair[0], bits), dyadic(pair[1], bits)
+    if bits < BITS["float32"]:  # rounding to such a dtype is a deviation that can be seen
+        p, q = (dyadic(normalise(np.exp(logits)), bits) for logits in pair)
+        return p, q
+    weights = [np.exp(logits.astype(dtype)) for logits in pair]
+    p, q = ((weight / weight.sum()).astype(np.float64) for weight in weights)
+    return p, q
 
 
 def _zipf(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
@@ -339,6 +384,12 @@ def _even_odds(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return 0.5 * normalise(rest) + 0.5 * one, one
 
 
+def _softmax(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """The logits of p and q, which have most of their tokens in common."""
+    logits = 2.5 * rng.standard_normal(size)
+    return logits - logits.max(), logits + 0.7 * rng.standard_normal(size) - logits.max()
+
+
 def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
     return p, 0.85 * p + 0.15 * q
@@ -365,7 +416,7 @@ _PAIRS = dict(
         ),
         strict=True,
     )
-)
+) | {"softmax": _softmax}
 
 _FEW = ((1, 400), (2, 200), (3, 128), (4, 128), (5, 64), (8, 64))
 _SOME = ((7, 16), (15, 8), (16, 8), (17, 8), (31, 6), (32, 6), (33, 6), (63, 4), (64, 4), (65, 4), (100, 4))
@@ -373,44 +424,75 @@ _MANY = ((127, 4), (128, 4), (129, 4), (255, 4), (256, 4), (257, 4), (500, 2), (
 _MOST = ((1000, 1), (1023, 1), (1024, 1), (1025, 1), (2047, 1), (2048, 2), (2049, 1), (4095, 1), (4096, 1))
 _ABOVE = ((4097, 1), (4104, 1))
 _EVERY_GAMMA = tuple(range(1, 17))
+#: Vocabularies of Llama 3, Qwen 2.5, gpt-oss and Gemma 3, and how many times as many calls they get.
+_MANY_IDS = ((128_256, 4), (151_936, 2), (201_088, 1), (262_144, 1))
 
-#: Name, purpose, vocabularies, numbers of drafted tokens, and the (rows, calls) of a round.
-Design = tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
-_DESIGNS: tuple[Design, ...] = (
-    (
+_DESIGNS = (
+    ShapesCase(
         "shapes, few ids",
         "calls of 1 to 4,104 rows and 1 to 16 drafted tokens, in changing order",
         (2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129),
         _EVERY_GAMMA,
         (*_FEW, *_SOME, *_MANY, *_MOST, *_ABOVE),
     ),
-    (
+    ShapesCase(
         "shapes, 1 000 ids",
         "vocabularies around multiples of 128 and of 1,024",
         (255, 256, 257, 512, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4096),
         _EVERY_GAMMA,
         (*_FEW, *_SOME, (128, 4), (129, 4), (256, 2), (257, 2)),
     ),
-    (
+    ShapesCase(
         "shapes, 32 000 ids",
         "vocabularies around 32,000 and 2^15: ids that do not fit into 15 bits",
         (32_000, 32_001, 32_767, 32_768, 50_257),
         (1, 2, 3, 4, 6),
         ((1, 32), (2, 16), (3, 8), (4, 8), (7, 4), (8, 4), (9, 4)),
+        weight=2,
+        same_rows=True,
     ),
-    (
+    ShapesCase(
         "shapes, 65 536 ids",
         "vocabularies around 2^16 and up to 2^17: ids that do not fit into 16 bits",
         (65_535, 65_536, 65_537, 128_256, 131_072),
         (1, 2, 3, 4),
         ((1, 16), (2, 8), (3, 4), (4, 4), (5, 4)),
+        weight=2,
+        same_rows=True,
+    ),
+    server_case(
+        "server shapes, 32 000 ids",
+        "calls of 16 to 256 rows with 1 to 32 drafted tokens over 32,000 ids",
+        *((rows, calls, 32_000, 1) for rows, calls in ((16, 32), (33, 16), (64, 8), (256, 2))),
+        *((rows, calls, 32_000, 5) for rows, calls in ((16, 4), (33, 2), (64, 1))),
+        *((rows, calls, 32_000, 16) for rows, calls in ((16, 2), (33, 1), (64, 1))),
+        *((rows, 1, 32_000, 32) for rows in (16, 33)),
+        weight=6,
+    ),
+    server_case(
+        "server shapes, 128 256 ids",
+        "calls of 16 to 256 rows with 1 to 16 drafted tokens over 128,256 to 262,144 ids",
+        *(
+            (rows, calls, ids, 1)
+            for ids, more in _MANY_IDS
+            for rows, calls in ((16, 4 * more), (33, 2), (64, 1))
+        ),
+        *((16, 1, ids, 5) for ids, _ in _MANY_IDS),
+        (33, 1, 128_256, 5),
+        (33, 1, 151_936, 5),
+        (16, 1, 128_256, 16),
+        (256, 1, 128_256, 1),
+        weight=5,
     ),
 )
 #: Calls that take too long on a CPU: an array of p has more than 2^30 entries.
-_ON_DEVICE: Design = (
+_ON_DEVICE = ShapesCase(
     "shapes, 4 096 rows",
     "calls of 4,095 to 4,097 rows over 131,072 ids",
     (131_072,),
     (1,),
     ((4096, 2), (4095, 1), (4097, 1)),
+    weight=WEIGHT_ON_DEVICE,
+    call_bytes=CALL_BYTES_ON_DEVICE,
+    same_rows=True,
 )

@@ -29,6 +29,8 @@ BINS = {"prefix": "tokens", "PIT": "PIT bins", "tail": "bins of rare tokens"}
 #: The kinds of tables that are about several steps: pairs of them, or all of a call.
 OF_PAIRS, OF_CALLS = ("neighbours", "pairs"), "halves"
 OF_STEPS = (*OF_PAIRS, OF_CALLS)
+#: The kinds of tables of single tokens of calls of changing shape.
+OF_SHAPES = ("all", "shape")
 #: p-value of independence below which pairs of steps are called dependent.
 DEPENDENT = 1e-6
 #: The probability with which the design effect that widens an interval is too small.
@@ -81,7 +83,7 @@ def judge_table(
     few = len(table.law) <= MAX_CERTIFIED_CELLS
     small = table.kind == "prefix" and few
     # a case of changing shape has hundreds of tables, of which only those that reject are shown cell by cell
-    shown = few and (rejected or table.kind not in ("shape", "pairs", OF_CALLS))
+    shown = few and (rejected or table.kind not in (*OF_SHAPES, "pairs", OF_CALLS))
     return TableResult(
         kind=table.kind,
         position=table.position,
@@ -158,7 +160,7 @@ def _most_telling(rejected: Sequence[tuple[Table, TableResult]]) -> Iterator[Tab
     places: dict[tuple[bool, int], list[tuple[Table, TableResult]]] = {}
     for table, result in rejected:
         if table.kind not in OF_STEPS:
-            place = (False, 0) if table.kind == "shape" else (True, table.position)
+            place = (False, 0) if table.kind in OF_SHAPES else (True, table.position)
             places.setdefault(place, []).append((table, result))
     for place in sorted(places):
         full = [pair for pair in places[place] if pair[0].kind == "prefix"]

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
-from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
+from specsim.auditing._cases.shapes import ORDERS, Block, ShapedRows, ShapesCase
 from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pit_bin
 from specsim.auditing._checks.tables import Plan, Table, even_table
+from specsim.auditing._results.audit import CALLS, ROWS_AND_GAMMA
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
@@ -37,7 +38,7 @@ ALIKE = (False, True)
 #: Distances of two rows of a call; 0 is half of the call.
 DISTANCES = (*range(1, 9), 16, 32, 64, 128, 256, 512, 1024, 2048, 0)
 #: Distances in calls of two rows at the same place.
-CALLS_APART = (1, 2)
+CALLS_APART = (1, 2, 3, 4, 8, 16)
 #: What follows a row whose bonus is paired, and the order of the bonus: its token is drawn by inverse CDF.
 NEXT, OF_BONUS = ("the next row of the call", "the first row of the next call"), 2
 #: The upper end of the last class.
@@ -48,6 +49,9 @@ ROWS, GAMMAS, NUMBERS = (
     (1, 2, 3, 4, 7, 8, 15, MOST),
     (1024, 2048, 4096, MOST),
 )
+#: Upper ends of the classes of rows and of γ together.
+ROWS_TOGETHER, GAMMAS_TOGETHER = (1, 8, 64, 512, MOST), (1, 4, 8, 16, MOST)
+CONTESTED_APART = "distance of two contested places"
 #: Rows of a call from which on a power of two, and a number beside one, are values of an axis.
 LEAST_POWER = 8
 
@@ -76,8 +80,8 @@ class Axes:
     def values(self) -> list[tuple[str, str]]:
         """(axis, value) of each code."""
         case = self.case
-        kinds = KINDS if min(case.vocab_sizes) < LARGE else KINDS[:KINDS_IF_LARGE]
         names = {
+            "tokens": ["all"],
             "rows of a call": (*_classes(ROWS, self.most_rows), "a power of two", "one beside it", "odd"),
             "γ": _classes(GAMMAS, case.gamma),
             "vocabulary": [f"{size:,}" for size in case.vocab_sizes],
@@ -86,9 +90,18 @@ class Axes:
             "place in the step": ("last drafted", "bonus", *map(str, range(1, case.positions + 1))),
             "last drafted of γ": _classes(GAMMAS, case.gamma),
             "bonus of γ": _classes(GAMMAS, case.gamma),
-            "kind of row": kinds,
+            "kind of row": case.kinds,
             "the token before": [f"in quarter {k + 1}" for k in range(QUARTERS)],
-            "distance of two contested places": [str(k) for k in range(1, case.gamma)],
+            CONTESTED_APART: [str(k) for k in range(1, case.gamma) if case.contested],
+            ROWS_AND_GAMMA: [
+                f"{rows} rows, γ {gamma}"
+                for rows in _classes(ROWS_TOGETHER, self.most_rows)
+                for gamma in _classes(GAMMAS_TOGETHER, case.gamma)
+            ],
+            "calls": dict.fromkeys(
+                f"{rows} rows, {ids:,} ids, γ {gamma}"
+                for (rows, _), (ids, gamma) in zip(case.sizes, case.together, strict=bool(case.together))
+            ),
         }
         return [(axis, value) for axis, of_axis in names.items() for value in of_axis]
 
@@ -115,7 +128,7 @@ class Axes:
             self.first("bonus of γ") + gamma,
             self.first("kind of row"),
             self.first("the token before"),
-            self.first("distance of two contested places") if self.case.gamma > 1 else 0,
+            self.first(CONTESTED_APART) if self.case.contested else 0,
         )
 
     def _of_block(self, block: Block) -> list[int]:
@@ -125,7 +138,13 @@ class Axes:
             self.first(axis) + _class(ROWS, rows),
             self.first("γ") + _class(GAMMAS, block.gamma),
             self.code["vocabulary", f"{block.vocab_size:,}"],
+            self.code["tokens", "all"],
+            self.first(ROWS_AND_GAMMA)
+            + _class(ROWS_TOGETHER, rows) * len(_classes(GAMMAS_TOGETHER, self.case.gamma))
+            + _class(GAMMAS_TOGETHER, block.gamma),
         ]
+        if self.case.together:
+            codes.append(self.code["calls", f"{rows} rows, {block.vocab_size:,} ids, γ {block.gamma}"])
         if rows >= LEAST_POWER and rows.bit_count() == 1:
             codes.append(self.code[axis, "a power of two"])
         elif rows >= LEAST_POWER and 1 in ((rows - 1).bit_count(), (rows + 1).bit_count()):
@@ -333,7 +352,7 @@ def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves:
 
 def plan_shapes(tally: ShapesTally, steps: int) -> Plan:
     """The plan of a case of changing shape."""
-    return Plan(tally.case, "calls", steps, list(_tables(tally, steps)), no_counts(tally))
+    return Plan(tally.case, CALLS, steps, list(_tables(tally, steps)), no_counts(tally))
 
 
 def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
@@ -344,6 +363,8 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
             number = code * len(ORDERS) + o
             position = max(0, code - of_position) if axis == "place in the step" else 0
             kind = "PIT" if position == code - of_position and o == 0 else "shape"
+            if axis == "tokens" and o == 0:
+                kind = "all"
             where = f"{axis}: {value}; tokens ordered by {ordered_by}"
             yield even_table(kind, (code, o), "images", number, PIT_BINS, where, position)
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
@@ -362,7 +383,7 @@ def _pair_names() -> Iterator[str]:
         rows = f"rows {distance:,} apart in a call" if distance else "rows half a call apart"
         yield f"the first tokens of {rows}"
     for distance in CALLS_APART:
-        calls = "successive calls" if distance == 1 else "calls two apart"
+        calls = "successive calls" if distance == 1 else f"calls {distance} apart"
         yield f"the first tokens of rows at the same place of {calls}"
     for following in NEXT:
         yield f"the bonus of a row and the first token of {following}"

@@ -37,8 +37,8 @@ ALTERNATIVE_CONTEXTS = 64
 class Table:
     """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "shape", "pairs" or "halves"; `prefix` is the
-    emitted prefix of a prefix table; `where` says what a table of other steps is about.
+    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "all", "shape", "pairs" or "halves"; `prefix`
+    is the emitted prefix of a prefix table; `where` says what a table of other steps is about.
 
     The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
     outcome x, -1 if impossible; `law` is the law of the cells, `ratios` [M, k] the likelihood ratios to it of

@@ -1,12 +1,12 @@
 """The sentences and tables of all forms of a report, ordered by `audit_parts`."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from specsim.adapters import is_engine
 from specsim.adapters._contract import SHOWN_BY
 from specsim.auditing._cases.rows import PREFIX
-from specsim.auditing._results.audit import Audit, CaseResult, Efficiency, Verdict
+from specsim.auditing._results.audit import CALLS, ROWS_AND_GAMMA, Audit, CaseResult, Efficiency, Verdict
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
@@ -35,6 +35,10 @@ COLUMNS = {
 LEFT_OUT = "left out"
 #: The column of the values of an axis, which holds text.
 AXIS = "value: detectable TV"
+#: The axes that the table of shapes has.
+BY_SHAPE = (ROWS_AND_GAMMA, "calls", "rows of a call", "γ", "tokens")
+#: What no case of changing shape reaches.
+NOT_TESTED = "counters that wrap after 2^24 or more rows, and the shapes that have no number in the table"
 #: Kinds of findings of which one step is enough.
 CERTAIN = ("contract", "path", "support")
 #: What is wrong where each row by itself is not.
@@ -193,6 +197,17 @@ def wanted_line(audit: Audit) -> str:
     )
 
 
+def unseen_lines(audit: Audit) -> list[str]:
+    """What no audit of this level sees."""
+    if audit.exit_code == 1:
+        return []
+    cases = [f"{case.case} ({case.purpose})" for case in audit.unseen]
+    lines = [f"Without power: {'; '.join(cases)}."] if cases else []
+    if any(case.kernel == CALLS for case in audit.cases):
+        lines.append(f"Not tested: {NOT_TESTED}.")
+    return lines
+
+
 def limits_line(audit: Audit) -> str:
     """What the verifier declares, and which cases are therefore left out."""
     number = len(audit.left_out)
@@ -301,15 +316,15 @@ def iid_report(audit: Audit) -> list[str]:
 def audit_parts(audit: Audit) -> Iterator[Piece]:
     """An audit for the terminal and for Jupyter, the verdict last."""
     yield from (Line(line, "bold yellow") for line in progress_lines(audit))
-    tables = (evidence(audit), speed(audit), power_by_axis(audit))
+    tables = (evidence(audit), speed(audit), power_by_shape(audit), power_by_axis(audit))
     yield from (Table.of(rows, gap=1) for rows in tables if rows)
     yield from (Line(line, "red") for line in finding_lines(audit))
     yield from (f"  {line}" for line in traceback(audit).splitlines())
     yield from diagnosis(audit)
     yield from iid_report(audit)
     yield Line(legend(audit), "dim")
-    how = proof_line(audit), test_line(audit), wanted_line(audit), *time_lines(audit), limits_line(audit)
-    yield from filter(None, how)
+    how = proof_line(audit), test_line(audit), wanted_line(audit), *time_lines(audit), *unseen_lines(audit)
+    yield from filter(None, (*how, limits_line(audit)))
     yield run_line(audit)
     yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
 
@@ -325,19 +340,45 @@ def left_out_for_time(audit: Audit, case: CaseResult) -> bool:
     return case.case in audit.out_of_time and not case.findings
 
 
-def power_by_axis(audit: Audit) -> list[dict[str, str]]:
-    """The third table: what would have been found along each axis of the calls' shapes."""
-    found: dict[str, dict[str, float]] = {}
+def power_by_shape(audit: Audit) -> list[dict[str, str]]:
+    """The third table: what would have been found at calls of each shape; none was made where it has "–"."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for case in audit.cases:
-        for table in case.tables:
-            axis, colon, value = table.where.partition(";")[0].partition(": ")
-            if colon and table.n:
-                values = found.setdefault(axis, {})
-                values[value] = min(values.get(value, 1.0), table.detectable_tv)
+        axes = axes_of([case])
+        ids = list(axes.get("vocabulary", ()))
+        of_case = " to ".join(dict.fromkeys((ids[0], ids[-1]))) if ids else ""
+        for value, tv in axes.get(ROWS_AND_GAMMA, {}).items():
+            rows, _, gamma = value.partition(" rows, ")
+            found.setdefault((of_case, rows), {})[gamma] = f"{tv:.3f}" if tv < 1.0 else NONE
+    columns = sorted(
+        {gamma for row in found.values() for gamma in row}, key=lambda name: int(name.split()[1])
+    )
+    return [
+        {"ids": ids, "rows of a call": rows} | {gamma: row.get(gamma, NONE) for gamma in columns}
+        for (ids, rows), row in found.items()
+    ]
+
+
+def power_by_axis(audit: Audit) -> list[dict[str, str]]:
+    """The fourth table: what would have been found along other axes of the calls' shapes."""
+    found = axes_of(audit.cases)
     return [
         {"axis": axis, AXIS: ", ".join(f"{name}: {tv:.3f}" for name, tv in values.items())}
         for axis, values in found.items()
+        if axis not in BY_SHAPE
     ]
+
+
+def axes_of(cases: Iterable[CaseResult]) -> dict[str, dict[str, float]]:
+    """The detectable total variation by axis and value, where it is least."""
+    found: dict[str, dict[str, float]] = {}
+    for case in cases:
+        for table in case.tables:
+            axis, colon, value = table.where.partition(";")[0].partition(": ")
+            if colon and (table.n or axis == ROWS_AND_GAMMA):
+                values = found.setdefault(axis, {})
+                values[value] = min(values.get(value, 1.0), table.detectable_tv)
+    return found
 
 
 def speed(audit: Audit) -> list[dict[str, str]]:

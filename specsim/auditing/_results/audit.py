@@ -18,7 +18,7 @@ from specsim.core._verdicts import BUDGET as BUDGET
 from specsim.core._verdicts import WANTED_TV, Judged
 from specsim.core._verdicts import Finding as Finding
 from specsim.core._verdicts import Verdict as Verdict
-from specsim.core.stats import ChiSquare
+from specsim.core.stats import ChiSquare, detectable_tv
 from specsim.models import Tree
 from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
@@ -28,6 +28,10 @@ LEAST_TV = 1e-9
 #: The version of the JSON of an audit. A key or value that is added changes the number after the dot, one
 #: that is gone or has another meaning the one before it.
 SCHEMA = "specsim-audit 1.4"
+
+
+#: The `kernel` of a case of calls of changing shape, and its axis of rows and γ together.
+CALLS, ROWS_AND_GAMMA = "calls", "rows and γ"
 
 
 @dataclass(frozen=True)
@@ -195,9 +199,11 @@ class CaseResult:
 
 
 def first_token_of(tables: Iterable[Any]) -> Any:
-    """The table, planned or tested, of the first position: its full law if there is one, else its bins."""
-    here = [table for table in tables if table.position == 0]
-    return next((t for t in here if t.kind == "prefix"), next((t for t in here if t.kind == "PIT"), None))
+    """The table, planned or tested, of the first position: its full law if there is one, else its bins.
+
+    A case of changing shape has one of all its tokens instead."""
+    here = {table.kind: table for table in reversed(list(tables)) if table.position == 0}
+    return next((here[kind] for kind in ("prefix", "all", "PIT") if kind in here), None)
 
 
 @dataclass(frozen=True)
@@ -248,15 +254,17 @@ class Audit(Judged):
     def verdict(self) -> Verdict:
         """The worst verdict of the cases; a rule that the proof refutes is biased whatever the draws say.
 
-        Where nothing was found it is inconclusive after an interrupt, and if the first token had less than
-        the wanted power in more than half of the cases, those left out included."""
+        Where nothing was found it is inconclusive after an interrupt, if the wanted total variation was not
+        detectable in more than half of the cases, those left out included, and if time or an error cut the
+        power of calls of some shape that the level has."""
         found = {case.verdict for case in self.cases}
         if Verdict.BROKEN in found:
             return Verdict.BROKEN
         refuted = self.proof is not None and not self.proof.as_claimed
         if refuted or Verdict.BIASED in found:
             return Verdict.BIASED
-        if self.interrupted or 2 * self.powerful < self.planned + len(self.left_out):
+        few = 2 * self.powerful < self.planned + len(self.left_out)
+        if self.interrupted or few or any(self._cut_short(case) for case in self.unseen):
             return Verdict.INCONCLUSIVE
         return Verdict.LOSSY if self.declared_tv > LEAST_TV else Verdict.CONSISTENT
 
@@ -264,6 +272,19 @@ class Audit(Judged):
     def powerful(self) -> int:
         """In how many cases a total variation of `wanted_tv` was detectable at the first token."""
         return sum(case.powerful for case in self.cases)
+
+    @property
+    def unseen(self) -> list[CaseResult]:
+        """The cases of calls of changing shape in which `wanted_tv` was not detectable."""
+        return [case for case in self.cases if case.kernel == CALLS and not case.powerful]
+
+    def _cut_short(self, case: CaseResult) -> bool:
+        """Whether all the steps that the level has would have made `wanted_tv` detectable."""
+        if case.first_token is None or not case.steps:
+            return True
+        tokens = case.first_token.n * case.planned / case.steps
+        level = self.budget / self.tests
+        return detectable_tv(case.first_token.cells, tokens, level) <= self.wanted_tv
 
     @property
     def declared_tv(self) -> float:
