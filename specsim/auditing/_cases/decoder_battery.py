@@ -178,6 +178,13 @@ def _far() -> tuple[Floats, Floats]:
     return p, normalise(q)
 
 
+def _neighbours() -> tuple[Floats, Floats]:
+    """After each token other tokens are likely, under the draft too; after token 3 the text ends."""
+    p = [[0.25, 0.25, 0.25, 0.25], [0.05, 0.2, 0.65, 0.1], [0.05, 0.6, 0.1, 0.25], [0.85, 0.05, 0.05, 0.05]]
+    q = [[0.25, 0.25, 0.25, 0.25], [0.05, 0.7, 0.15, 0.1], [0.05, 0.1, 0.2, 0.65], [0.7, 0.1, 0.15, 0.05]]
+    return np.array(p), np.array(q)
+
+
 #: Name, purpose, the rows of target and draft, the prompt or prompts, length and end-of-sequence token.
 _CASES: tuple[tuple[Any, ...], ...] = (
     (
@@ -244,6 +251,14 @@ _CASES: tuple[tuple[Any, ...], ...] = (
         lambda: _end(4, 15, 22),
         ((2, 1), (3, 2), (2, 2, 1, 1, 3), (1, 3, 3, 2, 2)),
         4,
+        0,
+    ),
+    (
+        "neighbours",
+        "requests of a call of which some end at once, and whose rows differ: rows of a neighbour",
+        _neighbours,
+        ((1,), (3,), (2,), (1, 2, 3), (3, 1), (2, 2)),
+        3,
         0,
     ),
     (
