@@ -255,7 +255,7 @@ _CASES: tuple[tuple[Any, ...], ...] = (
     ),
     (
         "neighbours",
-        "requests of a call of which some end at once, and whose rows differ: rows of a neighbour",
+        "some requests of a call end at once, and their rows differ: rows of a neighbour",
         _neighbours,
         ((1,), (3,), (2,), (1, 2, 3), (3, 1), (2, 2)),
         3,

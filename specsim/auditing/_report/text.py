@@ -38,7 +38,7 @@ AXIS = "value: detectable TV"
 #: The axes that the table of shapes has.
 BY_SHAPE = (ROWS_AND_GAMMA, "calls", "rows of a call", "γ", "tokens")
 #: What no case of changing shape reaches.
-NOT_TESTED = "counters that wrap after 2^24 or more rows, and the shapes that have no number in the table"
+NOT_TESTED = "counters that wrap at 2^24 rows, and shapes without a number in the table"
 #: Kinds of findings of which one step is enough.
 CERTAIN = ("contract", "path", "support")
 #: What is wrong where each row by itself is not.

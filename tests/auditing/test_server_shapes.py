@@ -1,0 +1,118 @@
+"""Cases in the shapes of a server: many rows over a large vocabulary, and what an audit says of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from verifiers import verify
+
+from specsim import audit
+from specsim.adapters._contract import Declared
+from specsim.auditing import Verdict
+from specsim.auditing._cases.shapes import SERVER_KINDS, shape_cases
+from specsim.auditing._checks.findings import judge_case
+from specsim.auditing._checks.shapes import CALLS_APART, ShapesTally, plan_shapes
+from specsim.auditing._checks.subjects import Span, VerifierSubject, try_span
+from specsim.auditing._report.text import power_by_shape, unseen_lines
+from specsim.auditing._results.audit import CALLS
+from specsim.auditing._verifier.local import Local
+
+KEY = (7, 11)
+LEVEL = 1e-10
+CASES = {case.name: case for case in shape_cases(Declared())}
+FEW, SERVER, LARGEST = "shapes, few ids", "server shapes, 32 000 ids", "server shapes, 128 256 ids"
+#: The most numbers in p and q of a call.
+MOST_NUMBERS = 10**8
+
+
+def judged(verifier, name, rounds=1.0, **changes):
+    """The result of some rounds of a case, or of one with `changes`."""
+    subject, case = VerifierSubject("own", Local(verifier, Declared())), replace(CASES[name], **changes)
+    vars(subject)["cases"] = [case]
+    steps = int(rounds * case.round_steps)
+    found = try_span(subject, Span(name, KEY, 0, steps))
+    return judge_case(plan_shapes(ShapesTally(case), steps), found, LEVEL)
+
+
+@pytest.mark.parametrize("name", [SERVER, LARGEST])
+def test_calls_have_the_shapes_of_a_server_and_each_fits(name):
+    case = CASES[name]
+    blocks = case.round(KEY, 0)
+    assert len(blocks) == len(case.together) and blocks != case.round(KEY, 1)
+    assert {block.rows for block in blocks} == {16, 33, 64, 256}
+    for block in blocks:
+        assert block.rows * block.vocab_size * (2 * block.gamma + 1) <= MOST_NUMBERS
+    gammas = {block.gamma for block in blocks}
+    assert gammas == ({1, 5, 16, 32} if name == SERVER else {1, 5, 16})
+    if name == LARGEST:
+        assert {block.vocab_size for block in blocks} == {128_256, 151_936, 201_088, 262_144}
+
+
+def test_a_verifier_of_fewer_ids_rows_and_drafted_tokens_gets_smaller_calls():
+    (case,) = (
+        one for one in shape_cases(Declared(vocab_size=150_000, batch=8, gamma=4)) if one.name == LARGEST
+    )
+    assert {(block.rows, block.vocab_size, block.gamma) for block in case.round(KEY, 0)} <= {
+        (8, 128_256, gamma) for gamma in (1, 4)
+    }
+    assert SERVER not in [one.name for one in shape_cases(Declared(vocab_size=31_999))]
+
+
+def test_rows_of_a_softmax_sum_to_one_only_to_rounding():
+    for dtype in ("float64", "float32"):
+        case = replace(CASES[SERVER], dtype=dtype)
+        rows = case.bank(32_000).p[SERVER_KINDS.index("softmax")]
+        assert np.array_equal(rows, rows.astype(dtype).astype(np.float64))
+        assert 0.0 < abs(rows.sum() - 1.0) < 1e-5
+
+
+def resampling(draft_tokens, p, q, rng):
+    """Draws from p in place of the residual, in calls of ten rows or more over 30,000 ids or more."""
+    large = len(p) >= 10 and p.shape[2] >= 30_000
+    return verify(draft_tokens, p, q, rng, **({"residual": "target"} if large else {}))
+
+
+def test_a_mistake_of_many_rows_over_many_ids_is_found_and_placed():
+    result = judged(resampling, SERVER, 1.5)
+    assert any(finding.kind == "deviation" for finding in result.findings)
+    assert not judged(resampling, "shapes, 32 000 ids", 2).findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [SERVER, LARGEST])
+def test_a_right_verifier_passes(name):
+    assert not judged(verify, name).findings
+
+
+@pytest.mark.parametrize("calls", [distance for distance in CALLS_APART if distance > 2])
+def test_random_numbers_of_an_earlier_call_are_found(calls):
+    seeds = []
+
+    def ring(draft_tokens, p, q, rng):
+        again = len(seeds) // calls % 2
+        seeds.append(seeds[-calls] if again else int(rng.integers(2**60)))
+        return verify(draft_tokens, p, q, np.random.default_rng(seeds[-1]))
+
+    small = judged(ring, FEW, 8, sizes=((16, 96),), vocab_sizes=(16,), gammas=(1,))
+    where = " ".join(finding.text for finding in small.findings)
+    assert f"calls {calls} apart" in where
+
+
+@pytest.fixture(scope="module")
+def brief():
+    return audit(verify, "smoke", rng=1, cases=["two-point", FEW, SERVER], diagnose=False)
+
+
+def test_the_report_names_the_shapes_without_power(brief):
+    assert brief.verdict is Verdict.CONSISTENT
+    assert [case.case for case in brief.unseen] == [SERVER]
+    assert SERVER in unseen_lines(brief)[0]
+    rows = power_by_shape(brief)
+    assert [row["ids"][:4] for row in rows if row["rows of a call"] == "9 to 64"] == ["2 to", "32,0"]
+    assert {"γ 1", "γ 2 to 4", "γ 5 to 8", "γ 9 to 16", "γ 17 or more"} <= set(rows[0])
+
+
+def test_power_that_time_cuts_short_leaves_no_verdict(brief):
+    assert [case.case for case in brief.cases if case.kernel == CALLS] == [FEW, SERVER]
+    cut = [replace(case, planned=10**9) if case.case == SERVER else case for case in brief.cases]
+    assert replace(brief, cases=tuple(cut)).verdict is Verdict.INCONCLUSIVE
