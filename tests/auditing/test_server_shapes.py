@@ -38,7 +38,8 @@ def judged(verifier, name, rounds=1.0, **changes):
 def test_calls_have_the_shapes_of_a_server_and_each_fits(name):
     case = CASES[name]
     blocks = case.round(KEY, 0)
-    assert len(blocks) == len(case.together) and blocks != case.round(KEY, 1)
+    assert len(blocks) == len(case.together)
+    assert blocks != case.round(KEY, 1)
     assert {block.rows for block in blocks} == {16, 33, 64, 256}
     for block in blocks:
         assert block.rows * block.vocab_size * (2 * block.gamma + 1) <= MOST_NUMBERS
