@@ -25,7 +25,7 @@ from specsim.core._streams import Purpose, uniforms
 KEY = (7, 11)
 #: False-alarm probability of a test of this file: there are some hundred tests in a case.
 LEVEL = 1e-10
-FEW, THOUSAND, LARGE, LARGEST = (case.name for case in shape_cases(Declared()))
+FEW, THOUSAND, LARGE, LARGEST, *_ = (case.name for case in shape_cases(Declared()))
 
 
 def case_of(name, **declared):
