@@ -71,7 +71,7 @@ def test_the_cases_have_the_shapes_of_production():
     cases = shape_cases(Declared())
     sizes = {size for case in cases for size in case.vocab_sizes}
     assert {2, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 32_000, 32_767, 65_536, 65_537, 131_072} <= sizes
-    assert {gamma for case in cases for gamma in case.gammas} == set(range(1, 17))
+    assert {gamma for case in cases for gamma in case.gammas} == {*range(1, 17), 32}
     rows = {rows for case in cases for rows, _ in case.sizes}
     assert {1, 2, 3, 7, 8, 64, 65, 1023, 1024, 1025, 4095, 4096, 4097, 4104} <= rows
 
@@ -91,7 +91,7 @@ def test_steps_do_not_depend_on_how_a_run_is_split():
 
 
 @pytest.mark.parametrize(
-    ("declared", "rows", "gammas"), [({"batch": 1}, {1}, 16), ({"batch": 100, "gamma": 3}, 100, 3)]
+    ("declared", "rows", "gammas"), [({"batch": 1}, {1}, 32), ({"batch": 100, "gamma": 3}, 100, 3)]
 )
 def test_declared_limits_hold(declared, rows, gammas):
     for case in shape_cases(Declared(**declared)):
@@ -105,7 +105,7 @@ def test_declared_limits_hold(declared, rows, gammas):
 
 def test_rows_of_a_bank_are_pmfs_and_every_order_is_one_of_all_tokens():
     for size, bits in ((2, 24), (33, 24), (129, 8), (1000, 11), (32_001, 24)):
-        found = bank(size, bits)
+        found = bank(size, bits, KINDS)
         assert np.array_equal(found.p.sum(axis=1), np.ones(len(found.p)))
         assert np.array_equal(found.q.sum(axis=1), np.ones(len(found.p)))
         for below in found.below.reshape(-1, size):
@@ -115,7 +115,7 @@ def test_rows_of_a_bank_are_pmfs_and_every_order_is_one_of_all_tokens():
                 possible = np.flatnonzero(p)
                 ranked = possible[np.argsort(below[possible], kind="stable")]
                 assert np.allclose(below[ranked][1:], (below + p)[ranked][:-1], atol=1e-12)
-    half = bank(64, 24)
+    half = bank(64, 24, KINDS)
     even = np.arange(64) % 2 == 0
     assert (half.below[3][:, even].max(axis=1) <= half.below[3][:, ~even].min(axis=1) + 1e-12).all()
 
@@ -155,6 +155,12 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                     ("place in the step", str(i + 1)),
                     ("kind of row", names[tally.axes.first("kind of row") + k][1]),
                     ("row of its call", "1 to 1,024"),
+                    ("tokens", "all"),
+                    (
+                        "rows and γ",
+                        f"{ {1: '1', 4: '2 to 8', 9: '9 to 64'}[block.rows] } rows, "
+                        f"γ { {1: '1', 2: '2 to 4', 5: '5 to 8'}[block.gamma] }",
+                    ),
                 ]
                 if block.rows == 9:
                     values += [("rows of a call", "one beside it"), ("rows of a call", "odd")]
@@ -267,6 +273,7 @@ def test_a_right_verifier_has_no_finding(shaped):
     assert {table.where.partition(":")[0] for table in shapes} == {
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step", "kind of row",
         "the token before", "last drafted of γ", "bonus of γ", "distance of two contested places",
+        "rows and γ", "tokens",
     }  # fmt: skip
 
 
@@ -482,14 +489,13 @@ def shaped():
 def test_the_report_says_what_each_axis_can_detect(shaped):
     rows = {row["axis"]: row["value: detectable TV"] for row in power_by_axis(shaped)}
     assert [*rows] == [
-        "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step",
-        "last drafted of γ", "bonus of γ", "kind of row", "the token before",
-        "distance of two contested places",
+        "vocabulary", "row of its call", "call", "place in the step", "last drafted of γ", "bonus of γ",
+        "kind of row", "the token before", "distance of two contested places",
     ]  # fmt: skip
-    said = dict(part.rsplit(": ", 1) for part in rows["rows of a call"].split(", ") if ": " in part)
+    said = dict(part.rsplit(": ", 1) for part in rows["call"].split(", ") if ": " in part)
     tables = {table.where: table for table in shaped.cases[0].tables}
-    assert said["1"] == f"{tables['rows of a call: 1; tokens ordered by p/q'].detectable_tv:.3f}"
-    assert float(said["1"]) > float(said["odd"])
+    assert said["others"] == f"{tables['call: others; tokens ordered by p/q'].detectable_tv:.3f}"
+    assert float(said["first after a larger one"]) > float(said["others"])
     assert "rows of a call" in shaped._repr_html_()
 
 
@@ -497,4 +503,6 @@ def test_the_json_of_such_a_case_follows_its_schema(shaped):
     schema = json.loads((files("specsim") / "data" / "audit.schema.json").read_text(encoding="utf-8"))
     document = json.loads(json_of(shaped))
     assert not [*jsonschema.Draft202012Validator(schema).iter_errors(document)]
-    assert {table["kind"] for table in document["cases"][0]["tables"]} == {"PIT", "shape", "pairs", "halves"}
+    assert {table["kind"] for table in document["cases"][0]["tables"]} == {
+        "PIT", "all", "shape", "pairs", "halves",
+    }  # fmt: skip

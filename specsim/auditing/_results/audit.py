@@ -27,7 +27,7 @@ from specsim.theory import expected_tokens
 LEAST_TV = 1e-9
 #: The version of the JSON of an audit. A key or value that is added changes the number after the dot, one
 #: that is gone or has another meaning the one before it.
-SCHEMA = "specsim-audit 1.4"
+SCHEMA = "specsim-audit 1.5"
 
 
 #: The `kernel` of a case of calls of changing shape, and its axis of rows and γ together.
