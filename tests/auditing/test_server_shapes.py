@@ -113,6 +113,15 @@ def test_the_report_names_the_shapes_without_power(brief):
     assert {"γ 1", "γ 2 to 4", "γ 5 to 8", "γ 9 to 16", "γ 17 or more"} <= set(rows[0])
 
 
+def test_a_level_with_too_few_steps_leaves_them_out_and_says_so():
+    subject = VerifierSubject("own", Local(verify, Declared()))
+    assert not {SERVER, LARGEST} & {plan.case.name for plan in subject.plans("smoke")}
+    assert {SERVER, LARGEST} <= {plan.case.name for plan in subject.plans("quick")}
+    few = audit(verify, "smoke", rng=1, cases=[FEW], diagnose=False)
+    assert [line.split(":")[0] for line in unseen_lines(few)] == ["Not made", "Not tested"]
+    assert SERVER in unseen_lines(few)[0]
+
+
 def test_power_that_time_cuts_short_leaves_no_verdict(brief):
     assert [case.case for case in brief.cases if case.kernel == CALLS] == [FEW, SERVER]
     cut = [replace(case, planned=10**9) if case.case == SERVER else case for case in brief.cases]

@@ -485,6 +485,8 @@ _DESIGNS = (
         weight=5,
     ),
 )
+#: The purposes of the cases in the shapes of a server, by name.
+SERVER_CASES = {case.name: case.purpose for case in _DESIGNS if case.together}
 #: Calls that take too long on a CPU: an array of p has more than 2^30 entries.
 _ON_DEVICE = ShapesCase(
     "shapes, 4 096 rows",

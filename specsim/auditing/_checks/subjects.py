@@ -66,7 +66,9 @@ class _Counted:
     _counter: Callable[..., tuple[Any, Any]]
 
     def plans(self, level: str, cases: Sequence[str] | None = None) -> list[Plan]:
-        """The plans of the cases of these names, by default all. Raises ValueError for an unknown one."""
+        """The plans of the cases of these names, by default all for which the level has enough steps.
+
+        Raises ValueError for an unknown name."""
         if isinstance(cases, str):
             raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
         names = [case.name for case in self.cases]
@@ -75,7 +77,8 @@ class _Counted:
         if unknown or not chosen:
             said = f"{unknown[0]!r} is not a case of the audit" if unknown else "empty"
             raise ValueError(f"cases (--case): {said}; choose from {', '.join(map(repr, names))}")
-        return [self.plan(index, level) for index, name in enumerate(names) if name in chosen]
+        plans = [self.plan(index, level) for index, name in enumerate(names) if name in chosen]
+        return plans if cases is not None else [plan for plan in plans if not _too_few(plan)]
 
     @cached_property
     def counter(self) -> Callable[..., tuple[Any, Any]]:
@@ -168,6 +171,12 @@ class _FunctionSubject(_Counted):
     def threads(self) -> int:
         """The processes that may count at a time."""
         return 1 if self.children is None else self.children.most
+
+
+def _too_few(plan: Plan) -> bool:
+    """Whether a case in the shapes of a server has too few steps for each of them."""
+    case = plan.case
+    return isinstance(case, ShapesCase) and bool(case.together) and plan.steps < case.round_steps
 
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:

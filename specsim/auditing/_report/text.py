@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from specsim.adapters import is_engine
 from specsim.adapters._contract import SHOWN_BY
 from specsim.auditing._cases.rows import PREFIX
+from specsim.auditing._cases.shapes import SERVER_CASES
 from specsim.auditing._results.audit import CALLS, ROWS_AND_GAMMA, Audit, CaseResult, Efficiency, Verdict
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
 from specsim.core.stats import POWER
@@ -198,14 +199,16 @@ def wanted_line(audit: Audit) -> str:
 
 
 def unseen_lines(audit: Audit) -> list[str]:
-    """What no audit of this level sees."""
-    if audit.exit_code == 1:
+    """Which calls no deviation of the wanted size would have shown in, and which were not made."""
+    made = {case.case for case in audit.cases if case.kernel == CALLS}
+    if audit.exit_code == 1 or not made:
         return []
-    cases = [f"{case.case} ({case.purpose})" for case in audit.unseen]
-    lines = [f"Without power: {'; '.join(cases)}."] if cases else []
-    if any(case.kernel == CALLS for case in audit.cases):
-        lines.append(f"Not tested: {NOT_TESTED}.")
-    return lines
+    without = [f"{case.case} ({case.purpose})" for case in audit.unseen]
+    lines = [f"Without power: {'; '.join(without)}."] if without else []
+    asked = {*made, *audit.left_out}
+    missing = [f"{name} ({purpose})" for name, purpose in SERVER_CASES.items() if name not in asked]
+    lines += [f"Not made: {'; '.join(missing)}."] if missing else []
+    return [*lines, f"Not tested: {NOT_TESTED}."]
 
 
 def limits_line(audit: Audit) -> str:
