@@ -4,8 +4,6 @@ The public names, listed in `__init__.pyi`, are loaded when they are first used,
 costs nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import lazy_loader as _lazy

@@ -1,7 +1,5 @@
 """The reader of pairs for all functions and commands that take a target and a draft."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 Everything runs here but the verifier, which may be in a child process (`_verifier/child.py`)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A case asks for its steps up to its next look. They are cut into *spans*, (case,
 process counts spans one after the other; several processes, or workers, count them side by side
 (`_side_by_side.py`). A time limit is divided among the cases: each asks for no more steps after its share."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter, deque

@@ -3,8 +3,6 @@
 A part (`specsim.simulation._checkpoints`) of an audit holds the counts of whole cases. The promises of a
 user's verifier are one more case."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from concurrent.futures import Executor

@@ -5,8 +5,6 @@ Steps are cut where a run on one process begins with another generator. So the c
 generators are those of a run on one process, and so are the counts of a verifier whose tokens depend on
 nothing else."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The law need not be known, so a lossy kernel can be compared with its rewrite. B
 independent random numbers, in blocks. After each block all is tested (`_checks/two_samples.py`), a change of
 speed too. A few steps with the same drafts and rng show whether the tokens are identical."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Name the argument of a public function that is of another type than its annotation."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

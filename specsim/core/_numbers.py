@@ -1,7 +1,5 @@
 """Numbers as people write them: 12, 1e6, 10M, 80%."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from typing import Any

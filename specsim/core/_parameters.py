@@ -1,7 +1,5 @@
 """Names with parameters, NAME:PARAMETER=VALUE,…: of rules, mistakes, methods, policies, engines, pairs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Container, Mapping, Sequence

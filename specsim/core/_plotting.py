@@ -1,7 +1,5 @@
 """The style of specsim's figures, and how they are saved."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ nowhere, and a function is called as progress(done, total) instead. Work within 
 own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterator

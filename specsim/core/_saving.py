@@ -5,8 +5,6 @@ address of their class; an object that is neither needs `saved()`, the arguments
 `CLASSES` lists the classes that a file can hold: nothing else is imported or made because a file names it.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Safetensors files, written atomically and read whole."""
 
-from __future__ import annotations
-
 import json
 import tokenize
 import zlib

@@ -1,7 +1,5 @@
 """What every result with a verdict shares: false alarms, wanted power, findings, exit code and report."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

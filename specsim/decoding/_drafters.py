@@ -1,7 +1,5 @@
 """What drafts the tokens of a step: a model with a fixed or a dynamic tree, or the text so far."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 

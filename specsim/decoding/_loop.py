@@ -1,7 +1,5 @@
 """Speculative decoding from the prompt to the last token, and sampling from the target alone."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ standard rule: an audit that rejects one raises a false alarm.
 of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows.
 """
 
-from __future__ import annotations
-
 from specsim.core._parameters import split_name
 from specsim.core._registry import suggestion
 from specsim.mistakes import (

@@ -1,7 +1,5 @@
 """The mistake: a verifier or decoder with a known defect, its description and its law."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial

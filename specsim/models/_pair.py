@@ -1,7 +1,5 @@
 """A target and its draft as one object, with the name from which they are made again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Pairs of a target and its draft, trained on the same text: building, reading, and the bundled pair."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -8,8 +8,6 @@ Read are `tokenizer.json`, of Hugging Face's tokenizers, and in folders without 
 `vocab.txt`; from `config.json` the length of the rows and the tokens that end and pad texts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Drafting systems beside each other: tokens per step, cost of a step, and speed on one machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ down a tree, `deferral` follows the target or the draft at each position, `fixed
 fixed pair.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache

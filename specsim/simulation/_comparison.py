@@ -1,7 +1,5 @@
 """Compare rules on one pair: tokens per step, and total variation from the target's distribution."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor

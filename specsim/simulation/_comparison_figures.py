@@ -1,7 +1,5 @@
 """The two figures of a comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

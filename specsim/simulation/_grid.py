@@ -2,8 +2,6 @@
 
 `sweep` and `compare` are views of it, and in `specsim.planning` `compare_methods` and `batch.sweep_batch`."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

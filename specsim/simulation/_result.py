@@ -1,7 +1,5 @@
 """The result of a simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any

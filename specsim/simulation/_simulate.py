@@ -3,8 +3,6 @@
 `_sources.py` draws the steps, and `_counting.py` counts them in chunks. `_executors.py` has them counted in
 other processes, and `_checkpoints.py` stores the counts in files. `_result.py` has the rates that follow."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,6 @@
 
 Random numbers are functions of (key, purpose, step), so the steps do not depend on how a run is split."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """The rows that a user's verifier gets, generated fast: those of one pair, relabelled row by row, or taken
 from tables of models that read one token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """Judge the counts of a case: which tables are rejected, and the findings in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 A subject plans a case from its models alone, and counts spans of its steps with the verifier. A function
 given by name may hang or crash, so it runs in a child process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager

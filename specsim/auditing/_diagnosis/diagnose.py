@@ -1,7 +1,5 @@
 """The diagnosis of whatever failed: a verifier of chains or trees, or a decoder."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

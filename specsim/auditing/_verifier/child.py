@@ -4,8 +4,6 @@ The parent draws, counts and judges; the child only maps arrays to tokens, and t
 child that dies, sends nothing for too long, or sends anything but the next frame of its answer is killed with
 the processes that it started, and replaced for the next question."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

@@ -5,8 +5,6 @@ takes nothing else from it: no object of the child is ever unpickled, and a fram
 that the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the
 child got with the question before is not sent again."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

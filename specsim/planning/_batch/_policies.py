@@ -1,7 +1,5 @@
 """Policies that a server follows; `_kernel.py` carries them out, iteration by iteration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A server beside one that does not speculate, over rates, batches and lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field

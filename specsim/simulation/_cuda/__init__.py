@@ -1,7 +1,5 @@
 """Steps on an NVIDIA GPU, with the same counts as on the CPU."""
 
-from __future__ import annotations
-
 from concurrent.futures import Executor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The parts of a drafting system."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

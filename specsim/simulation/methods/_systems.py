@@ -3,8 +3,6 @@
 To add one, add an entry to `SYSTEMS`. `make` says what it drafts on a pair; write a function for it unless
 one here does that already."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

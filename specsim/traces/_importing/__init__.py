@@ -3,8 +3,6 @@
 A format has `SUFFIXES`, by which files are recognised, and `read(source)`, which returns a
 `specsim.traces._steps.Logged`: the layout, and an iterator of the steps, which `import_trace` writes."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import tempfile
