@@ -46,18 +46,6 @@ SLOW_EXAMPLES = {
 #: Seconds for a test that --all adds, or runs at full scale; pyproject.toml has those of others.
 LONGEST = 1800.0
 
-#: Seconds for a diagnosis, so that none is stopped where other work keeps the machine busy.
-PATIENCE = 600.0
-
-
-@pytest.fixture(autouse=True, scope="session")
-def patient_diagnosis():
-    from specsim.auditing._diagnosis import diagnose
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diagnose, "DIAGNOSIS", PATIENCE)
-        yield
-
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="slow tests too, and all tests at full scale")

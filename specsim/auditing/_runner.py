@@ -143,9 +143,8 @@ def audit(
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
         found = _audit(subject, plans, level, root_of(rng), limit, wanted_tv, fail_fast, told(progress))
         if diagnose and not found.interrupted and any(case.findings for case in found.cases):
-            took = time.perf_counter() - started
-            left = None if seconds is None else seconds - took
-            found = replace(found, diagnosis=diagnosis_of(subject, found, took, left))
+            left = None if seconds is None else seconds - (time.perf_counter() - started)
+            found = replace(found, diagnosis=diagnosis_of(subject, found, left))
         whole = replace(found.provenance, seconds=time.perf_counter() - started)
         return replace(found, provenance=whole)
 

@@ -150,7 +150,7 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     if diagnose is True and not _is_installed(subject.name):
         why = f"specsim merge imports only what you name: --diagnose {shlex.quote(subject.name)}"
         return replace(merged, diagnosis=Diagnosis(reason=f"It was not made: {why}."))
-    return replace(merged, diagnosis=_diagnosis(verifier, subject, merged, part.seconds))
+    return replace(merged, diagnosis=_diagnosis(verifier, subject, merged))
 
 
 def _is_installed(name: str) -> bool:
@@ -158,9 +158,7 @@ def _is_installed(name: str) -> bool:
     return adapters.name_of(name) in adapters.ENGINES and "source=" not in name
 
 
-def _diagnosis(
-    verifier: str | Verifier, planned: subjects.Subject, merged: Audit, took: float
-) -> Diagnosis | None:
+def _diagnosis(verifier: str | Verifier, planned: subjects.Subject, merged: Audit) -> Diagnosis | None:
     """The diagnosis of a merged audit of a user's verifier, or why it has none: more steps are drawn, so
     it must be here, and the one that was audited. Its file is compared before it is imported."""
     audited = merged.origin and merged.origin.digest
@@ -178,7 +176,7 @@ def _diagnosis(
             return another
         if [case.name for case in subject.cases] != [case.name for case in planned.cases]:
             return Diagnosis(reason="It was not made: the verifier declares something else here.")
-        return diagnosis_of(subject, merged, took)
+        return diagnosis_of(subject, merged)
 
 
 def _which_run(subject: subjects.Subject, level: str, root: int) -> dict[str, Any]:

@@ -21,15 +21,10 @@ from specsim.auditing._verifier.calls import VerifierSource
 from specsim.core._streams import Key
 from specsim.mistakes import Mistake, catalogue
 
-#: Seconds that a diagnosis may take where the tests took fewer; else it takes as long as they at most.
-DIAGNOSIS = 20.0
 
-
-def diagnosis_of(
-    subject: Subject, found: Audit, took: float, seconds: float | None = None
-) -> Diagnosis | None:
-    """Diagnose what failed in `seconds`, by default those that the tests `took`, at least `DIAGNOSIS`."""
-    deadline = time.monotonic() + (max(took, DIAGNOSIS) if seconds is None else seconds)
+def diagnosis_of(subject: Subject, found: Audit, seconds: float | None = None) -> Diagnosis | None:
+    """Diagnose what failed, in at most `seconds` if a time limit leaves that many."""
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
     results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     root = found.provenance.root
     try:
@@ -39,7 +34,9 @@ def diagnosis_of(
             return None
         return diagnose_failed(subject, results, found.level, root, deadline=deadline)
     except odds.OutOfTime:
-        return Diagnosis(reason="The diagnosis was stopped: it would have taken longer than the tests.")
+        return Diagnosis(
+            reason="The time limit stopped the diagnosis; audit without one, or with a longer one."
+        )
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # an error of the diagnosis must not lose the verdict

@@ -34,7 +34,7 @@ TRIED = 3
 LISTED = 5
 #: Why there is no name: the cases of the diagnosis show nothing, or they show what no known mistake does.
 ELSEWHERE = "In the small cases of the diagnosis its steps are exact: it goes wrong elsewhere."
-OTHERWISE = "It differs from an exact verifier in another way than every known mistake."
+OTHERWISE = "No known mistake explains these steps."
 
 
 class OutOfTime(Exception):
