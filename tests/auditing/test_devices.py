@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from specsim.auditing._verifier.arrays import library_of
 from specsim.auditing._verifier.local import Local
 from specsim.cli import _audit as command
 
-ON_DEVICE = shapes._ON_DEVICE[0]
+ON_DEVICE = shapes._ON_DEVICE.name
 #: Of one pair, of a bank of shifts, of a bank by token, of whole rows, of banks of changing shape.
 CASES = ["asymmetric", "own rows", "Markov chain", "n-gram pair", "shapes, few ids"]
 FEW_CASES = [*CASES, "two-point", ON_DEVICE]
@@ -38,7 +39,7 @@ def simulated(monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """The case of large calls, with fewer rows and tokens."""
-    small = (*shapes._ON_DEVICE[:2], (300,), (1,), ((64, 2), (63, 1), (65, 1)))
+    small = replace(shapes._ON_DEVICE, vocab_sizes=(300,), sizes=((64, 2), (63, 1), (65, 1)))
     monkeypatch.setattr(shapes, "_ON_DEVICE", small)
 
 

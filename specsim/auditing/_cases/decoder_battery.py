@@ -258,7 +258,7 @@ _CASES: tuple[tuple[Any, ...], ...] = (
         "some requests of a call end at once, and their rows differ: rows of a neighbour",
         _neighbours,
         ((1,), (3,), (2,), (1, 2, 3), (3, 1), (2, 2)),
-        3,
+        4,
         0,
     ),
     (
