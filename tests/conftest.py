@@ -209,8 +209,8 @@ def standard_steps_of_a_pair(p, q):
     return step
 
 
-#: Cases of a user's verifier that take more time than all others together.
-LARGE = {"Zipf 32 000", "flat tail 131 072"}
+#: A case of a user's verifier that takes much time.
+LARGE = {"flat tail 131 072"}
 
 
 @contextmanager

@@ -130,11 +130,11 @@ def _for_verifier(declared: Declared) -> list[Case]:
 
 def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     bits = BITS[dtype]
+    # calls in the shapes of a server have as many ids
     cases = [make(bits) for name, make in _PAIRS.items() if name != "Zipf 32 000"]
     cases += [_own_rows(bits), _last_token(bits), _opposite(bits), _markov(bits)]
     if bits == 24:  # coarser rows cannot hold these
-        large = replace(_PAIRS["Zipf 32 000"](bits), tree=chain(1))
-        cases += [_rounded_rows(), large, _flat_tail(), _ngrams()]
+        cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:
         cases.append(_uneven(bits))
     if declared.one_hot:
