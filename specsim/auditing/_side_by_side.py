@@ -29,7 +29,7 @@ ALONE = 4.0
 TEXTS = 8
 
 
-#: The next span to be counted, None if there is none for now.
+#: The next span to count, or None if all spans are taken for now.
 NextSpan = Callable[[], Span | None]
 #: Called as tell(span, steps of it that are done, all its steps).
 Tell = Callable[[Span, int, int], None]

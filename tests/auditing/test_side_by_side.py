@@ -280,7 +280,7 @@ def test_a_time_limit_is_that_of_all_workers(tasks):
 
 
 def efficiency(workers, names, steps, pace, split=None):
-    """The share of the workers' time that is work, of cases of so many steps."""
+    """The share of the workers' time that is work, for cases with these numbers of steps."""
     with open_subject(verifiers.right, 1, 60.0) as subject:
         pass
     plans = [replace(plan, steps=steps) for plan in subject.plans("smoke") if plan.case.name in names]

@@ -147,8 +147,7 @@ class ShapesCase:
         return len(self.kinds) == len(KINDS) and self.gamma > 1
 
     def bank(self, vocab_size: int) -> Bank:
-        kinds = self.kinds if vocab_size >= LARGE else KINDS
-        return bank(vocab_size, self.bits, kinds, self.dtype if "softmax" in kinds else "")
+        return bank(vocab_size, self.bits, self.kinds, self.dtype)
 
     def round(self, key: Key, number: int) -> list[Block]:
         """The blocks of one round, in their order."""
@@ -202,11 +201,11 @@ class ShapesCase:
             choices = choices[before:]
         kinds, apart = len(bank.p), np.zeros((2, steps), dtype=np.int64)
         scores = choices[:, : gamma + 1] * kinds
-        if (self.together or kinds == len(KINDS)) and gamma >= LONG:
+        if gamma >= LONG and (self.together or self.contested):
             sort = choices[:, gamma + 1]
             easy = sort < (0.75 if self.together else 0.25)
             scores[easy] = kinds - OFTEN_ACCEPTED + scores[easy] * (OFTEN_ACCEPTED / kinds)
-        if kinds == len(KINDS) and gamma >= LONG:
+        if gamma >= LONG and self.contested:
             two = np.flatnonzero((sort >= 0.25) & (sort < 0.75))
             apart[0, two] = 1 + choices[two, gamma + 3] * (gamma - 1)
             apart[1, two] = apart[0, two] + (choices[two, gamma + 4] * (gamma - apart[0, two])).astype(int)
@@ -295,7 +294,7 @@ def _at_most(rows: int, calls: int, most: int) -> tuple[int, int]:
 
 
 @cache
-def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "") -> Bank:
+def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float64") -> Bank:
     """The bank of a vocabulary; its rows are multiples of 2^-bits, but those of a softmax in `dtype`."""
     rng = np.random.default_rng([vocab_size, bits])
     pairs = [_rounded(kind, _PAIRS[kind](rng, vocab_size), bits, dtype) for kind in kinds]

@@ -70,13 +70,13 @@ class _Counted:
         if isinstance(cases, str):
             raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
         names = [case.name for case in self.cases]
-        chosen = names if cases is None else list(cases)
+        enough = [case.name for case in self.cases if not _too_few(case, level)]
+        chosen = enough if cases is None else list(cases)
         unknown = [name for name in chosen if name not in names]
         if unknown or not chosen:
             said = f"{unknown[0]!r} is not a case of the audit" if unknown else "empty"
             raise ValueError(f"cases (--case): {said}; choose from {', '.join(map(repr, names))}")
-        plans = [self.plan(index, level) for index, name in enumerate(names) if name in chosen]
-        return plans if cases is not None else [plan for plan in plans if not _too_few(plan)]
+        return [self.plan(index, level) for index, name in enumerate(names) if name in chosen]
 
     @cached_property
     def counter(self) -> Callable[..., tuple[Any, Any]]:
@@ -171,10 +171,11 @@ class _FunctionSubject(_Counted):
         return 1 if self.children is None else self.children.most
 
 
-def _too_few(plan: Plan) -> bool:
-    """Whether a case in the shapes of a server has too few steps for each of them."""
-    case = plan.case
-    return isinstance(case, ShapesCase) and bool(case.together) and plan.steps < case.round_steps
+def _too_few(case: Case | ShapesCase | DecoderCase, level: str) -> bool:
+    """Whether `level` has too few steps for each of the shapes of a server."""
+    if not isinstance(case, ShapesCase) or not case.together:
+        return False
+    return verifier_steps(case, level) < case.round_steps
 
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:

@@ -41,7 +41,7 @@ class OutOfTime(Exception):
     """A diagnosis has reached its deadline."""
 
 
-#: Raises OutOfTime after a deadline, whatever progress it is told.
+#: Raises OutOfTime after a deadline. It ignores the progress that it gets.
 InTime = Callable[..., None]
 
 

@@ -68,8 +68,8 @@ OWN = (0.4, 0.3, 0.2, 0.1)
 ROWS = 4
 PAIRS = ((0, 1), (0, 2), (0, ROWS))
 ROUNDS, KEY = 600, (0x5EED, 0x5A1E)
-#: Calls of a known mistake have so many times the rows. Each four of them give a signature: where random
-#: numbers are the same in every call, agreement within a call depends on which numbers they are.
+#: Calls of a known mistake have this many times the rows. Every four rows give a signature of their own.
+#: Where all calls have the same random numbers, agreement within a call depends on which numbers they are.
 VERSIONS = 4
 
 #: By case and pair: how many pairs agree, and how many do not.
