@@ -30,8 +30,8 @@ ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -sile
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
-	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
-	@echo "make test-slow   the slow tests alone;  make test-shipped  those of the notebooks, the article, the wheel and the pages"
+	@echo "make test    run the tests of the library, except the slow ones;  make test-all  all tests, at full scale"
+	@echo "make test-slow   the slow tests alone;  make test-shipped  those of experiments, figures, notebooks, article and wheel"
 	@echo "make test-engines   install real engines on PyTorch and MLX, and run theirs"
 	@echo "make torture   kill runs, call commands and functions wrongly, flip bits in files: what then goes wrong (25 min)"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
@@ -54,12 +54,13 @@ test: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20
 
 test-all: $(STAMP)
-	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all specsim experiments figures tests
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow specsim experiments figures tests
 
 test-shipped: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 experiments figures tests/experiments tests/figures
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m slow tests/test_*.py
 
 test-engines: $(ENGINES)

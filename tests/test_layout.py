@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -241,6 +242,16 @@ import specsim.core._streams
 specsim.core._streams.uniforms((0, 0), 0, 0, 1, 1)
 print(*sys.modules)
 """
+
+
+def test_every_folder_of_tests_belongs_to_a_command():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
+    commands = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pytest" in line]
+    folders = {path.parent.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("*/test_*.py")}
+    assert len(folders) > 10
+    for folder in folders:
+        own = f"tests/{folder}"
+        assert (own in listed) != any(own in line.split() for line in commands), folder
 
 
 def test_importing_loads_little_and_no_compiler():
