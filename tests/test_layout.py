@@ -245,7 +245,9 @@ print(*sys.modules)
 
 
 def test_every_folder_of_tests_belongs_to_a_command():
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"][
+        "testpaths"
+    ]
     commands = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pytest" in line]
     folders = {path.parent.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("*/test_*.py")}
     assert len(folders) > 10
