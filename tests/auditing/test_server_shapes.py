@@ -67,6 +67,16 @@ def test_rows_of_a_softmax_sum_to_one_only_to_rounding():
         assert 0.0 < abs(rows.sum() - 1.0) < 1e-5
 
 
+def test_each_other_dtype_has_the_shapes_of_a_server():
+    cases = {case.name: case for case in shape_cases(Declared(dtypes=("float32", "float16", "bfloat16")))}
+    assert cases[SERVER].dtype == "float32"
+    for dtype in ("float16", "bfloat16"):
+        case = cases[f"{SERVER}, {dtype}"]
+        assert case.dtype == dtype
+        rows = case.bank(32_000).p
+        assert np.array_equal(rows.sum(axis=1), np.ones(len(rows)))
+
+
 def resampling(draft_tokens, p, q, rng):
     """Draws from p in place of the residual, in calls of ten rows or more over 30,000 ids or more."""
     large = len(p) >= 10 and p.shape[2] >= 30_000

@@ -27,6 +27,8 @@ from specsim.core.distributions import dyadic, normalise
 CALL_BYTES, CALL_BYTES_ON_DEVICE = 2**25, 2**34
 #: How many times as many bytes in all that case has: GPUs read about so many times as fast as one core.
 WEIGHT_ON_DEVICE = 128
+#: How many times as many bytes the calls of a server have in a dtype that is not the verifier's first.
+WEIGHT_OF_OTHERS = 3
 #: Steps of a block whose calls would have more rows than a verifier takes.
 STEPS_INSTEAD = 512
 #: More than any verifier declares.
@@ -263,13 +265,21 @@ def shape_cases(declared: Declared) -> list[ShapesCase]:
         return []
     designs = _DESIGNS if declared.device == "cpu" else (*_DESIGNS, _ON_DEVICE)
     most_ids = declared.vocab_size or UNLIMITED
-    return [_for_verifier(design, declared) for design in designs if min(design.vocab_sizes) <= most_ids]
+    first, *others = declared.dtypes
+    cases = [
+        _for_verifier(design, declared, first) for design in designs if min(design.vocab_sizes) <= most_ids
+    ]
+    server = [case for case in cases if case.together][:1]
+    return cases + [
+        replace(_for_verifier(case, declared, dtype), name=f"{case.name}, {dtype}", weight=WEIGHT_OF_OTHERS)
+        for case in server
+        for dtype in others
+    ]
 
 
-def _for_verifier(design: ShapesCase, declared: Declared) -> ShapesCase:
-    """`design` in the verifier's dtype, with no more ids, rows and drafted tokens than it takes."""
+def _for_verifier(design: ShapesCase, declared: Declared, dtype: str) -> ShapesCase:
+    """`design` in a dtype of the verifier, with no more ids, rows and drafted tokens than it takes."""
     ids, gamma, rows = (most or UNLIMITED for most in (declared.vocab_size, declared.gamma, declared.batch))
-    dtype = declared.dtypes[0]
     sizes, together = design.sizes, design.together
     if together:
         kept = [i for i, (of_block, _) in enumerate(together) if of_block <= ids]
@@ -466,7 +476,7 @@ _DESIGNS = (
         *((rows, calls, 32_000, 5) for rows, calls in ((16, 4), (33, 2), (64, 1))),
         *((rows, calls, 32_000, 16) for rows, calls in ((16, 2), (33, 1), (64, 1))),
         *((rows, 1, 32_000, 32) for rows in (16, 33)),
-        weight=6,
+        weight=7,
     ),
     server_case(
         "server shapes, 128 256 ids",
