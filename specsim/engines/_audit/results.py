@@ -148,67 +148,29 @@ class KnownMistake:
 
 @dataclass(frozen=True, eq=False)
 class EngineAudit(Judged):
-    """The result of `specsim.audit_engine`.
+    """The result of `specsim.audit_engine`."""
 
-    Attributes
-    ----------
-    engine : str
-        Name of the engine, or address of the server.
-    version : str
-    described : dict
-        What the engine says of its model and settings.
-    planted : str
-        Digest of the planted checkpoint.
-    texts, tokens : int
-        Texts and emitted tokens that were judged.
-    planned : int
-        Tokens that were planned.
-    tests : tuple of TestResult
-    findings : tuple of Finding
-        Reasons for the verdict.
-    logprobs : LogProbabilities or None
-        None if the engine returned none.
-    efficiency : EngineEfficiency or None
-        None if the engine reports no counters.
-    notes : tuple of str
-        Facts that are no part of the verdict.
-    diagnosis : tuple of KnownMistake
-        The nearest known mistakes, the likeliest first; empty unless the texts deviate.
-    tolerance : float
-        Maximum allowed difference of log p.
-    order : str
-        The order of temperature and truncation that the texts are tested against.
-    budget : float
-        Probability of a false alarm, split over the tests.
-    failures : dict
-        Requests without a text, by kind of failure.
-    interrupted : bool
-    seconds : float
-        Time of serving; `judging` is that of the tests.
-    provenance : Provenance
-    """
-
-    engine: str
+    engine: str  #: the name of the engine, or the address of the server
     version: str
-    described: dict[str, Any]
-    planted: str
-    texts: int
-    tokens: int
-    planned: int
+    described: dict[str, Any]  #: what the engine says of its model and settings
+    planted: str  #: the digest of the planted checkpoint
+    texts: int  #: that were judged
+    tokens: int  #: emitted ones that were judged
+    planned: int  #: tokens that were planned
     tests: tuple[TestResult, ...] = field(repr=False)
-    findings: tuple[Finding, ...]
-    logprobs: LogProbabilities | None
-    efficiency: EngineEfficiency | None
-    notes: tuple[str, ...]
-    diagnosis: tuple[KnownMistake, ...]
-    tolerance: float
-    order: str
-    failures: dict[str, int]
+    findings: tuple[Finding, ...]  #: reasons for the verdict
+    logprobs: LogProbabilities | None  #: None if the engine returned none
+    efficiency: EngineEfficiency | None  #: None if the engine reports no counters
+    notes: tuple[str, ...]  #: facts that are no part of the verdict
+    diagnosis: tuple[KnownMistake, ...]  #: the likeliest known mistake first; empty unless the texts deviate
+    tolerance: float  #: the largest allowed difference of log p
+    order: str  #: the order of temperature and truncation that the texts are tested against
+    failures: dict[str, int]  #: requests without a text, by kind of failure
     interrupted: bool
-    seconds: float = field(compare=False)
-    judging: float = field(compare=False)
+    seconds: float = field(compare=False)  #: the time of serving
+    judging: float = field(compare=False)  #: the time of the tests
     provenance: Provenance
-    budget: float = BUDGET
+    budget: float = BUDGET  #: the probability of a false alarm, split over the tests
 
     kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
     derived = ("verdict", "exit_code", "detectable_tv")

@@ -58,43 +58,21 @@ class GreedyTexts:
 
 @dataclass(frozen=True, eq=False)
 class ServerComparison(Judged):
-    """The result of `compare_servers`.
-
-    Attributes
-    ----------
-    one, other : ServerSide
-    prompts : tuple of str
-    form : str
-        What is compared: "token ids", "token strings" or "words of the text", the first that both servers
-        return.
-    length : int
-        Tokens of a text, at most.
-    planned : int
-        Texts of each prompt that each server was to be asked for.
-    tests : tuple of TestResult
-        Of the tables of all prompts together, then of each prompt; empty at temperature 0.
-    greedy : tuple of GreedyTexts
-        At temperature 0, an entry for each prompt.
-    findings : tuple of Finding
-        Reasons for the verdict.
-    interrupted : bool
-    provenance : Provenance
-    budget : float
-        Probability of a false alarm, split over the tests.
-    """
+    """The result of `compare_servers`."""
 
     one: ServerSide
     other: ServerSide
     prompts: tuple[str, ...]
-    form: str
-    length: int
-    planned: int
+    form: str  #: "token ids", "token strings" or "words of the text": the first that both servers return
+    length: int  #: the most tokens of a text
+    planned: int  #: texts of each prompt that each server was to be asked for
+    #: Of the tables of all prompts together, then of each prompt; empty at temperature 0.
     tests: tuple[TestResult, ...] = field(repr=False)
-    greedy: tuple[GreedyTexts, ...]
-    findings: tuple[Finding, ...]
+    greedy: tuple[GreedyTexts, ...]  #: at temperature 0, an entry for each prompt
+    findings: tuple[Finding, ...]  #: reasons for the verdict
     interrupted: bool
     provenance: Provenance
-    budget: float = BUDGET
+    budget: float = BUDGET  #: the probability of a false alarm, split over the tests
 
     made = "Comparison"
     kinds = ("contract", "deviation")

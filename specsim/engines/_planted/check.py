@@ -52,22 +52,12 @@ class Deviation:
 
 @dataclass(frozen=True, eq=False)
 class PlantCheck(Judged):
-    """The result of `check`.
-
-    Attributes
-    ----------
-    folder : str
-    digest : str
-        That of the distributions and weights.
-    deviations : tuple of Deviation
-    root : int
-        The seed of the texts.
-    """
+    """The result of `check`."""
 
     folder: str
-    digest: str
+    digest: str  #: that of the distributions and weights
     deviations: tuple[Deviation, ...]
-    root: int
+    root: int  #: the seed of the texts
 
     derived = ("passed",)
 
@@ -83,13 +73,7 @@ class PlantCheck(Judged):
 
     def tolerance(self, dtype: str) -> float:
         """The tolerance in log p for an engine that computes in `dtype`: twice the largest deviation, at
-        least 1e-6.
-
-        Raises
-        ------
-        ValueError
-            If the dtype was not checked.
-        """
+        least 1e-6. Raises ValueError if the dtype was not checked."""
         found = [one.tolerance for one in self.deviations if one.dtype == dtype]
         if not found:
             raise ValueError(f"dtype: {dtype!r} was not checked; pass dtypes=[{dtype!r}]")

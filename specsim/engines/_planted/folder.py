@@ -31,35 +31,17 @@ FORMATS = {"hf": "{}", "gguf": "{}.gguf"}
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A target and a draft with known distributions, which `plant` makes and `open_planted` reads.
-
-    Attributes
-    ----------
-    folder : Path
-    target, draft : Law
-    context : int
-        Maximum sequence length.
-    digest : str
-        SHA-256 of the distributions and the weights.
-    alpha : float
-        The mean of Σ min(p, q).
-    alpha_over : str
-        What that mean is taken over.
-    formats : tuple of str
-        Formats in which the checkpoints are there.
-    seed : int
-        Seed of the distributions.
-    """
+    """A target and a draft with known distributions, which `plant` makes and `open_planted` reads."""
 
     folder: Path
     target: Law
     draft: Law
-    context: int
-    digest: str
-    alpha: float
-    alpha_over: str
-    formats: tuple[str, ...]
-    seed: int
+    context: int  #: the maximum sequence length
+    digest: str  #: the SHA-256 of the distributions and the weights
+    alpha: float  #: the mean of Σ min(p, q)
+    alpha_over: str  #: what that mean is taken over
+    formats: tuple[str, ...]  #: those in which the checkpoints are there
+    seed: int  #: that of the distributions
     files: dict[str, str] = field(repr=False)  # SHA-256 by path in the folder
 
     @property
@@ -73,42 +55,19 @@ class Planted:
         return Spelling(self.target.words, len(self.target.openers))
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text.
-
-        Raises
-        ------
-        ValueError
-            If the text is not made of tokens; the message names the character.
-        """
+        """The tokens of a text. Raises ValueError, naming the character, if it is not made of tokens."""
         return self.spelling.encode(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens; `encode` inverts it.
-
-        Raises
-        ------
-        ValueError
-            If an id is outside the vocabulary.
-        """
+        """Return the text of tokens; `encode` inverts it. Raises ValueError for an unknown id."""
         return self.spelling.decode(tokens)
 
     def prompts(self, n: int, length: int, *, rng: RandomSource = None) -> Ints:
-        """Draw prompts at random.
+        """Draw `n` ≥ 1 prompts of `length` tokens at random, [n, length]; `rng` is their seed.
 
-        Parameters
-        ----------
-        n : int
-            How many, at least 1.
-        length : int
-            Tokens of each: enough for the next one to have a distribution, and fewer than `context`.
-        rng : int, Generator, SeedSequence or None
-
-        Returns
-        -------
-        ndarray of int64, shape [n, length]
-            An opener first, where the distributions have some, then random words, and text of the target
-            where its distribution is a table.
-        """
+        An opener comes first, where the distributions have some, then random words, and text of the target
+        where its distribution is a table. Raises ValueError for a length after which the next token has no
+        distribution or no room."""
         check_count("n", n)
         least = max(1, self.target.start)
         if not least <= check_count("length", length) < self.context:
@@ -124,18 +83,9 @@ class Planted:
         return float(expected_tokens(self.alpha, gamma))
 
     def checkpoint(self, which: str, format: str) -> Path:
-        """The folder or file of a checkpoint, checked against its SHA-256.
+        """The folder or file of the "target" or the "draft" in the `format` "hf" or "gguf".
 
-        Parameters
-        ----------
-        which : {"target", "draft"}
-        format : {"hf", "gguf"}
-
-        Raises
-        ------
-        ValueError
-            If it is not there, or not the one that was planted.
-        """
+        Raises ValueError if it is not there, or has another SHA-256 than the one that was planted."""
         check_choice("which", which, MODELS)
         check_choice("format", format, FORMATS)
         if format not in self.formats:

@@ -80,23 +80,12 @@ def sign_codes(numbers: Ints, bits: int) -> Floats:
 class Law:
     """The distribution of the next token of a target or of a draft.
 
-    Attributes
-    ----------
-    vocab_size : int
-        V, all ids of the checkpoint. The first ones are the words, which may come; end-of-text and openers
-        never do.
-    offsets : tuple of int
-        Ascending distances of the tokens that are read: (1, 2) reads the last two, () none.
-    openers : tuple of int
-        Ids; exactly one begins a prompt, if the distribution reads the first token. Else ().
-    logits : Logits
-        The logits of the words.
-    """
+    The first ids are the words, which may come; end-of-text and openers never do."""
 
-    vocab_size: int
-    offsets: tuple[int, ...]
-    openers: tuple[int, ...]
-    logits: Logits
+    vocab_size: int  #: V, all ids of the checkpoint
+    offsets: tuple[int, ...]  #: ascending distances of the tokens that are read: (1, 2) the last two, () none
+    openers: tuple[int, ...]  #: ids, one of which begins a prompt where the first token is read; else ()
+    logits: Logits  #: of the words
 
     @property
     def words(self) -> int:
@@ -114,25 +103,11 @@ class Law:
         return self.order + bool(self.openers)
 
     def contexts(self, text: ArrayLike, start: int) -> Ints:
-        """What the distribution of each token of a text reads, from a place on.
+        """What the distribution of each token of a text [T] reads, from the place `start` on: [T - start, k].
 
-        Parameters
-        ----------
-        text : array_like of int, shape [T]
-        start : int
-            The first place, counted from 0, at least `self.start`.
-
-        Returns
-        -------
-        ndarray of int64, shape [T - start, k]
-            A column for each offset, then the first token if the distribution has openers.
-
-        Raises
-        ------
-        ValueError
-            If `start` is a place without a distribution, or the text does not begin with an opener although
-            the distribution reads it.
-        """
+        There is a column for each offset, then the first token if the distribution has openers. Raises
+        ValueError if `start`, counted from 0, is a place without a distribution, or if the text lacks its
+        opener."""
         tokens = check_tokens(text, self.vocab_size, "text")
         if tokens.ndim != 1:
             raise ValueError(f"text: shape {tokens.shape}; expected one text, of shape [T]")
@@ -149,41 +124,22 @@ class Law:
         return np.stack(columns, axis=1) if columns else np.empty((len(places), 0), dtype=np.int64)
 
     def log_rows(self, contexts: ArrayLike) -> Floats:
-        """Natural logarithms of the rows.
+        """Natural logarithms of the rows [N, V] in `contexts` [N, k], -inf for ids that never come.
 
-        Parameters
-        ----------
-        contexts : array_like of int, shape [N, k]
-            As `contexts` returns them.
-
-        Returns
-        -------
-        ndarray of float64, shape [N, V]
-            -inf for ids that never come.
-
-        Raises
-        ------
-        ValueError
-            If a context reads a token after which there is no distribution.
-        """
+        Raises ValueError if a context reads a token after which there is no distribution."""
         found = log_softmax(self.logits.at(self._read(contexts)))
         rows = np.full((len(found), self.vocab_size), -np.inf)
         rows[:, : self.words] = found
         return rows
 
     def rows(self, contexts: ArrayLike) -> Floats:
-        """The rows, float64 [N, V], which sum to 1. Parameters and exceptions are those of `log_rows`."""
+        """The rows, float64 [N, V], which sum to 1. Raises as `log_rows`."""
         return np.exp(self.log_rows(contexts))
 
     def given(self, first: int | None = None) -> Model:
         """The distribution as a model of order `self.order`, for texts that begin with the opener `first`.
 
-        Raises
-        ------
-        ValueError
-            If the distribution has openers and `first` is another token, or if it has no openers and one is
-            given.
-        """
+        Raises ValueError unless `first` is an opener of the distribution, or None where it has none."""
         if self.openers or first is not None:
             self._check_opener(first)
         return LawModel(self, first)

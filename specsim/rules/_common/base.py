@@ -54,19 +54,15 @@ class FixedPair:
 class Positions(NamedTuple):
     """A rule for chains, position by position of many steps, with rows from tables.
 
-    Parameters
-    ----------
-    verify : Kernel
-        `verify(going, place, context, tables, known, draft_uniforms[γ, S], verify_uniforms[γ+1, S], values,
-        tokens[γ+1, S], accepted[S])` drafts and verifies the steps `going`, step s from position place[s] on,
-        which rises along `going`. context[s] is where step s is in `tables`, see `_common/positions.py`. A
-        step that comes to a context that is not known, or whose number is not below `known`, is set apart:
-        the negative of the context before is left in context[s], and the position it has come to in place[s].
-        Returns how many steps were, and moves these to the front.
-    recovered : Kernel
-        `recovered(tables, first, end, values)` fills the weights of the recovered token, summed up, after the
-        contexts from `first` on.
-    """
+    `verify(going, place, context, tables, known, draft_uniforms[γ, S], verify_uniforms[γ+1, S], values,
+    tokens[γ+1, S], accepted[S])` drafts and verifies the steps `going`, step s from position place[s] on,
+    which rises along `going`. context[s] is where step s is in `tables`, see `_common/positions.py`. A step
+    that comes to a context that is not known, or whose number is not below `known`, is set apart: the
+    negative of the context before is left in context[s], and the position it has come to in place[s]. Returns
+    how many steps were, and moves these to the front.
+
+    `recovered(tables, first, end, values)` fills the weights of the recovered token, summed up, after the
+    contexts from `first` on."""
 
     verify: Kernel
     recovered: Kernel

@@ -64,44 +64,23 @@ class Contradiction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ServedAudit(Judged):
-    """The result of `audit_served`.
+    """The result of `audit_served`."""
 
-    Parameters
-    ----------
-    texts, places : int
-        What was tested against logged rows.
-    logprobs, tolerance
-        As given.
-    tables : tuple of ServedTable
-        The whole text first.
-    rare : tuple of RareTokens
-    impossible : int
-        Emitted tokens of probability 0.
-    greedy, not_greedy : int
-        Places of texts at temperature 0, and those without the most probable token.
-    wrong : tuple of Contradiction
-        Contradictions between log-probabilities.
-    untested : dict
-        {reason: (texts, places)}; a single place counts as no text.
-    unreadable, named : int, tuple of str
-        Unreadable lines, and the first few, each with the reason.
-    root : int
-        The seed."""
-
-    texts: int
-    places: int
-    logprobs: str
-    tolerance: float
-    tables: tuple[ServedTable, ...] = field(repr=False)
+    texts: int  #: those with places that were tested
+    places: int  #: emitted tokens that were tested against logged rows
+    logprobs: str  #: as given
+    tolerance: float  #: as given
+    tables: tuple[ServedTable, ...] = field(repr=False)  #: the whole text first
     rare: tuple[RareTokens, ...] = field(repr=False)
-    impossible: int
-    greedy: int
-    not_greedy: int
-    wrong: tuple[Contradiction, ...]
+    impossible: int  #: emitted tokens of probability 0
+    greedy: int  #: places of texts at temperature 0
+    not_greedy: int  #: those of them without the most probable token
+    wrong: tuple[Contradiction, ...]  #: contradictions between log-probabilities
+    #: {reason: (texts, places)}; a single place counts as no text.
     untested: dict[str, tuple[int, int]] = field(repr=False)
-    unreadable: int
-    named: tuple[str, ...] = field(repr=False)
-    root: int
+    unreadable: int  #: lines
+    named: tuple[str, ...] = field(repr=False)  #: the first unreadable lines, each with the reason
+    root: int  #: the seed
 
     kinds = ("log-probabilities", "support", "greedy", "deviation")
 
