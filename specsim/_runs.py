@@ -1,7 +1,5 @@
 """Merge the parts of a run into its result, and run a simulation again from its result."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 @checked
 def merge(
     paths: Sequence[str | os.PathLike[str]], *, diagnose: bool | str | Callable[..., Any] = True
-) -> Simulation | Audit:
+) -> "Simulation | Audit":
     """Return the result of the run whose parts are in the files `paths`.
 
     Parameters

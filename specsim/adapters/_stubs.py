@@ -10,8 +10,6 @@ verify is not left out unnoticed.
 Nothing of it stays in `sys.modules`, so an engine that is installed whole can be imported afterwards.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -92,7 +90,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _found_by(first: _Finder, last: _Finder) -> Iterator[None]:
+def _found_by(first: "_Finder", last: "_Finder") -> Iterator[None]:
     """Modules are found by `first`, else as always, else by `last`; what is imported is forgotten again."""
     owned = first.packages | last.packages
 

@@ -1,7 +1,5 @@
 """`specsim audit`, `audit offline` and `merge`."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -177,7 +175,7 @@ def merge(
     return report(found, out, form) if isinstance(found, Audit) else print_result(found, form)
 
 
-def report(result: Audit, out: Path | None, form: PictureForm) -> int:
+def report(result: "Audit", out: Path | None, form: PictureForm) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing._report.figures import audit_figure, worst_tables
     from specsim.auditing._report.html import audit_page

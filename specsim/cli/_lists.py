@@ -1,7 +1,5 @@
 """`specsim list`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +44,7 @@ def list_command(
     return print_result(LISTS[what](), form)
 
 
-def _rules() -> Shown:
+def _rules() -> "Shown":
     from specsim.core._tables import NONE, Listing, Table
     from specsim.rules import GROUPS, get, names
     from specsim.simulation._comparison import load_bundled
@@ -79,7 +77,7 @@ def _rules() -> Shown:
     return Listing(parts, records)
 
 
-def _methods() -> Shown:
+def _methods() -> "Shown":
     from specsim.core._tables import Listing, Table
     from specsim.simulation.methods import get, names
 
@@ -101,7 +99,7 @@ def _methods() -> Shown:
     return Listing([Table(("method", "system", "rule", "paper"), rows), *parts], records)
 
 
-def _engines() -> Shown:
+def _engines() -> "Shown":
     from specsim.adapters import catalogue
     from specsim.core._tables import Listing, Table
 
@@ -110,7 +108,7 @@ def _engines() -> Shown:
     return Listing([Table(("engine", "what is audited"), rows)], records)
 
 
-def _mistakes() -> Shown:
+def _mistakes() -> "Shown":
     from specsim.core._tables import Listing, Table
     from specsim.engines._server.mistakes import mistake_names
     from specsim.mistakes import get, names

@@ -1,7 +1,5 @@
 """`specsim plan`: the best γ, or the best of several drafts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,7 +99,7 @@ def _rates(pair: Any) -> Any:
     return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
 
 
-def _print_trace_plan(trace: Trace, c: float, c_hat: float | None, max_gamma: int, form: Form) -> int:
+def _print_trace_plan(trace: "Trace", c: float, c_hat: float | None, max_gamma: int, form: Form) -> int:
     """The plan for a trace; two of them where only bounds of α are known."""
     from specsim.core._tables import Listing
     from specsim.planning._plan import plan_from_trace

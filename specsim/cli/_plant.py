@@ -1,7 +1,5 @@
 """`specsim plant`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,7 +90,7 @@ def _whole_numbers(text: str) -> list[int]:
         raise ValueError(f"offsets: {text!r} is not a list of whole numbers such as 1,17,64") from None
 
 
-def _summary(made: Planted) -> str:
+def _summary(made: "Planted") -> str:
     reads = ", ".join(map(str, made.target.offsets)) or "none"
     openers = f" and one of {len(made.target.openers)} openers" if made.target.openers else ""
     return (

@@ -1,7 +1,5 @@
 """`specsim serve`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 
 from specsim.cli._app import app, command
@@ -48,7 +46,7 @@ def serve(
         server.serve_forever()
 
 
-def _pair_of(source: str) -> Pair:
+def _pair_of(source: str) -> "Pair":
     """The planted pair in a folder, or the bundled one."""
     if source == "ngram":
         from specsim.engines._planted.served_pair import ngram_pair

@@ -1,7 +1,5 @@
 """How commands print: results as text, JSON or CSV, and the files that -o writes."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json
@@ -90,7 +88,7 @@ class Form:
             probe_file(self.file)
             _check_named_once(self.file)
 
-    def write(self, result: Shown) -> None:
+    def write(self, result: "Shown") -> None:
         """Write `result` to the file that was asked for, if any."""
         if self.file is None:
             return
@@ -166,7 +164,7 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
     return int(getattr(result, "exit_code", 3 if getattr(result, "interrupted", False) else 0))
 
 
-def print_judged(result: Judged, form: Form, out: Path | None, name: str) -> int:
+def print_judged(result: "Judged", form: Form, out: Path | None, name: str) -> int:
     """Print a result with a verdict, write its report to the folder `out`, if any; return its exit code."""
     code = print_result(result, form)
     if out is not None:
@@ -176,7 +174,7 @@ def print_judged(result: Judged, form: Form, out: Path | None, name: str) -> int
     return code
 
 
-def write_report(result: Judged, out: Path, name: str, page: Callable[[Any], str] | None = None) -> None:
+def write_report(result: "Judged", out: Path, name: str, page: Callable[[Any], str] | None = None) -> None:
     """Write the report on a result to the folder `out`: `name`.json, .html and .xml."""
     from specsim.core._files import write_text
     from specsim.core._report import json_of, junit_of, page_of
@@ -185,7 +183,7 @@ def write_report(result: Judged, out: Path, name: str, page: Callable[[Any], str
         write_text(out / f"{name}.{ending}", tell(result))
 
 
-def written(trace: Trace, texts: int | None = None) -> str:
+def written(trace: "Trace", texts: int | None = None) -> str:
     """What was written, in numbers, and where."""
     of = "" if texts is None else f" of {texts:,} texts"
     size = f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"

@@ -17,8 +17,6 @@ are compiled in every session.
 `interpreted()` runs kernels as plain Python for a while; NUMBA_DISABLE_JIT=1 does so throughout.
 """
 
-from __future__ import annotations
-
 import dis
 import hashlib
 import os
@@ -109,7 +107,7 @@ class Kernel:
         return tuple((name, known[name]) for name in names), tuple(cells)
 
     @property
-    def calls(self) -> list[Kernel]:
+    def calls(self) -> "list[Kernel]":
         """The kernels that this one calls."""
         named, cells = self._frozen
         return [value for value in (*(value for _, value in named), *cells) if isinstance(value, Kernel)]
@@ -123,7 +121,7 @@ class Kernel:
                     "not inner; make both of one kind"
                 )
 
-    def _described(self, found: list[Kernel]) -> str:
+    def _described(self, found: "list[Kernel]") -> str:
         """This kernel as text. Kernels that it calls are appended to `found` and written as their index."""
         function = self.plain
         if not _of_the_package(function.__module__):

@@ -1,7 +1,5 @@
 """Provenance of a result: what is needed to run it again and get the same counts."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -30,7 +28,7 @@ class Provenance:
     date: str = field(default="", compare=False)
 
     @classmethod
-    def record(cls, root: int, threads: int, seconds: float, device: str | None = None) -> Provenance:
+    def record(cls, root: int, threads: int, seconds: float, device: str | None = None) -> "Provenance":
         """Of this process, which computed on the GPU called `device`, if one is named."""
         return cls(
             root=root,

@@ -1,7 +1,5 @@
 """Results: shown alike by the terminal, Jupyter and `print`, compared, saved, and read as Arrow or pandas."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -49,7 +47,7 @@ class Table:
     gap: int = 2
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, object]], **more: Any) -> Table:
+    def of(cls, rows: Sequence[Mapping[str, object]], **more: Any) -> "Table":
         """Rows that have their columns as keys."""
         return cls(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows], **more)
 
@@ -73,7 +71,7 @@ class Table:
             for cells in zip(*([str(cell) for cell in row] for row in self.rows), strict=True)
         ]
 
-    def to_rich(self) -> RenderableType:
+    def to_rich(self) -> "RenderableType":
         """Columns of numbers to the right; only columns that have spaces in them wrap, verdicts never."""
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -161,7 +159,7 @@ class Shown:
         """The rows of the result, each {column: value}, with numbers as numbers."""
         raise NotImplementedError
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """The rows of the result as a PyArrow table. Raises ModuleNotFoundError without pyarrow."""
         return needed("pyarrow", "to_arrow", f"pip install '{ARROW}'").Table.from_pylist(self.records())
 
@@ -211,7 +209,7 @@ class Listing(Shown):
         return self.records()
 
 
-def to_rich(parts: Iterable[Piece]) -> list[RenderableType]:
+def to_rich(parts: Iterable[Piece]) -> "list[RenderableType]":
     """The parts of a result for a rich console, with an empty line after each table except at the end."""
     from rich.text import Text
 

@@ -21,8 +21,6 @@ so that a row costs one scaled copy and a few sparse updates. Each level is a pm
 sums to 1 within a few units of rounding, without a pass to normalise it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,7 +98,7 @@ class NGramModel(Processable):
 
     @classmethod
     @checked
-    def train(cls, texts: Iterable[bytes], n: int, contexts: ArrayLike | None = None) -> NGramModel:
+    def train(cls, texts: Iterable[bytes], n: int, contexts: ArrayLike | None = None) -> "NGramModel":
         """Count the windows of `n` bytes (1 to 8) in each of `texts`.
 
         Raises ValueError if n is out of range, or if no text is as long as n bytes."""
@@ -160,7 +158,7 @@ class NGramModel(Processable):
         write_arrays(path, self.to_arrays())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> NGramModel:
+    def load(cls, path: str | os.PathLike[str]) -> "NGramModel":
         """Read a model that `save` wrote. Raises ValueError for a file that is damaged or of another kind."""
         return read_models(path, [""])[0]
 
@@ -179,7 +177,7 @@ class NGramModel(Processable):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> NGramModel:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "NGramModel":
         """The inverse of `to_arrays`. Raises KeyError, TypeError or ValueError for other arrays."""
         planes = np.ascontiguousarray(arrays[f"{prefix}counts"].T)
         return cls(

@@ -4,8 +4,6 @@ The order is that of transformers: temperature, top-k, top-p, min-p, each on wha
 renormalised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +53,7 @@ class Processable:
 
     def processed(
         self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0, min_p: float = 0.0
-    ) -> Processed:
+    ) -> "Processed":
         """Make the same model with other sampling parameters, see `Processed`.
 
         >>> from specsim.models import TableModel

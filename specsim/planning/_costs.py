@@ -10,8 +10,6 @@ time in which the target alone emits one token. `improvement` and `best_gamma` t
 - `LinearStep`: seconds linear in context and tokens, fitted to measured steps (SmartSpec, arXiv 2406.14066).
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -303,7 +301,7 @@ class LinearStep:
         draft_seconds: float,
         batch: int = 1,
         at_context: float = 0.0,
-    ) -> LinearStep:
+    ) -> "LinearStep":
         """Fit n ≥ 3 measured steps: `context` tokens read, `tokens` computed, summed over sequences, and
         `seconds`, each [n]. Raises as `fit_columns`."""
         columns = {"context": context, "tokens": tokens}

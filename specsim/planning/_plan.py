@@ -1,7 +1,5 @@
 """Choose γ and the draft: the expected speed-up, its uncertainty, and its sensitivity to α and c."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -215,13 +213,13 @@ class Candidate:
 
     @classmethod
     @checked
-    def of_rate(cls, name: str, alpha: float, c: float) -> Candidate:
+    def of_rate(cls, name: str, alpha: float, c: float) -> "Candidate":
         """From a rate without uncertainty."""
         return cls(name, alpha, c, alpha, alpha)
 
     @classmethod
     @checked
-    def of_counts(cls, name: str, accepted: int, tested: int, c: float) -> Candidate:
+    def of_counts(cls, name: str, accepted: int, tested: int, c: float) -> "Candidate":
         """From accepted and tested counts, with Wilson's interval for independent tests."""
         from scipy.stats import binomtest
 
@@ -235,7 +233,7 @@ class Candidate:
         return cls(name, accepted / tested, c, float(interval.low), float(interval.high))
 
     @classmethod
-    def of_trace(cls, name: str, summary: Accepted, c: float) -> Candidate:
+    def of_trace(cls, name: str, summary: Accepted, c: float) -> "Candidate":
         """From a trace: accepted / tested, with an interval for independent steps."""
         from scipy.stats import norm
 

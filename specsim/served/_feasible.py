@@ -4,8 +4,6 @@ A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form
 number into a form: unknowns are known up to a common factor, which fixing `one` sets (or the steps, if no
 count was reported). Fixing a ratio's denominator instead gives its range (Charnes & Cooper, 1962)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
@@ -76,7 +74,7 @@ class Program:
         """The largest value, inf if unbounded."""
         return 0.0 - self.least(times(-1, form), over)
 
-    def range(self, form: Form, over: Form | None = None) -> Range:
+    def range(self, form: Form, over: Form | None = None) -> "Range":
         return Range(self.least(form, over), self.most(form, over))
 
     def _solve(self, form: Form, unit: Form) -> float:

@@ -15,8 +15,6 @@ n_i:
 - speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target
   time, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -28,6 +26,88 @@ STEPS: Form = {"steps": 1}
 DRAFTED: Form = {"drafted": 1}
 ACCEPTED: Form = {"accepted": 1}  # up to the first rejection
 BONUS: Form = {"bonus": 1}
+
+# How engines define the numbers that they report, with sources.
+
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """An engine's definitions of its numbers: formulas in words, or "not known", which are not checked."""
+
+    acceptance_rate: str
+    tokens_per_step: str
+    emitted: str
+    source: str  #: where the formulas are documented
+    #: What the steps divide to give tokens per step; "either" if the engine has one name for both.
+    mean: Literal["emitted", "accepted", "either"] = "emitted"
+    #: Tokens of uncounted steps: the first of each request, from the prompt's pass, or any number.
+    outside: Literal["none", "first", "any"] = "none"
+    constant: bool = False  #: whether every draft but a request's last has exactly γ tokens, else at most γ
+    #: Whether `accepted` includes tests passed after a rejection, and `emitted` drafted tokens alone.
+    independent: bool = False
+
+
+#: By name; "plain" takes the words literally.
+DEFINITIONS = {
+    "plain": Definition(
+        acceptance_rate="accepted / drafted (α drafted)",
+        tokens_per_step="emitted / steps",
+        emitted="accepted + steps: every token comes from a counted step, every draft has γ tokens",
+        source="the words themselves; Leviathan et al., arXiv 2211.17192, for what a step emits",
+        constant=True,
+    ),
+    "vllm": Definition(
+        acceptance_rate="accepted / drafted (α drafted)",
+        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens after the end of a text "
+        "included",
+        emitted="output tokens; also the first of each request, and those of uncounted steps, without a "
+        "draft",
+        source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, "
+        "#56101",
+        mean="accepted",
+        outside="any",
+    ),
+    "hf": Definition(
+        acceptance_rate=NOT_KNOWN,
+        tokens_per_step="emitted / steps, as you count them; a report of its own is not known",
+        emitted="new tokens: accepted + steps, cropped at the end of the text",
+        source="transformers 5.23, generation/utils.py, _speculative_sampling and assisted decoding",
+    ),
+    "sglang": Definition(
+        acceptance_rate="accepted / drafted (α drafted); before sgl-project/sglang#23530 the log's rate was "
+        "(accepted + steps) / (steps × (γ + 1))",
+        tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / "
+        "verification passes",
+        emitted="completion tokens; the first of each request may come from the prompt's pass",
+        source="sgl-project/sglang#23530, #11144, #33518; managers/tokenizer_manager.py",
+        mean="either",
+        outside="first",
+    ),
+    "llama.cpp": Definition(
+        acceptance_rate="accepted / drafted (α drafted), drafts too short to be verified left out",
+        tokens_per_step="1 + accepted / verification steps, the mean acceptance length",
+        emitted="generated tokens; also the first of each request, and those of uncounted steps, without a "
+        "draft",
+        source="ggml-org/llama.cpp#24536, #14104; tools/server/server-context.cpp",
+        mean="accepted",
+        outside="any",
+    ),
+    "flashinfer": Definition(
+        acceptance_rate=NOT_KNOWN,
+        tokens_per_step="1 + emitted / steps",
+        emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted "
+        "also counts tests passed after the rejection, so it is at least as large",
+        source="flashinfer/sampling.py, chain_speculative_sampling",
+        mean="accepted",
+        constant=True,
+        independent=True,
+    ),
+}
+
+
+# What must hold of the numbers.
 
 
 @dataclass(frozen=True)
@@ -198,83 +278,3 @@ def _dropped(given: Mapping[str, Range]) -> Form | None:
     if not _requests(given):
         return {}
     return times((given["gamma"].low + 1) * _requests(given), ONE) if "gamma" in given else None
-
-
-# How engines define the numbers that they report, with sources.
-
-NOT_KNOWN = "not known"
-
-
-@dataclass(frozen=True)
-class Definition:
-    """An engine's definitions of its numbers: formulas in words, or "not known", which are not checked."""
-
-    acceptance_rate: str
-    tokens_per_step: str
-    emitted: str
-    source: str  #: where the formulas are documented
-    #: What the steps divide to give tokens per step; "either" if the engine has one name for both.
-    mean: Literal["emitted", "accepted", "either"] = "emitted"
-    #: Tokens of uncounted steps: the first of each request, from the prompt's pass, or any number.
-    outside: Literal["none", "first", "any"] = "none"
-    constant: bool = False  #: whether every draft but a request's last has exactly γ tokens, else at most γ
-    #: Whether `accepted` includes tests passed after a rejection, and `emitted` drafted tokens alone.
-    independent: bool = False
-
-
-#: By name; "plain" takes the words literally.
-DEFINITIONS = {
-    "plain": Definition(
-        acceptance_rate="accepted / drafted (α drafted)",
-        tokens_per_step="emitted / steps",
-        emitted="accepted + steps: every token comes from a counted step, every draft has γ tokens",
-        source="the words themselves; Leviathan et al., arXiv 2211.17192, for what a step emits",
-        constant=True,
-    ),
-    "vllm": Definition(
-        acceptance_rate="accepted / drafted (α drafted)",
-        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens after the end of a text "
-        "included",
-        emitted="output tokens; also the first of each request, and those of uncounted steps, without a "
-        "draft",
-        source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, "
-        "#56101",
-        mean="accepted",
-        outside="any",
-    ),
-    "hf": Definition(
-        acceptance_rate=NOT_KNOWN,
-        tokens_per_step="emitted / steps, as you count them; a report of its own is not known",
-        emitted="new tokens: accepted + steps, cropped at the end of the text",
-        source="transformers 5.23, generation/utils.py, _speculative_sampling and assisted decoding",
-    ),
-    "sglang": Definition(
-        acceptance_rate="accepted / drafted (α drafted); before sgl-project/sglang#23530 the log's rate was "
-        "(accepted + steps) / (steps × (γ + 1))",
-        tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / "
-        "verification passes",
-        emitted="completion tokens; the first of each request may come from the prompt's pass",
-        source="sgl-project/sglang#23530, #11144, #33518; managers/tokenizer_manager.py",
-        mean="either",
-        outside="first",
-    ),
-    "llama.cpp": Definition(
-        acceptance_rate="accepted / drafted (α drafted), drafts too short to be verified left out",
-        tokens_per_step="1 + accepted / verification steps, the mean acceptance length",
-        emitted="generated tokens; also the first of each request, and those of uncounted steps, without a "
-        "draft",
-        source="ggml-org/llama.cpp#24536, #14104; tools/server/server-context.cpp",
-        mean="accepted",
-        outside="any",
-    ),
-    "flashinfer": Definition(
-        acceptance_rate=NOT_KNOWN,
-        tokens_per_step="1 + emitted / steps",
-        emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted "
-        "also counts tests passed after the rejection, so it is at least as large",
-        source="flashinfer/sampling.py, chain_speculative_sampling",
-        mean="accepted",
-        constant=True,
-        independent=True,
-    ),
-}

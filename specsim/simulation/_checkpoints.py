@@ -3,8 +3,6 @@
 The tensors are the int64 counts. The metadata has, under the name of the format, the SHA-256 of the counts
 and of the JSON text that follows it."""
 
-from __future__ import annotations
-
 import copyreg
 import hashlib
 import io
@@ -57,7 +55,7 @@ class Part:
         save_tensors(path, arrays, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Part:
+    def read(cls, path: str | os.PathLike[str]) -> "Part":
         """Read the part in the file `path`. Raises ValueError if it is damaged or of another format."""
         check_file(path)
         try:
@@ -169,7 +167,7 @@ class Checkpoint:
             self.part = Part.read(path)
             self.part.check_same_run(run, path, "here")
 
-    def __enter__(self) -> Checkpoint:
+    def __enter__(self) -> "Checkpoint":
         self._write()  # fails before the work if the path cannot be written
         return self
 

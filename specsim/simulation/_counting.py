@@ -2,8 +2,6 @@
 
 Steps are functions of (key, step), so neither threads nor the order of chunks change the counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class Partial:
         """How many steps were counted."""
         return sum(end - first for first, end in self.intervals)
 
-    def __add__(self, other: Partial) -> Partial:
+    def __add__(self, other: "Partial") -> "Partial":
         counts = dict(self.counts)
         for name, array in other.counts.items():  # a chunk may count in a narrower dtype
             counts[name] = np.add(counts[name], array, dtype=np.int64) if name in counts else array

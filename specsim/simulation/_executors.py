@@ -7,8 +7,6 @@ counts depend neither on the spans nor on the workers.
 The number of submitted spans grows while spans wait for a worker less than they run. The spans of a worker
 that dies are run again: a pool of processes is replaced, and Dask recovers by itself."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -61,7 +59,7 @@ class Job(Protocol):
 
 
 @contextmanager
-def workers_of(executor: Executor | str | None, threads: int | None = None) -> Iterator[Workers | None]:
+def workers_of(executor: Executor | str | None, threads: int | None = None) -> "Iterator[Workers | None]":
     """Open the workers of `executor` as a context; None for the threads of this process.
 
     "processes" and "dask" start `threads` processes, by default one for each core. An executor object stays
@@ -93,7 +91,7 @@ def workers_of(executor: Executor | str | None, threads: int | None = None) -> I
 
 
 @contextmanager
-def _process_workers(processes: int) -> Iterator[Workers]:
+def _process_workers(processes: int) -> "Iterator[Workers]":
     def start() -> Executor:
         return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_process)
 

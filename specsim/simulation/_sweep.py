@@ -1,7 +1,5 @@
 """Simulate over the values of some settings: rule parameters, γ, or how rows are processed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -158,7 +156,7 @@ class _Cell:
     gamma: int
 
     @classmethod
-    def of(cls, pair: Pair, rule: str | rules.Rule, gamma: int, setting: dict[str, Any]) -> _Cell:
+    def of(cls, pair: Pair, rule: str | rules.Rule, gamma: int, setting: dict[str, Any]) -> "_Cell":
         chosen, gamma = rules.get(setting.pop("rule", rule)), setting.pop("gamma", gamma)
         own = [parameter.name for parameter in chosen.parameters]
         known = (*own, "gamma", "rule", *SAMPLING)

@@ -12,8 +12,6 @@ A choice, or a response that is one, has log-probabilities in one of these field
 They become columns with the values of the JSON: whoever asks for them checks their types. What no server
 writes raises ValueError or one of `STRANGE`."""
 
-from __future__ import annotations
-
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -52,7 +50,7 @@ class Column(NamedTuple):
     logprobs: list[Any]
     entries: list[dict[str, Any]] | None = None  #: the objects that they come from
 
-    def part(self, first: int, end: int) -> Column:
+    def part(self, first: int, end: int) -> "Column":
         return Column(*(column and column[first:end] for column in self))  # type: ignore[arg-type]
 
 
@@ -64,7 +62,7 @@ class Logged(NamedTuple):
     listed: Column
     completions: bool = False  #: whether lists have the emitted token as well as the most probable ones
 
-    def part(self, first: int, end: int) -> Logged:
+    def part(self, first: int, end: int) -> "Logged":
         if end - first == len(self.own.logprobs):
             return self
         ends = self.ends[first : end + 1]

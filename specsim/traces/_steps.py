@@ -1,7 +1,5 @@
 """The output of importers: the steps of a log, and their common properties."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -56,6 +54,16 @@ class Places(NamedTuple):
     steps: Iterator[Step]  #: the same one by one, for an error that names the place
 
 
+class Column(Protocol):
+    """An array on disk, read in slices of the first axis, in order fastest; a memory map is one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]: ...
+
+
 class Logged(NamedTuple):
     """A log: its layout, the number of steps, an iterator of them, and facts for the provenance."""
 
@@ -69,16 +77,6 @@ class Logged(NamedTuple):
     facts: dict[str, Any]
     columns: Mapping[str, Column] = {}  #: arrays, to report all wrong rows
     files: list[dict[str, Any]] | None = None  #: name, size and SHA-256 of each, if they are known already
-
-
-class Column(Protocol):
-    """An array on disk, read in slices of the first axis, in order fastest; a memory map is one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    def __getitem__(self, rows: slice, /) -> NDArray[Any]: ...
 
 
 def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:

@@ -3,8 +3,6 @@
 If rows are truncated, or q is unknown at the bonus position, β is an interval at each row, and so is its
 mean; without accept flags so are the tokens that the standard rule would emit (`TraceBounds`)."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -399,7 +397,7 @@ class _Tally(NamedTuple):
     token_sums: Floats  #: [2, γ] of others
 
     @classmethod
-    def empty(cls, gamma: int) -> _Tally:
+    def empty(cls, gamma: int) -> "_Tally":
         lengths, sums = np.zeros(gamma + 1, np.int64), np.zeros((2, gamma + 1))
         return cls(0, lengths, sums, np.zeros(4), np.zeros((2, gamma)))
 

@@ -1,7 +1,5 @@
 """Writing a trace; a crash loses at most the shard that was not yet written."""
 
-from __future__ import annotations
-
 import json
 import operator
 import os
@@ -52,7 +50,7 @@ def writer(
     bonus: bool = True,
     rows_per_shard: int | None = None,
     provenance: Mapping[str, Any] | None = None,
-) -> Iterator[TraceWriter]:
+) -> "Iterator[TraceWriter]":
     """Write a trace, one step at a time, as a context manager.
 
     Shards and manifest are written to temporary files, synced and renamed. If the block raises, the steps so

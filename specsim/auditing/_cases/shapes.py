@@ -5,8 +5,6 @@ another order and with other vocabularies and numbers of drafted tokens, so that
 other. The rows of a call differ: each place takes a pair of rows from a *bank*, one for each vocabulary, with
 rows of the kinds that verifiers go wrong at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -186,7 +184,7 @@ class ShapesCase:
                 if start < stop:
                     yield block, start, stop - start
 
-    def rows(self, key: Key, block: Block, start: int, steps: int) -> ShapedRows:
+    def rows(self, key: Key, block: Block, start: int, steps: int) -> "ShapedRows":
         """Steps [start, start + steps) of `block`, with their drafts."""
         bank, gamma = self.bank(block.vocab_size), block.gamma
         inside = start - block.first + np.arange(steps)

@@ -1,22 +1,17 @@
 """The result of an audit, shown, drawn, and read by continuous integration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim.auditing._report import text as words
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.origin import Origin
-from specsim.core._plotting import axes_or_new
+from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._tables import Piece
 from specsim.core._verdicts import Check, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Findings that `print` shows.
 MOST_FINDINGS = 3

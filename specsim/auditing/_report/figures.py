@@ -1,12 +1,9 @@
 """The pictures of an audit: acceptance, lengths, the cells that deviate most, what more steps would find."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,13 +11,9 @@ from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.tables import LOOKS
 from specsim.auditing._report.text import headline
 from specsim.auditing._results.audit import Audit, CaseResult, TableResult
-from specsim.core._plotting import COLORS, curve, figure_style, lengths_plot, points
+from specsim.core._plotting import COLORS, Axes, Figure, curve, figure_style, lengths_plot, points
 from specsim.core.stats import detectable_tv, tv_interval
 from specsim.theory import accepted_law
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: What is expected, and the steps of the levels.
 BAND = "#c9d3dc"

@@ -1,13 +1,11 @@
 """The page of an audit, with its figures."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
@@ -15,9 +13,6 @@ from specsim.auditing._results.audit import Audit
 from specsim.core import _plotting
 from specsim.core._report import page_of
 from specsim.core._tables import short
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: Colours of figures, and the page's names for them, so that figures follow the reader's light or dark.
 INK, GRID = "#1d2329", "#dde3e8"
@@ -66,7 +61,7 @@ def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:
     return {"detectable TV": tested.name, "this audit": f"{tested.table.detectable_tv:.4f}", **levels}
 
 
-def _svg(draw: Callable[[], Figure], prefix: str, label: str) -> Any:
+def _svg(draw: Callable[[], _plotting.Figure], prefix: str, label: str) -> Any:
     """A figure for a page: no header, no metadata, ids of its own, colours by the page's names."""
     import matplotlib
     from markupsafe import Markup, escape

@@ -1,7 +1,5 @@
 """The results of an audit: verdicts, findings, tables, and their form as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -237,7 +235,7 @@ class Audit(Judged):
     tests: int
     interrupted: bool
     provenance: Provenance
-    diagnosis: Diagnosis | None = None
+    diagnosis: "Diagnosis | None" = None
     planned: int = 0
     limits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()

@@ -3,8 +3,6 @@
 Whole arrays are converted, on the CPU without a copy. Rows of a bank are gathered by the library itself,
 where the bank is, so that a device is sent the places of rows instead of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ class Device:
     free: int | None = None
 
     @classmethod
-    def told(cls, said: Any) -> Device:
+    def told(cls, said: Any) -> "Device":
         """From what a child process says. Raises TypeError or KeyError if that is not one."""
         name, free = said["name"], said["free"]
         if not isinstance(name, str) or not isinstance(free, int | None):

@@ -1,7 +1,5 @@
 """Call a user's function, in the process that has it."""
 
-from __future__ import annotations
-
 import contextlib
 import linecache
 import os
@@ -55,7 +53,7 @@ class Local:
         return origin_of(self.function)
 
     @cached_property
-    def _banks(self) -> _Banks:
+    def _banks(self) -> "_Banks":
         return _Banks(self.library)
 
     def ask(self, asked: Asked) -> None:

@@ -1,7 +1,5 @@
 """Where a user's function comes from: its file, and the versions of the libraries loaded with it."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import os
@@ -37,7 +35,7 @@ class Origin:
     libraries: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def told(cls, said: Any) -> Origin:
+    def told(cls, said: Any) -> "Origin":
         """From what a child process says. Raises ValueError, TypeError or KeyError if that is not one."""
         libraries = said["libraries"]
         texts = [said["file"], said["digest"], *libraries, *libraries.values()]

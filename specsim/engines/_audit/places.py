@@ -1,7 +1,5 @@
 """The emitted tokens of many texts as arrays, and what the distribution says of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,7 +42,7 @@ class Places:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> Places:
+    def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> "Places":
         """Some of the places, given by a mask, by indices, or by a slice."""
         names = "text", "place", "last", "contexts", "tokens", "index"
         return replace(self, outside=outside, **{name: getattr(self, name)[kept] for name in names})
@@ -199,6 +197,6 @@ class Given:
         """The target's rows, processed in another order."""
         return processed(self.raw_p, self.sampling, order)
 
-    def reading(self, contexts: Ints) -> Given:
+    def reading(self, contexts: Ints) -> "Given":
         """The same where other contexts are read."""
         return replace(self, contexts=contexts)

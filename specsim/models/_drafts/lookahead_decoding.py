@@ -21,8 +21,6 @@ one a step, and the window moves by one token even where a step emits more.
 Cost: W rows of the target a step and those of the drafts; in a real engine all are one pass.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -88,11 +86,11 @@ class LookaheadDecoding:
                 "deterministic_children"
             )
 
-    def start(self, target: Model, gamma: int, *, rng: RandomSource = None) -> Lookahead:
+    def start(self, target: Model, gamma: int, *, rng: RandomSource = None) -> "Lookahead":
         """The window and pool of one text."""
         return Lookahead(target, self.window, gamma + 1, self.candidates, rng=rng)
 
-    def decode(self, target: Model, gamma: int) -> Iterator[tuple[int, Draft | None]]:
+    def decode(self, target: Model, gamma: int) -> "Iterator[tuple[int, Draft | None]]":
         """Decode along `text`, and yield where each step begins, and its draft or None.
 
         The text is a sample of the target, so naive matching accepts what a draft shares with it."""

@@ -1,7 +1,5 @@
 """The time of an iteration of a server: of one pass over many sequences, and of draft and target together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,13 +42,13 @@ class PassTime:
             raise ValueError("network: needs hardware, and the reverse; give both or neither")
 
     @classmethod
-    def of(cls, network: Network, hardware: Hardware) -> PassTime:
+    def of(cls, network: Network, hardware: Hardware) -> "PassTime":
         """The time of a network on some hardware."""
         return cls(network=network, hardware=hardware)
 
     @classmethod
     @checked
-    def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> PassTime:
+    def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> "PassTime":
         """Fit n ≥ 3 measured passes; each column is [n], counts ≥ 1. Raises as `fit_columns` of cost
         models."""
         counts = {"sequences": sequences, "tokens": tokens}
@@ -58,7 +56,7 @@ class PassTime:
         return cls(fixed, per_sequence, per_token)
 
     @classmethod
-    def read(cls, path: PathLike) -> PassTime:
+    def read(cls, path: PathLike) -> "PassTime":
         """Fit to a CSV file with the columns batch, tokens (of all sequences) and ms, a row for each pass."""
         found = read_columns(path, ("batch", "tokens", "ms"))
         try:

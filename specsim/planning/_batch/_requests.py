@@ -1,7 +1,5 @@
 """Requests: when they arrive, how long they are, and how many of their drafted tokens are accepted."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -135,7 +133,7 @@ class RequestLog:
         return len(np.asarray(self.arrival))
 
     @classmethod
-    def read(cls, path: PathLike) -> RequestLog:
+    def read(cls, path: PathLike) -> "RequestLog":
         """Read a CSV file with the columns arrival (in seconds), prompt and output (in tokens), in any
         order."""
         found = read_columns(path, COLUMNS)
@@ -195,7 +193,7 @@ class Workload:
         """Requests of a replication."""
         return self.requests if self.log is None else len(self.log)
 
-    def draw(self, key: Key) -> Drawn:
+    def draw(self, key: Key) -> "Drawn":
         """The requests of one replication; another rate changes arrivals alone, in proportion."""
         count, alphas = self.count, np.zeros(self.count)
         if self.log is None:

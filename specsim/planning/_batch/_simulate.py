@@ -1,7 +1,5 @@
 """Simulate a server, and what it attains, with intervals over independent replications."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -293,7 +291,7 @@ class _Server(NamedTuple):
     survival: Floats
     stop: Ints
 
-    def serve(self, drawn: Drawn, key: tuple[int, int], edge: int, until_counted: bool) -> _Served:
+    def serve(self, drawn: Drawn, key: tuple[int, int], edge: int, until_counted: bool) -> "_Served":
         count = len(drawn.arrivals)
         started, first, finished = np.zeros((3, count))
         totals = np.zeros(len(TOTALS))

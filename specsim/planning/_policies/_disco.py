@@ -1,7 +1,5 @@
 """DISCO, a policy that is fitted on a part of the log before it is simulated on another part."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,7 +35,7 @@ class Disco(Policy):
         return f"DISCO {self.threshold:g}"
 
     @classmethod
-    def fit(cls, train: DraftLog, threshold: float = 0.5, max_gamma: int = 16) -> Disco:
+    def fit(cls, train: DraftLog, threshold: float = 0.5, max_gamma: int = 16) -> "Disco":
         """Fit on drafts of `max_gamma` tokens at every position of `train`, rejected tokens included."""
         check_count("max_gamma", max_gamma)
         found = examples(train, max_gamma)

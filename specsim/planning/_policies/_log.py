@@ -28,8 +28,6 @@ and the next step begins after it. ∎
 
 The oracle uses later outcomes, so the claim does not hold for it; it is a bound, not a decoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -57,7 +55,7 @@ class Features(NamedTuple):
     entropy: Floats  #: H(q) in nats
     top: Floats  #: the largest probability in q
 
-    def part(self, chosen: slice) -> Features:
+    def part(self, chosen: slice) -> "Features":
         return Features(*(column[chosen] for column in self))
 
 
@@ -139,7 +137,7 @@ class DraftLog:
             [column.tolist() for column in self.tails],
         )
 
-    def part(self, start: int, stop: int) -> DraftLog:
+    def part(self, start: int, stop: int) -> "DraftLog":
         """The positions [start, stop) as a log; they must be a non-empty part of [0, N)."""
         if not 0 <= start < stop <= len(self):
             raise ValueError(
@@ -153,7 +151,7 @@ class DraftLog:
             source=f"{self.source}, positions {start} to {stop - 1}",
         )
 
-    def split(self, share: float) -> tuple[DraftLog, DraftLog]:
+    def split(self, share: float) -> "tuple[DraftLog, DraftLog]":
         """The first `share` of the positions, to fit policies, and the others, to compare them."""
         cut = int(share * len(self)) if 0 < share < 1 else 0
         if not 0 < cut < len(self):

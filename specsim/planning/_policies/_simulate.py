@@ -1,7 +1,5 @@
 """Simulation of draft-length policies on one log."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -276,7 +274,7 @@ class _Tally(NamedTuple):
     truncated: int
 
 
-def _tally(log: DraftLog, policy: Policy, times: _StepTimes, blocks: int) -> _Tally:
+def _tally(log: DraftLog, policy: Policy, times: "_StepTimes", blocks: int) -> _Tally:
     steps = np.array([tuple(step) for step in simulate_steps(log, policy, times)], dtype=np.int64)
     start, drafted, accepted, truncated = steps.T
     size = int(drafted.max()) + 1

@@ -27,8 +27,6 @@ only then the strings matter. V, k, and whether all tokens have ids are known at
 temporary file keeps the rows. `specsim.traces._jsonl` parses lines, those of large files in other processes.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import pickle
@@ -120,7 +118,7 @@ class _Side(NamedTuple):
     line: Ints  #: [n] the row's place among them
     rows: Rows
 
-    def part(self, first: int, end: int) -> _Side:
+    def part(self, first: int, end: int) -> "_Side":
         return _Side(self.places, self.line[first:end], self.rows.part(first, end))
 
     def place(self, row: int) -> str:

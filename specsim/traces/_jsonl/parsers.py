@@ -3,8 +3,6 @@
 They only save time. This process parses a block if none has begun with it when its rows are needed, and if
 one has died or finds something wrong: so errors are the same without other processes."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import subprocess
@@ -34,7 +32,7 @@ class Texts:
 
     `done` has the bytes of the lines begun, `about` the name, size and SHA-256 of what was read."""
 
-    def __init__(self, path: Path, tokens: Tokens, parsers: Parsers | None):
+    def __init__(self, path: Path, tokens: Tokens, parsers: "Parsers | None"):
         self.path, self.done = path, 0
         self._tokens, self._parsers = tokens, parsers
         self._digest = hashlib.sha256()
@@ -75,7 +73,7 @@ class Texts:
 class Parsers:
     """Processes, each with a thread that hands it a block and waits for its reply."""
 
-    def __init__(self, processes: list[_Process], threads: ThreadPoolExecutor):
+    def __init__(self, processes: "list[_Process]", threads: ThreadPoolExecutor):
         self.number = len(processes)
         self._threads = threads
         self._free: SimpleQueue[_Process] = SimpleQueue()
@@ -83,10 +81,10 @@ class Parsers:
             self._free.put(process)
             self.submit(Block("", 1, []))  # until it has started, blocks wait, and can be cancelled
 
-    def submit(self, block: Block) -> Future[_Parsed | None]:
+    def submit(self, block: Block) -> "Future[_Parsed | None]":
         return self._threads.submit(self._parse, block)
 
-    def _parse(self, block: Block) -> _Parsed | None:
+    def _parse(self, block: Block) -> "_Parsed | None":
         process = self._free.get()
         try:
             return process.parse(block)

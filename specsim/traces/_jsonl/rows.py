@@ -4,8 +4,6 @@ orjson parses lines where it is installed. Where it fails, or its result is refu
 parser decides, so that results and messages are the same without it. Of a key that an object has twice both
 take the last value."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import reprlib
@@ -52,14 +50,14 @@ class Rows(NamedTuple):
     numbers: Ints
     logprobs: Floats
 
-    def part(self, first: int, end: int) -> Rows:
+    def part(self, first: int, end: int) -> "Rows":
         chosen, listed = slice(first, end), slice(self.ends[first], self.ends[end])
         ends = self.ends[first : end + 1] - self.ends[first]
         return Rows(
             self.position[chosen], self.own[chosen], ends, self.numbers[listed], self.logprobs[listed]
         )
 
-    def last(self, length: int) -> Rows:
+    def last(self, length: int) -> "Rows":
         return self.part(len(self.own) - length, len(self.own))
 
     def listed(self, row: int) -> Ints:
