@@ -20,10 +20,10 @@ def listening(made):
 
 
 @contextmanager
-def answering(answer, software="", owner=None):
+def answering(answer, software="", owner=None, get=None):
     """A server that answers every completion by answer(payload, number of the call), which gives bytes, an
     object, (status, object), or does what it wants with the handler that is its third argument. It says that
-    it is `software`, and its model that of `owner`."""
+    it is `software`, and its model that of `owner`; or get(handler) answers what is no completion."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -31,8 +31,10 @@ def answering(answer, software="", owner=None):
         calls = 0
 
         def do_GET(self):
+            if get is not None:
+                return get(self)
             listed = json.dumps({"data": [{"id": "model", "owned_by": owner}]}).encode()
-            self.give(*((404, b"") if owner is None or self.path != "/v1/models" else (200, listed)))
+            return self.give(*((404, b"") if owner is None or self.path != "/v1/models" else (200, listed)))
 
         def do_POST(self):
             payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -132,7 +132,10 @@ def audit_engine(
         form = {"request_seeds": request_seeds, "unequal_prompts": unequal_prompts}
         requests = plan_requests(planted, root, sampling, tokens, texts, **form)
         more = {"planted": planted.digest, "tokens": tokens, "texts": texts, **form}
+        began = time.perf_counter()
         store = open_store(out, TEXTS, opened, root, sampling, more)
+        if seconds is not None:  # a server that does not say who it is takes them too
+            seconds -= time.perf_counter() - began
         orders = [] if order is None else [order]
         if order is None and isinstance(engine, str) and "://" not in engine:
             orders = plain_orders(engine, planted, sampling, root, options)

@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.core._files import check_target, naming, open_file
 from specsim.core._json import parse_json
-from specsim.engines._clients.http import TextCompletion
+from specsim.engines._clients.http import HttpServer, TextCompletion
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Engine, Failure, Request, Sampling
 
@@ -162,19 +162,23 @@ def _end_last_line(path: Path) -> None:
 
 #: Requests that an engine is given at once; between two such groups the time is looked at.
 GROUP = 64
-#: Failures in a row after which an engine is not asked further.
-HOPELESS = 2 * GROUP
+#: Failures in a row after which an engine is not asked further; an answer that did not come in time counts as
+#: several.
+HOPELESS, OF_SILENCE = 2 * GROUP, 8
 
 
 class Asking:
     """The requests to one engine in one run.
 
     They end at the `deadline`, a time of `time.perf_counter`, or when the engine does not answer; `ended`
-    says so. A group is not cut off by the deadline: texts that came early would be other ones than all."""
+    says so. A group is not cut off by the deadline, since texts that came early would be other ones than all,
+    but no server that becomes slower then is waited for."""
 
     def __init__(self, engine: Engine, store: TextStore, deadline: float | None):
         self.engine, self.store, self.deadline = engine, store, deadline
         self.ended, self._failed = False, 0
+        if isinstance(engine, HttpServer):
+            engine.deadline = deadline
         self._before = engine.counters()
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
@@ -186,7 +190,10 @@ class Asking:
             # what was not asked for is not taken; a failure has no index
             given = (a for a in self.engine.complete(group) if (a.number, getattr(a, "index", 0)) in asked)
             for answer in self.store.add(given):
-                self._failed = self._failed + 1 if isinstance(answer, Failure) else 0
+                if isinstance(answer, Failure):
+                    self._failed += OF_SILENCE if answer.kind == "timeout" else 1
+                else:
+                    self._failed = 0
                 yield answer
                 if self._failed >= HOPELESS:
                     self.ended = True

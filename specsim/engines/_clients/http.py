@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients.answers import (
+    MOST_BYTES,
     GarbageError,
     error_message,
     most_bytes,
@@ -30,8 +31,8 @@ from specsim.engines._planted.requests import Completion, FailedError, Failure, 
 from specsim.engines._planted.served_pair import Pair
 from specsim.traces._responses import id_in, token_ids
 
-#: The most bytes of an answer that are read.
-MOST_BYTES = 2**26
+#: Seconds for an answer that is no text, such as the list of models, and for a text after the deadline.
+GET_SECONDS, LEAST_SECONDS = 5.0, 0.5
 #: Where servers give their version: vLLM and specsim, SGLang, llama.cpp.
 VERSIONS = (("/version", "version"), ("/get_server_info", "version"), ("/props", "build_info"))
 #: What serves HTTP in vLLM and SGLang; they give their own names as the owner of the model.
@@ -56,8 +57,12 @@ class HttpServer:
     Of `url` a path before /v1 is kept. `model` is by default the first that the server lists; `connections`
     requests are under way at once. `timeout` is for a whole answer, in seconds; `retries` is how often a
     request is sent again that did not reach the server, or that a busy server refused. Raises ValueError or
-    TypeError for an address that is not one of HTTP, or numbers out of range."""
+    TypeError for an address that is not one of HTTP, or numbers out of range.
 
+    `deadline` is a time of `time.perf_counter`: a request that is under way then may still take twice as long
+    as the slowest answer before."""
+
+    deadline: float | None = None
     #: Ways to write requests, the best one first.
     _dialects: tuple[Dialect, ...]
 
@@ -87,6 +92,7 @@ class HttpServer:
         self._dialect: Dialect | None = None
         self._named: str | None = None
         self._header, self._owner, self._reached, self._absent = "", "", False, False
+        self._slowest, self._silent = 0.0, False
 
     def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         """What is sent of `request`."""
@@ -162,9 +168,11 @@ class HttpServer:
         """What the server answers, or the failure of one request."""
         started = time.perf_counter()
         try:
-            answer = read_json(self._post(request), most_bytes(request))
+            answer = read_json(self._post(request))
             self._check_model(answer)
-            return [*self._read(answer, request, time.perf_counter() - started)]
+            seconds = time.perf_counter() - started
+            self._slowest = max(self._slowest, seconds)
+            return [*self._read(answer, request, seconds)]
         except FailedError as error:
             return [Failure(request.number, error.kind, str(error))]
 
@@ -189,7 +197,7 @@ class HttpServer:
         for dialect in self._dialects if known is None else (known,):
             payload = json.dumps(self._fields(request, dialect)).encode()
             try:
-                body = self._send_again("/v1/completions", payload)
+                body = self._send_again("/v1/completions", payload, most_bytes(request))
             except _StatusError as error:
                 if known is not None or error.status not in REFUSED:
                     raise
@@ -203,7 +211,7 @@ class HttpServer:
     def _get_json(self, path: str) -> dict[str, Any]:
         return read_json(self._send("GET", path)[1])
 
-    def _send_again(self, path: str, payload: bytes) -> bytes:
+    def _send_again(self, path: str, payload: bytes, most: int) -> bytes:
         """POST until there is an answer; only what brought none is sent again."""
         # where one request has not found a server in all its tries, the others do not wait for it
         retries = 0 if self._absent and not self._reached else self._retries
@@ -211,7 +219,7 @@ class HttpServer:
             if self._stopping.is_set():
                 raise FailedError("connection", "the engine was closed")
             try:
-                status, body = self._send("POST", path, payload)
+                status, body = self._send("POST", path, payload, most)
             except FailedError as error:
                 if error.kind != "connection" or not left:
                     self._absent = error.kind == "connection"
@@ -224,34 +232,50 @@ class HttpServer:
             self._stopping.wait(PAUSE * 2 ** (retries - left))
         raise AssertionError("the last try returns or raises")
 
-    def _send(self, method: str, path: str, payload: bytes | None = None) -> tuple[int, bytes]:
-        """One exchange with the server: status and body. It ends after `timeout` seconds, come what may."""
-        connection = self._connection()
+    def _patience(self, payload: bytes | None) -> float:
+        """The seconds that a request may take; 0 for one that is not text, of a silent server."""
+        if payload is None:
+            return 0.0 if self._silent and not self._reached else min(self._timeout, GET_SECONDS)
+        if self.deadline is None:
+            return self._timeout
+        left = max(0.0, self.deadline - time.perf_counter())
+        return min(self._timeout, left + max(LEAST_SECONDS, 2 * self._slowest))
+
+    def _send(
+        self, method: str, path: str, payload: bytes | None = None, most: int = MOST_BYTES
+    ) -> tuple[int, bytes]:
+        """One exchange with the server: status and body, of at most `most` bytes; of an error that is longer,
+        the beginning. It ends after `_patience` seconds, come what may."""
+        connection, patience = self._connection(), self._patience(payload)
         late = threading.Event()
-        clock = threading.Timer(self._timeout, _hang_up, (connection, late))
+        clock = threading.Timer(patience, _hang_up, (connection, late))
         clock.daemon = True
         try:
+            if not patience:
+                raise TimeoutError
             if connection.sock is None:
+                connection.timeout = patience
                 connection.connect()
             clock.start()
             headers = {"Content-Type": "application/json"} if payload else {}
             connection.request(method, self._base + path, payload, headers)
             response = connection.getresponse()
-            body = response.read(MOST_BYTES + 1)
-            self._header, self._reached = response.getheader("Server", "")[:80] or self._header, True
-            if response.length and len(body) <= MOST_BYTES:
-                raise http.client.IncompleteRead(body, response.length)
-            if len(body) > MOST_BYTES:
-                raise FailedError("garbage", f"an answer of more than {MOST_BYTES} bytes")
-            if response.will_close:
-                connection.close()
+            body = response.read(most + 1)
             if late.is_set():
                 raise TimeoutError
+            self._header, self._reached = response.getheader("Server", "")[:80] or self._header, True
+            if response.length and len(body) <= most:
+                raise http.client.IncompleteRead(body, response.length)
+            if len(body) > most and response.status == 200:
+                raise GarbageError(f"an answer of more than {most:,} bytes")
+            if response.will_close or len(body) > most:
+                connection.close()
             return response.status, body
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             if late.is_set() or isinstance(error, TimeoutError):
-                message = f"no whole answer from {self.url} in {self._timeout:g} seconds"
+                self._silent = True
+                message = f"no whole answer from {self.url} in {patience:.3g} seconds"
                 raise FailedError("timeout", message) from None
             kind = "garbage" if isinstance(error, http.client.BadStatusLine | ValueError) else "connection"
             if isinstance(error, http.client.RemoteDisconnected):

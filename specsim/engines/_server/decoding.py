@@ -7,7 +7,7 @@ changes one part of a step; see `mistakes.py`."""
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,12 @@ class Decoder:
             self.totals[name] -= int(getattr(self._run, name).sum())
         self._waiting.clear()
         self._run = self._running([])
+
+    def drop(self, numbers: Container[int]) -> None:
+        """Forget the texts of the requests with these numbers; what they counted stays."""
+        self._waiting = deque(text for text in self._waiting if text.request.number not in numbers)
+        kept = [text.request.number not in numbers for text in self._run.texts]
+        self._run = self._run.take(np.array(kept, dtype=bool))
 
     def add(self, request: Request) -> None:
         """Decode `request` too. Raises ValueError if it cannot be served."""

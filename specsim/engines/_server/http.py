@@ -3,10 +3,13 @@
 import json
 import queue
 import secrets
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,6 +22,8 @@ from specsim.served._prometheus import COUNTERS
 
 #: Seconds in which calls are collected before the first step.
 COLLECT = 0.003
+#: What a call ends with that is not decoded to its end.
+ENDING, GONE = ApiError(503, "the server ends"), ConnectionError("the client has gone")
 
 
 @dataclass
@@ -29,10 +34,15 @@ class _Pending:
     first: int = 0
     found: list[Completion] = field(default_factory=list)
     answer: "Future[list[Completion]]" = field(default_factory=Future)
+    dropped: bool = False
 
     @property
     def wanted(self) -> int:
         return sum(request.n for request in self.requests)
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.requests))
 
 
 class Batching:
@@ -42,20 +52,31 @@ class Batching:
         self.decoder = decoder
         self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._open: dict[int, _Pending] = {}
-        self._numbers = 0
+        self._dropped: queue.SimpleQueue[_Pending] = queue.SimpleQueue()
+        self._numbers, self._ending = 0, False
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def complete(self, requests: Sequence[Request]) -> list[Completion]:
-        """The completions of `requests`, which are checked. Waits until all are finished."""
+    def begin(self, requests: Sequence[Request]) -> _Pending:
+        """Decode `requests`, which are checked; the `answer` has their completions when all are finished."""
+        if self._ending:
+            raise ENDING
         pending = _Pending(requests)
         self._calls.put(pending)
-        return pending.answer.result()
+        return pending
+
+    def drop(self, pending: _Pending) -> None:
+        """Decode a call no further: nobody waits for it."""
+        pending.dropped = True
+        self._dropped.put(pending)
 
     def close(self) -> None:
-        """End the thread after what it is decoding."""
+        """End the thread after the step that it is decoding; no open call is answered."""
+        self._ending = True
         self._calls.put(None)
         self._thread.join()
+        for pending in self._forget():
+            pending.answer.set_exception(ENDING)
 
     def _work(self) -> None:
         while (pending := self._calls.get()) is not None:
@@ -87,7 +108,9 @@ class Batching:
 
     def _decode(self, more: bool = True) -> None:
         """Decode until nothing is left, and begin with what comes meanwhile, if there may be `more`."""
-        while self._open:
+        while self._open and not self._ending:
+            while not self._dropped.empty():
+                self._leave(self._dropped.get())
             while more and not self._calls.empty():
                 if (pending := self._calls.get()) is None:
                     self._calls.put(None)  # the end is that of `_work`
@@ -98,10 +121,20 @@ class Batching:
                 pending.found.append(replace(completion, number=completion.number - pending.first))
                 if len(pending.found) == pending.wanted:
                     pending.answer.set_result(pending.found)
-                    for number in range(len(pending.requests)):
-                        del self._open[pending.first + number]
+                    for number in pending.numbers:
+                        del self._open[number]
+
+    def _leave(self, pending: _Pending) -> None:
+        if self._open.get(pending.first) is pending:
+            self.decoder.drop(pending.numbers)
+            for number in pending.numbers:
+                del self._open[number]
+            pending.answer.set_exception(GONE)
 
     def _add(self, pending: _Pending) -> None:
+        if pending.dropped:
+            pending.answer.set_exception(GONE)
+            return
         pending.first = self._numbers
         for request in pending.requests:
             self._open[self._numbers] = pending
@@ -109,8 +142,8 @@ class Batching:
             self._numbers += 1
 
 
-#: The most bytes of a request's body, the digits of its length, and the seconds in which it has to come.
-MOST_BYTES, MOST_DIGITS, PATIENCE = 2**24, 20, 60.0
+#: The most bytes of a request's body, the digits of its length, and the seconds for a whole request.
+MOST_BYTES, MOST_DIGITS, PATIENCE = 2**22, 20, 60.0
 
 #: vLLM's names of the counters, with what they count.
 METRICS = {f"vllm:{name}": counted for name, counted in COUNTERS.items()}
@@ -132,10 +165,29 @@ class Server(ThreadingHTTPServer):
             self.batching.close()
             raise OSError(f"host: cannot listen at {host}, port {port} ({error})") from None
         self.model = f"specsim-{decoder.pair.digest[:8]}"
+        #: when the request of a connection has to be there, and the call that is decoded for it
+        self.coming: dict[socket.socket, float] = {}
+        self.waiting: dict[socket.socket, _Pending] = {}
 
     @property
     def url(self) -> str:
         return f"http://{self.server_address[0]!s}:{self.server_address[1]}"
+
+    def service_actions(self) -> None:
+        """Hang up on requests that do not come, and drop those whose client has gone: twice a second."""
+        for connection, end in [*self.coming.items()]:
+            if time.monotonic() > end:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        with selectors.DefaultSelector() as silent:
+            for connection, pending in [*self.waiting.items()]:
+                with suppress(OSError, ValueError):  # it has been closed meanwhile
+                    silent.register(connection, selectors.EVENT_READ, pending)
+            for key, _ in silent.select(0):
+                with suppress(OSError):
+                    if key.fileobj.recv(1, socket.MSG_PEEK):  # type: ignore[union-attr]  # a socket
+                        continue
+                self.batching.drop(key.data)
 
     def server_close(self) -> None:
         super().server_close()
@@ -150,6 +202,15 @@ class Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE
     server_version = f"specsim/{specsim_version()}"
     sys_version = ""
+
+    def handle_one_request(self) -> None:
+        self.server.coming[self.connection] = time.monotonic() + PATIENCE
+        try:
+            super().handle_one_request()
+        except (ConnectionError, TimeoutError):  # the client has gone
+            self.close_connection = True
+        finally:
+            self.server.coming.pop(self.connection, None)
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -172,8 +233,8 @@ class Handler(BaseHTTPRequestHandler):
             self._complete(body)
         except ApiError as error:
             self._send_error(error)
-        except (ConnectionError, TimeoutError):  # the client has gone
-            self.close_connection = True
+        except (ConnectionError, TimeoutError):
+            raise
         except Exception as error:
             self._send_error(ApiError(500, f"{type(error).__name__}: {error}"))
 
@@ -185,13 +246,19 @@ class Handler(BaseHTTPRequestHandler):
         if len(length) > MOST_DIGITS or int(length) > MOST_BYTES:
             self.close_connection = True
             raise ApiError(413, f"a body of {length[:MOST_DIGITS]} bytes; at most {MOST_BYTES} are read")
-        return self.rfile.read(int(length))
+        body = self.rfile.read(int(length))
+        self.server.coming.pop(self.connection, None)
+        return body
 
     def _complete(self, body: bytes) -> None:
         batching, model = self.server.batching, self.server.model
         pair = batching.decoder.pair
         call = read_call(body, pair, model)
-        answers = batching.complete(call.requests)
+        self.server.waiting[self.connection] = pending = batching.begin(call.requests)
+        try:
+            answers = pending.answer.result()
+        finally:
+            del self.server.waiting[self.connection]
         name = f"cmpl-{secrets.token_hex(8)}"
         if not call.stream:
             self._send_json(200, write_answer(call, answers, pair, model, name))

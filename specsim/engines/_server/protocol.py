@@ -26,8 +26,8 @@ READ = {
     "logprobs", "stream", "stream_options", "user", "return_token_ids", "return_tokens_as_token_ids",
 }  # fmt: skip
 Default = TypeVar("Default", int, None)
-#: The most texts of one HTTP request.
-MOST_TEXTS = 4096
+#: The most texts of one HTTP request, and the most tokens and entries of lists: an answer takes memory.
+MOST_TEXTS, MOST_ENTRIES = 4096, 2**20
 
 
 class ApiError(Exception):
@@ -93,6 +93,10 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
     requests = tuple(Request(i, prompt, many, seed, n, sampling) for i, prompt in enumerate(prompts))
     for request in requests:
         check_request(pair, request)
+    entries = len(prompts) * n * many * (1 + (sampling.logprobs or 0))
+    if entries > MOST_ENTRIES:
+        what = f"{entries:,} tokens and entries of lists: at most {MOST_ENTRIES:,} a request"
+        raise ApiError(400, f"max_tokens: {many} are {what}", "max_tokens")
     return requests
 
 

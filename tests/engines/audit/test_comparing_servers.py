@@ -215,7 +215,7 @@ def test_a_form_that_goes_missing_is_garbage():
 def test_a_server_that_does_not_answer_gives_no_verdict(monkeypatch):
     monkeypatch.setattr(store, "HOPELESS", 4)
     monkeypatch.setattr(
-        TextServer, "_send_again", lambda self, path, payload: self._send("POST", path, payload)[1]
+        TextServer, "_send_again", lambda self, path, payload, _: self._send("POST", path, payload)[1]
     )
     with answering(lambda *_: b"") as gone:
         pass

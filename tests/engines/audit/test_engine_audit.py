@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from commands import run
-from listening import listening
+from listening import answering, listening
 
 from specsim import audit_engine, plant
 from specsim.auditing import Verdict
@@ -262,6 +264,25 @@ def test_failures_of_the_network_are_no_findings(pair):
     assert (found.verdict, found.exit_code, found.tokens) == (Verdict.INCONCLUSIVE, 3, 0)
     assert found.failures["connection"] == 128  # then it is not asked further
     assert "refused" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("drip", [b"", b" "], ids=["silent", "a byte at a time"])
+@pytest.mark.parametrize(("seconds", "timeout"), [(0.5, 60.0), (None, 0.2)])
+def test_a_server_that_does_not_answer_is_given_up(drip, seconds, timeout, pair, monkeypatch):
+    monkeypatch.setattr("specsim.engines._clients.http.GET_SECONDS", 0.2)
+    ended = threading.Event()
+
+    def answer(handler):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n" if drip else b"")
+        while not ended.wait(0.05):
+            handler.wfile.write(drip)
+
+    with answering(lambda payload, call, handler: answer(handler), get=answer) as url:
+        started = time.monotonic()
+        found = audit_engine(url, pair, tokens=TOKENS, seconds=seconds, timeout=timeout, rng=1)
+        assert time.monotonic() - started < 8
+        ended.set()
+    assert (found.verdict, found.failures) == ("inconclusive", {"timeout": 16})
 
 
 def test_answers_that_were_not_asked_for_are_not_counted(pair):

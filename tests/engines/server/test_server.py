@@ -2,8 +2,11 @@
 
 import http.client
 import json
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from unittest.mock import ANY
 
 import pytest
 from letters import Letters, decoded
@@ -239,3 +242,56 @@ def test_sampling_reaches_the_decoder(server):
     (one,) = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, 2, sampling=sampling)])
     answer = complete(server, seed=2, temperature=0.7, top_k=3, top_p=0.9, min_p=0.1)
     assert answer["choices"][0]["text"] == PAIR.decode(one.tokens)
+
+
+LONG = {"prompt": "Aab", "n": 4096, "max_tokens": 200}
+
+
+def test_who_hangs_up_is_decoded_no_further():
+    with serving() as server:
+        decoder = server.batching.decoder
+        for _ in range(3):
+            connection = http.client.HTTPConnection(*server.server_address[:2])
+            connection.request("POST", "/v1/completions", json.dumps(LONG))
+            while not decoder.busy:
+                time.sleep(0.01)
+            connection.sock.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        started = time.monotonic()
+        assert complete(server, seed=3) == complete(server, seed=3) | {"id": ANY, "created": ANY}
+        assert time.monotonic() - started < 4
+        assert not decoder.busy
+
+
+def test_a_server_ends_while_it_decodes():
+    with serving() as server, ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(send, server, "/v1/completions", LONG) for _ in range(2)]
+        while not server.batching.decoder.busy:
+            time.sleep(0.01)
+        started = time.monotonic()
+        server.shutdown()
+        server.server_close()
+        assert time.monotonic() - started < 2
+        assert {answer.result()[0] for answer in answers} == {503}
+
+
+def test_answers_without_measure_are_refused(server):
+    for logprobs in (1, 5):
+        status, answer = send(server, "/v1/completions", LONG | {"logprobs": logprobs})
+        assert (status, answer["error"]["param"]) == (400, "max_tokens")
+    assert send(server, "/v1/completions", body=b"", headers={"Content-Length": str(2**22 + 1)})[0] == 413
+
+
+def test_a_request_has_to_come_whole(monkeypatch):
+    monkeypatch.setattr("specsim.engines._server.http.PATIENCE", 0.5)
+    with serving() as server, socket.create_connection(server.server_address[:2]) as slow:
+        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99\r\n\r\n")
+        slow.settimeout(0.05)
+        ended = time.monotonic() + 5
+        with suppress(ConnectionError):
+            while time.monotonic() < ended:
+                with suppress(TimeoutError):
+                    assert slow.recv(1) == b""
+                    break
+                slow.sendall(b" ")  # every byte is in time
+        assert time.monotonic() < ended
