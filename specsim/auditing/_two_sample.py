@@ -19,7 +19,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.tables import Plan, Table
-from specsim.auditing._checks.two_samples import block_ends, detectable, rejects, shown, totals
+from specsim.auditing._checks.two_samples import Blocks, block_ends, detectable, rejects, shown, totals
 from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -36,6 +36,9 @@ from specsim.simulation._counting import Counts, offset
 BLOCKS, LEAST = 15, 8
 #: Steps that both verifiers get with the same rng.
 SAME_SEED_STEPS = 512
+
+#: The cells of counts, and what is said of two samples of them.
+Test = tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]
 
 
 @shows_progress("audit")
@@ -149,7 +152,8 @@ def _compare(
 ) -> Difference:
     case, sides = plan.case, list(zip(("new", "old"), both, strict=True))
     words = case_key(0, case.name)
-    blocks: list[tuple[Counts, Counts]] = []
+    tests = _tests(plan)
+    blocks: list[list[tuple[Ints, Ints]]] = [[] for _ in tests]
     done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
         same = subjects.Span(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
@@ -161,20 +165,21 @@ def _compare(
                 _run(name, subject, subjects.count_span, steps).counts
                 for (name, subject), steps in zip(sides, asked, strict=True)
             )
-            blocks, done = [*blocks, (a, b)], until
+            found = [(cells(a), cells(b)) for cells, _ in tests]
+            blocks, done = [[*before, new] for before, new in zip(blocks, found, strict=True)], until
             if progress is not None:
                 progress(2 * done, 2 * plan.steps)
-            telling = _most_telling(plan, blocks)
+            telling = _most_telling(tests, blocks)
             if rejects(telling[0], alarm):
                 break
     except BrokenVerifier as error:
         failure = str(error)
     except KeyboardInterrupt:
-        if not blocks:
+        if not done:
             raise
-        interrupted, telling = True, _most_telling(plan, blocks)
+        interrupted, telling = True, _most_telling(tests, blocks)
     nothing = np.zeros(case.positions, dtype=np.int64)
-    lengths = totals([(nothing, nothing), *((a["lengths"], b["lengths"]) for a, b in blocks)])
+    lengths = totals([(nothing, nothing), *blocks[-1]])
     changed = rejects(telling[0], alarm)
     return Difference(
         case=case.name,
@@ -206,8 +211,8 @@ def _run(name: str, subject: subjects.Subject, job: Callable[..., Any], steps: s
         raise BrokenVerifier(f"{name}: {error}") from error
 
 
-def _tests(plan: Plan) -> list[tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]]:
-    """The tests of a case: the cells of counts, and what is said of two samples of them.
+def _tests(plan: Plan) -> list[Test]:
+    """The tests of a case, that of the lengths at the end.
 
     Of the tables those of few cells: of tens of thousands two samples cannot estimate a law."""
     compared = [table for table in plan.tables if table.kind != "ids"]
@@ -218,13 +223,11 @@ def _tests(plan: Plan) -> list[tuple[Callable[[Counts], Ints], Callable[[Ints, I
     ]
 
 
-def _most_telling(plan: Plan, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
+def _most_telling(tests: Sequence[Test], blocks: Sequence[Blocks]) -> tuple[float, str]:
     """The largest log e-value of all tests of a case, and its description."""
-    asked = _tests(plan)
-    counted = [[(cells(a), cells(b)) for a, b in blocks] for cells, _ in asked]
-    log_es = [log_pooled_two_sample_e([table]) for table in counted]
+    log_es = [log_pooled_two_sample_e([table]) for table in blocks]
     best = int(np.argmax(log_es))
-    return log_es[best], asked[best][1](*totals(counted[best]))
+    return log_es[best], tests[best][1](*totals(blocks[best]))
 
 
 def _possible(position: int, counts: Counts) -> Ints:

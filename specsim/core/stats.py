@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy  # its modules, which load slowly, are loaded at their first use
@@ -293,25 +294,25 @@ def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike
 
 def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
     """The log e-value of the blocks of one table for each of `SHRINKAGES`."""
-    logs = np.zeros(len(SHRINKAGES))
     try:
         counts = [(_check_counts(a), _check_counts(b)) for a, b in blocks]
     except (TypeError, ValueError) as error:
         raise type(error)(f"blocks: expected pairs of counts ({error})") from None
     if not counts:
-        return logs
+        return np.zeros(len(SHRINKAGES))
     k = len(counts[0][0])
     weights = np.array(SHRINKAGES)[:, None] * k
-    seen_a, seen_b = np.zeros(k), np.zeros(k)
-    for a, b in counts:
-        n_a, n_b = a.sum(), b.sum()
-        if n_a and n_b and seen_a.sum() and seen_b.sum():
-            shared = (seen_a + seen_b + 0.5) / (seen_a.sum() + seen_b.sum() + 0.5 * k)
-            q_a, q_b = ((seen + weights * shared) / (seen.sum() + weights) for seen in (seen_a, seen_b))
-            mixture = (n_a * q_a + n_b * q_b) / (n_a + n_b)
-            logs += np.log(q_a / mixture) @ a + np.log(q_b / mixture) @ b
-        seen_a, seen_b = seen_a + a, seen_b + b
-    return logs
+    a, b = (np.array(side)[:, None] for side in zip(*counts, strict=True))  # [blocks, 1, k]
+    each = a, b, np.cumsum(a, axis=0) - a, np.cumsum(b, axis=0) - b
+    known = np.all([one.any(axis=(1, 2)) for one in each], axis=0)
+    a, b, *seen = (one[known] for one in each)
+    n_a, n_b, *n_seen = (one.sum(axis=2, keepdims=True) for one in (a, b, *seen))
+    shared = (sum(seen) + 0.5) / (sum(n_seen) + 0.5 * k)
+    q_a, q_b = ((one + weights * shared) / (n + weights) for one, n in zip(seen, n_seen, strict=True))
+    mixture = (n_a * q_a + n_b * q_b) / (n_a + n_b)
+    logs = np.log(q_a / mixture) @ a.swapaxes(1, 2) + np.log(q_b / mixture) @ b.swapaxes(1, 2)
+    found: Floats = logs.sum(axis=0)[:, 0]
+    return found
 
 
 @checked
@@ -411,13 +412,15 @@ def _check_plan(cells: int, level: float, power: float) -> None:
         check_between(name, value, 0, 1, "probability", "()")
 
 
+@lru_cache(maxsize=2**12)  # tables of one size are many
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     """The non-centrality of Pearson's statistic at which `n` draws are rejected with probability `power`."""
     df, c = cells - 1, cells / (4.0 * DEVIATIONS**2)
+    larger, cost, mean = n + c, df * np.log1p(n / c), float(np.log(len(c)))
 
     def excess(statistic: float) -> float:
-        log_e = 0.5 * (statistic * n / (n + c) - df * np.log1p(n / c))
-        return float(np.logaddexp.reduce(log_e) - np.log(len(c)) + math.log(level))
+        log_e = 0.5 * (statistic * n / larger - cost)
+        return float(np.logaddexp.reduce(log_e)) - mean + math.log(level)
 
     critical = _zero(excess, 0.0, 10.0)
 

@@ -139,7 +139,9 @@ class Joined:
 
     def counts(self, counts: Counts) -> Ints:
         """The counts [1, k] of all cells, from the counts of an `AuditTally`."""
-        return self.merged({name: found.reshape(-1, 1) for name, found in counts.items()})
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(one.counts(counts) for one in self.tables)])[
+            None
+        ]
 
     def merged(self, flat: Mapping[str, Ints]) -> Ints:
         """The counts [n, k] of n experiments, from the flattened arrays [cells, n] of a tally by name."""

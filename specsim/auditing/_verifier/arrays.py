@@ -299,15 +299,15 @@ def _what_is_wrong(tokens: NDArray[Any], case: DecoderCase) -> str | None:
     if tokens.dtype.kind not in "iu":
         return f": returned {tokens.dtype}, expected integer tokens"
     n, size, most, eos = tokens.size, case.target.vocab_size, case.max_new_tokens, case.eos
-    if (bad := (tokens < 0) | (tokens >= size)).any():
-        position = int(bad.argmax())
-        return f", position {position + 1}: token {tokens[position]} is outside [0, {size})"
+    text = tokens.tolist()  # of few tokens
+    if min(text) < 0 or max(text) >= size:
+        position = next(i for i, x in enumerate(text) if not 0 <= x < size)
+        return f", position {position + 1}: token {text[position]} is outside [0, {size})"
     if n > most:
         return f": returned {n} tokens, more than max_new_tokens = {most} (do not return the prompt)"
-    if eos is not None and (tokens[:-1] == eos).any():
-        position = int((tokens == eos).argmax())
-        return f", position {position + 2}: a token follows eos = {eos}, which ends the text"
-    if n < most and (eos is None or tokens[-1] != eos):
+    if eos is not None and eos in text[:-1]:
+        return f", position {text.index(eos) + 2}: a token follows eos = {eos}, which ends the text"
+    if n < most and (eos is None or text[-1] != eos):
         without = "" if eos is None else f" without eos = {eos}"
         return f": stopped after {n} of {most} tokens{without}"
     return None
