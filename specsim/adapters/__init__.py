@@ -177,8 +177,7 @@ def _maker(name: str) -> Function:
         raise ValueError(f"{name}: {clash}; uninstall one of them")
     if name in ENGINES:
         module, _, function = ENGINES[name][0].partition(":")
-        maker: Function = getattr(importlib.import_module(f"{__name__}._{module}"), function)
-        return maker
+        return getattr(importlib.import_module(f"{__name__}._{module}"), function)
     (point,) = _of_others()[name]
     return engine_function(point.value.partition("[")[0].strip(), f"install {_package(point)} again")
 

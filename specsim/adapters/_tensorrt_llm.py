@@ -127,8 +127,7 @@ def _own(source: str, engine: str) -> Handler:
         folder = stubs.clone_folder(source, engine, "NVIDIA/TensorRT-LLM", file)
     else:
         folder = stubs.installed_folder("tensorrt_llm", INSTALL)
-    handler: Handler = stubs.part(folder, MODULE, given=_given()).TwoModelSpecDecHandler
-    return handler
+    return stubs.part(folder, MODULE, given=_given()).TwoModelSpecDecHandler
 
 
 def _given() -> stubs.Given:

@@ -94,8 +94,7 @@ class OnWorkers:
 
     def turn(self, case: Any) -> float:
         """The case that is least advanced goes first."""
-        advanced: float = case.advanced
-        return advanced
+        return case.advanced
 
     def cut(self, case: str) -> tuple[Spans, int | None]:
         """How a case is cut, and the size of intervals that no span crosses, or None: into whole chunks, or,

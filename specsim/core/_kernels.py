@@ -145,8 +145,7 @@ def interpreted() -> Iterator[None]:
 def _kernel_named(module: str, name: str, *closure: Any) -> Kernel:
     if closure:
         raise TypeError(f"{module}.{name}: a kernel made by a function cannot be unpickled")
-    found: Kernel = getattr(import_module(module), name)
-    return found
+    return getattr(import_module(module), name)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

@@ -320,8 +320,7 @@ def capped_ratio(p: Floats, q: Floats | float) -> Floats:
         raise ValueError(f"q: shape {np.shape(q)}, and p has {np.shape(p)}; give one number, or one for each")
     if np.ndim(q) == 0 and np.asarray(p).dtype != object:  # of Fractions the ratio is one
         q = float(q)
-    capped: Floats = np.divide(p, q, out=np.ones_like(p), where=q > p)
-    return capped
+    return np.divide(p, q, out=np.ones_like(p), where=q > p)
 
 
 @inner_kernel

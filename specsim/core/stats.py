@@ -205,8 +205,7 @@ def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Flo
     if log_ratios is None:
         return against_all
     known = _log_mean_exp(counts @ log_ratios.T)
-    found: Floats = np.logaddexp(against_all, known) - np.log(2.0)
-    return found
+    return np.logaddexp(against_all, known) - np.log(2.0)
 
 
 def log_shared(ratios: Floats) -> Floats:
@@ -248,8 +247,7 @@ def _log_ratios(counts: Ints, pmf: Floats, starts: Ints) -> Floats:
 
     def sums(of_cells: Floats) -> Floats:
         """By table, of [n, k]."""
-        found: Floats = np.add.reduceat(of_cells, starts, axis=1)
-        return found
+        return np.add.reduceat(of_cells, starts, axis=1)
 
     n, null = np.add.reduceat(counts, starts, axis=1), sums(scipy.special.xlogy(counts, pmf))
     found = np.empty((*n.shape, len(DEVIATIONS)))
@@ -264,8 +262,7 @@ def _log_mean_exp(logs: Floats) -> Floats:
     """log(mean(exp(logs))) along the last axis. `scipy.special.logsumexp` takes many times as long on short
     rows, and an audit tests thousands of small tables."""
     largest = logs.max(axis=-1, keepdims=True)
-    found: Floats = largest[..., 0] + np.log(np.exp(logs - largest).mean(axis=-1))
-    return found
+    return largest[..., 0] + np.log(np.exp(logs - largest).mean(axis=-1))
 
 
 #: Weights, in counts a cell, of the common estimate towards which each plug-in alternative is shrunk. Laws at

@@ -18,8 +18,7 @@ from specsim.core.distributions import temperature as at_temperature
 
 
 def largest(rows: Floats) -> Floats:
-    found: Floats = rows.max(axis=-1, keepdims=True)
-    return found
+    return rows.max(axis=-1, keepdims=True)
 
 
 def argmax(rows: Floats, *_: Any, **values: float) -> Floats:
@@ -102,8 +101,7 @@ class Pair:
         accepted = self.chance if accepted is None else accepted
         kept = (self.q if drafted is None else drafted) * accepted
         left = np.maximum(1.0 - kept.sum(axis=1, keepdims=True), 0.0)
-        found: Floats = kept + left * (self.residual if recovered is None else recovered)
-        return found
+        return kept + left * (self.residual if recovered is None else recovered)
 
     def without_drafted(self, accepted: Floats) -> Floats:
         """The same, recovered from p without the token that was drafted."""
@@ -138,8 +136,7 @@ def test_uniform_draws(pair: Pair) -> Floats:
     )
     # the probability that a draft is rejected by a number below an end: the sum of q (end - p/q)₊
     total = ends * np.take_along_axis(drafted, below, 1) - np.take_along_axis(kept, below, 1)
-    found: Floats = np.minimum(p, q) + np.diff(total, axis=1)
-    return found
+    return np.minimum(p, q) + np.diff(total, axis=1)
 
 
 def lenient(pair: Pair, lenience: float, recovered: Callable[[Floats, Floats], Floats]) -> Floats:

@@ -335,8 +335,7 @@ def fit_columns(
     scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
     if np.linalg.matrix_rank(design / scale) < 3:
         raise ValueError(f"{' and '.join(counts)}: their coefficients are not determined; vary both of them")
-    fitted: list[float] = (nnls(design / scale, columns[2] / per_second)[0] / scale).tolist()
-    return fitted
+    return (nnls(design / scale, columns[2] / per_second)[0] / scale).tolist()
 
 
 def _check(model: object, above: bool = False, **least: float) -> None:

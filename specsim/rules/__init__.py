@@ -70,8 +70,7 @@ def _members(group: str) -> tuple[str, ...]:
 
 def _wrong() -> dict[str, Rule]:
     """The controls by name, whose file imports many rules."""
-    found: dict[str, Rule] = importlib.import_module(f"{__name__}._controls").RULES
-    return found
+    return importlib.import_module(f"{__name__}._controls").RULES
 
 
 def group_of(name: str) -> str:

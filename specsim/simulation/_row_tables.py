@@ -124,8 +124,7 @@ class _Numbers:
 
     def codes_after(self, codes: Ints, tokens: TokenArray) -> Ints:
         """The codes of these texts without their first token and with one more."""
-        after: Ints = (codes * self._vocab_size + tokens) % self._vocab_size**self._order
-        return after
+        return (codes * self._vocab_size + tokens) % self._vocab_size**self._order
 
     def tokens(self, codes: Ints) -> TokenArray:
         """The inverse of `codes`, int32 [B, order]."""

@@ -170,8 +170,7 @@ class Entries(NamedTuple):
         return value
 
     def count(self, name: str, least: int = 1) -> int:
-        value: int = self.get(name, int, f"a whole number ≥ {least}", lambda n: n >= least)
-        return value
+        return self.get(name, int, f"a whole number ≥ {least}", lambda n: n >= least)
 
     def layout(self) -> Layout:
         values = self.values.get("values")

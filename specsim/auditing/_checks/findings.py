@@ -356,8 +356,7 @@ def _extremes(table: Table, observed: Ints) -> str:
 
 def _residuals(table: Table, observed: Ints) -> Floats:
     """By how much the share of each cell differs from its law, in units of its standard deviation."""
-    gap: Floats = (observed / observed.sum() - table.law) / np.sqrt(table.law * (1.0 - table.law))
-    return gap
+    return (observed / observed.sum() - table.law) / np.sqrt(table.law * (1.0 - table.law))
 
 
 def _share(probability: float) -> str:

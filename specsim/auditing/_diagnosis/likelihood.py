@@ -49,8 +49,7 @@ def _of_groups(prediction: Prediction, counts: Ints) -> Floats:
     """`log_likelihood` of each group."""
     law = np.maximum(prediction.law, LEAST)
     if prediction.draws is None:
-        each: Floats = scipy.special.xlogy(counts, law).sum(axis=1)
-        return each
+        return scipy.special.xlogy(counts, law).sum(axis=1)
     return _dirichlet_multinomial(law, prediction.draws.astype(np.float64), counts)
 
 

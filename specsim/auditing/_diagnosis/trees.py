@@ -131,8 +131,7 @@ def _first_test(mistake: Mistake, p: Row, q: Row, x: int) -> tuple[list[Any], li
 
 def _bonus(mistake: Mistake, p: Row, q: Row) -> Row:
     likeliest = max(range(len(q)), key=lambda y: q[y])
-    row: Row = _first_test(mistake, p, q, likeliest)[1][1]
-    return row
+    return _first_test(mistake, p, q, likeliest)[1][1]
 
 
 def diagnose_tree(

@@ -186,8 +186,7 @@ class CaseResult:
     @property
     def first_token(self) -> TableResult | None:
         """The table of the first position: all its tokens if there is one, else its PIT bins."""
-        found: TableResult | None = first_token_of(self.tables)
-        return found
+        return first_token_of(self.tables)
 
     @property
     def last_position(self) -> TableResult | None:

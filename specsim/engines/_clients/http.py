@@ -295,8 +295,7 @@ class HttpServer:
             self._own.connection = kind(self._place.hostname or "", self._port, timeout=self._timeout)
             with self._lock:
                 self._open.append(self._own.connection)
-        made: http.client.HTTPConnection = self._own.connection
-        return made
+        return self._own.connection
 
 
 class HttpEngine(HttpServer):

@@ -81,5 +81,4 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
         raise ValueError(
             f"{unknown[0]}: engine {name_or_url!r} has no such option; it has {', '.join(taken)}"
         )
-    engine: Engine = make(*arguments, **options)
-    return engine
+    return make(*arguments, **options)

@@ -206,8 +206,7 @@ def _transformers(folder: Path, dtype: str) -> Computed:
     def computed(text: Ints, places: Ints) -> Floats:
         with torch.no_grad():
             logits = model(torch.from_numpy(text)[None]).logits[0, torch.from_numpy(places) - 1]
-        found: Floats = torch.log_softmax(logits.float(), dim=-1).double().numpy()
-        return found
+        return torch.log_softmax(logits.float(), dim=-1).double().numpy()
 
     return computed
 
@@ -224,13 +223,11 @@ def log_probabilities(
     stream = tensors["model.embed_tokens.weight"][text].astype(np.float64)
 
     def project(name: str, values: Floats) -> Floats:
-        found: Floats = values @ tensors[f"{name}.weight"].T.astype(np.float64)
-        return found
+        return values @ tensors[f"{name}.weight"].T.astype(np.float64)
 
     def norm(name: str, values: Floats) -> Floats:
         square = (values**2).mean(axis=1, keepdims=True) + config["rms_norm_eps"]
-        found: Floats = values / np.sqrt(square) * tensors[f"{name}.weight"]
-        return found
+        return values / np.sqrt(square) * tensors[f"{name}.weight"]
 
     normed = norm(f"{layer}.input_layernorm", stream)
     queries, keys, values = (project(f"{layer}.self_attn.{name}_proj", normed) for name in "qkv")

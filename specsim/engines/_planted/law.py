@@ -57,8 +57,7 @@ class AdditiveLogits:
     def at(self, read: Ints) -> Floats:
         """As `TableLogits.at`."""
         codes = sign_codes(read, self.bits).reshape(len(read), -1)
-        logits: Floats = codes @ self.weights.reshape(self.words, -1).T + self.base
-        return logits
+        return codes @ self.weights.reshape(self.words, -1).T + self.base
 
 
 Logits = TableLogits | AdditiveLogits
@@ -67,8 +66,7 @@ Logits = TableLogits | AdditiveLogits
 def log_softmax(logits: Floats) -> Floats:
     """Natural logarithms of the softmax along the last axis."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def sign_codes(numbers: Ints, bits: int) -> Floats:

@@ -53,8 +53,7 @@ def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[flo
 
 def overlaps(target: Law, draft: Law, contexts: Ints) -> Floats:
     """Σ min(p, q) [N] in each of the contexts [N, k]."""
-    found: Floats = np.minimum(target.rows(contexts), draft.rows(contexts)).sum(axis=1)
-    return found
+    return np.minimum(target.rows(contexts), draft.rows(contexts)).sum(axis=1)
 
 
 def _stationary_mean(target: Law, draft: Law) -> float:

@@ -173,8 +173,7 @@ class Lookahead:
             [*before, *levels[0, : column + 1], *levels[1:, column]] for column in range(levels.shape[1])
         ]
         recent = np.array([future[len(future) - self.target.order :] for future in futures], dtype=np.int64)
-        guesses: NDArray[np.int64] = self.target.rows(recent).argmax(axis=1)
-        return guesses
+        return self.target.rows(recent).argmax(axis=1)
 
     def _remember(self, first: int, tail: tuple[int, ...]) -> None:
         tails = self._pool[first]

@@ -106,8 +106,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 def race_table(pair: PairTables) -> Floats:
     """Λ at the sorted ratios."""
     start = np.searchsorted(pair.ratio, pair.ratio, side="left")  # ties share one Λ
-    race: Floats = np.maximum(pair.ratio * pair.p_sorted[start] - pair.q_sorted[start], 0.0)
-    return race
+    return np.maximum(pair.ratio * pair.p_sorted[start] - pair.q_sorted[start], 0.0)
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:

@@ -109,8 +109,7 @@ def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
     """Build `Rule.survival` from the probability chance(p(x), q(x), **values) of accepting x."""
 
     def survival_of_chain(p: Floats, q: Floats, **values: float) -> Floats:
-        passed: Floats = np.cumprod(chance(p, q, **values), axis=-1)
-        return passed
+        return np.cumprod(chance(p, q, **values), axis=-1)
 
     return survival_of_chain
 
@@ -205,8 +204,7 @@ def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Fl
     def acceptance(p: Floats, q: Floats, tree: Tree, **values: float) -> Floats:
         by_position = np.atleast_2d(shares(p, q, **values)[0]) @ draft_pmf(q, tree)
         last = len(by_position) - 1
-        found: Floats = np.clip(by_position[np.minimum(np.arange(tree.size), last)], 0.0, 1.0)
-        return found
+        return np.clip(by_position[np.minimum(np.arange(tree.size), last)], 0.0, 1.0)
 
     return acceptance
 
