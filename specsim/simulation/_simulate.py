@@ -25,15 +25,7 @@ from specsim.core._saving import encoded
 from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup, Tree
 from specsim.models._drafts.dynamic import Draft
-from specsim.simulation import methods
-from specsim.simulation._checkpoints import (
-    CHECKPOINT_SECONDS,
-    Checkpoint,
-    Part,
-    digest,
-    shard_interval,
-    which_run,
-)
+from specsim.simulation import _checkpoints, methods
 from specsim.simulation._counting import Interval, Partial, StepTally, count_chunks, missing, no_counts
 from specsim.simulation._cuda import gpu_of
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
@@ -56,7 +48,7 @@ def simulate(
     threads: int | None = None,
     executor: Executor | str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    checkpoint_seconds: float = _checkpoints.CHECKPOINT_SECONDS,
     shard: tuple[int, int] | None = None,
     device: str | None = None,
     progress: ShowProgress = None,
@@ -132,13 +124,15 @@ def simulate(
     gpu = gpu_of(device, source, rule, tally, threads, executor)
     threads = available_threads(threads if gpu is None else 1)
     check_between("checkpoint_seconds", checkpoint_seconds, 0.0, MOST_SECONDS, "number of seconds")
-    first, end = shard_interval(steps, source.chunk, shard)
+    first, end = _checkpoints.shard_interval(steps, source.chunk, shard)
     exact = source.alpha_context(), source.acceptance()
     total, kept = no_counts(tally), None
     named = {"device": gpu and gpu.name, "method": system and str(system)}
     if checkpoint is not None:
         about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair), **named}
-        kept = Checkpoint(checkpoint, which_run(source, rule, steps, root), about, checkpoint_seconds)
+        kept = _checkpoints.Checkpoint(
+            checkpoint, _checkpoints.which_run(source, rule, steps, root), about, checkpoint_seconds
+        )
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
             raise ValueError(f"{checkpoint}: has steps of another shard; give each shard its own file")
@@ -176,7 +170,7 @@ def simulate(
         alpha_context=alpha_context,
         acceptance=acceptance,
         planned=end - first,
-        pair=replace(pair, sha256=digest(source)),
+        pair=replace(pair, sha256=_checkpoints.digest(source)),
         provenance=Provenance.record(root, threads, total.seconds, named["device"]),
         method=named["method"],
         shard=None if (first, end) == (0, steps) else shard,
@@ -207,7 +201,7 @@ def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: t
     if rng is None and shard is not None:
         raise ValueError("rng (--seed): missing; give all shards of a run the same seed")
     if rng is None and checkpoint is not None and check_target(checkpoint).exists():
-        return int(Part.read(checkpoint).run["seed"])
+        return int(_checkpoints.Part.read(checkpoint).run["seed"])
     return root_of(rng)
 
 

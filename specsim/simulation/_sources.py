@@ -22,22 +22,8 @@ from specsim.models._drafts.tree import as_tree
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 from specsim.rules._common.positions import RowTables
+from specsim.simulation import _rows
 from specsim.simulation._row_tables import GrowingTables, fits
-from specsim.simulation._rows import (
-    ROW_BATCH_BYTES,
-    Described,
-    DynamicRows,
-    LookaheadRows,
-    LookupRows,
-    ModelRows,
-    PositionRows,
-    RowReader,
-    Rows,
-    TraceRows,
-    model_rows,
-    pieces,
-    sample_starts,
-)
 from specsim.traces._reader import Trace
 
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache. With a power
@@ -55,7 +41,7 @@ class Batch:
     first: int
     tokens: TokenArray
     accepted: Ints
-    rows: Rows | None = None
+    rows: _rows.Rows | None = None
 
 
 class Batches(Protocol):
@@ -67,7 +53,7 @@ class Batches(Protocol):
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]: ...
 
 
-class Source(Batches, Described, Protocol):
+class Source(Batches, _rows.Described, Protocol):
     """Batches with a description."""
 
 
@@ -104,7 +90,7 @@ class FixedPairSource:
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         pair, size = self.rule.fixed_pair, 0
-        for start, n in pieces(first, steps, FIXED_PAIR_BATCH):
+        for start, n in _rows.pieces(first, steps, FIXED_PAIR_BATCH):
             if n != size:  # at the first batch, and at a shorter last one
                 size = n
                 draft = uniforms_buffer(self.tree.size, n)
@@ -118,16 +104,16 @@ class FixedPairSource:
 
 
 #: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).
-RowVerifier = Callable[[Rows, Key, int], tuple[TokenArray, Ints]]
+RowVerifier = Callable[[_rows.Rows, Key, int], tuple[TokenArray, Ints]]
 
 
 @dataclass(frozen=True)
 class RowSource:
     """Steps with rows of `reader`, verified as arrays by `verify`, `batch_bytes` of rows at a time."""
 
-    reader: RowReader
+    reader: _rows.RowReader
     verify: RowVerifier
-    batch_bytes: int = ROW_BATCH_BYTES
+    batch_bytes: int = _rows.ROW_BATCH_BYTES
     chunk = 2**14
 
     @property
@@ -150,7 +136,7 @@ class RowSource:
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         row_bytes = 8 * self.vocab_size * (2 * self.tree.size + 1)
-        for start, n in pieces(first, steps, max(1, self.batch_bytes // row_bytes)):
+        for start, n in _rows.pieces(first, steps, max(1, self.batch_bytes // row_bytes)):
             rows = self.reader.rows(key, start, n)
             tokens, accepted = self.verify(rows, key, start)
             rows.end(tokens, accepted)
@@ -172,12 +158,12 @@ class ModelSource(RowSource):
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         reader, gamma, tables = self.reader, self.tree.size, self.tables
-        assert isinstance(reader, ModelRows)
-        for start, n in pieces(first, steps, self.chunk):
+        assert isinstance(reader, _rows.ModelRows)
+        for start, n in _rows.pieces(first, steps, self.chunk):
             draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
             verify = uniforms(key, int(Purpose.VERIFY), start, n, gamma + 1)
             tokens, accepted = np.full((gamma + 1, n), -1, dtype=np.int32), np.empty(n, dtype=np.int64)
-            codes, context = tables.starts(sample_starts(key, start, n, len(reader.contexts)))
+            codes, context = tables.starts(_rows.sample_starts(key, start, n, len(reader.contexts)))
             place = np.zeros(n, dtype=np.int64)
             given = draft, verify, self.rule.array(), tokens, accepted
             going = np.arange(n)
@@ -202,7 +188,7 @@ class ModelSource(RowSource):
         """The same for contexts without a number, given by their codes: after one position."""
         stopped, tokens = [], given[3]
         row_bytes = 8 * self.vocab_size * 5  # p, q, the sums of both, and the next contexts
-        for start, n in pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
+        for start, n in _rows.pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
             some = steps[start : start + n]
             context[some] = np.arange(1, n + 1)
             some = self._stopped(some, place, context, self.tables.alone(codes[some]), 0, given)
@@ -228,16 +214,16 @@ def make_source(
                 "or a Tree (--tree 2,2)"
             )
         check_pair(target, draft)
-        return model_source(chosen, DynamicRows(target, draft, gamma, shared_contexts(target, draft)))
+        return model_source(chosen, _rows.DynamicRows(target, draft, gamma, shared_contexts(target, draft)))
     tree = draft.tree(gamma) if isinstance(draft, PromptLookup | LookaheadDecoding) else as_tree(gamma)
     chosen.check(tree)
-    reader: RowReader
+    reader: _rows.RowReader
     if isinstance(target, Trace):
         reader = _trace_rows(target, draft, tree, chosen.leaf_rows)
     elif isinstance(draft, PromptLookup | LookaheadDecoding):
         reader = _text_rows(target, draft, tree, chosen)
     elif isinstance(target, Model) or isinstance(draft, Model):
-        reader = model_rows(target, draft, tree, chosen.leaf_rows)
+        reader = _rows.model_rows(target, draft, tree, chosen.leaf_rows)
         tree.check_siblings(reader.vocab_size)
     elif draft is None:
         raise TypeError(NO_DRAFT)
@@ -255,17 +241,17 @@ def make_source(
     return model_source(chosen, reader)
 
 
-def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> PositionRows:
+def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> _rows.PositionRows:
     if not tree.is_chain:
         raise ValueError(
             "gamma: positions are along one text, so they have no rows for a tree; give a number"
         )
     if len(p) <= tree.size:
         raise ValueError(f"gamma: {tree.size} drafted tokens exceed {len(p)} positions less one; draft fewer")
-    return PositionRows(p, q, tree, leaf_rows)
+    return _rows.PositionRows(p, q, tree, leaf_rows)
 
 
-def _text_rows(target: Any, draft: Any, tree: Tree, rule: Rule) -> LookupRows | LookaheadRows:
+def _text_rows(target: Any, draft: Any, tree: Tree, rule: Rule) -> _rows.LookupRows | _rows.LookaheadRows:
     if not isinstance(target, Model):
         name = "prompt lookup" if isinstance(draft, PromptLookup) else "lookahead decoding"
         raise TypeError(f"target: {name} needs a model; give one, such as default_pair()[0]")
@@ -274,10 +260,10 @@ def _text_rows(target: Any, draft: Any, tree: Tree, rule: Rule) -> LookupRows | 
         raise ValueError(f"text: {draft.text.size} tokens are too few; {needed}")
     check_tokens(draft.text, target.vocab_size, "text")
     draft.check_rule(rule)
-    return (LookupRows if isinstance(draft, PromptLookup) else LookaheadRows)(target, draft, tree)
+    return (_rows.LookupRows if isinstance(draft, PromptLookup) else _rows.LookaheadRows)(target, draft, tree)
 
 
-def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceRows:
+def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> _rows.TraceRows:
     if draft is not None:
         raise TypeError("draft: the trace has its own q; leave draft out")
     if trace.num_steps == 0:
@@ -294,15 +280,15 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         raise ValueError(f"gamma: {gamma} exceeds the {logged} drafted tokens of a logged step; draft fewer")
     if leaf_rows and gamma == logged and not trace.layout.bonus:
         raise ValueError(f"gamma: q after {gamma} drafted tokens was not logged; draft fewer")
-    return TraceRows(trace, tree, leaf_rows)
+    return _rows.TraceRows(trace, tree, leaf_rows)
 
 
 def models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
     """The target and the draft that a source was made of; pmfs normalised."""
     rows: Any = source if isinstance(source, FixedPairSource) else source.reader
-    if isinstance(rows, FixedPairSource | PositionRows):
+    if isinstance(rows, FixedPairSource | _rows.PositionRows):
         return rows.p, rows.q
-    return (rows.trace, None) if isinstance(rows, TraceRows) else (rows.target, rows.draft)
+    return (rows.trace, None) if isinstance(rows, _rows.TraceRows) else (rows.target, rows.draft)
 
 
 def pair_of(target: Any, draft: Any) -> Pair:
@@ -318,10 +304,10 @@ def pair_of(target: Any, draft: Any) -> Pair:
     return Pair(target, draft, "ngram" if is_bundled else None)
 
 
-def model_source(rule: Rule, reader: RowReader) -> RowSource:
+def model_source(rule: Rule, reader: _rows.RowReader) -> RowSource:
     """The source of the steps of a rule on the rows of a reader."""
     verify = rule_verifier(rule, reader.tree)
-    if rule.positions is not None and isinstance(reader, ModelRows):
+    if rule.positions is not None and isinstance(reader, _rows.ModelRows):
         tree = reader.tree
         plain = tree.is_chain and tree.block == 1 and tree.draft_sampling == "sampled"
         if plain and fits(reader.target, reader.draft):
@@ -333,7 +319,7 @@ def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:
     """The row kernel of `rule` for drafts shaped like `tree`, with uniforms of the verify stream."""
     values = rule.array()
 
-    def verify(rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
+    def verify(rows: _rows.Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
         steps, vocab_size = len(rows.p), rows.p.shape[2]
         tokens = np.empty((tree.depth + 1, steps), dtype=np.int32)
         accepted = np.empty(steps, dtype=np.int64)

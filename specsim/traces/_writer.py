@@ -18,19 +18,8 @@ from specsim.core._files import check_new_folder, make_folder
 from specsim.core._tensors import save_tensors
 from specsim.core._types import MOST_TOKENS
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
+from specsim.traces import _format
 from specsim.traces._checksums import FAULTS, SOUND, measure
-from specsim.traces._format import (
-    DTYPES,
-    MANIFEST,
-    NONE,
-    Columns,
-    Layout,
-    TruncatedColumns,
-    digest,
-    layout_entries,
-    take,
-    write_manifest,
-)
 from specsim.traces._steps import Listings, Places
 
 #: The default size of a shard, which bounds the loss in a crash and the memory of the writer.
@@ -103,9 +92,9 @@ def writer(
         raise ValueError(f"vocab_size: {vocab_size} exceeds {MOST_TOKENS}; ids are stored as int32")
     if check_count("gamma", gamma, int(flags)) == 0 and not bonus:
         raise ValueError("gamma: 0 leaves no row of q without the bonus position; log q there")
-    check_choice("dtype", dtype, DTYPES)
+    check_choice("dtype", dtype, _format.DTYPES)
     top = None if top is None else check_count("top", top)
-    layout = Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
+    layout = _format.Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
     stride = layout.rows_per_step
     if rows_per_shard is None:
         steps = max(1, SHARD_BYTES // (layout.row_bytes * stride))
@@ -132,7 +121,9 @@ Rows = Sequence[Pair]
 class TraceWriter:
     """Yielded by `writer`; `append` adds one step."""
 
-    def __init__(self, path: str | Path, layout: Layout, steps_per_shard: int, provenance: dict[str, Any]):
+    def __init__(
+        self, path: str | Path, layout: _format.Layout, steps_per_shard: int, provenance: dict[str, Any]
+    ):
         self.layout = layout
         self.provenance = provenance
         self.steps = 0
@@ -142,7 +133,7 @@ class TraceWriter:
         check_new_trace(path)
         self.path = make_folder(path)  # after the buffer, so that a lack of memory leaves no folder
         try:  # of two writers that find it empty at once, one makes the manifest
-            (self.path / MANIFEST).open("x").close()
+            (self.path / _format.MANIFEST).open("x").close()
         except FileExistsError:
             why = "another writer has begun a trace; give an empty folder"
             raise FileExistsError(f"{self.path}: {why}") from None
@@ -179,14 +170,14 @@ class TraceWriter:
         if not -(2**63) <= document < 2**63:
             raise ValueError(f"context: {document} does not fit in 64 bits; give a smaller number")
         start = self._pending * layout.rows_per_step
-        rows = take(self._buffer, slice(start, start + layout.rows_per_step))
+        rows = _format.take(self._buffer, slice(start, start + layout.rows_per_step))
         rows.step[:] = self.steps
         rows.context[:] = document
         rows.position[:] = np.arange(layout.gamma + 1)
-        rows.token[:] = NONE
+        rows.token[:] = _format.NONE
         rows.token[: drafted.size] = drafted
         rows.accepted[:] = marks
-        if isinstance(rows, Columns):
+        if isinstance(rows, _format.Columns):
             rows.p[:] = self._check_rows(p, "p", layout.rows_per_step)
             rows.q[-1] = rows.p[-1]  # without the bonus; else it is overwritten
             logged = layout.gamma + layout.bonus
@@ -199,7 +190,7 @@ class TraceWriter:
         smallest = ml_dtypes.finfo(rows.q.dtype).smallest_subnormal
         for row, token in enumerate(drafted[: layout.gamma]):
             _check_support(row, token, *listing[row])
-            own = token if isinstance(rows, Columns) else rows.q_tokens[row] == token
+            own = token if isinstance(rows, _format.Columns) else rows.q_tokens[row] == token
             # it was possible, and must not be rounded to 0
             rows.q[row, own] = np.maximum(rows.q[row, own], smallest)
         found = measure(rows, np.array([self.steps]), layout)  # checked as a reader does
@@ -229,7 +220,7 @@ class TraceWriter:
                 self.flush()
         return True
 
-    def _sound_rows(self, places: Places) -> TruncatedColumns | None:
+    def _sound_rows(self, places: Places) -> _format.TruncatedColumns | None:
         """The columns of `places`, or None where one of them may have to be refused."""
         contexts, tokens = np.asarray(places.contexts), places.tokens
         p, q = (_listed(one, self.layout) for one in (places.p, places.q))
@@ -237,9 +228,9 @@ class TraceWriter:
         if p is None or q is None or contexts.dtype != np.int64 or outside.any():
             return None
         steps = np.arange(self.steps, self.steps + tokens.size)
-        position, accepted = np.zeros(tokens.size, np.int32), np.full(tokens.size, NONE, np.int8)
+        position, accepted = np.zeros(tokens.size, np.int32), np.full(tokens.size, _format.NONE, np.int8)
         labels = steps, contexts, position, tokens.astype(np.int32), accepted
-        rows = TruncatedColumns(*labels, *p, *q, np.zeros(tokens.size, np.uint64))
+        rows = _format.TruncatedColumns(*labels, *p, *q, np.zeros(tokens.size, np.uint64))
         found = measure(rows, steps, self.layout)
         return None if found.fault.any() else rows._replace(checksum=found.checksum)
 
@@ -252,13 +243,13 @@ class TraceWriter:
         """Write the steps in the buffer as a shard; called at the end, and when it is full."""
         if not (rows := self._pending * self.layout.rows_per_step):
             return
-        columns = take(self._buffer, slice(0, rows))
+        columns = _format.take(self._buffer, slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
             header = save_tensors(path, columns._asdict())
         except OSError as error:
             raise OSError(f"{error}; the {self.steps - self._pending} steps before it can be read") from None
-        sha256 = digest(header, columns.checksum)
+        sha256 = _format.digest(header, columns.checksum)
         entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
         self.write_manifest(shards, complete=False)
@@ -267,13 +258,13 @@ class TraceWriter:
     def write_manifest(self, shards: list[dict[str, Any]], *, complete: bool) -> None:
         """Replace the manifest by one that lists `shards`."""
         content = {"complete": complete, "provenance": self.provenance, "shards": shards}
-        write_manifest(self.path, layout_entries(self.layout) | content)
+        _format.write_manifest(self.path, _format.layout_entries(self.layout) | content)
 
     def _check_accepted(self, accepted: int | None) -> list[int]:
         """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""
         gamma = self.layout.gamma
         if accepted is None and not self.layout.flags:
-            return [NONE] * (gamma + 1)
+            return [_format.NONE] * (gamma + 1)
         if accepted is None or not self.layout.flags:
             kind, wanted = ("with", "a number") if self.layout.flags else ("without", "None")
             raise ValueError(f"accepted: {accepted} in a trace {kind} flags; give {wanted}")
@@ -281,7 +272,7 @@ class TraceWriter:
         if not 0 <= passed <= gamma:
             raise ValueError(f"accepted: {passed} is outside [0, {gamma}]; give a number of drafted tokens")
         tested = [1] * passed + [0] * (passed < gamma)
-        return tested + [NONE] * (gamma + 1 - len(tested))
+        return tested + [_format.NONE] * (gamma + 1 - len(tested))
 
     def _check_rows(self, rows: Any, name: str, number: int) -> NDArray[Any]:
         """The `number` rows [number, V] in the stored dtype."""
@@ -290,7 +281,7 @@ class TraceWriter:
         if given.shape != wanted:
             count = "gamma + 1" if number > self.layout.gamma else "gamma"
             raise ValueError(f"{name}: shape {given.shape}; give {wanted}, {count} rows of length V")
-        stored = DTYPES[self.layout.dtype]
+        stored = _format.DTYPES[self.layout.dtype]
         checked = check_rows(given, name)
         # abs: stored zeros have no sign
         return np.abs(given if given.dtype == stored else checked.astype(stored))
@@ -299,7 +290,7 @@ class TraceWriter:
         self, tokens: NDArray[np.int32], values: NDArray[Any], rows: Any, name: str
     ) -> list[Pair]:
         """Fill tokens and values [γ + 1, k] from pairs (token ids, probabilities), and return these."""
-        tokens[:], values[:] = NONE, 0
+        tokens[:], values[:] = _format.NONE, 0
         try:
             pairs = [(listed, probabilities) for listed, probabilities in rows]
         except (TypeError, ValueError):
@@ -325,7 +316,7 @@ class TraceWriter:
             if (twice := np.flatnonzero(ids[1:] == ids[:-1])).size:
                 raise ValueError(f"{place}: token {ids[twice[0]]} is listed twice; list it once")
             tolerance = TOLERANCE.get(given.dtype, TOLERANCE[np.dtype(np.float64)])
-            tolerance = max(tolerance, TOLERANCE[DTYPES[self.layout.dtype]])
+            tolerance = max(tolerance, TOLERANCE[_format.DTYPES[self.layout.dtype]])
             if (mass := float(weights.sum())) > 1.0 + tolerance:
                 raise ValueError(
                     f"{place}: the listed tokens sum to {mass:.12g}; give at most 1, up to {tolerance:.2g}"
@@ -335,7 +326,7 @@ class TraceWriter:
         return pairs
 
 
-def _listed(listings: Listings, layout: Layout) -> tuple[NDArray[np.int32], NDArray[Any]] | None:
+def _listed(listings: Listings, layout: _format.Layout) -> tuple[NDArray[np.int32], NDArray[Any]] | None:
     """Tokens, rising, and values [R, k] as stored; None where a row may have to be refused."""
     lengths, tokens, values = listings
     sound = (tokens >= 0) & (tokens < layout.vocab_size) & (values >= 0) & (values < np.inf)
@@ -353,12 +344,12 @@ def _listed(listings: Listings, layout: Layout) -> tuple[NDArray[np.int32], NDAr
     weights = np.take_along_axis(weights, keys & 0xFFFFFFFF, axis=1)
     keys >>= 32
     twice = (keys[:, 1:] == keys[:, :-1]) & filled[:, 1:]
-    stored = DTYPES[layout.dtype]
+    stored = _format.DTYPES[layout.dtype]
     tolerance = max(TOLERANCE[np.dtype(np.float64)], TOLERANCE[stored])
     # `append` adds up in another order, and judges what is so close
     if twice.any() or (weights.sum(axis=1) > 1.0 + tolerance * (1 - 1e-3)).any():
         return None
-    return np.where(filled, keys, NONE).astype(np.int32), np.abs(weights).astype(stored)
+    return np.where(filled, keys, _format.NONE).astype(np.int32), np.abs(weights).astype(stored)
 
 
 def _integer(value: Any, name: str) -> int:
@@ -409,6 +400,6 @@ def check_new_trace(path: str | Path) -> None:
     try:
         check_new_folder(path)
     except FileExistsError:
-        if os.path.exists(Path(path, MANIFEST)):
+        if os.path.exists(Path(path, _format.MANIFEST)):
             raise FileExistsError(f"{path}: already holds a trace; give an empty folder") from None
         raise

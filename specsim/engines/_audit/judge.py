@@ -13,18 +13,10 @@ from specsim.core._provenance import Provenance
 from specsim.core._tables import printable
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, Finding
-from specsim.engines._audit import counters, logprobs
+from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
 from specsim.engines._audit.places import Given, Places, Rows, by_context, masses_of, masses_under, places_of
-from specsim.engines._audit.results import (
-    EngineAudit,
-    KnownMistake,
-    LogProbabilities,
-    TestResult,
-    faults,
-    most_significant,
-)
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
@@ -61,7 +53,7 @@ class Run:
     seconds: float = 0.0
 
 
-def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = None) -> EngineAudit:
+def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = None) -> results.EngineAudit:
     """Judge a run, for every distribution within `tolerance` of the planted one in log p; by default that of
     float32.
 
@@ -77,13 +69,13 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
     found = [*texts.contract(), support, *_deviations(tests), wrong_logs, impossible]
     findings = tuple(one for one in found if one is not None)
-    nearest: tuple[KnownMistake, ...] = ()
+    nearest: tuple[results.KnownMistake, ...] = ()
     efficiency = None
     if any(finding.kind in ("deviation", "support") for finding in findings):
         nearest = diagnose(texts.few, texts.fitted, texts.given)
     if impossible is None:
         efficiency = counters.efficiency(texts.every, texts.server, texts.places, texts.masses, texts.length)
-    return EngineAudit(
+    return results.EngineAudit(
         engine=printable(run.engine),
         version=printable(run.version),
         described={k: printable(v) if isinstance(v, str) else v for k, v in run.described.items()},
@@ -142,7 +134,7 @@ class _Texts:
     def rows(self, contexts: Ints) -> Floats:
         return self.given(contexts).p
 
-    def tests(self) -> list[TestResult]:
+    def tests(self) -> list[results.TestResult]:
         """All tests, which share the budget."""
         law, masses = self.law, self.masses
         same, next_to = _partners(self.asked, self.fresh)
@@ -161,11 +153,11 @@ class _Texts:
             equal_texts_test(self.fresh, logs, same, level),
         ]
 
-    def log_probabilities(self) -> tuple[LogProbabilities | None, str]:
+    def log_probabilities(self) -> tuple[results.LogProbabilities | None, str]:
         """The comparison with processed or raw log-probabilities, whichever match better."""
         law, places = self.law, self.places
 
-        def compared(own: Rows, mass: Floats) -> LogProbabilities | None:
+        def compared(own: Rows, mass: Floats) -> results.LogProbabilities | None:
             with np.errstate(divide="ignore"):
                 return logprobs.compare(places, self.fresh, np.log(mass), own, self.tolerance_of_logs)
 
@@ -184,7 +176,7 @@ class _Texts:
 
     def contract(self) -> Iterator[Finding]:
         """What violates the protocol: failures at fault, texts of another length, ids that do not exist."""
-        yield from faults(self.run.failures)
+        yield from results.faults(self.run.failures)
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
         lengths = [(one, len(one.tokens), self.asked[one.number].max_tokens) for one in self.fresh]
@@ -279,11 +271,11 @@ def _pairs(found: Sequence[tuple[int, int]]) -> Ints:
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-def _wrong(found: LogProbabilities) -> int:
+def _wrong(found: results.LogProbabilities) -> int:
     return found.wrong + found.listed_wrong
 
 
-def _deviations(tests: Sequence[TestResult]) -> list[Finding]:
+def _deviations(tests: Sequence[results.TestResult]) -> list[Finding]:
     """The most significant rejected test of the distribution, and that of independence.
 
     Pairs of tokens that deviate from the distribution deviate too; they are dependent if they contradict
@@ -291,7 +283,8 @@ def _deviations(tests: Sequence[TestResult]) -> list[Finding]:
     rejected = [test for test in tests if test.rejected]
     dependent = [test for test in rejected if test.dependence_nats > DEPENDENT]
     deviating = [test for test in rejected if test not in dependent]
-    return [*most_significant("deviation", deviating), *most_significant("dependence", dependent)]
+    kinds = {"deviation": deviating, "dependence": dependent}
+    return [one for kind, some in kinds.items() for one in results.most_significant(kind, some)]
 
 
 #: The mistakes that tests of dependence show, by the beginning of the names of these tests.
@@ -304,8 +297,8 @@ SHARED = {
 
 
 def _ranked(
-    tests: Sequence[TestResult], of_law: Sequence[KnownMistake], copies: bool
-) -> tuple[KnownMistake, ...]:
+    tests: Sequence[results.TestResult], of_law: Sequence[results.KnownMistake], copies: bool
+) -> tuple[results.KnownMistake, ...]:
     """The most significant dependence among the nearest mistakes of the distribution, the likeliest first.
 
     `copies` says whether requests ask for several texts."""
@@ -317,6 +310,6 @@ def _ranked(
         if name == "one_seed" and copies:
             name, *alike = "copies_alike", name
         says, gained = mistakes.get(name).mechanism, worst.dependence_nats
-        found.append(KnownMistake(name, tuple(alike), says, "everywhere", 1.0, gained, 0.0, True))
+        found.append(results.KnownMistake(name, tuple(alike), says, "everywhere", 1.0, gained, 0.0, True))
     found.sort(key=lambda one: -one.gained)
     return tuple(replace(one, behind=found[0].gained - one.gained) for one in found)

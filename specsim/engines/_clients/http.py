@@ -15,16 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from specsim.core._checks import check_count, check_seconds
-from specsim.engines._clients.answers import (
-    MOST_BYTES,
-    GarbageError,
-    error_message,
-    most_bytes,
-    read_choices,
-    read_completions,
-    read_counters,
-    read_json,
-)
+from specsim.engines._clients import answers
 from specsim.engines._clients.running import Answers, side_by_side
 from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of
 from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
@@ -142,7 +133,7 @@ class HttpServer:
 
     def counters(self) -> dict[str, int] | None:
         try:
-            return read_counters(self._send("GET", "/metrics")[1].decode("utf-8", "replace"))
+            return answers.read_counters(self._send("GET", "/metrics")[1].decode("utf-8", "replace"))
         except FailedError:
             return None
 
@@ -168,7 +159,7 @@ class HttpServer:
         """What the server answers, or the failure of one request."""
         started = time.perf_counter()
         try:
-            answer = read_json(self._post(request))
+            answer = answers.read_json(self._post(request))
             self._check_model(answer)
             seconds = time.perf_counter() - started
             self._slowest = max(self._slowest, seconds)
@@ -197,7 +188,7 @@ class HttpServer:
         for dialect in self._dialects if known is None else (known,):
             payload = json.dumps(self._fields(request, dialect)).encode()
             try:
-                body = self._send_again("/v1/completions", payload, most_bytes(request))
+                body = self._send_again("/v1/completions", payload, answers.most_bytes(request))
             except _StatusError as error:
                 if known is not None or error.status not in REFUSED:
                     raise
@@ -209,7 +200,7 @@ class HttpServer:
         raise refusal
 
     def _get_json(self, path: str) -> dict[str, Any]:
-        return read_json(self._send("GET", path)[1])
+        return answers.read_json(self._send("GET", path)[1])
 
     def _send_again(self, path: str, payload: bytes, most: int) -> bytes:
         """POST until there is an answer; only what brought none is sent again."""
@@ -228,7 +219,7 @@ class HttpServer:
                 if status == 200:
                     return body
                 if status not in BUSY or not left:
-                    raise _StatusError(status, error_message(body))
+                    raise _StatusError(status, answers.error_message(body))
             self._stopping.wait(PAUSE * 2 ** (retries - left))
         raise AssertionError("the last try returns or raises")
 
@@ -242,7 +233,7 @@ class HttpServer:
         return min(self._timeout, left + max(LEAST_SECONDS, 2 * self._slowest))
 
     def _send(
-        self, method: str, path: str, payload: bytes | None = None, most: int = MOST_BYTES
+        self, method: str, path: str, payload: bytes | None = None, most: int = answers.MOST_BYTES
     ) -> tuple[int, bytes]:
         """One exchange with the server: status and body, of at most `most` bytes; of an error that is longer,
         the beginning. It ends after `_patience` seconds, come what may."""
@@ -267,7 +258,7 @@ class HttpServer:
             if response.length and len(body) <= most:
                 raise http.client.IncompleteRead(body, response.length)
             if len(body) > most and response.status == 200:
-                raise GarbageError(f"an answer of more than {most:,} bytes")
+                raise answers.GarbageError(f"an answer of more than {most:,} bytes")
             if response.will_close or len(body) > most:
                 connection.close()
             return response.status, body
@@ -331,7 +322,7 @@ class HttpEngine(HttpServer):
         return fields_of(request, prompt, self._model, dialect, self._header)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
-        return read_completions(answer, request, self._pair, seconds)
+        return answers.read_completions(answer, request, self._pair, seconds)
 
 
 # Servers whose tokens are not known beforehand: prompts are texts, and what comes back is read in every form
@@ -373,7 +364,7 @@ class TextServer(HttpServer):
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return [
             TextCompletion(tokens=(), forms=_forms(choice, request, f"choice {about['index']}"), **about)
-            for about, choice in read_choices(answer, request, seconds)
+            for about, choice in answers.read_choices(answer, request, seconds)
         ]
 
 
@@ -381,7 +372,7 @@ def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pi
     """The text of a choice in the forms that are given. Raises GarbageError."""
     text = choice.get("text")
     if not isinstance(text, str):
-        raise GarbageError(f"{where}: the text is {type(text).__name__}, not a string")
+        raise answers.GarbageError(f"{where}: the text is {type(text).__name__}, not a string")
     words = islice(WORD.finditer(text), request.max_tokens)
     forms: dict[str, Pieces] = {FORMS[2]: tuple(found[0][:LONGEST] for found in words)}
     strings = _strings(choice.get("logprobs"))
@@ -392,11 +383,13 @@ def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pi
         ids = named if ids is None and 0 < len(named) == len(strings) else ids
     if ids is not None:
         if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < 2**31 for i in ids):
-            raise GarbageError(f"{where}: token ids are not a list of ids")
+            raise answers.GarbageError(f"{where}: token ids are not a list of ids")
         forms[FORMS[0]] = tuple(ids)
     for name in forms.keys() & FORMS[:2]:
         if len(forms[name]) > request.max_tokens + 1:  # the end of a text may be among them
-            raise GarbageError(f"{where}: {len(forms[name])} {name} for max_tokens {request.max_tokens}")
+            raise answers.GarbageError(
+                f"{where}: {len(forms[name])} {name} for max_tokens {request.max_tokens}"
+            )
     return forms
 
 

@@ -13,18 +13,8 @@ from specsim.core._files import check_new_folder, make_folder, write_text
 from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
+from specsim.engines._planted import folder
 from specsim.engines._planted.checkpoints import WRITERS, check_installed
-from specsim.engines._planted.folder import (
-    FORMAT,
-    FORMATS,
-    GUIDE,
-    LAWS,
-    MANIFEST,
-    VERSION,
-    Planted,
-    open_planted,
-    sha256,
-)
 from specsim.engines._planted.law import MODELS, digest_of, draw_pair, write_laws
 from specsim.engines._planted.texts import mean_overlap
 from specsim.engines._planted.weights import build
@@ -46,7 +36,7 @@ def plant(
     context: int = 2048,
     formats: Sequence[str] = ("hf",),
     rng: RandomSource = None,
-) -> Planted:
+) -> folder.Planted:
     """Make a target and a draft, real transformers with known next-token distributions.
 
     The distributions are drawn at random, with logits that half precision holds exactly. They are given as
@@ -116,17 +106,17 @@ def plant(
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing)
     checkpoints = [build(law, context) for law in laws]
     place = make_folder(out)
-    write_laws(place / LAWS, laws)
+    write_laws(place / folder.LAWS, laws)
     spelling = Spelling(words, openers)
     for format in chosen:
         for model, checkpoint in zip(MODELS, checkpoints, strict=True):
-            WRITERS[format](place / FORMATS[format].format(model), checkpoint, spelling)
+            WRITERS[format](place / folder.FORMATS[format].format(model), checkpoint, spelling)
     alpha, alpha_over = mean_overlap(*laws, sampling)
     files = sorted(path for path in place.rglob("*") if path.is_file())
     packages = ["numpy", "safetensors", *(["gguf"] if "gguf" in chosen else [])]
     content = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": folder.FORMAT,
+        "version": folder.VERSION,
         "digest": digest_of(laws, (checkpoint.tensors for checkpoint in checkpoints)),
         "seed": root,
         "parameters": {
@@ -140,12 +130,12 @@ def plant(
         "alpha": alpha,
         "alpha_over": alpha_over,
         "formats": chosen,
-        "files": {path.relative_to(place).as_posix(): sha256(path) for path in files},
+        "files": {path.relative_to(place).as_posix(): folder.sha256(path) for path in files},
         "versions": {"specsim": specsim_version(), **{name: version(name) for name in packages}},
     }
-    write_text(place / GUIDE, guide(context, words, chosen))
-    write_text(place / MANIFEST, json.dumps(sealed(content), indent=1) + "\n")
-    return open_planted(place)
+    write_text(place / folder.GUIDE, guide(context, words, chosen))
+    write_text(place / folder.MANIFEST, json.dumps(sealed(content), indent=1) + "\n")
+    return folder.open_planted(place)
 
 
 def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...]:
@@ -162,9 +152,9 @@ def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...
 
 def _formats(formats: Sequence[str]) -> list[str]:
     for format in formats:
-        check_choice("format", format, FORMATS)
+        check_choice("format", format, folder.FORMATS)
     if not (chosen := list(dict.fromkeys(formats))):
-        raise ValueError(f"format: the list is empty; choose from {', '.join(FORMATS)}")
+        raise ValueError(f"format: the list is empty; choose from {', '.join(folder.FORMATS)}")
     if "gguf" in chosen:
         check_installed()
     return chosen

@@ -30,18 +30,8 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Ints
 from specsim.core.stats import chi_square, detectable_tv, log_e_value
+from specsim.served._logs import result
 from specsim.served._logs.places import Lists, Row, batches, contradictions, images, is_argmax, is_impossible
-from specsim.served._logs.result import (
-    BINS,
-    LEVEL,
-    PLACES,
-    POSITIONS,
-    RARE,
-    Contradiction,
-    RareTokens,
-    ServedAudit,
-    ServedTable,
-)
 from specsim.served._logs.texts import Conditions, Text, read_texts, unseen_tokens
 
 #: Unreadable lines that are named.
@@ -59,7 +49,7 @@ def audit_served(
     tolerance: float = 1e-5,
     rng: RandomSource = None,
     progress: ShowProgress = None,
-) -> ServedAudit:
+) -> result.ServedAudit:
     """Test the tokens of logged responses of a server against their own logged log-probabilities.
 
     One pass reads JSON Lines of responses of the OpenAI interface, vLLM, SGLang or llama.cpp, with lists of
@@ -119,7 +109,7 @@ def audit_served(
         raise ValueError(
             f"{path}: none of its {counts.unreadable:,} lines is a response; log whole responses{first}"
         )
-    return ServedAudit(
+    return result.ServedAudit(
         texts=counts.texts,
         places=int(counts.bins.sum()),
         logprobs=logprobs,
@@ -129,7 +119,7 @@ def audit_served(
         impossible=counts.impossible,
         greedy=counts.greedy,
         not_greedy=counts.not_greedy,
-        wrong=tuple(Contradiction(what, *found) for what, found in counts.wrong.items()),
+        wrong=tuple(result.Contradiction(what, *found) for what, found in counts.wrong.items()),
         untested={why: (counts.left_out[why], counts.left_places[why]) for why in counts.left_places},
         unreadable=counts.unreadable,
         named=tuple(counts.named),
@@ -143,10 +133,10 @@ class Counts:
     def __init__(self, conditions: Conditions, tolerance: float, root: int) -> None:
         self.conditions, self.tolerance, self.key = conditions, tolerance, key_of(root)
         self.lists = Lists(tolerance)
-        self.bins = np.zeros((PLACES, BINS), dtype=np.int64)
-        self.steps = np.zeros((POSITIONS, BINS), dtype=np.int64)
-        self.rare = np.zeros(len(RARE), dtype=np.int64)
-        self.unseen, self.unseen_steps = np.zeros(PLACES, dtype=np.int64), 0
+        self.bins = np.zeros((result.PLACES, result.BINS), dtype=np.int64)
+        self.steps = np.zeros((result.POSITIONS, result.BINS), dtype=np.int64)
+        self.rare = np.zeros(len(result.RARE), dtype=np.int64)
+        self.unseen, self.unseen_steps = np.zeros(result.PLACES, dtype=np.int64), 0
         self.all_unseen = self.drawn = self.responses = self.texts = 0
         self.impossible = self.greedy = self.not_greedy = self.unreadable = 0
         self.wrong: dict[str, tuple[int, str]] = {}
@@ -198,50 +188,51 @@ class Counts:
         self.texts += 1
         self.impossible += sum(map(is_impossible, text.places))
         number = np.arange(len(text.places))
-        places = np.minimum(_bit_lengths(number), PLACES - 1)
+        places = np.minimum(_bit_lengths(number), result.PLACES - 1)
         positions = _positions(text, len(number))
         for part, batch in batches(rows):
             u = uniforms(self.key, int(Purpose.COUNT), self.drawn, len(batch.p), 1)[0]
             self.drawn += len(batch.p)
             image, testable = images(batch, u)
-            bins = np.minimum((image * BINS).astype(np.int64), BINS - 1)
+            bins = np.minimum((image * result.BINS).astype(np.int64), result.BINS - 1)
             np.add.at(self.bins, (places[part][testable], bins[testable]), 1)
             known = testable & (positions[part] >= 0)
             np.add.at(self.steps, (positions[part][known], bins[known]), 1)
-            for i, probability in enumerate(RARE):
+            for i, probability in enumerate(result.RARE):
                 self.rare[i] += int((image[testable] >= 1 - probability).sum())
             if not testable.all():
                 self.left_places["lists too short, or with tokens that read alike"] += int((~testable).sum())
         if unseen := unseen_tokens(text):
             ends = _bit_lengths(np.array([len(number), len(number) + unseen - 1]))
-            self.unseen[np.unique(np.minimum(ends, PLACES - 1))] += unseen
+            self.unseen[np.unique(np.minimum(ends, result.PLACES - 1))] += unseen
             self.all_unseen += unseen
             self.unseen_steps += unseen * bool((positions >= 0).any())
 
-    def tables(self) -> Iterator[ServedTable]:
+    def tables(self) -> Iterator[result.ServedTable]:
         """The tables that have counts."""
         yield from self._table("all", self.bins.sum(axis=0), self.all_unseen)
         for i, counts in enumerate(self.bins):
             yield from self._table(_name("place", *_ends(i)), counts, int(self.unseen[i]))
         for i, counts in enumerate(self.steps):
-            last = None if i == POSITIONS - 1 else i + 1
+            last = None if i == result.POSITIONS - 1 else i + 1
             yield from self._table(_name("position in the step", i + 1, last), counts, self.unseen_steps)
 
-    def _table(self, name: str, counts: Ints, unseen: int) -> Iterator[ServedTable]:
+    def _table(self, name: str, counts: Ints, unseen: int) -> Iterator[result.ServedTable]:
         if not (n := int(counts.sum())):
             return
-        law, tolerance, filled = np.full(BINS, 1 / BINS), (BINS + 1) * self.tolerance, _level(counts, unseen)
+        law, filled = np.full(result.BINS, 1 / result.BINS), _level(counts, unseen)
+        tolerance = (result.BINS + 1) * self.tolerance
         log_e = log_e_value(filled, law, tolerance) / math.log(10)
-        detectable = detectable_tv(BINS, n, LEVEL) + math.tanh(tolerance / 2) + unseen / n
+        detectable = detectable_tv(result.BINS, n, result.LEVEL) + math.tanh(tolerance / 2) + unseen / n
         p_value = chi_square(filled, law).p_value
-        yield ServedTable(name, tuple(counts.tolist()), unseen, log_e, p_value, min(1.0, detectable))
+        yield result.ServedTable(name, tuple(counts.tolist()), unseen, log_e, p_value, min(1.0, detectable))
 
-    def rare_tokens(self) -> Iterator[RareTokens]:
+    def rare_tokens(self) -> Iterator[result.RareTokens]:
         """The exact binomial tests; an unseen token may or may not have been rare."""
         n = int(self.bins.sum())
         if n:
-            for probability, emitted in zip(RARE, self.rare.tolist(), strict=True):
-                yield RareTokens(probability, emitted, n, self._rare_p_value(probability, emitted, n))
+            for probability, emitted in zip(result.RARE, self.rare.tolist(), strict=True):
+                yield result.RareTokens(probability, emitted, n, self._rare_p_value(probability, emitted, n))
 
     def _rare_p_value(self, probability: float, emitted: int, n: int) -> float:
         most = min(1.0, probability * math.exp(self.tolerance) + self.tolerance)
@@ -285,7 +276,7 @@ def _positions(text: Text, length: int) -> Ints:
     if not 1 <= length - 1 - sum(emitted[:-1]) <= emitted[-1]:  # some tokens come from no counted step
         return unknown
     found = np.concatenate([[-1], *(np.arange(min(number, length)) for number in emitted)])[:length]
-    return np.minimum(found, POSITIONS - 1)
+    return np.minimum(found, result.POSITIONS - 1)
 
 
 def _bit_lengths(numbers: Ints) -> Ints:
@@ -296,7 +287,7 @@ def _bit_lengths(numbers: Ints) -> Ints:
 def _ends(i: int) -> tuple[int, int | None]:
     """The first and the last place of class i; None for the open end."""
     first = 1 if i == 0 else 2 ** (i - 1) + 1
-    return first, None if i == PLACES - 1 else 2**i
+    return first, None if i == result.PLACES - 1 else 2**i
 
 
 def _name(kind: str, first: int, last: int | None) -> str:

@@ -16,16 +16,7 @@ import numpy as np
 from specsim.core._json import RefusedError
 from specsim.core._lines import decode_line
 from specsim.core._types import Floats, Ints
-from specsim.traces._responses import (
-    ID,
-    LOGPROB,
-    MOST_DIGITS,
-    STRANGE,
-    Column,
-    Logged,
-    read_content,
-    read_logprobs,
-)
+from specsim.traces import _responses
 
 try:
     from orjson import loads
@@ -138,13 +129,13 @@ def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
     if loads is not None:
         try:
             return list(_parse_texts(loads(line), place, tokens))
-        except (ValueError, *STRANGE):
+        except (ValueError, *_responses.STRANGE):
             pass  # it reads no NaN, and integers above 2^64 as floats
     try:
         return list(_parse_texts(decode_line(line, unique=False), place, tokens))
     except RefusedError as error:
         raise ValueError(f"{place}: {error}") from None
-    except STRANGE as error:
+    except _responses.STRANGE as error:
         raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
 
@@ -159,11 +150,11 @@ def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator
             yield Text(place, document, True, _read_prompt(prompt, ids, place, tokens))
             continue
         try:
-            logged = read_logprobs(choice)
+            logged = _responses.read_logprobs(choice)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from None
         if alone := logged is None and "token" in record:
-            logged = read_content([record])
+            logged = _responses.read_content([record])
         if logged is None:
             raise ValueError(
                 f"{place}: has no prompt_logprobs, logprobs or token; ask the server for log-probabilities"
@@ -218,11 +209,11 @@ def _of_prompt(prompt: list[Any], ids: list[int | None], tokens: Tokens, first: 
         if token is None:
             raise ValueError(f"the prompt's own token {ids[row]} is not listed; list it in each row")
         own[row] = token
-    logprobs = _logprobs([*map(LOGPROB, entries)], numbers, tokens)
+    logprobs = _logprobs([*map(_responses.LOGPROB, entries)], numbers, tokens)
     return Rows(np.arange(first, end), own, ends, numbers, logprobs)
 
 
-def _of_logged(logged: Logged, tokens: Tokens, first: int, end: int) -> Rows:
+def _of_logged(logged: _responses.Logged, tokens: Tokens, first: int, end: int) -> Rows:
     """Rows of their most probable tokens, perhaps with their own token."""
     logged = logged.part(first, end)
     ends = np.array(logged.ends)
@@ -244,7 +235,7 @@ def _of_logged(logged: Logged, tokens: Tokens, first: int, end: int) -> Rows:
     return Rows(np.arange(first, end), own, ends, numbers, found)
 
 
-def _numbers_of(tokens: Tokens, column: Column) -> Ints:
+def _numbers_of(tokens: Tokens, column: _responses.Column) -> Ints:
     names, ids, size = column.strings, column.ids, len(column.logprobs)
     if ids is None:
         return _numbers(tokens.texts, names or (), size)
@@ -279,7 +270,7 @@ def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
 
 
 def _token(text: str) -> Token:
-    return (_id(text[len(ID) :]), None) if text.startswith(ID) else (None, text)
+    return (_id(text[len(_responses.ID) :]), None) if text.startswith(_responses.ID) else (None, text)
 
 
 def _entry(logged: tuple[str | None, Any, type]) -> Token:
@@ -298,8 +289,8 @@ def _entry(logged: tuple[str | None, Any, type]) -> Token:
 def _id(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{text!r} is not the id of a token")
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"{text[:MOST_DIGITS]}… is too large for the id of a token")
+    if len(text) > _responses.MOST_DIGITS:
+        raise ValueError(f"{text[: _responses.MOST_DIGITS]}… is too large for the id of a token")
     return int(text)
 
 
