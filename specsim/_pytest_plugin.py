@@ -1,10 +1,14 @@
-"""The pytest fixture `specsim_audit`. Loading it loads nothing else of specsim."""
+"""The pytest fixture `specsim_audit`, and what its audits did not see. Loading it loads nothing else of
+specsim."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
+
+#: (test, audit) of the audits that passed.
+AUDITS = pytest.StashKey[list[tuple[str, Any]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,7 +23,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def specsim_audit(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """`specsim.testing.assert_exact`, with the level and the seed that pytest was given."""
+    level, seed = (request.config.getoption(f"--specsim-{name}") for name in ("level", "seed"))
+    return partial(_audited, request, level=level, rng=seed)
+
+
+def _audited(request: pytest.FixtureRequest, *arguments: Any, **options: Any) -> Any:
+    __tracebackhide__ = True
     from specsim.testing import assert_exact
 
-    level, seed = (request.config.getoption(f"--specsim-{name}") for name in ("level", "seed"))
-    return partial(assert_exact, level=level, rng=seed)
+    found = assert_exact(*arguments, **options)
+    request.config.stash.setdefault(AUDITS, []).append((request.node.nodeid, found))
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what the audits that passed did not see; not with -qq."""
+    audits = terminalreporter.config.stash.get(AUDITS, [])
+    if not audits or terminalreporter.verbosity < -1:
+        return
+    from specsim.auditing._report.text import unseen_lines
+
+    terminalreporter.section("not seen by audits of specsim")
+    for test, found in audits:
+        for line in (f"{test}: {found.verifier}, level {found.level}", *unseen_lines(found)):
+            terminalreporter.write_line(line)

@@ -123,6 +123,7 @@ def _describe(found: Audit) -> str:
         words.test_line(found),
         words.wanted_line(found),
         *words.time_lines(found),
+        *words.unseen_lines(found),
         words.limits_line(found),
         f"again: {words.replay(found)}",
     ]

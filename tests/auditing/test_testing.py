@@ -144,11 +144,24 @@ def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
         '    wrong.declared = {"vocab_size": 4}\n'
         "    specsim_audit(wrong)\n"
     )
+    (tmp_path / "test_right.py").write_text(
+        "import numpy as np\n"
+        "def verify(draft_tokens, p, q, rng):\n"
+        "    if len(p) > 10**6:\n"
+        "        p = 2 * p\n"
+        "    out = np.full((len(p), p.shape[1]), -1)\n"
+        "    out[:, 0] = (p[:, 0].cumsum(1) <= rng.random((len(p), 1))).sum(1)\n"
+        "    return out\n"
+        "def test_given(specsim_audit):\n"
+        '    specsim_audit(verify, level="smoke", cases=["two-point"])\n'
+    )
     for name, code in example():
         (tmp_path / name).write_text(code, encoding="utf-8")
     done = pytest_in(tmp_path, "--specsim-level", "quick", "--specsim-seed", "7", "-k", "given or wrong")
+    assert "verify, level smoke" in done.stdout
+    assert "Not run: line 4 of test_right.py." in done.stdout
     # the tests of the docs' example are found and not run: `test_docs` calls them
-    assert "1 failed, 1 passed, 2 deselected" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 2 passed, 2 deselected" in done.stdout, done.stdout + done.stderr
     assert "raised ZeroDivisionError" in done.stdout
     assert 'with level "quick" and rng=7' in done.stdout
     assert "specsim/testing.py" not in done.stdout  # the caller's line is shown, not ours

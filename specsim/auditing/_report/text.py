@@ -1,7 +1,8 @@
 """The sentences and tables of all forms of a report, ordered by `audit_parts`."""
 
+import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from specsim.adapters import is_engine
 from specsim.adapters._contract import SHOWN_BY
@@ -199,10 +200,35 @@ def wanted_line(audit: Audit) -> str:
 
 
 def unseen_lines(audit: Audit) -> list[str]:
-    """Which calls no deviation of the wanted size would have shown in, and which were not made."""
+    """What was not tested: lines of the verifier that no call ran, calls in which no deviation of the wanted
+    size would have shown, calls that were not made."""
     made = {case.case for case in audit.cases if case.kernel == CALLS}
-    if audit.exit_code == 1 or not made:
+    if audit.exit_code == 1:
         return []
+    return [*_code_lines(audit), *(_shape_lines(audit, made) if made else [])]
+
+
+def _code_lines(audit: Audit) -> list[str]:
+    origin = audit.origin
+    if origin is None or not origin.file or not origin.unseen:
+        return []
+    lines = _counted_lines(origin.unseen)
+    return [f"Not run: {lines} of {os.path.basename(origin.file)}. No call that was watched came there."]
+
+
+def _counted_lines(lines: Sequence[int]) -> str:
+    """Numbers of lines as a reader looks for them, such as "line 3" and "lines 3, 7 to 9"."""
+    runs: list[list[int]] = []
+    for line in lines:
+        if runs and line == runs[-1][-1] + 1:
+            runs[-1].append(line)
+        else:
+            runs.append([line])
+    parts = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return f"line{'s' * (len(lines) > 1)} {', '.join(parts)}"
+
+
+def _shape_lines(audit: Audit, made: set[str]) -> list[str]:
     without = [f"{case.case} ({case.purpose})" for case in audit.unseen]
     lines = [f"Without power: {'; '.join(without)}."] if without else []
     asked = {*made, *audit.left_out}

@@ -42,6 +42,8 @@ GRACE, GRACE_AGAIN = 30.0, 10.0
 #: Seconds for the import of the module, and for the end of a child that closed its socket.
 START, END = 300.0, 2.0
 NO_ANSWER = "wrote to the socket of its process something that is no answer"
+#: The most functions of which a child names the lines that did not run.
+MOST_FUNCTIONS = 100
 #: Seconds between looks at whether a child that sends nothing has ended.
 LOOK_EVERY = 0.5
 #: Seconds of silence after which the child sends the rows answered so far.
@@ -70,7 +72,7 @@ class Child:
         self._end: socket.socket | None = None
         self._gone = ""
         self._sent: requests.Arrays = {}
-        self._nonce, self._unread = b"", False
+        self._nonce, self._unread, self._replaced = b"", False, False
         self._begin()
         if loaded:
             self.load()
@@ -108,6 +110,18 @@ class Child:
             left -= len(rows)
             self._unread = left > 0
             yield rows
+
+    def left(self) -> dict[int, set[int]]:
+        """Empty if the child does not say it, or was replaced and with it what it had seen."""
+        if self._process is None or self._end is None or self._unread or self._replaced:
+            return {}
+        nonce = os.urandom(16)
+        with contextlib.suppress(LostVerifier, ValueError, TypeError, OSError):
+            requests.ask_for_lines(self._end, nonce)
+            kind, content = self._receive(nonce, GRACE, requests.MOST_TEXT)
+            if kind is Kind.LINES:
+                return {int(first): set(map(int, lines)) for first, lines in json.loads(content)}
+        return {}
 
     def kill(self) -> None:
         """End the child at once, from any thread; one that waits for its answer finds it lost."""
@@ -169,6 +183,7 @@ class Child:
             raise LostVerifier(f"sent no declarations ({error})") from error
 
     def _restart(self) -> None:
+        self._replaced = True
         if not self._gone:
             try:
                 self._begin()
@@ -296,6 +311,10 @@ def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
     kept: requests.Arrays = {}
     while True:
         own, asked, kept = requests.receive_question(end, kept)
+        if asked is None:
+            left = [(first, sorted(lines)) for first, lines in local.left().items()]
+            send(Kind.LINES, json.dumps(left[:MOST_FUNCTIONS]).encode())
+            continue
         try:
             for rows in _together(local.read(asked)):
                 send(Kind.ROWS, rows.astype("<i8").tobytes())
@@ -405,6 +424,14 @@ class Children:
 
     def read(self, asked: requests.Asked) -> Iterator[Ints]:
         return self._mine().read(asked)
+
+    def left(self) -> dict[int, set[int]]:
+        """Of a function that several children entered: the lines that none of them ran."""
+        found: dict[int, set[int]] = {}
+        for child in self.started:
+            for first, lines in child.left().items():
+                found[first] = found.get(first, lines) & lines
+        return found
 
     def kill(self) -> None:
         """End the children at once; threads that wait for an answer find them lost."""

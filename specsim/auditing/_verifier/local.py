@@ -19,6 +19,7 @@ import numpy as np
 
 from specsim.adapters._contract import SHOWN_BY, BrokenVerifier, Declared, NotADraftPath, Verifier
 from specsim.auditing._verifier import arrays
+from specsim.auditing._verifier.lines import Lines
 from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
 from specsim.core._types import Ints
@@ -51,6 +52,13 @@ class Local:
     @cached_property
     def origin(self) -> Origin:
         return origin_of(self.function)
+
+    @cached_property
+    def _lines(self) -> Lines:
+        return Lines(self.origin.file)
+
+    def left(self) -> dict[int, set[int]]:
+        return self._lines.left
 
     @cached_property
     def _banks(self) -> "_Banks":
@@ -86,7 +94,8 @@ class Local:
         every = max(1, asked.rows // COMPARED_ROWS) if asked.compared else None
         try:
             with self._unaltered(inputs, every), call_safely(asked.timeout):
-                output = self.function(*inputs.values(), rng, **given)
+                with self._lines.watching((shape, getattr(inputs["p"], "shape", None))):
+                    output = self.function(*inputs.values(), rng, **given)
                 # a copy, since the verifier may reuse its buffer
                 tokens = arrays.as_tokens(output, shape).astype(np.int64)
         except BrokenVerifier as error:
@@ -135,7 +144,8 @@ class Local:
                 inputs = {name: self.library.convert(array[s]) for name, array in given.items()}
             compared = asked.compared and s % every == 0
             with self._unaltered(inputs, 1 if compared else None), call_safely(asked.timeout):
-                output = self.function(*inputs.values(), rng)
+                with self._lines.watching(given["p"].shape):
+                    output = self.function(*inputs.values(), rng)
                 path, token = arrays.as_path(output, given["parents"][s], p.shape[2], asked.first + s)  # type: ignore[union-attr]
             yield np.array([[*arrays.padded(path, asked.width - 1), token]])
 
@@ -147,7 +157,8 @@ class Local:
             one = self.declared.batch is None
             given = case.target, case.draft, prompts[0] if one else prompts
             with call_safely(asked.timeout, f"sequence {numbers[0]}: "):
-                output = self.function(*given, case.max_new_tokens, case.eos, rng)
+                with self._lines.watching((case.name, len(numbers))):
+                    output = self.function(*given, case.max_new_tokens, case.eos, rng)
                 texts = [output] if one else arrays.as_texts(output, len(numbers), numbers[0])
                 tokens = [
                     arrays.as_sequence(*text) for text in zip(texts, repeat(case), numbers, strict=False)

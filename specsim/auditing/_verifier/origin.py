@@ -24,8 +24,8 @@ LONGEST = 500
 
 @dataclass(frozen=True)
 class Origin:
-    """The `file` and the `line` of a function, the SHA-256 `digest` of that file, and the versions of
-    `libraries`; what is not known is empty, or 0.
+    """The `file` and the `line` of a function, the SHA-256 `digest` of that file, the versions of
+    `libraries`, and the lines of the file that no call ran, `unseen`; what is not known is empty, or 0.
 
     A verifier in a process of its own says this of itself: it is shown, and nothing depends on it."""
 
@@ -33,6 +33,7 @@ class Origin:
     line: int = 0
     digest: str = ""
     libraries: dict[str, str] = field(default_factory=dict)
+    unseen: tuple[int, ...] = ()
 
     @classmethod
     def told(cls, said: Any) -> "Origin":

@@ -32,13 +32,15 @@ Arrays = dict[str, NDArray[Any] | None]
 
 
 class Kind(IntEnum):
-    """The kinds of frames: the declarations of the function, rows of an answer, or how a contract broke."""
+    """The kinds of frames: the declarations of the function, rows of an answer, how a contract broke, or
+    which lines of the function no call ran."""
 
     READY = 1
     REFUSED = 2
     ROWS = 3
     CONTRACT = 4
     PATH = 5
+    LINES = 6
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,9 @@ class Callee(Protocol):
     def ask(self, asked: Asked) -> None:
         """Begin with a question; a child process then works on it."""
 
+    def left(self) -> dict[int, set[int]]:
+        """Lines that no watched call ran, by the first line of their function, if calls entered it."""
+
     def read(self, asked: Asked) -> Iterator[Ints]:
         """The answers int64 [n, width] in turn, `asked.rows` rows, or BrokenVerifier or NotADraftPath."""
 
@@ -139,14 +144,22 @@ def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
     return {name: array for name, array in before.items() if " " in name} if asked.bank else {}
 
 
-def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked, Arrays]:
-    """The child's side of `send_question`. Raises EOFError if the parent is gone."""
+def ask_for_lines(end: socket, nonce: bytes) -> None:
+    """Ask which lines no call ran."""
+    _send_header(end, {"nonce": nonce.hex(), "lines": True})
+
+
+def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked | None, Arrays]:
+    """The child's side of `send_question` and, with None, of `ask_for_lines`. Raises EOFError if the parent
+    is gone."""
     size = bytearray(SIZE.size)
     _receive(end, memoryview(size))
     text = bytearray(SIZE.unpack(size)[0])
     _receive(end, memoryview(text))
     header = json.loads(text)
     nonce = bytes.fromhex(header["nonce"])
+    if "lines" in header:
+        return nonce, None, kept
     if (sequences := header.get("sequences")) is not None:
         case = next(case for case in decoder_battery() if case.name == sequences["case"])
         return nonce, SequencesAsked(**sequences | {"case": case, "key": tuple(sequences["key"])}), {}
