@@ -6,12 +6,14 @@ Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 
 import errno
 import os
 import sys
+import warnings
 from importlib import import_module
 
 import cyclopts
 
 from specsim.cli._app import app
 from specsim.cli._terminal import discard, prepare_streams
+from specsim.core._json import printable
 from specsim.core._registry import modules_beside
 
 __all__ = ["main", "run_app"]
@@ -47,6 +49,7 @@ def run_app(app: cyclopts.App) -> None:
 
     Print errors of the user in one line, with exit code 2."""
     prepare_streams()
+    warnings.formatwarning = _first_line
     code = _run(app)
     try:
         sys.stdout.flush()  # here, where a closed pipe is no error
@@ -89,6 +92,11 @@ def _naming_option(message: str) -> str:
     return message
 
 
+def _first_line(message: Warning | str, *_: object) -> str:
+    """A warning at the command line, without the code that gave it."""
+    return "specsim: " + printable(str(message).partition("\n")[0]) + "\n"
+
+
 def _complain(message: str) -> int:
-    print(f"specsim: {message}", file=sys.stderr)
+    print("specsim:", printable(message, sys.maxsize, "\n"), file=sys.stderr)
     return 2

@@ -8,6 +8,7 @@ from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, command, trace_app
 from specsim.cli._options import models_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
+from specsim.core._json import printable
 
 
 @command(trace_app, "trace import log.npz --out ours", name="import")
@@ -102,7 +103,7 @@ def trace_alpha(
     options: dict[str, Any] = {"entropy_of": entropy_of, "bins": bins, "rng": seed}
     found, reading = summarise_and_read(trace, skip_damaged=skip_damaged, **options)
     if "text" in trace.provenance and not (form.as_json or form.as_csv):
-        print(f"the text is {trace.provenance['text']}")
+        print("the text is", printable(str(trace.provenance["text"])))
     print_result(found, form, found.to_dict() | {"reading": reading.to_dict()})
     if not (form.as_json or form.as_csv):
         print()

@@ -1,4 +1,4 @@
-"""JSON that others wrote, or that may be damaged: whatever is wrong with it, the error is a ValueError."""
+"""Text and JSON that others wrote, or that may be damaged: whatever is wrong with JSON is a ValueError."""
 
 import hashlib
 import json
@@ -9,6 +9,17 @@ from typing import Any
 
 #: The entry of an object with the SHA-256 of all others.
 SEAL = "sha256"
+
+
+def printable(text: str, longest: int = 300, kept: str = "") -> str:
+    """`text` from elsewhere for a terminal: at most `longest` characters, with what cannot be printed, except
+    `kept`, as Python writes it."""
+    escaped = (
+        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )
+    written = "".join(escaped)
+    return written if len(written) <= longest else f"{written[: longest - 2]} …"
 
 
 class RefusedError(ValueError):

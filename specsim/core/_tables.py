@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from specsim.core._files import PathLike, write_text
+from specsim.core._json import printable
 from specsim.core._saving import equal, save
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Table:
         table = RichTable(
             box=None, pad_edge=False, padding=(0, self.gap, 0, 0), show_header=bool(self.columns)
         )
-        texts = [[str(cell) for cell in row] for row in self.rows]
+        texts = [[printable(str(cell), sys.maxsize, "\n") for cell in row] for row in self.rows]
         for i, (cells, numbers) in enumerate(zip(zip(*texts, strict=True), self.numeric, strict=True)):
             table.add_column(
                 self.columns[i] if self.columns else "",
@@ -104,17 +106,6 @@ class Line(NamedTuple):
 
 
 Piece = Table | Line | str
-
-
-def printable(text: str, longest: int = 300, kept: str = "") -> str:
-    """`text` from elsewhere for a terminal: at most `longest` characters, with what cannot be printed, except
-    `kept`, as Python writes it."""
-    escaped = (
-        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode("ascii")
-        for one in text
-    )
-    written = "".join(escaped)
-    return written if len(written) <= longest else f"{written[: longest - 2]} …"
 
 
 class Shown:
@@ -210,7 +201,9 @@ class Listing(Shown):
 
 
 def to_rich(parts: Iterable[Piece]) -> "list[RenderableType]":
-    """The parts of a result for a rich console, with an empty line after each table except at the end."""
+    """The parts of a result for a rich console, with an empty line after each table except at the end.
+
+    What a terminal would obey, in names and words from elsewhere, is escaped."""
     from rich.text import Text
 
     found: list[RenderableType] = []
@@ -218,7 +211,8 @@ def to_rich(parts: Iterable[Piece]) -> "list[RenderableType]":
         if isinstance(part, Table):
             found += [part.to_rich(), ""]
         else:
-            found.append(Text(part) if isinstance(part, str) else Text(part.text, style=part.style))
+            text, style = (part, "") if isinstance(part, str) else part
+            found.append(Text(printable(text, sys.maxsize, "\n"), style=style))
     return found[:-1] if found and found[-1] == "" else found
 
 

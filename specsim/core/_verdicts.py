@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from specsim.core._tables import COLORS, Line, Piece, Shown, as_dict, printable
+from specsim.core._json import printable
+from specsim.core._tables import COLORS, Line, Piece, Shown, as_dict
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6

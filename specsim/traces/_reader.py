@@ -142,6 +142,8 @@ class Shard:
         asked_for = self.layout.columns(self.num_rows).items()
         for (name, (dtype, shape)), place in zip(asked_for, places, strict=True):
             columns[name] = data[slice(*place)].view(dtype).reshape(shape)
+        if size != self.num_bytes:
+            raise self._damaged(0, f"the file has {size} bytes; the manifest states {self.num_bytes}")
         return header, self.layout.named(columns)
 
     def _places(self, header: bytes) -> list[tuple[int, int]]:

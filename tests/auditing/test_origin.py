@@ -1,6 +1,7 @@
 """Where a user's function comes from."""
 
 import hashlib
+import sys
 from functools import partial, wraps
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim.auditing._verifier.origin import LIBRARIES, LONGEST, Origin, origin_of
+from specsim.auditing._verifier.origin import LIBRARIES, LONGEST, Origin, import_places, origin_of
 
 FILE = verifiers.__file__
 
@@ -69,3 +70,10 @@ def test_what_a_process_says_is_checked():
     ):
         with pytest.raises((TypeError, ValueError, KeyError)):
             Origin.told(bad)
+
+
+def test_verifiers_are_found_from_a_working_folder_that_was_removed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert import_places() == [str(tmp_path), *sys.path]
+    tmp_path.rmdir()
+    assert import_places() == sys.path

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from interrupting import interruptible
 
 import specsim
 from specsim.cli._simulate import simulate as simulate_command
+from specsim.core._json import seal_of
+from specsim.core._tables import Line, Table, to_text
 
 FEW_CASES = {"two-point", "zeros"}
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -371,3 +374,17 @@ def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monke
     printed = capsys.readouterr()
     assert f"{path} has the counts; the same command continues from there" in printed.err
     assert "of 10,000,000 steps" in printed.out
+
+
+def test_words_from_elsewhere_do_not_reach_the_terminal(trace):
+    """Escape sequences in the names of files, and in manifests; warnings come without the code that gave them."""
+    assert r"\x1b[31m: there is no such file" in run("trace", "info", "\x1b[31m").err
+    manifest = json.loads((trace / "manifest.json").read_text())
+    manifest["provenance"]["text"] = "\x1b[31m"
+    (trace / "manifest.json").write_text(json.dumps(manifest | {"sha256": seal_of(manifest)}))
+    for command in ("info", "alpha"):
+        ran = run("trace", command, trace)
+        assert (ran.code, r"\x1b[31m" in ran.out, "\x1b" in ran.out) == (0, True, False)
+    cells = Table(("a",), [("\x1b[31m",)]), Line("\x07", "bold"), "\x1b"
+    assert to_text(cells).split() == ["a", r"\x1b[31m", r"\x07", r"\x1b"]
+    assert warnings.formatwarning("first\nTraceback", UserWarning, "a.py", 1) == "specsim: first\n"

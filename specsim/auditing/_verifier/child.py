@@ -32,7 +32,7 @@ from specsim.adapters._contract import (
 from specsim.auditing._verifier import requests
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.local import Local
-from specsim.auditing._verifier.origin import Origin, origin_of
+from specsim.auditing._verifier.origin import Origin, import_places, origin_of
 from specsim.auditing._verifier.requests import Kind
 from specsim.core._processes import calling
 from specsim.core._types import Ints
@@ -335,8 +335,7 @@ def load(reference: str) -> Verifier:
         raise ValueError(
             f"verifier {reference!r}: expected a rule's name, an engine's, or package.module:function"
         )
-    if os.getcwd() not in sys.path:  # as `python -m` would find it
-        sys.path.insert(0, os.getcwd())
+    sys.path[:] = import_places()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a module may raise anything on import

@@ -70,10 +70,17 @@ def digest_of(file: str | None) -> str | None:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+def import_places() -> list[str]:
+    """Where verifiers are found: as by `python -m`, in the working folder too, unless it was removed."""
+    with suppress(FileNotFoundError):
+        if (here := os.getcwd()) not in sys.path:
+            return [here, *sys.path]
+    return sys.path
+
+
 def source_of(module: str) -> str | None:
     """The file that the import of `module` would run, or None. Nothing is imported."""
-    places = sys.path if os.getcwd() in sys.path else [os.getcwd(), *sys.path]  # as a verifier is loaded
-    parts, file = module.split("."), None
+    places, parts, file = import_places(), module.split("."), None
     for i in range(len(parts)):
         name = ".".join(parts[: i + 1])
         specs = (finder.find_spec(name, places) for finder in sys.meta_path)

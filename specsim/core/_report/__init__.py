@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from specsim.core._tables import COLORS, printable
+from specsim.core._json import printable
+from specsim.core._tables import COLORS
 from specsim.core._verdicts import BUDGET, UNDECIDED, Check, Judged
 
 #: What no XML document may hold, not even as a reference: control characters and lone surrogates.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from specsim import mistakes
+from specsim.core._json import printable
 from specsim.core._provenance import Provenance
-from specsim.core._tables import printable
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, Finding
 from specsim.engines._audit import counters, logprobs, results

@@ -35,8 +35,7 @@ class TextStore:
         self.failures: dict[int, Failure] = {}
         if path is None:
             return
-        check_target(path)
-        if path.exists():
+        if check_target(path).exists() and not _is_cut_header(path):
             kept = read_header(path)
             if different := [name for name in header if kept.get(name) != header[name]]:
                 first = different[0]
@@ -49,7 +48,7 @@ class TextStore:
                 self._keep(answer)
             _end_last_line(path)
         else:
-            _append(path, {"format": FORMAT} | header)
+            _append(path, {"format": FORMAT} | header, "w")
 
     def add(self, answers: Iterable[Completion | Failure]) -> Iterator[Completion | Failure]:
         """Keep each of `answers` that is new, write it, and hand it on."""
@@ -144,10 +143,18 @@ def _checksum(entry: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(entry, sort_keys=True).encode())
 
 
-def _append(path: Path, entry: dict[str, Any]) -> None:
-    with naming(path), path.open("a", encoding="utf-8") as file:
+def _append(path: Path, entry: dict[str, Any], mode: str = "a") -> None:
+    with naming(path), path.open(mode, encoding="utf-8") as file:
         plain = json.loads(json.dumps(entry, allow_nan=False))  # as it will be read
         file.write(json.dumps(plain | {CHECKSUM: _checksum(plain)}) + "\n")
+
+
+def _is_cut_header(path: Path) -> bool:
+    """Whether a crash cut the file in its first line, so that nothing is in it."""
+    with open_file(path) as file:
+        line = file.readline()
+    begun = json.dumps({"format": FORMAT})[:-1].encode()
+    return not line.endswith(b"\n") and (line.startswith(begun) or begun.startswith(line))
 
 
 def _end_last_line(path: Path) -> None:

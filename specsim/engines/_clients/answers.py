@@ -216,4 +216,4 @@ def error_message(body: bytes) -> str:
         found = found.get("message", found) if isinstance(found, dict) else found
     except GarbageError:
         found = body[:200].decode("utf-8", "replace")
-    return " ".join("".join(c if c.isprintable() else " " for c in str(found)).split())[:300]
+    return " ".join(str(found).split())[:300]

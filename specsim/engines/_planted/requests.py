@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from specsim.core._arguments import checked
-from specsim.core._tables import printable
+from specsim.core._json import printable
 from specsim.core._types import Floats
 from specsim.core._verdicts import LONGEST
 from specsim.core.distributions import min_p, normalise, temperature, top_k, top_p

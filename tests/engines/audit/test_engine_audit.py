@@ -5,6 +5,7 @@ import shlex
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -337,6 +338,21 @@ def test_a_run_goes_on_from_its_texts(pair, tmp_path):
         audit_engine(second, pair, tokens=3_000, rng=2, out=tmp_path)
 
 
+def test_a_run_begins_again_where_its_first_line_is_cut(pair, tmp_path):
+    """In a cut header nothing is lost; another file's only line is not replaced."""
+    again = partial(audit_engine, "specsim", pair, tokens=200, rng=1, out=tmp_path)
+    whole, file = again(), tmp_path / "texts.jsonl"
+    text = file.read_bytes()
+    for length in (0, 1, 60, text.index(b"\n")):
+        file.write_bytes(text[:length])
+        assert again() == whole
+        assert file.read_bytes().startswith(text[: text.index(b"\n")])
+    file.write_bytes(b'{"mine": 1')
+    with pytest.raises(ValueError, match="line 1: not JSON"):
+        again()
+    assert file.read_bytes() == b'{"mine": 1'
+
+
 def test_texts_are_judged_again_without_the_engine(pair, tmp_path):
     sampling = Sampling(temperature=1.5, stop=(" a",), logprobs=2)
     options = {"tokens": 1_000, "texts": 2, "sampling": sampling, "mistake": "greedy_residual", "rng": 1}
@@ -395,7 +411,7 @@ def line(entry):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "line 1: not JSON"),
+        ("{1", "line 1: not JSON"),
         ("[]\n", "line 1: expected the header"),
         (line({}) + '{"completion": 3}\n', "line 2: damaged, its checksum is wrong"),
         (line({}) + line({"completion": 3}), "line 2: not a completion"),

@@ -265,7 +265,7 @@ def test_statuses(status):
     with answering(lambda *_: (status, {"error": {"message": "not \x1b[31mtoday"}})) as url:
         (one,) = answers(url, retries=3)
     assert one.kind == ("refused" if status in (400, 422) else "http")
-    assert one.text == f"status {status}: not [31mtoday"
+    assert one.text == rf"status {status}: not \x1b[31mtoday"
 
 
 def test_a_server_that_refuses_ids_is_given_texts():
