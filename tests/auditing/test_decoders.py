@@ -25,6 +25,8 @@ from specsim.models._session import Session
 from specsim.simulation._counting import Partial, run
 
 CASES = {case.name: case for case in decoder_battery()}
+#: Cases that a right loop, or one that is wrong elsewhere, passes.
+SOME = ("one token", "second order", "end in the draft", "whole text")
 KEY = (3, 4)
 NONE = Processing()
 SEQUENCES, FEW = 4096, 512
@@ -114,7 +116,7 @@ def decode(
 
 
 #: What our decoder decodes; the plain one decodes every case.
-DECODED = {"standard": ("second order", "whole text"), "block": ("end in the draft",)}
+DECODED = {"standard": ("whole text",), "block": ("end in the draft",)}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_our_decoder_without_rollback_is_rejected(monkeypatch):
             pass
 
     monkeypatch.setattr(sides, "Session", KeepsRejected)
-    assert rejected(CASES["second order"], ours, 1024)
+    assert rejected(CASES["second order"], ours, FEW)
 
 
 def test_an_end_noticed_too_late_is_a_breach():
@@ -221,7 +223,7 @@ def test_processing_on_one_side_is_rejected(forgotten):
 def test_temperature_on_the_draft_alone_is_only_slower():
     """A draft may be drawn in any way, as long as its q is handed over."""
     cool = partial(decode, processing=Processing(temperature=0.6), process={"draft"})
-    assert not rejected(CASES["peaked"], cool)
+    assert not rejected(CASES["peaked"], cool, 1024)
 
 
 def test_greedy_decoding_is_a_law_too():
@@ -333,7 +335,7 @@ def test_cases_are_what_they_say(case):
             eos=case.eos,
             rng=seed,
         )
-        for seed in range(200)
+        for seed in range(100)
     ]
     iterations = [text.iterations for text in texts]
     if case.max_new_tokens <= 2:
@@ -433,6 +435,12 @@ def test_what_a_decoder_does_to_its_prompt_is_its_own_affair():
 # --- what loops go wrong at ------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def tried(full):
+    """The names of cases that a loop is tried on."""
+    return CASES if full else SOME
+
+
 def looping(target, draft, prompt, max_new_tokens, eos, rng, *, rows=None, draw=None):
     """A loop without a draft; rows(target, text, prompt) may give another row, draw(row, rng) another token."""
     new = []
@@ -443,9 +451,9 @@ def looping(target, draft, prompt, max_new_tokens, eos, rng, *, rows=None, draw=
     return new
 
 
-def test_a_cache_that_holds_the_text_twice_is_found_by_its_length_alone():
+def test_a_cache_that_holds_the_text_twice_is_found_by_its_length_alone(tried):
     twice = partial(looping, rows=lambda target, text, prompt: target.row([*text, *text]))
-    wrong = {name for name in CASES if rejected(CASES[name], twice, FEW)}
+    wrong = {name for name in tried if rejected(CASES[name], twice, FEW)}
     assert wrong == {"whole text"}
     assert not rejected(CASES["whole text"], looping, FEW)
 
@@ -483,7 +491,7 @@ def test_models_have_rows_for_texts_shorter_than_they_read(case):
 
 
 @pytest.mark.parametrize("seen", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_draft_may_read_less_than_its_model_does(seen):
+def test_a_draft_may_read_less_than_its_model_does(seen, tried):
     """The tokens have the target's law whatever the draft has read, as long as q is what they were drawn from."""
 
     def forgetful(target, draft, prompt, max_new_tokens, eos, rng):
@@ -497,18 +505,18 @@ def test_a_draft_may_read_less_than_its_model_does(seen):
             new.append(int(x))
         return new
 
-    assert not any(rejected(case, forgetful, FEW) for case in CASES.values())
+    assert not any(rejected(CASES[name], forgetful, FEW) for name in tried)
 
 
 @pytest.mark.parametrize(
     ("name", "tokens"), [("one token", 1), pytest.param("two tokens", 2, marks=pytest.mark.slow)]
 )
-def test_a_loop_that_is_wrong_only_in_short_texts_is_found(name, tokens):
+def test_a_loop_that_is_wrong_only_in_short_texts_is_found(name, tokens, tried):
     def short(target, draft, prompt, max_new_tokens, eos, rng):
         greedy = (lambda p, rng: p.argmax()) if max_new_tokens == tokens else None
         return looping(target, draft, prompt, max_new_tokens, eos, rng, draw=greedy)
 
-    assert {one for one in CASES if rejected(CASES[one], short, FEW)} == {name}
+    assert {one for one in tried if rejected(CASES[one], short, FEW)} == {name}
 
 
 def test_what_is_kept_of_the_request_before_is_found():
@@ -572,9 +580,9 @@ def test_a_repetition_penalty_is_part_of_the_law():
 
     right = partial(looping, rows=with_penalty)
     new_only = partial(looping, rows=lambda *given: with_penalty(*given, seen_from=len(given[2])))
-    for name, count in (("second order", FEW), ("whole text", FEW), ("zeros", SEQUENCES)):
+    for name in ("second order", "whole text"):
         assert not rejected(CASES[name], right, FEW, penalised)
-        assert rejected(CASES[name], looping, count, penalised)
+        assert rejected(CASES[name], looping, FEW, penalised)
     assert rejected(CASES["long prompt"], new_only, FEW, penalised)
 
 
