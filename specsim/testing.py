@@ -112,13 +112,12 @@ def assert_same(
 
 
 def _describe(found: Audit) -> str:
-    wasteful = [case for case in found.cases if case.efficiency is not None and case.efficiency.wasteful]
     lines = [
         words.headline(found),
         *words.diagnosis(found),
         *words.finding_lines(found),
         *words.traceback(found).splitlines(),
-        *(f"{case.case}: {words.waste(case)}" for case in wasteful),
+        *words.waste_lines(found),
         words.proof_line(found),
         words.test_line(found),
         words.wanted_line(found),

@@ -12,6 +12,7 @@ import pytest
 import verifiers
 
 from specsim import audit, mistakes, rules
+from specsim.adapters import declares
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._checks import subjects
@@ -21,6 +22,7 @@ from specsim.auditing._checks.findings import judge_case, judge_table
 from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report.figures import audit_figure
+from specsim.auditing._report.text import limits_line, waste_lines
 from specsim.auditing._results.audit import BUDGET, ProofSummary, Verdict
 from specsim.auditing._runner import prove_on_generated_models
 from specsim.auditing._verifier.local import Local
@@ -116,6 +118,21 @@ def test_an_exact_verifier_that_wastes_drafts_is_consistent_and_wasteful():
     assert result.wasteful
     wasteful = {case.case: case.efficiency.wasteful for case in result.cases if case.efficiency}
     assert wasteful["disjoint"] is False
+    assert list(waste_lines(result)) == [
+        "two-point: 1.0000 tokens per step, 0.271 of the standard rule's (at most 0.271)."
+    ]
+
+
+def test_a_known_way_of_accepting_less_is_named():
+    result = audited(mistakes.get("one_hot_draft").function, "two-point", "asymmetric")
+    (_, named) = waste_lines(result)
+    assert named.startswith("It accepts as often as one_hot_draft, sampler_match, block_one_hot: ")
+
+
+def test_what_a_verifier_that_is_not_reproducible_is_not_asked_is_said():
+    result = audited(declares(reproducible=False)(verifiers.right), "two-point")
+    assert limits_line(result).startswith("The verifier declares reproducible=False; ")
+    assert limits_line(result).endswith(" It was not tested whether the same rng gives the same tokens.")
 
 
 def test_the_same_seed_gives_the_same_audit_on_any_number_of_threads():

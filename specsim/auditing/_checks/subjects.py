@@ -25,6 +25,7 @@ from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Proces
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.shapes import ShapesTally, plan_shapes
 from specsim.auditing._checks.tables import Plan, plan_case
+from specsim.auditing._results.audit import IRREPRODUCIBLE
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
 from specsim.auditing._verifier.child import Child, Children
@@ -206,7 +207,8 @@ class VerifierSubject(_FunctionSubject):
     @cached_property
     def limits(self) -> tuple[str, ...]:  # type: ignore[override]
         asked = ((name, getattr(self.declared, name)) for name in ("vocab_size", "gamma", "batch"))
-        return tuple(f"{name}={most}" for name, most in asked if most is not None)
+        limits = tuple(f"{name}={most}" for name, most in asked if most is not None)
+        return limits if self.declared.reproducible else (*limits, IRREPRODUCIBLE)
 
     @cached_property
     def left_out(self) -> tuple[str, ...]:  # type: ignore[override]

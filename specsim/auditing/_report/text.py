@@ -8,7 +8,15 @@ from specsim.adapters import is_engine
 from specsim.adapters._contract import SHOWN_BY
 from specsim.auditing._cases.rows import PREFIX
 from specsim.auditing._cases.shapes import SERVER_CASES
-from specsim.auditing._results.audit import CALLS, ROWS_AND_GAMMA, Audit, CaseResult, Efficiency, Verdict
+from specsim.auditing._results.audit import (
+    CALLS,
+    IRREPRODUCIBLE,
+    ROWS_AND_GAMMA,
+    Audit,
+    CaseResult,
+    Efficiency,
+    Verdict,
+)  # fmt: skip
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
@@ -244,10 +252,19 @@ def limits_line(audit: Audit) -> str:
     if not audit.limits:
         asked = audit.planned + number
         return f"{number} of {asked} cases were not exported{names}." if number else ""
+    unchecked = " It was not tested whether the same rng gives the same tokens."
     return (
         f"The verifier declares {', '.join(audit.limits)}; {number} of {audit.planned + number} cases were "
-        f"left out{names}."
+        f"left out{names}.{unchecked if IRREPRODUCIBLE in audit.limits else ''}"
     )
+
+
+def waste_lines(audit: Audit) -> Iterator[str]:
+    """How much less a wasteful verifier emits than the standard rule, and the known one that it is like."""
+    if audit.wasteful:
+        from specsim.auditing._report import waste  # loads the known mistakes
+
+        yield from waste.lines(audit)
 
 
 def time_lines(audit: Audit) -> list[str]:
@@ -348,6 +365,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     tables = (evidence(audit), speed(audit), power_by_shape(audit), power_by_axis(audit))
     yield from (Table.of(rows, gap=1) for rows in tables if rows)
     yield from (Line(line, "red") for line in finding_lines(audit))
+    yield from (Line(line, "yellow") for line in waste_lines(audit))
     yield from (f"  {line}" for line in traceback(audit).splitlines())
     yield from diagnosis(audit)
     yield from iid_report(audit)
@@ -447,15 +465,6 @@ def _speed(case: CaseResult) -> dict[str, str]:
 def _efficiency(efficiency: Efficiency) -> str:
     error = "wasteful" if efficiency.wasteful else f"±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
     return f"{efficiency.ratio:.4f} {error}"
-
-
-def waste(case: CaseResult) -> str:
-    """How much less than the standard rule a wasteful case emits."""
-    assert case.efficiency is not None
-    return (
-        f"{case.tokens_per_step:.4f} tokens per step, {case.efficiency.ratio:.3f} of the standard rule's "
-        f"(at most {case.efficiency.upper:.3f})"
-    )
 
 
 def _counted(count: int, name: str) -> str:

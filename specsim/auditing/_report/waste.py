@@ -1,0 +1,64 @@
+"""What a wasteful verifier wastes: the known way of accepting less that its tokens per step fit."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from specsim import mistakes
+from specsim.adapters._contract import Declared
+from specsim.auditing._cases.battery import Case, battery
+from specsim.auditing._results.audit import Audit, CaseResult
+from specsim.theory import expected_tokens
+
+#: The most drafts of a case that are enumerated.
+MOST_DRAFTS = 1024
+
+
+def lines(audit: Audit) -> Iterator[str]:
+    """The case that wastes most and, if some fit all cases, the exact controls, with reports of the first."""
+    wasteful = [case for case in audit.cases if case.efficiency is not None and case.efficiency.wasteful]
+    if not wasteful:
+        return
+    worst = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
+    yield f"{worst.case}: {_said(worst)}."
+    alike = [one for one in mistakes.exact_controls() if one.law is not None and _fits(audit, one.law)]
+    if alike:
+        names, reports = (", ".join(some) for some in ([one.name for one in alike], alike[0].threads))
+        yield f"It accepts as often as {names}: {alike[0].mechanism} Reported in {reports}."
+
+
+def _said(case: CaseResult) -> str:
+    """How much less than the standard rule a wasteful case emits."""
+    assert case.efficiency is not None
+    return (
+        f"{case.tokens_per_step:.4f} tokens per step, {case.efficiency.ratio:.3f} of the standard rule's "
+        f"(at most {case.efficiency.upper:.3f})"
+    )
+
+
+def _fits(audit: Audit, law: Callable[..., Any]) -> bool:
+    """Whether the efficiency of this law lies in the interval of every case that can be enumerated."""
+    found = {case.case: case for case in audit.cases if case.efficiency is not None}
+    compared = 0
+    for case in battery(Declared()):
+        result = found.get(case.name)
+        few = case.is_pair and case.vocab_size**case.gamma <= MOST_DRAFTS
+        if result is None or not few or result.tree != case.tree:
+            continue
+        if not result.efficiency.lower <= _efficiency(case, law) <= result.efficiency.upper:  # type: ignore[union-attr]
+            return False
+        compared += 1
+    return compared > 1
+
+
+def _efficiency(case: Case, law: Callable[..., Any]) -> float:
+    """The mean tokens of a step relative to the standard rule's, every draft enumerated."""
+    p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
+    mean, gamma = 0.0, case.gamma
+    for draft in product(np.flatnonzero(q).tolist(), repeat=gamma):
+        stops, _ = law(range(gamma), draft, [p] * (gamma + 1), [q] * gamma)
+        accepted = sum(number * float(chance) for number, chance in enumerate(stops))
+        mean += float(q[list(draft)].prod()) * (1.0 + accepted)
+    return mean / float(expected_tokens(np.minimum(p, q).sum(), gamma))
