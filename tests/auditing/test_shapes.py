@@ -13,7 +13,7 @@ from verifiers import Given, verify
 
 from specsim import audit
 from specsim.adapters._contract import Declared
-from specsim.auditing._cases.shapes import CALL_BYTES, KINDS, ORDERS, ShapesCase, bank, shape_cases
+from specsim.auditing._cases.shapes import CALL_BYTES, KINDS, ShapesCase, bank, shape_cases
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, ROWS, ShapesTally, plan_shapes
 from specsim.auditing._checks.subjects import Span, VerifierSubject, open_subject, try_span
@@ -110,7 +110,7 @@ def test_rows_of_a_bank_are_pmfs_and_every_order_is_one_of_all_tokens():
         assert np.array_equal(found.q.sum(axis=1), np.ones(len(found.p)))
         for below in found.below.reshape(-1, size):
             assert below.min() == 0.0
-        for order in range(len(ORDERS)):  # the intervals of the possible tokens tile [0, 1)
+        for order in range(4):  # the intervals of the possible tokens tile [0, 1)
             for p, below in zip(found.p, found.below[order], strict=True):
                 possible = np.flatnonzero(p)
                 ranked = possible[np.argsort(below[possible], kind="stable")]

@@ -32,8 +32,10 @@ STEPS_INSTEAD = 512
 #: More than any verifier declares.
 UNLIMITED = 2**30
 #: The orders in which the tokens of a row are mapped to [0, 1): errors of verification move mass along p/q,
-#: errors of processing along p, errors of ids among neighbours or along single bits.
-ORDERS = ("p/q", "p", "id", "reversed bits of the id")
+#: errors of processing along p, errors of ids among neighbours or along single bits. Calls of a server have
+#: one order more: what a uniform of 16 bits draws too often, a multiple of 2^-16 or the middle of two.
+ORDERS = ("p/q", "p", "id", "reversed bits of the id", "draws of 16 bits")
+COARSE = 2**16
 #: The kinds of rows in a bank; large vocabularies have only the first ones.
 KINDS = (
     "Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "one-hot draft", "even odds", "close",
@@ -71,7 +73,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Bank:
-    """Pairs of dyadic rows p, q [K, V]; `below` [4, K, V] is the mass before each token by `ORDERS`."""
+    """Pairs of dyadic rows p, q [K, V]; `below` [O, K, V] is the mass before each token by `ORDERS`."""
 
     p: Floats
     q: Floats
@@ -142,12 +144,17 @@ class ShapesCase:
         return KINDS if min(self.vocab_sizes) < LARGE else KINDS[:KINDS_IF_LARGE]
 
     @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders in which its tokens are counted."""
+        return ORDERS if self.together else ORDERS[:-1]
+
+    @property
     def contested(self) -> bool:
         """Whether drafts have two contested places."""
         return len(self.kinds) == len(KINDS) and self.gamma > 1
 
     def bank(self, vocab_size: int) -> Bank:
-        return bank(vocab_size, self.bits, self.kinds, self.dtype)
+        return bank(vocab_size, self.bits, self.kinds, self.dtype, len(self.orders))
 
     def round(self, key: Key, number: int) -> list[Block]:
         """The blocks of one round, in their order."""
@@ -302,7 +309,7 @@ def _at_most(rows: int, calls: int, most: int) -> tuple[int, int]:
 
 
 @cache
-def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float64") -> Bank:
+def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float64", orders: int = 4) -> Bank:
     """The bank of a vocabulary; its rows are multiples of 2^-bits, but those of a softmax in `dtype`."""
     rng = np.random.default_rng([vocab_size, bits])
     pairs = [_rounded(kind, _PAIRS[kind](rng, vocab_size), bits, dtype) for kind in kinds]
@@ -312,15 +319,27 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
     for bit in range(width):
         reversed_bits |= ((np.arange(vocab_size) >> bit) & 1) << (width - 1 - bit)
     by_bits, by_id = np.argsort(reversed_bits), np.arange(vocab_size)
-    below = np.empty((len(ORDERS), *p.shape))
+    below = np.empty((orders, *p.shape))
     for k, (row, other) in enumerate(zip(p, q, strict=True)):
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(row > 0, row / other, 0.0)
-        stable = (np.argsort(score, kind="stable") for score in (ratio, row))
-        for o, order in enumerate((*stable, by_id, by_bits)):
+        by_ratio, by_mass, by_draws = (
+            np.argsort(score, kind="stable") for score in (ratio, row, _of_coarse_draws(row))
+        )
+        for o, order in enumerate((by_ratio, by_mass, by_id, by_bits, by_draws)[:orders]):
             ranked = row[order]
             below[o, k, order] = ranked.cumsum() - ranked
     return Bank(p, q, below, q.cumsum(axis=1))
+
+
+def _of_coarse_draws(row: Floats) -> Floats:
+    """How much too rarely a token is drawn at multiples of 2^-16, less the same at the middles of these."""
+    after = row.cumsum() * COARSE
+    numbers = np.ceil([after, after - row * COARSE])
+    middles = np.ceil([after - 0.5, after - row * COARSE - 0.5])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        less = (middles[0] - middles[1] - numbers[0] + numbers[1]) / row
+    return np.where(row > 0, less, 0.0)
 
 
 def _rounded(kind: str, pair: tuple[Floats, Floats], bits: int, dtype: str) -> tuple[Floats, Floats]:

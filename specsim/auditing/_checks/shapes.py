@@ -196,7 +196,7 @@ class ShapesTally:
         positions, pairs = self.case.positions, len(DISTANCES) + len(CALLS_APART) + len(NEXT)
         return {
             "lengths": np.zeros(positions, dtype=np.int64),
-            "images": np.zeros((len(self.axes.values), len(ORDERS), PIT_BINS), dtype=np.int64),
+            "images": np.zeros((len(self.axes.values), len(self.case.orders), PIT_BINS), dtype=np.int64),
             "pairs": np.zeros((pairs, len(ALIKE), len(PAIRED), QUARTERS**2), dtype=np.int64),
             "halves": np.zeros((len(ROWS) - 1, len(PAIRED) + 1, PIT_BINS), dtype=np.int64),
             "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
@@ -211,7 +211,8 @@ class ShapesTally:
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.positions)
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 2)
         longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
-        first, bonus = np.empty((len(ORDERS), steps)), np.full((len(ORDERS), steps), -1.0)
+        orders = len(self.case.orders)
+        first, bonus = np.empty((orders, steps)), np.full((orders, steps), -1.0)
         impossible = np.zeros(self.case.positions, dtype=np.int64)
         drafts = rows.places, rows.apart, longest, rows.bank.p, rows.bank.below
         codes = self.axes.codes(rows.block, rows.inside)
@@ -359,8 +360,8 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
     """A table for each code and order, and for each distance of pairs and order."""
     of_position = tally.axes.code["place in the step", "1"]
     for code, (axis, value) in enumerate(tally.axes.values):
-        for o, ordered_by in enumerate(ORDERS):
-            number = code * len(ORDERS) + o
+        for o, ordered_by in enumerate(tally.case.orders):
+            number = code * len(tally.case.orders) + o
             position = max(0, code - of_position) if axis == "place in the step" else 0
             kind = "PIT" if position == code - of_position and o == 0 else "shape"
             if axis == "tokens" and o == 0:
