@@ -31,7 +31,7 @@ from specsim.auditing._report import text as words
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._report.figures import audit_figure, main_tables, worst_tables
 from specsim.auditing._report.html import audit_page
-from specsim.auditing._results.audit import Efficiency, Finding, ProofSummary, Verdict
+from specsim.auditing._results.audit import STOPPED, Diagnosis, Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
 from specsim.core._report import json_of, junit_of, page_of
 from specsim.core._tables import to_rich
@@ -545,6 +545,15 @@ def test_the_power_curve_passes_through_what_was_reached(audits):
             assert reached == pytest.approx(tested.table.detectable_tv, rel=1e-9)
             assert tested.detectable(audits[kind], 100 * tested.case.steps) < 0.5 * reached or reached == 1
     assert main_tables(audits["nothing"]) == []
+
+
+def test_a_diagnosis_that_time_stopped_says_how_to_go_on(audits):
+    stopped = dataclasses.replace(audits["biased"], diagnosis=Diagnosis(reason=STOPPED))
+    assert "Go on: the same function or tokens" in words.diagnosis(stopped)[-1]
+    named = dataclasses.replace(stopped, verifier="mine:verify")
+    failed = next(case.case for case in named.cases if case.findings)
+    assert words.diagnosis(named)[-1].startswith("Go on: specsim audit mine:verify --level smoke --seed ")
+    assert f"--case {failed}" in words.diagnosis(named)[-1].replace("'", "")
 
 
 def test_wasteful_is_said_and_no_failure(audits):

@@ -16,7 +16,7 @@ from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._results.audit import Audit, CaseResult, Diagnosis
+from specsim.auditing._results.audit import STOPPED, Audit, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.core._streams import Key
 from specsim.mistakes import Mistake, catalogue
@@ -34,9 +34,7 @@ def diagnosis_of(subject: Subject, found: Audit, seconds: float | None = None) -
             return None
         return diagnose_failed(subject, results, found.level, root, deadline=deadline)
     except odds.OutOfTime:
-        return Diagnosis(
-            reason="The time limit stopped the diagnosis; audit without one, or with a longer one."
-        )
+        return Diagnosis(reason=STOPPED)
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # an error of the diagnosis must not lose the verdict

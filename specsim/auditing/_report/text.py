@@ -12,6 +12,7 @@ from specsim.auditing._results.audit import (
     CALLS,
     IRREPRODUCIBLE,
     ROWS_AND_GAMMA,
+    STOPPED,
     Audit,
     CaseResult,
     Efficiency,
@@ -113,7 +114,16 @@ def remedy(audit: Audit) -> str:
 def diagnosis(audit: Audit) -> list[str]:
     """Which known bug it is, if the audit looked for one; before that, if only an edge case deviates, so."""
     lines = [EDGE_CASE] if audit.edge_case else []
-    return lines if audit.diagnosis is None else [*lines, *audit.diagnosis.lines()]
+    if audit.diagnosis is None:
+        return lines
+    failed = [case.case for case in audit.cases if case.findings and not case.broken]
+    again = replay(audit)
+    if again.startswith("specsim"):
+        more = "".join(f" --case {shlex.quote(case)}" for case in failed)
+    else:
+        more = f", cases={failed} and no seconds"
+    onward = [f"Go on: {again}{more}"] if audit.diagnosis.reason == STOPPED else []
+    return [*lines, *audit.diagnosis.lines(), *onward]
 
 
 def progress_lines(audit: Audit) -> list[str]:

@@ -354,6 +354,8 @@ class Audit(Judged):
 
 # The result of a diagnosis: the known mistakes that explain what was seen, and their odds.
 
+#: Why there is no name where a time limit came first.
+STOPPED = "The time limit stopped the diagnosis."
 #: The posterior odds from which on a diagnosis gives a name.
 ODDS = 20.0
 #: The exponent of the largest odds that are printed.
