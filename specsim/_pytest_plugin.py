@@ -14,9 +14,7 @@ AUDITS = pytest.StashKey[list[tuple[str, Any]]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of `specsim_audit`."""
     group = parser.getgroup("specsim", "audits of speculative decoding")
-    group.addoption(
-        "--specsim-level", default="smoke", help="steps of an audit: smoke, quick, standard, deep"
-    )
+    group.addoption("--specsim-level", default="smoke", help="steps of audits: smoke, quick, standard, deep")
     group.addoption("--specsim-seed", default=0, type=int, help="seed of an audit; 0 unless given")
 
 

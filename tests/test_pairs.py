@@ -148,7 +148,7 @@ def test_synthetic_pairs_take_their_options():
         ("twice.csv", "twice.csv: 2 columns 'p' in its first line; keep one"),
         ("digits.csv", "digits.csv:2: p '0.5_0' is not a number"),
         ("script.csv", "script.csv:2: q '٠.٥' is not a number"),
-        ("long.csv", r"long.csv:2: not CSV that can be read \(field larger"),
+        ("long.csv", r"long.csv:2: not CSV \(field larger"),
         ("members.npz", "members.npz: .*array 'p' is in it 2 times; keep one"),
         ("damaged.npz", "damaged.npz: neither arrays of NumPy nor a file of models"),
         ("damaged.npy", "damaged.npy: not an array of NumPy"),

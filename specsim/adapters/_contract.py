@@ -144,13 +144,9 @@ class Declared:
         if (self.tree or self.decoder) and (more := [name for name in _OF_CHAINS if getattr(self, name)]):
             raise ValueError(f"{', '.join(more)}: only a verifier of chains can declare this")
         if self.rule and (self.tree or self.decoder or self.lengths or self.one_hot):
-            raise ValueError(
-                "rule: only a verifier of chains of equal length, with q, can declare a lossy rule"
-            )
+            raise ValueError("rule: only verifiers of chains of one length, with q, can declare lossy rules")
         if self.rule and rules.get(self.rule).declared is None:
-            raise ValueError(
-                f"rule: {self.rule!r} has the target's distribution; declare a lossy rule, or none"
-            )
+            raise ValueError(f"rule: {self.rule!r} is lossless; declare a lossy rule, or none")
         if self.rule:
             check_local(rules.get(self.rule))
         check_draft_sampling(self.draft_sampling)

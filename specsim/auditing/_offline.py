@@ -200,9 +200,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); give the folder that export wrote") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(
-            f"{path}: is not a manifest of audit cases ({FORMAT!r}); give the folder that export wrote"
-        )
+        raise ValueError(f"{path}: not a manifest of cases ({FORMAT!r}); give the folder that export wrote")
     _check_fields(path, document, FIELDS)
     for entry in document["cases"]:
         _check_fields(path, entry, CASE_FIELDS)
@@ -229,9 +227,7 @@ def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
     except (OSError, ValueError) as error:
         raise BrokenVerifier(f"{path.name}: cannot be read ({error})") from error
     if "tokens" not in found:
-        raise BrokenVerifier(
-            f"{path.name}: holds no tensor named tokens, but {', '.join(found) or 'nothing'}"
-        )
+        raise BrokenVerifier(f"{path.name}: has no tensor named tokens, but {', '.join(found) or 'nothing'}")
     return as_tokens(found["tokens"], shape)
 
 

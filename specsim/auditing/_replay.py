@@ -83,9 +83,7 @@ def replay_step(
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
         found, ends = _case(subject, case, level)
         if not 0 <= step < ends[-1]:
-            raise ValueError(
-                f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {case!r} at this level"
-            )
+            raise ValueError(f"step: {step} is not in [0, {ends[-1]:,}), the steps of {case!r} at this level")
         try:
             batch: Batch = _batch_of(subject, case, case_key(root, case), ends, step)
             text = "\n".join(_step(batch, found))

@@ -94,17 +94,13 @@ def audit_shard(
         plans = subject.plans(level)
         mine = plans[i::n]
         if n > len(plans):
-            raise ValueError(
-                f"shard: {len(plans)} cases cannot be cut into {n} parts; use {len(plans)} at most"
-            )
+            raise ValueError(f"shard: {len(plans)} cases cannot make {n} parts; use {len(plans)} at most")
         kept = Checkpoint(out, _which_run(subject, level, root), {"threads": subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
         promises = [PROMISES] if i == 0 and isinstance(subject, subjects.VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
-            raise ValueError(
-                f"{out}: has cases that are not of this shard; give every shard a file of its own"
-            )
+            raise ValueError(f"{out}: has cases of another shard; give every shard a file of its own")
         alarm = BUDGET / sum(plan.tests for plan in plans)
         share = None if seconds is None else seconds / len(mine)
         left = [plan for plan in mine if plan.case.name not in kept.part.found]

@@ -128,9 +128,7 @@ def _shared(one: subjects.Subject, other: subjects.Subject) -> list[int]:
     here, there = ([_identity(case) for case in side.cases] for side in (one, other))
     shared = [i for i, case in enumerate(here) if case is not None and case in there]
     if not shared:
-        raise ValueError(
-            "the two verifiers share no case: they declare different dtypes, draft lengths, or shapes"
-        )
+        raise ValueError("the verifiers share no case: they declare other dtypes, draft lengths, or shapes")
     return shared
 
 

@@ -274,9 +274,7 @@ def models_of(name: str) -> tuple[Any, Any]:
 
     target, draft = specsim.read_pair(name)
     if not isinstance(target, Model):
-        raise ValueError(
-            f"{name}: not a pair of models; give 'ngram', or a file of specsim.models.build_pair"
-        )
+        raise ValueError(f"{name}: not a pair of models; give 'ngram' or a file of specsim.models.build_pair")
     return target, draft
 
 

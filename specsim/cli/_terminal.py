@@ -70,9 +70,7 @@ class Form:
         make_folder(out)
         written = [os.path.realpath(out / name) for name in names]
         if self.file is not None and os.path.realpath(self.file) in written:
-            raise ValueError(
-                f"{self.file}: --out writes a file of this name too; give --save (-o) another one"
-            )
+            raise ValueError(f"{self.file}: --out writes a file of this name too; give --save (-o) another")
 
     def __post_init__(self) -> None:
         """Raises before the work what would fail after it."""
@@ -112,9 +110,7 @@ def _check_named_once(file: Path) -> None:
     """Raise ValueError if the command names the file of its result elsewhere too: it would be replaced."""
     words = [part for word in sys.argv[1:] for part in re.split("[=,:]", word) if part]
     if sum(os.path.realpath(word) == os.path.realpath(file) for word in words) > 1:
-        raise ValueError(
-            f"{file}: this command names the file twice; give the result (--save, -o) another one"
-        )
+        raise ValueError(f"{file}: this command names the file twice; give the result (--save, -o) another")
 
 
 @Parameter(name="*")

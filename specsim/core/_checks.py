@@ -75,9 +75,7 @@ def check_unmasked(name: str, value: Any) -> None:
         if type(array) is np.ndarray or not isinstance(array, np.ndarray):
             continue
         if masked := int(np.sum(getattr(array, "mask", False))):
-            raise ValueError(
-                f"{name}: {masked:,} of {array.size:,} entries are masked; give an array without a mask"
-            )
+            raise ValueError(f"{name}: {masked:,} of {array.size:,} entries are masked; give a plain array")
 
 
 #: The most seconds of a time limit, three years: clocks and sockets take no arbitrary number.

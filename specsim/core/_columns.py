@@ -15,9 +15,7 @@ def read_columns(path: PathLike, names: Sequence[str]) -> dict[str, list[float]]
     try:
         header, cells = rows.fieldnames or [], [(rows.line_num, row) for row in rows]
     except csv.Error as error:
-        raise ValueError(
-            f"{path}:{rows.line_num + 1}: not CSV that can be read ({error}); save it again"
-        ) from None
+        raise ValueError(f"{path}:{rows.line_num + 1}: not CSV ({error}); save it again") from None
     for name in names:
         if name not in header:
             raise ValueError(f"{path}: no column {name!r} in its first line; expected {', '.join(names)}")

@@ -84,9 +84,7 @@ def check_parameters(
     for name in values:
         if name not in known:
             raise _unknown(owner, name, known)
-    return {
-        name: parameter.check(owner, values.get(name, parameter.default)) for name, parameter in known.items()
-    }
+    return {name: one.check(owner, values.get(name, one.default)) for name, one in known.items()}
 
 
 def split_name(text: str, known: Container[str]) -> tuple[str, str | None]:

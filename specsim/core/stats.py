@@ -110,7 +110,7 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
     >>> chi_square([0.48, 0.52], [0.5, 0.5])
     Traceback (most recent call last):
     ...
-    TypeError: counts: expected integers, got float64; a chi-square on frequencies cannot fail
+    TypeError: counts: expected ints, got float64; a chi-square on shares cannot fail
     """
     observed, law = _check_table(counts, pmf)
     expected = observed.sum() * law
@@ -511,9 +511,7 @@ def _check_counts(counts: ArrayLike) -> Ints:
     check_unmasked("counts", counts)
     observed = np.asarray(counts)
     if observed.dtype.kind not in "iu":
-        raise TypeError(
-            f"counts: expected integers, got {observed.dtype}; a chi-square on frequencies cannot fail"
-        )
+        raise TypeError(f"counts: expected ints, got {observed.dtype}; a chi-square on shares cannot fail")
     if observed.size and observed.min() < 0:
         raise ValueError(f"counts: {observed.min()} is negative; give numbers of draws")
     if (total := observed.sum(dtype=np.float64)) > MOST_DRAWS:

@@ -59,9 +59,7 @@ class Model(Protocol):
 def check_pair(target: Any, draft: Any) -> None:
     """Raise TypeError unless target and draft are two models, ValueError unless they have one vocabulary."""
     if not (isinstance(target, Model) and isinstance(draft, Model)):
-        raise TypeError(
-            "target and draft must be of one kind; give two models, such as TableModel([1/2, 1/2])"
-        )
+        raise TypeError("target and draft differ in kind; give two models, such as TableModel([1/2, 1/2])")
     if target.vocab_size != draft.vocab_size:
         sizes = f"{target.vocab_size} and {draft.vocab_size}"
         raise ValueError(f"target, draft: {sizes} tokens; give models over one vocabulary")

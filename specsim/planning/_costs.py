@@ -167,9 +167,7 @@ def experts_touched(count: int, active: int, tokens: float) -> float:
     otherwise. Real tokens share experts: of 256, with 10 active, that paper measured 36.1 for 5 tokens where
     this gives 46.2, and 67.6 for 16 where this gives 120.7."""
     if not 1 <= active <= count or tokens < 0:
-        raise ValueError(
-            f"active: {active} of {count} for {tokens} tokens; give 1 ≤ active ≤ count, tokens ≥ 0"
-        )
+        raise ValueError(f"active: {active} of {count}, {tokens} tokens; give 1 ≤ active ≤ count, tokens ≥ 0")
     return count * -math.expm1(tokens * math.log1p(-active / count)) if active < count else float(count)
 
 

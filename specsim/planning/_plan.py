@@ -226,9 +226,7 @@ class Candidate:
         check_count("accepted", accepted, 0)
         check_count("tested", tested, 0)
         if not 0 <= accepted <= tested or tested == 0:
-            raise ValueError(
-                f"{name}: {accepted} accepted of {tested} tested; give at least one tested token"
-            )
+            raise ValueError(f"{name}: {accepted} accepted of {tested} tested tokens; give at least one")
         interval = binomtest(accepted, tested).proportion_ci(CONFIDENCE, method="wilson")
         return cls(name, accepted / tested, c, float(interval.low), float(interval.high))
 
@@ -270,9 +268,7 @@ class Ranking(Shown, tuple[Ranked, ...]):
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each candidate."""
-        return [
-            asdict(one.candidate) | {k: v for k, v in asdict(one).items() if k != "candidate"} for one in self
-        ]
+        return [asdict(one.candidate) | as_dict(one, without=("candidate",)) for one in self]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Everything as plain Python values, for JSON."""

@@ -223,9 +223,7 @@ def _read_counters(path: Path) -> Logged:
                 raise ValueError(f"{place}: {BY_POSITION} has no position; give the label position")
             positions[int(position)] += _count(found.value, place) or 0
     if not counts and not gauges:
-        raise ValueError(
-            f"{path}: is not JSON and has no counters such as vllm:{next(iter(COUNTERS))}; log them"
-        )
+        raise ValueError(f"{path}: neither JSON nor counters such as vllm:{next(iter(COUNTERS))}; log them")
     for name in several:  # of several ranks or models; their mean is not known
         gauges.pop(GAUGES[name])
     requests = [_server(str(path), engine, counts, positions)] if counts["steps"] and positions else []

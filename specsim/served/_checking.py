@@ -228,9 +228,7 @@ def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
     found: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
     found |= {name: numbers[name] for name in ORDER if numbers[name] is not None}
     if not found.keys() - {"gamma", "requests"}:
-        raise ValueError(
-            "numbers: nothing to check; give at least one that was reported, such as accepted=20"
-        )
+        raise ValueError("numbers: nothing to check; give at least one that is reported, such as accepted=20")
     return found
 
 
@@ -317,9 +315,7 @@ def _feasible(given: Mapping[str, Range], definition: Definition, fractions: boo
     program = _program(given, definition)
     for statement in statements(given, definition):
         program.keep(*statement.bounds)
-    return program.feasible() and (
-        fractions or all(check.holds for check in _whole(given, definition, program))
-    )
+    return program.feasible() and (fractions or all(one.holds for one in _whole(given, definition, program)))
 
 
 def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:

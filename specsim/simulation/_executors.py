@@ -221,9 +221,7 @@ class Workers:
         except BrokenExecutor:
             raise
         except Exception as error:
-            raise LostWorkers(
-                f"{self.name}: takes no more work ({_describe(error)}); start it again"
-            ) from error
+            raise LostWorkers(f"{self.name}: takes no work ({_describe(error)}); start it again") from error
         if not isinstance(found, Future):
             kind = type(found).__name__
             raise TypeError(f"{self.name}: submit() gave {kind}; return a concurrent.futures.Future")
@@ -235,9 +233,7 @@ class Workers:
             # tasks of a Dask client without its scheduler never finish
             client = getattr(self.executor, "_client", None)
             if client is not None and client.status not in ("running", "newly-created"):
-                raise LostWorkers(
-                    f"{self.name}: the scheduler is lost (client {client.status}); start it again"
-                )
+                raise LostWorkers(f"{self.name}: lost the scheduler (client {client.status}); start it again")
         if any(future.cancelled() or isinstance(future.exception(), BrokenExecutor) for future in finished):
             finished = wait(pending, LISTEN).done
         return finished

@@ -243,9 +243,7 @@ def make_source(
 
 def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> _rows.PositionRows:
     if not tree.is_chain:
-        raise ValueError(
-            "gamma: positions are along one text, so they have no rows for a tree; give a number"
-        )
+        raise ValueError("gamma: positions are along one text, and have no rows for a tree; give a number")
     if len(p) <= tree.size:
         raise ValueError(f"gamma: {tree.size} drafted tokens exceed {len(p)} positions less one; draft fewer")
     return _rows.PositionRows(p, q, tree, leaf_rows)

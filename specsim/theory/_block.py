@@ -182,7 +182,5 @@ def _row(row: Any, name: str) -> Sequence[Any]:
     if not any(isinstance(weight, Fraction) for weight in row):
         return check_rows(np.asarray(row), name).tolist()
     if any(weight < 0 for weight in row) or sum(row) != 1:
-        raise ValueError(
-            f"{name}: {[str(weight) for weight in row]} is not a pmf; give weights ≥ 0 that sum to 1"
-        )
+        raise ValueError(f"{name}: {[str(weight) for weight in row]} is not a pmf; give weights ≥ 0 of sum 1")
     return list(row)

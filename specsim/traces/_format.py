@@ -175,9 +175,7 @@ class Entries(NamedTuple):
     def layout(self) -> Layout:
         values = self.values.get("values")
         if values not in (DENSE, TRUNCATED):
-            raise ValueError(
-                f"{self.file}: rows are {values!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
-            )
+            raise ValueError(f"{self.file}: rows are {values!r}; only {DENSE!r} and {TRUNCATED!r} are read")
         flags, bonus = (self.get(name, bool, "true or false", default=True) for name in ("flags", "bonus"))
         return Layout(
             vocab_size=self.count("vocab_size"),

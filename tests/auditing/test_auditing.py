@@ -569,7 +569,7 @@ def test_bad_arguments_are_refused():
         audit("standart")
     with pytest.raises(ValueError, match="give one of smoke, quick"):
         audit("standard", level="forever")
-    with pytest.raises(ValueError, match=r"expected a rule's name, an engine's, or package\.module:function"):
+    with pytest.raises(ValueError, match=r"give a rule, an engine, or package\.module:function"):
         audit(":verify")
     with pytest.raises(ValueError, match=r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]"):
         audit("lenience:lenience=7")

@@ -581,8 +581,8 @@ def test_a_verifier_of_trees_must_draw_from_rng():
         ),
         (lambda path, token, n: ([*path, n + 1], token), Verdict.BROKEN, "of the path is outside [1, "),
         (lambda path, token, n: (path, -1), Verdict.BROKEN, "token -1 is outside [0, 8)"),
-        (lambda path, token, n: (path, 0.5), Verdict.BROKEN, "path and token must be integers"),
-        (lambda path, token, n: (path, [1, 2]), Verdict.BROKEN, "path and token must be integers"),
+        (lambda path, token, n: (path, 0.5), Verdict.BROKEN, "path and token are not integers"),
+        (lambda path, token, n: (path, [1, 2]), Verdict.BROKEN, "path and token are not integers"),
         (lambda path, token, n: token, Verdict.BROKEN, "did not return a pair (path, token)"),
     ],
 )

@@ -241,7 +241,7 @@ def test_tokens_beyond_a_drafts_length_are_broken(folder, answered):
     ("spoil", "said"),
     [
         (lambda tokens: None, "cannot be read"),
-        (lambda tokens: {"output": tokens}, "holds no tensor named tokens, but output"),
+        (lambda tokens: {"output": tokens}, "has no tensor named tokens, but output"),
         (lambda tokens: {"tokens": tokens[:-1]}, "returned shape"),
         (lambda tokens: {"tokens": tokens[:, :-1]}, "returned shape"),
         (lambda tokens: {"tokens": tokens.astype(np.float32)}, "returned float32, expected integer tokens"),
@@ -314,8 +314,8 @@ def altered(folder, tmp_path, change):
     ("change", "said"),
     [
         (lambda document: "not json", "cannot be read"),
-        (lambda document: [], "is not a manifest of audit cases"),
-        (lambda document: {"format": "specsim trace 1"}, "is not a manifest of audit cases"),
+        (lambda document: [], "not a manifest of cases"),
+        (lambda document: {"format": "specsim trace 1"}, "not a manifest of cases"),
         (lambda document: {"format": document["format"]}, "'specsim' is missing"),
         (lambda document: document.update(root="7"), "'root' is missing or not of type int"),
         (lambda document: document.update(level="forever"), "a known level"),

@@ -33,5 +33,5 @@ def test_a_pair_of_pmfs_is_rounded_to_rows_that_sum_to_one():
         specsim.prove(TableModel(p), TableModel(q), gamma=1)
     with pytest.raises(TypeError, match="draft: a pair as target brings its own draft"):
         specsim.prove(Pair(p, q), TableModel(q))
-    with pytest.raises(TypeError, match="must be of one kind"):
+    with pytest.raises(TypeError, match="differ in kind"):
         specsim.prove(TableModel(p))

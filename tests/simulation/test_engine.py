@@ -490,9 +490,9 @@ def test_values_out_of_range_are_named(arguments, options, message):
     ("arguments", "options", "message"),
     [
         ((P,), {}, "draft: missing; give one"),
-        ((TableModel(P),), {}, "must be of one kind"),
-        ((TableModel(P), Q), {}, "must be of one kind"),
-        ((P, TableModel(Q)), {}, "must be of one kind"),
+        ((TableModel(P),), {}, "differ in kind"),
+        ((TableModel(P), Q), {}, "differ in kind"),
+        ((P, TableModel(Q)), {}, "differ in kind"),
         ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
         (
             (P, Q),

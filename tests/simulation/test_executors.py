@@ -263,7 +263,7 @@ def audit_elsewhere(reference, executor):
 
 
 def test_a_verifier_that_workers_cannot_load_is_named(pool):
-    with pytest.raises(ValueError, match="a function cannot be sent to workers; give its name"):
+    with pytest.raises(ValueError, match="a function cannot go to workers; give its name"):
         audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
     with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
         audit_elsewhere("verifiers:nobody", pool)
@@ -343,7 +343,7 @@ def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpo
     assert steps_in(path) == 0
     closed = ThreadPoolExecutor(1)
     closed.shutdown()
-    with pytest.raises(LostWorkers, match=r"takes no more work \(RuntimeError: cannot schedule new futures"):
+    with pytest.raises(LostWorkers, match=r"takes no work \(RuntimeError: cannot schedule new futures"):
         simulate(P, Q, steps=STEPS, rng=3, executor=closed)
 
 

@@ -481,7 +481,7 @@ def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
     before = paths[0].read_bytes()
     audit_shard(rule, paths[0], (0, 3), "smoke", rng=0)  # nothing is left to do
     assert paths[0].read_bytes() == before
-    with pytest.raises(ValueError, match="has cases that are not of this shard"):
+    with pytest.raises(ValueError, match="has cases of another shard"):
         audit_shard(rule, paths[0], (1, 3), "smoke", rng=0)
     with pytest.raises(ValueError, match=r"of another run \(seed is 0 there, 1 here"):
         audit_shard(rule, paths[0], (0, 3), "smoke", rng=1)
@@ -613,7 +613,7 @@ def test_a_checkpoint_in_no_folder_is_told_before_the_work(tmp_path):
     ("rule", "shard", "seed", "message"),
     [
         ("standard", (0, 2), None, "all shards of an audit need the same seed"),
-        ("standard", (0, 99), 0, "cases cannot be cut into 99 parts"),
+        ("standard", (0, 99), 0, "cases cannot make 99 parts"),
         ("standrd", (0, 2), 0, "unknown rule"),
     ],
 )

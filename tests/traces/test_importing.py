@@ -224,7 +224,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     path = save(tmp_path, "npz", arrays())
     fortran = {name: np.asfortranarray(values) for name, values in arrays().items()}
     assert import_trace(save(tmp_path, "npz", fortran), tmp_path / "fortran").num_steps == N
-    with pytest.raises(ValueError, match="compressed and in Fortran order"):
+    with pytest.raises(ValueError, match="compressed, in Fortran order"):
         import_trace(save(tmp_path, "compressed", fortran), tmp_path / "out")
     data = save(tmp_path, "compressed", arrays()).read_bytes()
     path.write_bytes(data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])

@@ -289,16 +289,12 @@ def case_of_pair(pair: Pair, subject: Rule | Declared) -> Case:
         raise ValueError("pair: a pair without a draft, as a trace is; give two pmfs [V] or two models")
     if isinstance(target, Model) and isinstance(draft, Model):
         if BITS[dtype] < BITS["float32"]:
-            raise ValueError(
-                f"pair: models have rows of float64, the verifier takes {dtype}; give pmfs p and q"
-            )
+            raise ValueError(f"pair: models have float64 rows, the verifier takes {dtype}; give pmfs p and q")
     else:
         target, draft = _as_table(target, dtype), _as_table(draft, dtype)
     size = target.vocab_size
     if draft.vocab_size != size:
-        raise ValueError(
-            f"pair: target has {size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
-        )
+        raise ValueError(f"pair: target has {size} tokens, draft {draft.vocab_size}; share one vocabulary")
     if isinstance(subject, Declared) and subject.vocab_size is not None and size > subject.vocab_size:
         raise ValueError(f"pair: {size} tokens, and the verifier declares vocab_size={subject.vocab_size}")
     first, *_ = battery(subject)

@@ -271,9 +271,7 @@ def shape_cases(declared: Declared) -> list[ShapesCase]:
     designs = _DESIGNS if declared.device == "cpu" else (*_DESIGNS, _ON_DEVICE)
     most_ids = declared.vocab_size or UNLIMITED
     first, *others = declared.dtypes
-    cases = [
-        _for_verifier(design, declared, first) for design in designs if min(design.vocab_sizes) <= most_ids
-    ]
+    cases = [_for_verifier(one, declared, first) for one in designs if min(one.vocab_sizes) <= most_ids]
     server = [case for case in cases if case.together][:1]
     return cases + [
         replace(_for_verifier(case, declared, dtype), name=f"{case.name}, {dtype}", weight=WEIGHT_OF_OTHERS)

@@ -324,9 +324,7 @@ def open_subject(
     elif not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
     elif workers is not None:
-        raise ValueError(
-            "executor: a function cannot be sent to workers; give its name, package.module:function"
-        )
+        raise ValueError("executor: a function cannot go to workers; give its name, package.module:function")
     else:
         name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
         local = Local(verifier, contract.on_device(contract.declared(verifier), device))

@@ -407,9 +407,7 @@ def power_by_shape(audit: Audit) -> list[dict[str, str]]:
         for value, tv in axes.get(ROWS_AND_GAMMA, {}).items():
             rows, _, gamma = value.partition(" rows, ")
             found.setdefault((of_case, rows), {})[gamma] = f"{tv:.3f}" if tv < 1.0 else NONE
-    columns = sorted(
-        {gamma for row in found.values() for gamma in row}, key=lambda name: int(name.split()[1])
-    )
+    columns = sorted(set().union(*found.values()), key=lambda name: int(name.split()[1]))
     return [
         {"ids": ids, "rows of a call": rows} | {gamma: row.get(gamma, NONE) for gamma in columns}
         for (ids, rows), row in found.items()

@@ -257,9 +257,7 @@ def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[lis
         path, last = _to_numpy(nodes), _to_numpy(token)
     path = path.reshape(-1)
     if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
-        raise BrokenVerifier(
-            f"step {step}: path and token must be integers, got {path.dtype} and {last.dtype}"
-        )
+        raise BrokenVerifier(f"step {step}: path and token are not integers ({path.dtype}, {last.dtype})")
     found, at = int(last.reshape(-1)[0]), 0
     if not 0 <= found < vocab_size:
         raise BrokenVerifier(f"step {step}: token {found} is outside [0, {vocab_size})")

@@ -332,9 +332,7 @@ def load(reference: str) -> Verifier:
         return adapters.get(reference)
     module_name, _, function_name = reference.partition(":")
     if not module_name or not function_name:
-        raise ValueError(
-            f"verifier {reference!r}: expected a rule's name, an engine's, or package.module:function"
-        )
+        raise ValueError(f"verifier {reference!r}: give a rule, an engine, or package.module:function")
     sys.path[:] = import_places()
     try:
         module = importlib.import_module(module_name)

@@ -66,9 +66,7 @@ class CachedModel:
         bad = (np.isnan(logits) | (logits == np.inf)).any(axis=1) | (logits.max(axis=1) == -np.inf)
         if bad.any():
             place = len(tokens) - count + int(bad.argmax()) + 1
-            raise ValueError(
-                f"{self.name}: its logits after token {place} are NaN or infinite; try another dtype"
-            )
+            raise ValueError(f"{self.name}: logits after token {place} are not finite; try another dtype")
         return self.sampling.rows(logits)
 
     def forget(self, length: int) -> None:

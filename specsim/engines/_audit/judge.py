@@ -261,9 +261,7 @@ def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tupl
         else:
             waiting[prompt] = i
     first = {one.number: i for i, one in enumerate(texts) if one.index == 0}
-    next_to = [
-        (i, first[number + 1]) for number, i in first.items() if number % 2 == 0 and number + 1 in first
-    ]
+    next_to = [(i, first[n + 1]) for n, i in first.items() if n % 2 == 0 and n + 1 in first]
     return _pairs(same), _pairs(next_to)
 
 

@@ -115,9 +115,7 @@ def audit_engine(
     tokens = count_of("tokens", tokens)
     check_counts(texts=texts)
     if len(sampling.stop) > 1 or not all(_is_token(planted, stop) for stop in sampling.stop):
-        raise ValueError(
-            f"stop: {sampling.stop} is not the text of one token, such as {planted.decode([0])!r}"
-        )
+        raise ValueError(f"stop: {sampling.stop} is not the text of a token, such as {planted.decode([0])!r}")
     _check_tolerance(tolerance)
     if seconds is not None:
         check_seconds("seconds", seconds)

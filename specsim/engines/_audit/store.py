@@ -256,9 +256,7 @@ def plan_requests(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:
-        raise ValueError(
-            f"context: {planted.context} positions do not hold a prompt of {least} tokens and a text"
-        )
+        raise ValueError(f"context: {planted.context} positions do not hold {least} tokens and a text")
     far = max(0, min(FAR, planted.context - LONG - least))
     found: list[Request] = []
     total = 0

@@ -48,9 +48,7 @@ class Table:
 
     def counts(self, texts: Sequence[Text]) -> Ints:
         place = {cell: i for i, cell in enumerate(self.cells)}
-        found = [
-            place.get(outcome, len(place)) for one in texts if (outcome := self.outcome(one)) is not None
-        ]
+        found = [place.get(it, len(place)) for one in texts if (it := self.outcome(one)) is not None]
         return np.bincount(np.array(found, dtype=np.int64), minlength=len(place) + 1)
 
     def name_of(self, cell: int) -> str:

@@ -60,9 +60,7 @@ def read_completions(
         logprobs, top, named = _read_logprobs(choice, request, pair, f"{where}: logprobs")
         tokens = _tokens(choice, named, pair, where)
         if len(tokens) > request.max_tokens or not (tokens or finish == "stop"):
-            raise GarbageError(
-                f"{where}: {len(tokens)} tokens; expected 1 to {request.max_tokens}, as asked for"
-            )
+            raise GarbageError(f"{where}: {len(tokens)} tokens; expected 1 to {request.max_tokens}")
         if logprobs is not None:
             if len(logprobs) != len(tokens) and not (finish == "stop" and len(logprobs) > len(tokens)):
                 raise GarbageError(f"{where}: {len(logprobs)} log-probabilities of {len(tokens)} tokens")
@@ -87,9 +85,7 @@ def read_choices(
         index = choice.get("index", place)
         if type(index) is not int or index in found or not 0 <= index < request.n:
             what = f"index {reprlib.repr(index)}"
-            raise GarbageError(
-                f"choice {place}: {what} is a duplicate, or not a number below n = {request.n}"
-            )
+            raise GarbageError(f"choice {place}: {what} is a duplicate, or not below n = {request.n}")
         found.add(index)
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and len(reason) > LONGEST:

@@ -69,16 +69,12 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
         file, kind, arguments = "_clients.http", "HttpEngine", (name_or_url, planted)
     else:
         if ADDRESS.match(name_or_url):
-            raise ValueError(
-                f"engine {name_or_url!r}: an address begins with http://, as http://{name_or_url}"
-            )
+            raise ValueError(f"engine {name_or_url!r}: addresses begin with http://, as http://{name_or_url}")
         check_known("engine", name_or_url, list(ENGINES))
         file, kind = ENGINES[name_or_url]
     make = getattr(import_module(f"specsim.engines.{file}"), kind)
     options["speculative"] = speculative
     taken = [name for name in signature(make).parameters if name not in ("url", "pair", "planted")]
     if unknown := [name for name in options if name not in taken]:
-        raise ValueError(
-            f"{unknown[0]}: engine {name_or_url!r} has no such option; it has {', '.join(taken)}"
-        )
+        raise ValueError(f"{unknown[0]}: engine {name_or_url!r} lacks this option; it has {', '.join(taken)}")
     return make(*arguments, **options)

@@ -234,9 +234,7 @@ def read_laws(path: Path) -> tuple[Law, Law]:
         arrays = read_arrays(path)
         target, draft = (_law(arrays, name) for name in MODELS)
     except UNREADABLE as error:
-        raise ValueError(
-            f"{path}: damaged, or not a file of distributions ({error}); plant it again"
-        ) from error
+        raise ValueError(f"{path}: damaged, or without distributions ({error}); plant it again") from error
     return target, draft
 
 

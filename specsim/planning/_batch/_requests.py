@@ -114,9 +114,7 @@ class RequestLog:
         columns = {name: np.asarray(getattr(self, name), dtype=np.float64) for name in COLUMNS}
         size = len({one.shape for one in columns.values()})
         if size > 1 or columns["arrival"].ndim != 1 or not columns["arrival"].size:
-            raise ValueError(
-                "arrival, prompt, output: differ in length, or are empty; give one row a request"
-            )
+            raise ValueError("arrival, prompt, output: differ in length, or are empty; give a row a request")
         for name, column in columns.items():
             least, most = (0.0, 1e12) if name == "arrival" else (1.0, LONGEST)
             right = (column >= least) & (column <= most)

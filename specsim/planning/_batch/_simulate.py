@@ -234,9 +234,7 @@ def simulate_batch(
     """
     started, root = time.perf_counter(), root_of(rng)
     if not isinstance(cost, BatchCost):
-        raise TypeError(
-            f"cost: expected a BatchCost, got {type(cost).__name__}; give such as preset('llama-8b')"
-        )
+        raise TypeError(f"cost: expected a BatchCost, got {type(cost).__name__}; try preset('llama-8b')")
     _, parameters = for_kernel(policy)
     work = Workload(rate, log, prompt, output, alpha, count_of("requests", requests))
     prefill = bool(prefill)

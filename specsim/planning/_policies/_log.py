@@ -140,9 +140,7 @@ class DraftLog:
     def part(self, start: int, stop: int) -> "DraftLog":
         """The positions [start, stop) as a log; they must be a non-empty part of [0, N)."""
         if not 0 <= start < stop <= len(self):
-            raise ValueError(
-                f"part [{start}, {stop}) is empty or outside the log; give a part of [0, {len(self)})"
-            )
+            raise ValueError(f"part [{start}, {stop}) is empty or outside; give a part of [0, {len(self)})")
         chosen = slice(start, stop)
         return replace(
             self,

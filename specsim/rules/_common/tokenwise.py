@@ -88,9 +88,7 @@ def kept_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
 def require_chain(name: str, parents: Sequence[int]) -> None:
     """Raise ValueError unless `parents` is a chain, the only shape that the rule called `name` verifies."""
     if tuple(parents) != tuple(range(len(parents))):
-        raise ValueError(
-            f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}"
-        )
+        raise ValueError(f"{name} verifies a chain of tokens, not a tree with parents {tuple(parents)}")
 
 
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:

@@ -106,9 +106,7 @@ def audit_served(
         counts.read(line.place, line.record, line.problem)
     if not counts.responses:
         first = f"; the first: {counts.named[0]}" if counts.named else ""
-        raise ValueError(
-            f"{path}: none of its {counts.unreadable:,} lines is a response; log whole responses{first}"
-        )
+        raise ValueError(f"{path}: none of {counts.unreadable:,} lines is a response; log them whole{first}")
     return result.ServedAudit(
         texts=counts.texts,
         places=int(counts.bins.sum()),

@@ -105,9 +105,7 @@ class DeviceRowCounter:
             launch(k0, k1, first, self._uniforms, *arrays, uniforms, values, tokens, accepted)
             found = tokens.copy_to_host(), accepted.copy_to_host()
         if (found[1] < 0).any():
-            raise DeviceError(
-                f"device: the rule {self._rule.name} ran out of memory on the {self.name}; {CPU}"
-            )
+            raise DeviceError(f"device: rule {self._rule.name} ran out of memory on the {self.name}; {CPU}")
         return found
 
 

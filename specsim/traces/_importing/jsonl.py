@@ -255,25 +255,19 @@ def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Pai
     for number, (one, other) in enumerate(itertools.zip_longest(target, draft)):
         if one is None or other is None:
             longer, shorter = (draft, target) if one is None else (target, draft)
-            raise ValueError(
-                f"{shorter.path}: ends after {number} texts, before {longer.path}; log both alike"
-            )
+            raise ValueError(f"{shorter.path}: ends after {number} texts, before {longer.path}; log the rest")
         p, q = one.rows, other.rows
         sizes = len(p.own), len(q.own)
         if one.scored != other.scored:  # a completion is the end of the prompt that was scored
             prompt = one if one.scored else other
             if len(prompt.rows.own) < max(sizes):
-                raise ValueError(
-                    f"{prompt.place}: its prompt is shorter than the completion; score all of it"
-                )
+                raise ValueError(f"{prompt.place}: its prompt is shorter than the completion; score it all")
             p, q = p.last(min(sizes)), q.last(min(sizes))
         elif sizes[0] != sizes[1]:
             raise ValueError(f"{one.place}: has {sizes[0]} positions, {other.place} {sizes[1]}; log one text")
         said = [text.document for text in (one, other) if text.document is not None]
         if len(set(said)) > 1:
-            raise ValueError(
-                f"{one.place}: document {said[0]}, and {said[1]} in {other.place}; give one number"
-            )
+            raise ValueError(f"{one.place}: document {said[0]}, {said[1]} in {other.place}; give one number")
         document = said[0] if said else 0 if one.alone else number
         pair = Paired(document, (one.place, other.place), p, q, (one.scored, other.scored))
         yield _check_pair(pair, tokens)

@@ -83,9 +83,7 @@ class _Compressed:
         self._file, self._at = archive.open(self.name), 0
         self.shape, fortran, self.dtype = _header(self._file, self.name)
         if fortran:
-            raise ValueError(
-                f"{self.name} is compressed and in Fortran order; save np.ascontiguousarray of it"
-            )
+            raise ValueError(f"{self.name}: compressed, in Fortran order; save np.ascontiguousarray of it")
 
     def _take(self, size: int) -> bytes:
         try:

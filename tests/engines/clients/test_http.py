@@ -373,12 +373,12 @@ def test_addresses_with_what_is_asked_for(path):
 
 @pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1:8000/v1", "gpu-3.example.org/v1"])
 def test_addresses_without_their_beginning(address):
-    with pytest.raises(ValueError, match=f"an address begins with http://, as http://{address}"):
+    with pytest.raises(ValueError, match=f"addresses begin with http://, as http://{address}"):
         open_engine(address, PAIR)
 
 
 def test_options_that_an_engine_does_not_have():
-    with pytest.raises(ValueError, match=r"rule: engine 'http://localhost:1' has no such option; it has"):
+    with pytest.raises(ValueError, match=r"rule: engine 'http://localhost:1' lacks this option; it has"):
         open_engine("http://localhost:1", PAIR, rule="standard")
 
 
@@ -425,7 +425,7 @@ def test_engines_by_name():
     ("name", "options", "message"),
     [
         ("vlm", {}, "unknown engine 'vlm'"),
-        ("specsim", {"gama": 3}, "gama: engine 'specsim' has no such option; it has speculative, rule"),
+        ("specsim", {"gama": 3}, "gama: engine 'specsim' lacks this option; it has speculative, rule"),
         ("ftp://host", {}, "not an address such as http://localhost:8000"),
         ("http://", {}, "not an address such as http://localhost:8000"),
         ("http://host:99999", {}, "Port out of range"),

@@ -259,7 +259,7 @@ def test_a_file_that_holds_no_laws(tmp_path):
 
     for content in (b"", b"PK\x03\x04nonsense", b"\x93NUMPY"):
         (tmp_path / "law.npz").write_bytes(content)
-        with pytest.raises(ValueError, match="damaged, or not a file of distributions"):
+        with pytest.raises(ValueError, match="damaged, or without distributions"):
             read_laws(tmp_path / "law.npz")
 
 
