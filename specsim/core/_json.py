@@ -28,8 +28,7 @@ class RefusedError(ValueError):
 
 def parse_json(text: str | bytes, unique: bool = True, finite: bool = False) -> Any:
     """The value that `text` is. Raises ValueError also for what is nested too deeply, if `unique` for a key
-    that an object has twice, of whose values Python takes the last, and if `finite` for NaN and
-    infinities."""
+    that an object has twice, of whose values Python takes the last, and if `finite` for NaN and ±∞."""
     twice, constant = _object if unique else None, _no_constant if finite else None
     try:
         return json.loads(text, object_pairs_hook=twice, parse_constant=constant)

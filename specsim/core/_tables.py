@@ -40,8 +40,7 @@ _NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
 class Table:
     """Rows of cells under the names of columns. Without `columns` each row is a name and its values.
 
-    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns in the
-    terminal."""
+    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]

@@ -26,8 +26,7 @@ class Verdict(StrEnum):
     `consistent`: no deviation from the target's distribution was found. `lossy`: none from the distribution
     that the rule declares instead. `biased`: a deviation from the claimed distribution. `broken`: the
     contract is broken. `inconclusive`: nothing was found, and too little could have been, or it was
-    interrupted. `no power`, of a case only: nothing was found, and the wanted total variation was not
-    detectable.
+    interrupted. `no power`, of a case only: nothing was found, and the wanted total variation could not be.
 
     `same` and `changed`: no difference, or one, between the two distributions of a comparison. `texts
     differ`, at temperature 0: some do, which rounding explains. `deviates`: a file contradicts itself."""

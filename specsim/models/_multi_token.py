@@ -26,8 +26,7 @@ MOST_AHEAD = 1024
 def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
     """The distribution [B, V] of the token `ahead` places after the next one, after each of histories [B, T].
 
-    The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; ValueError for a higher
-    one."""
+    The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; else ValueError."""
     ahead = check_count("ahead", ahead, 0, MOST_AHEAD)
     rows = model.rows(histories)
     if ahead:

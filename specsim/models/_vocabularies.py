@@ -245,8 +245,7 @@ def _number(value: Any) -> int:
 
 
 def _configured(folder: Path) -> tuple[int | None, dict[str, list[int]]]:
-    """The length of the rows and the tokens that begin, end and pad texts, from a `config.json` if there is
-    one."""
+    """The length of the rows, and the tokens that begin, end and pad texts; from `config.json`, if any."""
     file = folder / "config.json"
     if not file.is_file():
         return None, {}

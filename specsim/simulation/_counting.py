@@ -73,8 +73,7 @@ class Partial:
 
 
 class Tally(Protocol):
-    """`zeros()` makes the integer arrays of a chunk; `count` adds a batch, and may return its first
-    examples."""
+    """`zeros()` makes the integer arrays of a chunk; `count` adds a batch, and may return examples."""
 
     def zeros(self) -> dict[str, NDArray[Any]]: ...
 

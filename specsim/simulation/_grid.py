@@ -140,8 +140,7 @@ class Swept(Shown):
     def _draw(
         self, ax: Axes | None, y: str, label: str, error: Callable[[dict[str, Any]], float] | None
     ) -> Axes:
-        """Draw the column `y` of `records` against the first setting, a line for each combination of
-        others."""
+        """Draw the column `y` of `records` over the first setting, a line for each combination of others."""
         ax = axes_or_new(ax)
         x, *others = self.over
         lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

@@ -1,5 +1,4 @@
-"""Replay one step of a simulation in plain Python: uniforms from Philox in Python integers, kernels
-uncompiled."""
+"""Replay one step of a simulation in plain Python: Philox in Python integers, kernels uncompiled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

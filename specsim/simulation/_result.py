@@ -30,8 +30,7 @@ class Simulation(Shown):
     the mean acceptance probability of the standard rule over the contexts where steps begin, and
     `acceptance[i]` the probability that this rule accepts the token at i, given that those before it were:
     both are exact. `acceptance` is None where no closed form is known. α counts the end of a short draft as a
-    rejection. `source`, `pair` and `tree` are the origin of p and q, what they were, and the draft's
-    shape."""
+    rejection. `source`, `pair` and `tree` are the origin of p and q, themselves, and the draft's shape."""
 
     source: str
     rule: str

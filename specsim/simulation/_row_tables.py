@@ -18,8 +18,7 @@ MOST_CONTEXTS = 2**62  #: a context is one integer
 
 
 def fits(target: Model, draft: Model) -> bool:
-    """Whether tables may keep the rows of both models: few tokens, and rows that depend on the last of
-    them."""
+    """Whether tables may keep the rows of both models: few tokens, rows that depend on the last ones."""
     order = max(target.order, draft.order)
     forgets = not (getattr(target, "reads_all", False) or getattr(draft, "reads_all", False))
     return forgets and target.vocab_size <= LARGEST and target.vocab_size**order < MOST_CONTEXTS
@@ -61,8 +60,7 @@ class GrowingTables:
             return self._contexts.count
 
     def starts(self, places: Ints) -> tuple[Ints, TokenArray]:
-        """Codes and numbers of the contexts at `places` of those where steps begin; a number is 0 without
-        room."""
+        """Codes and numbers of the contexts at `places` where steps begin; a number is 0 without room."""
         found = self._starts[places]
         if (new := places[found == 0]).size:
             self._starts[new] = self._add(self._start_codes[new])
@@ -107,8 +105,7 @@ class GrowingTables:
 
 
 class _Numbers:
-    """Texts of `order` tokens, the digits of an integer, the code; numbered from 1 as they come, below
-    `size`."""
+    """Texts of `order` tokens, the digits of a code; numbered from 1 as they come, below `size`."""
 
     def __init__(self, vocab_size: int, order: int, size: int):
         self._vocab_size, self._order, self.count = vocab_size, order, 1

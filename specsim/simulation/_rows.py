@@ -258,8 +258,7 @@ class _TextRows:
 
     @cached_property
     def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Places [S] of the text where steps begin, and the parents and tokens [S, n] and depth [S] of
-        drafts."""
+        """Places [S] of the text where steps begin; parents and tokens [S, n] and depth [S] of drafts."""
         raise NotImplementedError
 
     def alpha_context(self) -> float:

@@ -39,8 +39,7 @@ COLUMNS = (*filter(None, (name for column in DRAWN.items() for name in column if
 
 @dataclass(frozen=True, eq=False)
 class Sweep(Swept):
-    """The result of `sweep`: one simulation for each combination of values, all with the same random
-    numbers."""
+    """The result of `sweep`: a simulation for each combination of values, with the same random numbers."""
 
     over: Mapping[str, tuple[Any, ...]]  #: the settings and their values
     settings: tuple[tuple[Any, ...], ...]  #: the values of each run

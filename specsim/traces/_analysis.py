@@ -284,8 +284,7 @@ def _correlations(found: _Contexts, layout: Layout) -> dict[str, list[tuple[floa
 
 # The entropy of rows in nats, at about the speed at which they are read. Of a float32 number x = 2^e·m, m
 # from √½ to √2, ln x is e ln 2 + 2 artanh s, s = (m - 1)/(m + 1), by the series of artanh up to s^17, in
-# float64 and in vector loops: it is off by 1e-14 at most. A number of 16 bits is looked up among all there
-# are.
+# float64 and in vector loops: it is off by 1e-14 at most. Numbers of 16 bits are looked up.
 
 ROOT_HALF = np.float32(0.5**0.5).view(np.uint32)
 EXPONENT = np.uint32(0xFF800000)  #: the bits of the exponent

@@ -218,8 +218,7 @@ class _Flags:
             self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], ratios, layout.gamma)
 
     def log_e(self) -> float:
-        """The natural logarithm of the e-value: a mean over alternatives, by bin, by position, and
-        overall."""
+        """The log of the e-value: a mean over alternatives, by bin, by position, and overall."""
         if self.contradictions:
             return float("inf")
         every = np.concatenate([self.logs.ravel(), self.position_logs.ravel(), self.logs.sum(axis=0)])

@@ -40,8 +40,7 @@ LABELS: dict[str, np.dtype[Any]] = {
     "token": np.dtype(np.int32),
     "accepted": np.dtype(np.int8),
 }
-#: `token` and `accepted` at the bonus position, `accepted` after a rejection, and the padding of truncated
-#: rows.
+#: `token` and `accepted` at the bonus position, `accepted` after a rejection, padding of truncated rows.
 NONE = -1
 
 

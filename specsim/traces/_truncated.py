@@ -148,8 +148,7 @@ def _listing(tokens, values, drafted, vocab_size):  # type: ignore[no-untyped-de
 
 
 def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.0) -> tuple[Floats, Floats]:
-    """Bounds [2, S, γ] on p(x) and q(x) of the drafted tokens x of S whole steps; the upper ones are
-    positive.
+    """Bounds [2, S, γ] on p(x) and q(x) of the drafted tokens x of S whole steps; upper ones are > 0.
 
     They include the rounding of the stored dtype, which moves p and q by at most u times themselves or half
     the smallest subnormal number, and a relative error `slack` of the logged p and q."""

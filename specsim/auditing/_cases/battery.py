@@ -36,8 +36,7 @@ LEVELS = {
     "deep": Level(2**30, 2**29, 2**43, 2**24),
 }
 
-#: Limits for rules with a declared law, which is computed row by row in Python: steps with rows, tokens of a
-#: pair.
+#: Limits for rules with a declared law, computed row by row in Python: steps with rows, tokens of a pair.
 DECLARED_STEPS, DECLARED_VOCABULARY = 2**10, 1000
 #: Bits of the fractions of a row, so that it is exact in a dtype and sums to exactly 1.
 BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}

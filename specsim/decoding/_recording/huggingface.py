@@ -322,8 +322,7 @@ def _ends(model: Any) -> frozenset[int]:
 
 # Two tokenizers must agree: a token id must mean the same piece of text to both models.
 
-#: Texts on which tokenizers are known to differ: spaces, digits, accents, scripts, emoji, code, control
-#: characters.
+#: Texts on which tokenizers differ: spaces, digits, accents, scripts, emoji, code, control characters.
 TEXTS = (
     "Hello, world!",
     "  two spaces,\ttab,\n\nand a blank line  ",

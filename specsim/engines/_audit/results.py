@@ -25,8 +25,7 @@ class TestResult:
 
     `log10_e` decides; `chi_square` is descriptive. `detectable_tv` is the total variation from the
     distribution, on these cells, that would have been found with probability .999. A test of `dependence` is
-    of tokens that must be independent; `dependence_nats` is the evidence against that, given their
-    margins."""
+    of tokens that must be independent; `dependence_nats` is the evidence against it, given margins."""
 
     name: str
     n: int

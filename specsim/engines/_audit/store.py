@@ -169,8 +169,7 @@ def _end_last_line(path: Path) -> None:
 
 #: Requests that an engine is given at once; between two such groups the time is looked at.
 GROUP = 64
-#: Failures in a row after which an engine is not asked further; an answer that did not come in time counts as
-#: several.
+#: Failures in a row after which an engine is not asked further; a late answer counts as several.
 HOPELESS, OF_SILENCE = 2 * GROUP, 8
 
 

@@ -28,8 +28,7 @@ NONE: Ints = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts [k] under a distribution [k] of equal probabilities; pairs of tokens are a test of
-    `dependence`."""
+    """Counts [k] under a distribution [k] of equal probabilities; of pairs, a test of `dependence`."""
 
     name: str
     counts: Ints

@@ -16,8 +16,7 @@ class ServerSide:
     """One of two servers that are compared.
 
     `drafted` and `accepted` tokens are as the server reports them, None if it does not. `failures` counts the
-    requests without a text by kind, and `failure` is what the last one said. `seconds` is the time of
-    serving."""
+    requests without a text by kind, and `failure` is what the last one said. `seconds` is of serving."""
 
     url: str
     engine: str

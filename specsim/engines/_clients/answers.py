@@ -73,8 +73,7 @@ def read_completions(
 def read_choices(
     answer: dict[str, Any], request: Request, seconds: float
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Of each text in an answer: the fields of `Completion` but for its tokens, and its object. Raises
-    GarbageError."""
+    """The fields of `Completion` but tokens, and the object, of each text. Raises GarbageError."""
     choices = answer.get("choices")
     if not isinstance(choices, list) or len(choices) != request.n:
         raise GarbageError(f"choices: {reprlib.repr(choices)}; expected a list of {request.n}")

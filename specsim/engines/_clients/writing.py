@@ -11,8 +11,7 @@ class Dialect:
     """A way to write requests: prompts as token ids or as text, parameters that OpenAI does not have, and
     whether token ids are asked for.
 
-    Servers have defaults of their own, such as a min-p of 0.05, so parameters are sent even where they change
-    nothing."""
+    Servers have defaults of their own, such as a min-p of 0.05, so parameters without effect are sent too."""
 
     name: str
     token_ids: bool

@@ -1,5 +1,4 @@
-"""Whether checkpoints have the distributions that were planted: log-probabilities, as the weights give
-them."""
+"""Whether checkpoints have the planted distributions: log-probabilities, as the weights give them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -163,8 +163,7 @@ def _add_sizes(writer: Any, checkpoint: Checkpoint) -> None:
 
 
 def _add_tokenizer(writer: Any, spelling: Spelling) -> None:
-    """The pre-tokenizer llama-bpe looks up whole words first. The one merge, which the format wants, is never
-    applied."""
+    """The pre-tokenizer llama-bpe looks up whole words first; the merge that the format wants is unused."""
     import gguf
 
     eos = spelling.texts.index(END)
@@ -202,8 +201,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def interleaved(matrix: Tensor) -> Tensor:
-    """The rows of a query or key matrix reordered within each head, so that a plane's two rows are
-    neighbours."""
+    """The rows of a query or key matrix, reordered within heads: a plane's two rows are neighbours."""
     rows, columns = matrix.shape
     planes = matrix.reshape(rows // HEAD_SIZE, 2, HEAD_SIZE // 2, columns)
     return planes.swapaxes(1, 2).reshape(rows, columns).copy()

@@ -78,8 +78,7 @@ class Planted:
         return random_prompts(self.target, n, length, np.random.default_rng(root_of(rng)))
 
     def tokens_per_step(self, gamma: int) -> float:
-        """The expected tokens of a step with γ drafted ones, as if all were accepted with probability
-        `alpha`."""
+        """The expected tokens of a step with γ drafted ones, each accepted with probability `alpha`."""
         return float(expected_tokens(self.alpha, gamma))
 
     def checkpoint(self, which: str, format: str) -> Path:

@@ -101,11 +101,10 @@ class Law:
         return self.order + bool(self.openers)
 
     def contexts(self, text: ArrayLike, start: int) -> Ints:
-        """What the distribution of each token of a text [T] reads, from the place `start` on: [T - start, k].
+        """What the distribution of each token of a text [T] reads, from place `start` on: [T - start, k].
 
         There is a column for each offset, then the first token if the distribution has openers. Raises
-        ValueError if `start`, counted from 0, is a place without a distribution, or if the text lacks its
-        opener."""
+        ValueError if `start` is a place without a distribution, or if the opener is missing."""
         tokens = check_tokens(text, self.vocab_size, "text")
         if tokens.ndim != 1:
             raise ValueError(f"text: shape {tokens.shape}; expected one text, of shape [T]")
@@ -213,8 +212,7 @@ def write_laws(path: Path, laws: tuple[Law, Law]) -> None:
 
 
 def law_arrays(laws: tuple[Law, Law]) -> Arrays:
-    """The arrays of both distributions. Logits are multiples of 1/16 below 2^13, so that float32 holds
-    them."""
+    """The arrays of both distributions. Logits are multiples of 1/16 below 2^13, which float32 holds."""
     shared = laws[0]
     arrays: Arrays = {
         "vocab_size": np.array(shared.vocab_size),
@@ -251,8 +249,7 @@ def _logits(arrays: Arrays, name: str) -> Logits:
 
 
 def digest_of(laws: tuple[Law, Law], weights: Iterable[Mapping[str, NDArray[Any]]]) -> str:
-    """The SHA-256 of the names, types, shapes and values of all arrays of the distributions and of the
-    weights."""
+    """The SHA-256 of names, types, shapes and values of all arrays of the distributions and weights."""
     found = hashlib.sha256()
     for part in chain([law_arrays(laws)], weights):
         for name, array in sorted(part.items()):

@@ -145,8 +145,7 @@ class Layout:
 def build(law: Law, context: int) -> Checkpoint:
     """The weights for a distribution, in texts of up to `context` positions.
 
-    Raises ValueError if the context is too short for the distribution, or too long to tell its positions
-    apart."""
+    Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
     least = max(1, law.start) + 1
     if context < least:
         raise ValueError(

@@ -178,8 +178,7 @@ class Decoder:
         return step
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
-        """The rows of `law` at `count` places of each text, [B, count, V], the first after `first` drafted
-        tokens."""
+        """The rows of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""
         every = np.arange(len(run.texts))[:, None, None]
         places = run.length[:, None, None] + np.arange(first, first + count)[:, None]
         indices: Ints = places - np.array(law.offsets, dtype=np.int64)

@@ -111,8 +111,7 @@ class Step:
     `raw_q` and `raw_p` are the rows before they were processed. `tokens` int32 [γ+1, B] come out;
     `accepted` [B] of them were drafted.
 
-    `target_rows(i, m)` and `draft_rows(i, m)` are the rows of places i to i + m - 1 of the step, not
-    processed."""
+    `target_rows(i, m)` and `draft_rows(i, m)` are unprocessed rows of places i to i + m - 1 of the step."""
 
     run: Running
     gamma: int

@@ -49,8 +49,7 @@ class PassTime:
     @classmethod
     @checked
     def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> "PassTime":
-        """Fit n ≥ 3 measured passes; each column is [n], counts ≥ 1. Raises as `fit_columns` of cost
-        models."""
+        """Fit n ≥ 3 measured passes; each column is [n], counts ≥ 1. Raises as `LinearStep.fit`."""
         counts = {"sequences": sequences, "tokens": tokens}
         fixed, per_sequence, per_token = fit_columns(counts, milliseconds, "milliseconds", 1e3, least=1.0)
         return cls(fixed, per_sequence, per_token)

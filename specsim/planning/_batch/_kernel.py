@@ -127,8 +127,7 @@ class Setup(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Totals are those between the admission of the request `first` and of `last`, where it ends if
-    `alone`."""
+    """Totals are those from the admission of request `first` to that of `last`, the end if `alone`."""
 
     first: int
     last: int

@@ -39,8 +39,7 @@ class Blocks(Budget):
     """As `Budget`, of blocks of `max_gamma` tokens that one pass of the drafter writes for every request.
 
     DSpark's confidence-scheduled verification (arXiv 2607.05147): what is drafted is settled, and the budget
-    decides how much of each block is verified. Its confidence is a head's; here it is the request's own
-    α^k."""
+    decides how much of each block is verified. Its confidence is a head's; here, the request's own α^k."""
 
 
 @checked

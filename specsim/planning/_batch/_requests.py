@@ -132,8 +132,7 @@ class RequestLog:
 
     @classmethod
     def read(cls, path: PathLike) -> "RequestLog":
-        """Read a CSV file with the columns arrival (in seconds), prompt and output (in tokens), in any
-        order."""
+        """Read a CSV file with the columns arrival (seconds), prompt and output (tokens), in any order."""
         found = read_columns(path, COLUMNS)
         try:
             return cls(**found)

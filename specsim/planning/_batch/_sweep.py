@@ -26,8 +26,7 @@ SETTINGS = ("rate", "max_batch", "prompt", "output", "alpha")
 
 @dataclass(frozen=True, eq=False)
 class BatchSweep(Swept):
-    """The result of `sweep_batch`: for each setting a run, and one without speculation on the same
-    requests."""
+    """The result of `sweep_batch`: by setting, runs with and without speculation on the same requests."""
 
     over: Mapping[str, tuple[Any, ...]]
     settings: tuple[tuple[Any, ...], ...]  #: the values of `over` of each run

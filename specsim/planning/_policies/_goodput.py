@@ -65,8 +65,7 @@ class Goodput(PlannedPolicy):
 @checked
 @dataclass
 class Cascade(PlannedPolicy):
-    """Test phases that search the K with the largest utility; a long phase with that K, or without drafts,
-    follows each.
+    """Search the K with the largest utility in test phases, each before a long phase with it or no drafts.
 
     Saxena et al., arXiv 2506.20675. Utility = (tokens per step) / (time per step over that without drafts);
     below 1 drafting slows down. A test phase begins with the last K, `gamma` at first, and tries neighbours

@@ -71,11 +71,9 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DraftLog:
-    """A text of N ≥ 1 positions and the draft's proposal at each; the module's docstring has its
-    distribution.
+    """A text of N ≥ 1 positions and the draft's proposal at each; see the module for its distribution.
 
-    `draft_log` and `log_from_trace` return it. Raises ValueError for a wrong shape, or a value out of
-    range."""
+    `draft_log` and `log_from_trace` return it. Raises ValueError for wrong shapes, or values out of range."""
 
     tokens: NDArray[np.int32] = field(repr=False)  #: [N] the text; -1 where unknown
     drafted: NDArray[np.int32] = field(repr=False)  #: [N] the token drafted there; -1 likewise

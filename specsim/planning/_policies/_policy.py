@@ -37,8 +37,7 @@ PRIOR_TESTS = 8
 class AnyPolicy:
     """Base class of policies: the parameters are fields, and checked."""
 
-    #: Names of the fields that are counts, with the `least` value of those that may be below 1, and of those
-    #: in [0, 1].
+    #: Names of the fields that are counts, with `least` where that is not 1, and of those in [0, 1].
     counts: ClassVar[tuple[str, ...]] = ()
     probabilities: ClassVar[tuple[str, ...]] = ()
     least: ClassVar[dict[str, int]] = {}

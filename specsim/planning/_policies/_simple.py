@@ -1,5 +1,4 @@
-"""Policies that neither are fitted nor weigh times: schedules, thresholds, and the oracle, which bounds
-all."""
+"""Policies that are not fitted and weigh no times: schedules, thresholds, the oracle, which bounds all."""
 
 import math
 from collections.abc import Sequence

@@ -256,8 +256,7 @@ CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 
 @inner_kernel
 def draw_child(pair, sampling, drafted, first, k, count, u):
-    """Child number k of `count`, after drafted[first : first + k], drawn from q by the method of code
-    `sampling`."""
+    """Child k of `count`, after drafted[first : first + k], drawn from q by the method of code `sampling`."""
     if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
     if sampling == 0 or k == 0:

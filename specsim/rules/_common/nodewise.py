@@ -44,8 +44,7 @@ def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., StepLaw
     """Build the law of a step from the law at one node.
 
     node_law(p, q, children, **values) gives the probability of accepting each child, and the pmf of the token
-    that follows if none is. `children` are the tokens drafted there, at least one, in the order in which they
-    were sampled."""
+    that follows if none is. `children` are the tokens drafted there, at least one, in the order sampled."""
 
     def step_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> StepLaw:
         stop: list[Any] = [0] * (len(tokens) + 1)

@@ -156,8 +156,7 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
     """Build the fixed-pair kernel of a rule whose recovered token does not depend on the rejected one.
 
     shares(p, q, **values) gives the probability [V] of accepting each token, or [r, V] where it differs by
-    position (row r - 1 for all positions after it); the weights [V] of the recovered token; those of the
-    bonus."""
+    position (row r - 1 for all positions after it); the weights [V] of the recovered token and the bonus."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
         accept, recovered, bonus = shares(p, q, **values)

@@ -67,8 +67,7 @@ def recovered(p: Row, q: Row, x: int, divergence: Any) -> list[Any]:
 def declared(p: Row, q: Row | None, position: int, divergence: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, p for the bonus.
 
-    1/β is the least number that completes min(q, p/α) to a pmf from below, over all prefixes of tokens by
-    p/q."""
+    1/β is the least number that completes min(q, p/α) to a pmf, over all prefixes of tokens by p/q."""
     alpha = alpha_of(p, q, divergence) if q is not None else 0
     if q is None or alpha == 0:
         return list(p if q is None else q)

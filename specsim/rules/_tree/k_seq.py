@@ -36,8 +36,7 @@ from specsim.rules._common import nodewise
 from specsim.rules._common.fixed_pairs import alias_draw
 from specsim.rules._common.tokenwise import positive_part
 
-#: How close the search for ρ* comes to it, as a share of [1, K], and how far above that it ends, to be on the
-#: valid side.
+#: How close the search comes to ρ*, as a share of [1, K], and how far above it ends, on the valid side.
 CLOSE, MARGIN = 2.0**-50, 1e-12
 
 

@@ -225,8 +225,7 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
     size, deepest = nodes.size, tokens.shape[0] - 1
     weights = np.empty(pair.p.size)
     drafted = np.empty(size, np.int64)  # in the order of `nodes`
-    # for the nodes on the path to the current one: number, its index in `nodes`, children visited, weight, R,
-    # q'/q
+    # of the nodes on the path to the current one: number, index in `nodes`, children visited, weight, R, q'/q
     node, index = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
     visited, w = np.empty(deepest + 1, np.int64), np.empty(deepest + 1)
     left, scale = np.empty(deepest + 1), np.empty(deepest + 1)
