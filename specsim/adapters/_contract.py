@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from specsim import rules
 from specsim.core._arguments import checked
-from specsim.core._checks import check_choice
+from specsim.core._checks import check_between, check_choice, check_count
 from specsim.models._drafts.sampling import check_draft_sampling
 from specsim.rules import Rule
 
@@ -150,19 +150,11 @@ class Declared:
         if self.rule:
             check_local(rules.get(self.rule))
         check_draft_sampling(self.draft_sampling)
-        top_k = 1 if self.top_k is None else self.top_k
-        numbers = (self.repetition_penalty, self.temperature, top_k, self.top_p)
-        if not all(isinstance(number, int | float) for number in numbers) or not (
-            0 < self.repetition_penalty < math.inf
-            and 0 <= self.temperature < math.inf
-            and top_k >= 1
-            and 0 < self.top_p <= 1
-        ):
-            raise ValueError(
-                f"repetition_penalty {self.repetition_penalty}, temperature {self.temperature}, top_k "
-                f"{self.top_k}, top_p {self.top_p}: expected a positive penalty, a temperature ≥ 0, "
-                "top_k ≥ 1 or None, and top_p in (0, 1]"
-            )
+        check_between("repetition_penalty", self.repetition_penalty, 0.0, math.inf, "positive number", "(]")
+        check_between("temperature", self.temperature, 0.0, math.inf, "finite number")
+        check_between("top_p", self.top_p, 0.0, 1.0, "probability", "(]")
+        if self.top_k is not None:
+            check_count("top_k", self.top_k)
 
 
 def on_device(promise: Declared, device: str | None) -> Declared:

@@ -65,17 +65,10 @@ def plant(
     refuse(plant, values, why, "dtype")
     if form.as_csv or form.file is not None:
         refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
-    options = {
-        "order": order,
-        "offsets": None if offsets is None else _whole_numbers(offsets),
-        "openers": openers,
-        "vocab_size": vocab_size,
-        "kind": kind,
-        "overlap": overlap,
-        "context": context,
-        "formats": None if format is None else format.split(","),
-        "rng": seed,
-    }
+    own = ("order", "openers", "vocab_size", "kind", "overlap", "context")
+    options = {name: values[name] for name in own} | {"rng": seed}
+    options["offsets"] = None if offsets is None else _whole_numbers(offsets)
+    options["formats"] = None if format is None else format.split(",")
     from specsim import plant as plant_checkpoints
 
     made = plant_checkpoints(folder, **given(options))

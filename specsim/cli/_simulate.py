@@ -86,15 +86,9 @@ def simulate(
     shape: dict[str, Any] = {}
     if method is None:
         shape = {"rule": rule, "gamma": draft_of(both, rule, gamma, tree, draft_sampling)}
-    work: dict[str, Any] = {
-        "steps": steps,
-        "threads": threads,
-        "executor": executor,
-        "checkpoint": checkpoint,
-        "checkpoint_seconds": checkpoint_seconds,
-        "shard": None if shard is None else option.shard_of(shard),
-        "device": device,
-    }
+    own = ("steps", "threads", "executor", "checkpoint", "checkpoint_seconds", "device")
+    work: dict[str, Any] = {name: values[name] for name in own}
+    work["shard"] = None if shard is None else option.shard_of(shard)
     from specsim.traces._reader import Trace
 
     bounded = isinstance(both.target, Trace) and (both.target.top is not None or both.target.gamma == 0)

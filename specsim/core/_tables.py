@@ -143,7 +143,7 @@ class Shown:
 
     def to_dict(self) -> Any:
         """Everything as plain Python values, for JSON."""
-        return as_dict(self, *self.derived)
+        return plain([*self]) if isinstance(self, tuple) else as_dict(self, *self.derived)
 
     def records(self) -> list[dict[str, Any]]:
         """The rows of the result, each {column: value}, with numbers as numbers."""

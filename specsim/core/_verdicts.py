@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specsim.core._json import printable
-from specsim.core._tables import COLORS, Line, Piece, Shown, as_dict
+from specsim.core._tables import COLORS, Line, Piece, Shown
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6
@@ -107,17 +107,11 @@ class Judged(Shown):
     made: ClassVar[str] = "Audit"
     #: The kinds of findings that it can have; each is a check.
     kinds: ClassVar[tuple[str, ...]] = ()
-    #: The properties that `to_dict` adds to the fields.
-    derived: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:  # no attributes, which would be defaults of the fields of dataclasses
 
         @property
         def findings(self) -> Sequence[Finding]: ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, *self.derived)
 
     @property
     def verdict(self) -> Verdict:

@@ -270,10 +270,6 @@ class Ranking(Shown, tuple[Ranked, ...]):
         """A row for each candidate."""
         return [asdict(one.candidate) | as_dict(one, without=("candidate",)) for one in self]
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Everything as plain Python values, for JSON."""
-        return [asdict(one) for one in self]
-
 
 @checked
 def rank_drafts(candidates: Sequence[Candidate], *, max_gamma: int = 64) -> Ranking:

@@ -593,5 +593,5 @@ def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
 
     found = audit(greedy, "smoke", rng=1, cases=["second order", "whole text"])
     assert (found.verdict, found.powerful) == ("consistent", found.planned)
-    with pytest.raises(ValueError, match="repetition_penalty 0"):
+    with pytest.raises(ValueError, match="repetition_penalty: 0 is outside"):
         declares(decoder=True, repetition_penalty=0)

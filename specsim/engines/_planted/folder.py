@@ -14,6 +14,7 @@ from specsim.core._checks import check_choice, check_count
 from specsim.core._files import open_file
 from specsim.core._json import read_sealed
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import as_dict
 from specsim.core._types import Ints
 from specsim.engines._planted.law import MODELS, Law, read_laws
 from specsim.engines._planted.texts import random_prompts
@@ -100,19 +101,14 @@ class Planted:
 
     def to_dict(self) -> dict[str, Any]:
         """What is known of the pair, as JSON can represent it."""
-        return {
-            "folder": str(self.folder),
-            "digest": self.digest,
-            "words": self.target.words,
-            "vocab_size": self.target.vocab_size,
-            "offsets": list(self.target.offsets),
-            "openers": list(self.target.openers),
-            "context": self.context,
-            "alpha": self.alpha,
-            "alpha_over": self.alpha_over,
-            "formats": list(self.formats),
-            "seed": self.seed,
+        law = self.target
+        read = {
+            "words": law.words,
+            "vocab_size": law.vocab_size,
+            "offsets": law.offsets,
+            "openers": law.openers,
         }
+        return as_dict(self, without=("target", "draft", "files"), folder=str(self.folder), **read)
 
     def check_file(self, name: str) -> None:
         """Raise ValueError unless a file of the folder has the SHA-256 that `planted.json` states."""

@@ -170,10 +170,6 @@ class PolicyRuns(Shown, tuple[PolicyRun, ...]):
         """A row for each policy, without its counts."""
         return [{k: v for k, v in run.to_dict().items() if k != "counts"} for run in self]
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Everything as plain Python values, for JSON."""
-        return [run.to_dict() for run in self]
-
 
 @checked
 def simulate_policies(
