@@ -26,8 +26,7 @@ def audit(
     *,
     against: str | None = None,
     pair: Annotated[
-        str | None,
-        Parameter(help="Add a case with your own p and q (not a trace): " + pair_help()),
+        str | None, Parameter(help="Add a case with your own p and q (not a trace): " + pair_help())
     ] = None,
     level: option.Level = "quick",
     time: Annotated[float | None, option.REAL] = None,

@@ -29,8 +29,7 @@ OWN_RULE = "has no effect with --method, which has its own rule and draft"
 )
 def simulate(
     pair: Annotated[
-        str,
-        Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved, to simulate it again."),
+        str, Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved, to simulate it again.")
     ] = "ngram",
     *,
     vocab_size: option.VocabSize = None,
@@ -172,15 +171,11 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> int:
 
 
 @command(
-    app,
-    "replay zipf --step 5 --seed 1",
-    "replay mine:verify --case two-point --step 3 --seed 1",
-    codes=DONE,
+    app, "replay zipf --step 5 --seed 1", "replay mine:verify --case two-point --step 3 --seed 1", codes=DONE
 )
 def replay(
     pair: Annotated[
-        str,
-        Parameter(help=f"{option.WHOLE_PAIR} With --case: the verifier, as 'specsim audit' took it."),
+        str, Parameter(help=f"{option.WHOLE_PAIR} With --case: the verifier, as 'specsim audit' took it.")
     ] = "ngram",
     *,
     step: Annotated[int, option.WHOLE],

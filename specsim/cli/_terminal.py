@@ -38,8 +38,7 @@ class Form:
     file: Annotated[
         Path | None,
         Parameter(
-            name=["--save", "-o"],
-            help="Save the result to a file: .json, which specsim.load reads, or .csv.",
+            name=["--save", "-o"], help="Save the result to a file: .json, which specsim.load reads, or .csv."
         ),
     ] = None
     endings: ClassVar[tuple[str, ...]] = (".json", ".csv")

@@ -37,10 +37,7 @@ def trace_import(
 
 
 @command(
-    trace_app,
-    "trace info ours",
-    name="info",
-    codes="0 every row is intact, 2 a row is damaged, or bad input",
+    trace_app, "trace info ours", name="info", codes="0 every row is intact, 2 a row is damaged, or bad input"
 )
 def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""

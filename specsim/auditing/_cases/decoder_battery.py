@@ -268,11 +268,5 @@ _CASES: tuple[tuple[Any, ...], ...] = (
         (3,),
         1,
     ),
-    (
-        "two tokens",
-        "a text of two tokens",
-        lambda: (_irregular(19, 4, 1), _irregular(20, 4, 1)),
-        (2,),
-        2,
-    ),
+    ("two tokens", "a text of two tokens", lambda: (_irregular(19, 4, 1), _irregular(20, 4, 1)), (2,), 2),
 )

@@ -277,12 +277,7 @@ LogitsPair = tuple[Logits, Logits]
 
 
 def draw_pair(
-    words: int,
-    offsets: tuple[int, ...],
-    openers: int,
-    kind: str,
-    overlap: float,
-    rng: np.random.Generator,
+    words: int, offsets: tuple[int, ...], openers: int, kind: str, overlap: float, rng: np.random.Generator
 ) -> tuple[Law, Law]:
     """A target and a draft that read the same tokens, with Σ min(p, q) near `overlap` in each context.
 
