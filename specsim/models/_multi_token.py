@@ -80,7 +80,5 @@ def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any]
     for token, chance in enumerate(model.row(context)):
         if chance:
             row = row_ahead(model, (*context, token), ahead - 1)
-            total = [
-                mass + Fraction(chance) * Fraction(weight) for mass, weight in zip(total, row, strict=True)
-            ]
+            total = [mass + Fraction(chance) * Fraction(b) for mass, b in zip(total, row, strict=True)]
     return total

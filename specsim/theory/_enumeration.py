@@ -167,9 +167,7 @@ def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) ->
             own = masses.get(prefix)
             rows[prefix] = row if own is None else [a + b for a, b in zip(row, own, strict=True)]
         if left:
-            difference = {
-                (*prefix, token): mass for prefix, row in rows.items() for token, mass in enumerate(row)
-            }
+            difference = {(*prefix, x): mass for prefix, row in rows.items() for x, mass in enumerate(row)}
     return sum([abs(mass) for row in rows.values() for mass in row], rational()) / 2
 
 

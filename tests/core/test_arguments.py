@@ -119,9 +119,7 @@ PLAIN = [0.5, 0.3, 0.2]
     ],
 )
 def test_masked_entries_are_not_used(name, call):
-    with pytest.raises(
-        ValueError, match=rf"{name}: [123] of [123] entries are masked; give an array without"
-    ):
+    with pytest.raises(ValueError, match=rf"{name}: [123] of [123] entries are masked; give a plain array"):
         call()
 
 

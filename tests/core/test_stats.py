@@ -70,7 +70,7 @@ def test_chi_square_of_a_single_cell_or_of_nothing_has_nothing_to_say():
 )
 def test_every_statistic_refuses_what_is_no_table_of_counts(function):
     for counts in ([0.48, 0.52], [48.0, 52.0], [True, False]):
-        with pytest.raises(TypeError, match=r"expected integers, got .*frequencies cannot fail"):
+        with pytest.raises(TypeError, match=r"expected ints, got .*shares cannot fail"):
             function(counts, [0.5, 0.5])
     with pytest.raises(ValueError, match=r"counts, pmf: shapes \(3,\) and \(2,\)"):
         function([1, 2, 3], [0.5, 0.5])

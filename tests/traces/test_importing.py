@@ -627,7 +627,7 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
     )
     assert contexts((None, None), (None, None)) == ([0, 0] if form == "lines" else [0, 1])
     with pytest.raises(
-        ValueError, match=r"0\.jsonl, line 2: document 4, and 5 in .*1\.jsonl, line 2; give one number"
+        ValueError, match=r"0\.jsonl, line 2: document 4, 5 in .*1\.jsonl, line 2; give one number"
     ):
         contexts((3, 4), (3, 5))
     with pytest.raises(

@@ -169,9 +169,7 @@ class Lookahead:
     def _guesses(self, history: Sequence[int], levels: NDArray[np.int64]) -> NDArray[np.int64]:
         """The target's most probable token at the end of each column, the lowest among ties."""
         before = history[-1 - self.target.order : -1]
-        futures = [
-            [*before, *levels[0, : column + 1], *levels[1:, column]] for column in range(levels.shape[1])
-        ]
+        futures = [[*before, *levels[0, : i + 1], *levels[1:, i]] for i in range(levels.shape[1])]
         recent = np.array([future[len(future) - self.target.order :] for future in futures], dtype=np.int64)
         return self.target.rows(recent).argmax(axis=1)
 

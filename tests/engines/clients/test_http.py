@@ -333,7 +333,7 @@ def test_a_slow_server(head):
 
 
 def test_an_endless_answer(monkeypatch):
-    monkeypatch.setattr(http, "most_bytes", lambda request: 1000)
+    monkeypatch.setattr(http.answers, "most_bytes", lambda request: 1000)
     with answering(lambda *_: choice(filler="x" * 2000)) as url:
         (one,) = answers(url)
     assert (one.kind, one.text) == ("garbage", "an answer of more than 1,000 bytes")
