@@ -553,7 +553,7 @@ def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule
 def test_only_a_lossy_rule_can_be_declared():
     with pytest.raises(ValueError, match="is lossless; declare a lossy rule"):
         declares(rule="standard")
-    with pytest.raises(ValueError, match="only a verifier of chains"):
+    with pytest.raises(ValueError, match="only verifiers of chains"):
         declares(rule="typical", tree=True)
 
 
