@@ -102,9 +102,9 @@ def test_a_dict_declares_without_an_import():
             ValueError,
             "draft_sampling: 'sorted' is unknown; give one of sampled",
         ),
-        ({"decoder": True, "temperature": -1}, ValueError, "a temperature ≥ 0"),
-        ({"decoder": True, "temperature": float("nan")}, ValueError, "a temperature ≥ 0"),
-        ({"decoder": True, "top_k": 0}, ValueError, "top_k ≥ 1 or None"),
+        ({"decoder": True, "temperature": -1}, ValueError, "temperature: -1 is outside"),
+        ({"decoder": True, "temperature": float("nan")}, ValueError, "temperature: nan is outside"),
+        ({"decoder": True, "top_k": 0}, ValueError, "top_k: 0 is not at least 1"),
         ({"decoder": True, "top_p": "all"}, TypeError, "top_p"),
     ],
 )
