@@ -550,10 +550,10 @@ def test_the_power_curve_passes_through_what_was_reached(audits):
 def test_a_diagnosis_that_time_stopped_says_how_to_go_on(audits):
     stopped = dataclasses.replace(audits["biased"], diagnosis=Diagnosis(reason=STOPPED))
     failed = next(case.case for case in stopped.cases if case.findings)
-    command = "Go on: specsim audit verifiers:resamples_from_target --level smoke --seed 1 "
+    command = "Continue: specsim audit verifiers:resamples_from_target --level smoke --seed 1 "
     assert words.diagnosis(stopped)[-1].startswith(f"{command}--case {failed} ")
     named = dataclasses.replace(stopped, verifier="<lambda>")
-    assert words.diagnosis(named)[-1].startswith("Go on: the same function or tokens, with level ")
+    assert words.diagnosis(named)[-1].startswith("Continue: the same function or tokens, with level ")
     assert words.diagnosis(named)[-1].endswith(" and no seconds")
 
 

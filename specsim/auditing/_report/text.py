@@ -122,7 +122,7 @@ def diagnosis(audit: Audit) -> list[str]:
         more = "".join(f" --case {shlex.quote(case)}" for case in failed)
     else:
         more = f", cases={failed} and no seconds"
-    onward = [f"Go on: {again}{more}"] if audit.diagnosis.reason == STOPPED else []
+    onward = [f"Continue: {again}{more}"] if audit.diagnosis.reason == STOPPED else []
     return [*lines, *audit.diagnosis.lines(), *onward]
 
 
