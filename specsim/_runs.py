@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from specsim._named_pairs import read_pair
 from specsim.core._arguments import checked
+from specsim.core._json import rebuilding
 from specsim.core._progress import ShowProgress
-from specsim.core._saving import load
+from specsim.core._saving import load, show_once
 from specsim.models import Pair
-from specsim.simulation._checkpoints import add_parts
+from specsim.simulation._checkpoints import REMEDY, add_parts
 from specsim.simulation._result import Simulation, merge_simulation
 from specsim.simulation._simulate import simulate
 
 if TYPE_CHECKING:
     from specsim.auditing._report.audit import Audit
+
+
+#: The most steps that a file can ask for: those of some hours.
+MOST_AGAIN = 2**40
 
 
 @checked
@@ -55,13 +60,17 @@ def merge(
     10
     """
     total = add_parts(paths)
-    if "audit of" in total.run:
+    audited = total.run.get("audit of")
+    if audited is None and not isinstance(diagnose, bool):
+        raise ValueError("diagnose: the parts are of a simulation, which has no verifier; leave it out")
+    if isinstance(diagnose, str) and diagnose != audited:
+        raise ValueError(f"diagnose: {diagnose!r} is not the audited verifier; name {audited!r}")
+    with rebuilding(paths[0], REMEDY):
+        if audited is None:
+            return show_once(merge_simulation(total))
         from specsim.auditing._shards import merge_audit
 
-        return merge_audit(total, diagnose)
-    if not isinstance(diagnose, bool):
-        raise ValueError("diagnose: the parts are of a simulation, which has no verifier; leave it out")
-    return merge_simulation(total)
+        return show_once(merge_audit(total, diagnose))
 
 
 @checked
@@ -110,6 +119,8 @@ def rerun(
         raise ValueError(
             f"run: part {part} of a run, without its other steps; merge the parts, and run the result again"
         )
+    if saved.planned > MOST_AGAIN:
+        raise ValueError(f"run: {saved.planned:,} steps were planned; at most {MOST_AGAIN:,} are run again")
     pair = saved.pair if target is None else Pair(target, draft, saved.pair.name)
     if pair.target is None:
         if pair.name is None:

@@ -92,7 +92,7 @@ def _naming_option(message: str) -> str:
     return message
 
 
-def _first_line(message: Warning | str, *_: object) -> str:
+def _first_line(message: Warning | str, *_: object, **more: object) -> str:
     """A warning at the command line, without the code that gave it."""
     return "specsim: " + printable(str(message).partition("\n")[0]) + "\n"
 

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from numbers import Rational, Real
+from operator import index
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,8 @@ LARGEST = 10**LARGEST_DIGITS
 def checked(function: F) -> F:
     """If a call of `function` fails, check the types of its arguments; of a class, its constructor's.
 
-    Calls that succeed cost nothing but a look for masked arrays; an error that names an argument passes.
+    Calls that succeed cost nothing but a look for masked arrays and NumPy's integers; an error that names an
+    argument passes.
     Raises TypeError, naming the argument; ValueError for rows of different lengths, masked entries, and paths
     that cannot be. Other annotations are not checked."""
     if isinstance(function, type):
@@ -36,7 +38,9 @@ def checked(function: F) -> F:
     @wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
         if later:
-            _check_all(function, arguments, named)
+            check_arguments(function, arguments, named)
+        arguments = tuple(_plain(value) for value in arguments)
+        named = {name: _plain(value) for name, value in named.items()}
         for value in (*arguments, *named.values()):
             if isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # masked, perhaps
                 positions = zip(_read(function)[0].parameters, arguments, strict=False)
@@ -44,12 +48,19 @@ def checked(function: F) -> F:
                     check_unmasked(name, given)
         try:
             return function(*arguments, **named)
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # an argument may raise anything
             if not _names_one(error, function):
-                _check_all(function, arguments, named, error)
+                check_arguments(function, arguments, named, error)
             raise
 
     return typing.cast(F, called)
+
+
+def _plain(value: Any) -> Any:
+    """`value`, of NumPy's integers the same in Python, which do not overflow."""
+    return value.item() if isinstance(value, np.integer) else value
 
 
 def _names_one(error: Exception, function: Callable[..., Any]) -> bool:
@@ -58,12 +69,13 @@ def _names_one(error: Exception, function: Callable[..., Any]) -> bool:
     return first is not None and first[0] in _read(function)[0].parameters
 
 
-def _check_all(
+def check_arguments(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     named: dict[str, Any],
     reason: Exception | None = None,
 ) -> None:
+    """Raise TypeError or ValueError, naming the argument, for one of another type than its annotation."""
     signature, hints = _read(function)
     try:
         bound = signature.bind(*arguments, **named)
@@ -73,8 +85,10 @@ def _check_all(
         if (hint := hints.get(name)) is not None and value is not signature.parameters[name].default:
             try:
                 _check(name, value, hint)
-            except (TypeError, ValueError) as error:
-                raise error from reason
+            except Exception as error:
+                if isinstance(error, TypeError | ValueError) and str(error).startswith(name):
+                    raise error from reason
+                raise TypeError(f"{name}: {_said_of(value)} cannot be used ({error!r})") from reason
 
 
 def _check(name: str, value: Any, hint: Any) -> None:
@@ -184,13 +198,18 @@ def _fits(value: Any, hint: Any) -> bool:
         methods = [name for name in wanted if callable(getattr(origin, name))]
         has = all(hasattr(value, name) for name in wanted)
         return has and all(callable(getattr(value, name)) for name in methods)
+    if origin is os.PathLike and isinstance(value, os.PathLike):
+        os.fspath(value)  # what it raises is told
     return isinstance(value, origin)
 
 
 def _whole(value: Any) -> bool:
     if isinstance(value, np.ndarray) and (value.ndim or value.dtype.kind not in "iu"):
         return False
-    return hasattr(value, "__index__") and not isinstance(value, type)
+    if isinstance(value, type) or not hasattr(value, "__index__"):
+        return False
+    index(value)  # what it raises is told
+    return True
 
 
 def _is_sequence(value: Any, hint: Any) -> bool:

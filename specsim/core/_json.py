@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,21 @@ def printable(text: str, longest: int = 300, kept: str = "") -> str:
     )
     written = "".join(escaped)
     return written if len(written) <= longest else f"{written[: longest - 2]} …"
+
+
+@contextmanager
+def rebuilding(path: Any, remedy: str) -> Iterator[None]:
+    """Within this, while the values of the file `path` are rebuilt, each error but those of the system and
+    those that begin with the name of the file is a ValueError that does, with what the user can do."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(str(path)):
+            raise
+        what = str(error) if isinstance(error, ValueError | TypeError) else repr(error)
+        raise ValueError(f"{path}: its values are wrong ({what}); {remedy}") from error
 
 
 class RefusedError(ValueError):

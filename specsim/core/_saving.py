@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._arguments import checked
+from specsim.core._arguments import check_arguments, checked
 from specsim.core._files import PathLike, atomic_write, open_file, read_text
-from specsim.core._json import SEAL, parse_json, seal_of, sealed
+from specsim.core._json import SEAL, parse_json, rebuilding, seal_of, sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._types import dtype_of
 
@@ -135,13 +135,18 @@ def load(path: PathLike) -> Any:
         raise ValueError(f"{path}: not a result in the format of this version ({FORMAT!r}); save writes it")
     if document.get(SEAL) != seal_of(document):
         raise ValueError(f"{path}: damaged or edited, its checksum is wrong; run it again")
-    try:
-        return decoded(document["result"])
-    except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
-        raise ValueError(
-            f"{path}: saved by specsim {document.get('specsim')}, whose results this version "
-            f"({specsim_version()}) cannot read ({error}); run it again"
-        ) from error
+    version = f"it is by specsim {document.get('specsim')}, this is {specsim_version()}"
+    with rebuilding(path, f"{version}; run it again"):
+        return show_once(decoded(document["result"]))
+
+
+def show_once(result: Any) -> Any:
+    """`result`, after it was shown: what its values make impossible is raised where the file is known."""
+    if hasattr(result, "parts") and hasattr(result, "records"):
+        for part in result.parts():
+            str(part)
+        result.to_dict(), result.records(), str(result)
+    return result
 
 
 def is_result(path: PathLike) -> bool:
@@ -191,7 +196,9 @@ def decoded(value: Any) -> Any:
     if "class" in value:
         made = _class(value["class"])
         if "fields" in value:
-            return made(**{name: decoded(item) for name, item in value["fields"].items()})
+            given = {name: decoded(item) for name, item in value["fields"].items()}
+            check_arguments(made, (), given)
+            return made(**given)
         return made(decoded(value["items"]) if "items" in value else value["value"])
     if "array" in value:
         kind = dtype_of(value["dtype"])

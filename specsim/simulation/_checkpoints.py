@@ -12,6 +12,7 @@ import pickle
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from specsim import rules
 from specsim.core._files import check_file, check_target
+from specsim.core._json import parse_json, rebuilding
 from specsim.core._provenance import this_code
 from specsim.core._saving import is_result
 from specsim.core._tensors import read_tensors, save_tensors
@@ -27,6 +29,7 @@ from specsim.simulation._sources import FixedPairSource, RowSource, models_of
 from specsim.traces._reader import Trace
 
 FORMAT = "specsim part 2"
+REMEDY = "delete it, and run its steps again"
 #: Seconds between two writes of a checkpoint, unless others are given.
 CHECKPOINT_SECONDS = 60.0
 
@@ -73,19 +76,20 @@ class Part:
             raise ValueError(f"{path}: is not a part of a run ({FORMAT!r}); give a file of this version")
         digest, _, head = metadata[FORMAT].partition("\n")
         if _digest(head, arrays) != digest:
-            raise ValueError(f"{path}: damaged, its checksum is wrong; delete it, and run its steps again")
-        part = json.loads(head)
-        found = {
-            name: Partial(
-                {key: arrays[f"{name}: {key}"] for key in entries["counts"]},
-                tuple((first, end) for first, end in entries["intervals"]),
-                tuple(Example(*one) for one in entries["examples"]),
-                tuple(Failure(*one) for one in entries["failures"]),
-                entries["seconds"],
-            )
-            for name, entries in part["found"].items()
-        }
-        return cls(part["run"], part["about"], found)
+            raise ValueError(f"{path}: damaged, its checksum is wrong; {REMEDY}")
+        with rebuilding(path, REMEDY):
+            part = parse_json(head)
+            found = {
+                name: Partial(
+                    {key: arrays[f"{name}: {key}"] for key in entries["counts"]},
+                    tuple((index(first), index(end)) for first, end in entries["intervals"]),
+                    tuple(Example(*one) for one in entries["examples"]),
+                    tuple(Failure(*one) for one in entries["failures"]),
+                    float(entries["seconds"]),
+                )
+                for name, entries in part["found"].items()
+            }
+            return cls(dict(part["run"]), dict(part["about"]), found)
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
         """Raise ValueError, with the field that differs, unless this part of `path` belongs to `run`."""

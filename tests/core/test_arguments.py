@@ -169,3 +169,43 @@ def test_a_count_is_an_integer_in_whatever_type():
             check_count("n", given)
     rows = rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=np.array(1))
     assert rows.tolist() == [[0.5, 0.5]]
+
+
+class Raises:
+    """Whatever it is asked for."""
+
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+    def __index__(self):
+        raise KeyError
+
+    __fspath__ = __len__ = __float__ = __array__ = __index__
+
+
+class Nowhere:
+    def __fspath__(self):
+        return 3
+
+
+@pytest.mark.parametrize("call", [
+    lambda value: specsim.simulate([0.5, 0.5], [0.8, 0.2], steps=value),
+    lambda value: specsim.simulate(value, [0.8, 0.2]),
+    lambda value: specsim.load(value),
+    lambda value: specsim.merge([value]),
+    lambda value: specsim.traces.truncate([0.5, 0.5], k=value),
+])  # fmt: skip
+def test_arguments_whose_methods_raise_are_named(call):
+    for value in (Raises(), Nowhere()):
+        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k): "):
+            call(value)
+
+
+def test_integers_of_numpy_do_not_overflow():
+    few = {"requests": 400, "rng": 1}
+    cost, lookup = planning.preset("llama-8b"), specsim.models.PromptLookup([0, 1, 0, 1], np.uint8(200))
+    assert planning.simulate_batch(cost, max_batch=np.uint8(4), **few) == planning.simulate_batch(
+        cost, max_batch=4, **few
+    )
+    assert type(lookup.max_ngram) is int
+    assert type(PassTime(per_token=Fraction(1, 2)).per_token) is float

@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import get_args, get_type_hints
@@ -183,7 +183,7 @@ def test_what_no_file_can_hold_is_refused(value):
 def test_a_file_makes_nothing_but_values_of_specsim(tmp_path, name):
     document = {"format": FORMAT, "specsim": "0", "result": {"class": name, "fields": {}}}
     (tmp_path / "evil.json").write_text(json.dumps(document | {"sha256": seal_of(document)}))
-    with pytest.raises(ValueError, match=r"evil\.json: saved by specsim 0, whose results this version"):
+    with pytest.raises(ValueError, match=r"evil\.json: its values are wrong .*; it is by specsim 0, this is"):
         load(tmp_path / "evil.json")
 
 
@@ -217,3 +217,31 @@ def test_a_pair_with_a_name_is_saved_as_its_name_and_other_models_are_left_out()
     assert pickle.loads(pickle.dumps(named)).target is None
     assert named == model, "equal digests"
     assert named != Pair(*named, "somewhere.npz", "4567")
+
+
+FORGED = [
+    ("steps", "x"), ("steps", 10**400), ("planned", {"fraction": "1/0"}), ("tree", 3), ("pair", []),
+    ("lengths", {"array": [300], "dtype": "int8", "shape": [1]}), ("shard", 3), ("alpha_context", {}),
+    ("lengths", {"array": [], "dtype": "int64", "shape": [0]}), ("rule", {"float": "nan"}),
+    ("lengths", {"array": ["x"], "dtype": "int64", "shape": [10**12]}), ("acceptance", {"tuple": ["x"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), FORGED, ids=str)
+def test_values_that_no_result_can_have_are_refused_by_the_name_of_the_file(name, value, tmp_path):
+    """Their checksum is right: whoever forges a file makes that too."""
+    file, run = tmp_path / "run.json", specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
+    run.save(file)
+    document = json.loads(file.read_text())
+    document["result"]["fields"][name] = value
+    file.write_text(json.dumps(document | {"sha256": seal_of(document)}))
+    for read in (load, specsim.rerun):
+        with pytest.raises(ValueError, match=r"run\.json: its values are wrong .*; run it again"):
+            read(file)
+
+
+def test_a_file_cannot_ask_for_any_number_of_steps(tmp_path):
+    run = replace(specsim.simulate(P, Q, gamma=2, steps=500, rng=1), planned=2**62)
+    run.save(tmp_path / "run.json")
+    with pytest.raises(ValueError, match=r"run: 4,611,.* steps were planned; at most 1,099,511,627,776"):
+        specsim.rerun(tmp_path / "run.json")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._checks import check_choice
+from specsim.core._json import rebuilding
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
@@ -144,9 +145,11 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     found = []
     for which in MODELS:
         for format in planted.formats:
-            config, tensors = READERS[format](planted.folder / FORMATS[format].format(which))
+            place = planted.folder / FORMATS[format].format(which)
+            config, tensors = READERS[format](place)
             own = partial(log_probabilities, config, tensors)
-            found.append(_compare(planted, which, format, "specsim", "float64", own, texts))
+            with rebuilding(place, "plant the folder again"):
+                found.append(_compare(planted, which, format, "specsim", "float64", own, texts))
         for dtype in dtypes:
             theirs = _transformers(planted.checkpoint(which, "hf"), dtype)
             found.append(_compare(planted, which, "hf", "transformers", dtype, theirs, texts))

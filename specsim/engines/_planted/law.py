@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +231,8 @@ def read_laws(path: Path) -> tuple[Law, Law]:
     try:
         arrays = read_arrays(path)
         target, draft = (_law(arrays, name) for name in MODELS)
+        for law in (target, draft):
+            _check(law)
     except UNREADABLE as error:
         raise ValueError(f"{path}: damaged, or without distributions ({error}); plant it again") from error
     return target, draft
@@ -239,6 +241,18 @@ def read_laws(path: Path) -> tuple[Law, Law]:
 def _law(arrays: Arrays, name: str) -> Law:
     offsets, openers = (tuple(int(value) for value in arrays[part]) for part in ("offsets", "openers"))
     return Law(int(arrays["vocab_size"]), offsets, openers, _logits(arrays, name))
+
+
+def _check(law: Law) -> None:
+    """Raise ValueError, or one of `UNREADABLE`, for a distribution that no pair has."""
+    end, ids = law.words + 1, len(law.openers)
+    if law.vocab_size != end + ids or law.openers != tuple(range(end, end + ids)):
+        raise ValueError(f"{law.words} words, the end of text and {law.openers} are not {law.vocab_size} ids")
+    if not all(0 < a < b for a, b in pairwise((*law.offsets, law.order + 1))):
+        raise ValueError(f"offsets {law.offsets} do not rise from 1")
+    last = [law.words - 1] * len(law.offsets) + [law.vocab_size - 1] * bool(ids)
+    if not np.isfinite(law.rows(np.array([last], dtype=np.int64))).all():
+        raise ValueError("a row has entries that are no numbers")
 
 
 def _logits(arrays: Arrays, name: str) -> Logits:

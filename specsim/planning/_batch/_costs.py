@@ -38,6 +38,7 @@ class PassTime:
     def __post_init__(self) -> None:
         for name in ("fixed", "per_sequence", "per_token"):
             check_between(name, getattr(self, name), 0.0, MOST_SECONDS, "number of seconds")
+            object.__setattr__(self, name, float(getattr(self, name)))
         if (self.network is None) != (self.hardware is None):
             raise ValueError("network: needs hardware, and the reverse; give both or neither")
 
