@@ -6,8 +6,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from specsim.core._arguments import check_arguments
 from specsim.core._checks import check_between, check_counts, check_seconds, count_of
 from specsim.core._files import make_folder
+from specsim.core._json import rebuilding
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.engines._audit.judge import Run, judge, likely_orders
@@ -195,26 +197,27 @@ def judge_texts(
     """
     _check_tolerance(tolerance)
     file = Path(path)
-    header, store = read_store(file)
-    if header.get("planted") != planted.digest:
-        whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
-        raise ValueError(f"{file}: the texts are of {whose}; {planted.folder} has another digest")
-    try:
+    with rebuilding(file, "run the audit again"):
+        header, store = read_store(file)
+        if header.get("planted") != planted.digest:
+            whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
+            raise ValueError(f"{file}: the texts are of {whose}; {planted.folder} has another digest")
         sampling = Sampling(**header["sampling"] | {"stop": tuple(header["sampling"]["stop"])})
         form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
+        check_arguments(
+            plan_requests, (planted, header["seed"], sampling, header["tokens"], header["texts"]), form
+        )
         requests = plan_requests(planted, header["seed"], sampling, header["tokens"], header["texts"], **form)
         described = dict(header["described"])
         engine, version = str(header["engine"]), str(header["version"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{file}, line 1: not the settings of an audit ({error!r})") from None
-    asked = {one.number: one.n for one in requests}
-    for one in store.completions.values():
-        if not 0 <= one.index < asked.get(one.number, 0):
-            raise ValueError(f"{file}: text {one.index} of request {one.number} was not asked for")
-    run = _run(planted, requests, store, {"engine": engine, "version": version, "described": described})
-    lacking = len(store.completions) < sum(asked[one] for one in asked if one not in store.failures)
-    run = replace(run, root=header["seed"], interrupted=lacking)
-    return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
+        asked = {one.number: one.n for one in requests}
+        for one in store.completions.values():
+            if not 0 <= one.index < asked.get(one.number, 0):
+                raise ValueError(f"{file}: text {one.index} of request {one.number} was not asked for")
+        run = _run(planted, requests, store, {"engine": engine, "version": version, "described": described})
+        lacking = len(store.completions) < sum(asked[one] for one in asked if one not in store.failures)
+        run = replace(run, root=header["seed"], interrupted=lacking)
+        return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
 
 
 def plain_orders(

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._arguments import check_arguments
 from specsim.core._files import check_target, naming, open_file
-from specsim.core._json import parse_json
+from specsim.core._json import parse_json, rebuilding
 from specsim.engines._clients.http import HttpServer, TextCompletion
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Engine, Failure, Request, Sampling
@@ -103,11 +104,11 @@ def _read(path: Path) -> Iterator[Completion | Failure]:
             if not line.endswith(b"\n"):
                 return
             entry = _parsed(line, path, number)
-            try:
+            with rebuilding(f"{path}, line {number}", "delete the line"):
                 ((kind, fields),) = entry.items()
-                yield _completion(fields) if kind == "completion" else Failure(**fields)
-            except (AttributeError, TypeError, ValueError, KeyError) as error:
-                raise ValueError(f"{path}, line {number}: not a completion or a failure ({error})") from error
+                answer = _completion(fields) if kind == "completion" else Failure(**fields)
+                check_arguments(type(answer), (), vars(answer))
+            yield answer
 
 
 def _completion(fields: dict[str, Any]) -> Completion:

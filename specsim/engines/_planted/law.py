@@ -244,7 +244,7 @@ def _law(arrays: Arrays, name: str) -> Law:
 
 
 def _check(law: Law) -> None:
-    """Raise ValueError, or one of `UNREADABLE`, for a distribution that no pair has."""
+    """Raise ValueError, or one of `UNREADABLE`, unless a planted pair can have this distribution."""
     end, ids = law.words + 1, len(law.openers)
     if law.vocab_size != end + ids or law.openers != tuple(range(end, end + ids)):
         raise ValueError(f"{law.words} words, the end of text and {law.openers} are not {law.vocab_size} ids")

@@ -383,7 +383,7 @@ def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
         audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=2)
     head = {"format": "specsim engine texts 2", "planted": pair.digest}
     file.write_text(line(head), encoding="utf-8")
-    with pytest.raises(ValueError, match="line 1: not the settings of an audit"):
+    with pytest.raises(ValueError, match="its values are wrong"):
         judge_texts(file, pair)
     file.write_text('{"choices": []}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="not the header of a file"):
@@ -414,8 +414,8 @@ def line(entry):
         ("{1", "line 1: not JSON"),
         ("[]\n", "line 1: expected the header"),
         (line({}) + '{"completion": 3}\n', "line 2: damaged, its checksum is wrong"),
-        (line({}) + line({"completion": 3}), "line 2: not a completion"),
-        (line({}) + line({"failure": {"nothing": 1}}), "line 2: not a completion"),
+        (line({}) + line({"completion": 3}), "line 2: its values are wrong"),
+        (line({}) + line({"failure": {"nothing": 1}}), "line 2: its values are wrong"),
         (line({}) + "none\n", "line 2: not JSON"),
     ],
 )
