@@ -161,9 +161,7 @@ def _read_file(path: Path) -> tuple[Any, Any]:
         except UNREADABLE as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise ValueError(
-                f"{path}: neither arrays of NumPy nor a file of models ({error}); save it again"
-            ) from None
+            raise ValueError(f"{path}: neither arrays nor models ({error}); save it again") from None
         if "p" not in arrays or "q" not in arrays:
             return load_pair(path)
     if lost := [name for name in ("p", "q") if name not in arrays]:

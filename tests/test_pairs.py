@@ -150,12 +150,12 @@ def test_synthetic_pairs_take_their_options():
         ("script.csv", "script.csv:2: q '٠.٥' is not a number"),
         ("long.csv", r"long.csv:2: not CSV \(field larger"),
         ("members.npz", "members.npz: .*array 'p' is in it 2 times; keep one"),
-        ("damaged.npz", "damaged.npz: neither arrays of NumPy nor a file of models"),
+        ("damaged.npz", "damaged.npz: neither arrays nor models"),
         ("damaged.npy", "damaged.npy: not an array of NumPy"),
         ("pickled.npz", "pickled.npz: neither arrays"),
         ("logits:nan.npy,draft.npy", "nan.npy: not logits"),
         ("logits:words.txt,draft.npy", "words.txt: neither .npy nor numbers in text"),
-        ("words.txt", "words.txt: neither arrays of NumPy nor a file of models"),
+        ("words.txt", "words.txt: neither arrays nor models"),
     ],
 )
 def test_what_is_no_pair_is_told(folder, monkeypatch, name, message):

@@ -132,9 +132,7 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
     """
     p_rows, q_rows = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
     if p_rows.shape != q_rows.shape or p_rows.ndim == 0 or not np.isfinite([p_rows, q_rows]).all():
-        raise ValueError(
-            f"p, q: shapes {p_rows.shape} and {q_rows.shape}; give finite scores of one shape [..., N]"
-        )
+        raise ValueError(f"p, q: shapes {p_rows.shape}, {q_rows.shape}; give finite scores, both [..., N]")
     if not 1 <= width <= drafted <= p_rows.shape[-1]:
         most = p_rows.shape[-1]
         raise ValueError(f"width, drafted: {width}, {drafted}; give 1 ≤ width ≤ drafted ≤ {most}")

@@ -47,7 +47,7 @@ def test_systems_are_compared(tmp_path):
         ("compare zipf --method medusa --batch 0", "batch: 0 is not at least 1"),
         ("generate --method medusa --gamma 3", "--gamma has no effect with --method"),
         ("generate --method medusa --drafting greedy", "--drafting has no effect with --method"),
-        ("generate --method eagle2:nodes=99,depth=1", "nodes: 99 cannot be chosen from 10 candidates"),
+        ("generate --method eagle2:nodes=99,depth=1", "nodes: 99 exceed 10 candidates"),
         ("generate --tree dynamic:nodes=5 --gamma 3", "--gamma has no effect with --tree"),
         (
             "generate --tree dynamic:nodes=5 --draft-sampling top",

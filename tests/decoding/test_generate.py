@@ -210,7 +210,7 @@ def test_lookup_copies_what_followed():
         (PromptLookup([7]), {"rule": "one_hot"}, "text, position 0: token 7"),
         (PromptLookup([]), {"gamma": DynamicTree(2, 2, 3)}, "gamma: no model chooses drafts from the text"),
         (DRAFT, {"method": "eagle2", "gamma": 3}, "method: eagle2 has its own rule and draft"),
-        (DRAFT, {"method": "eagle3:nodes=99,depth=2"}, "nodes: 99 cannot be chosen"),
+        (DRAFT, {"method": "eagle3:nodes=99,depth=2"}, "nodes: 99 exceed"),
         (DRAFT, {"rule": "standard", "gamma": DynamicTree(2, 2, 3)}, "standard verifies a chain"),
         (PromptLookup([]), {"method": "eagle2"}, "eagle2: the pair has no draft with rows"),
     ],

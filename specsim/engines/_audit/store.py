@@ -134,9 +134,7 @@ def _parsed(line: bytes, path: Path, number: int) -> Any:
     if isinstance(entry, dict) and entry.pop(CHECKSUM, None) != _checksum(entry):
         if number == 1:
             raise ValueError(f"{path}, line 1: not the header of a file of specsim audit engine, or damaged")
-        raise ValueError(
-            f"{path}, line {number}: damaged, its checksum is wrong; delete the line to request it again"
-        )
+        raise ValueError(f"{path}, line {number}: its checksum is wrong; delete the line to request it again")
     return entry
 
 

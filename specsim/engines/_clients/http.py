@@ -387,9 +387,7 @@ def _forms(choice: dict[str, Any], request: Request, where: str) -> dict[str, Pi
         forms[FORMS[0]] = tuple(ids)
     for name in forms.keys() & FORMS[:2]:
         if len(forms[name]) > request.max_tokens + 1:  # the end of a text may be among them
-            raise answers.GarbageError(
-                f"{where}: {len(forms[name])} {name} for max_tokens {request.max_tokens}"
-            )
+            raise answers.GarbageError(f"{where}: {len(forms[name])} {name}, max_tokens {request.max_tokens}")
     return forms
 
 

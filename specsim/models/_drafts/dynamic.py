@@ -77,9 +77,7 @@ class DynamicTree:
     def check_candidates(self, vocab_size: int) -> None:
         """Raise ValueError if there are fewer candidates than `nodes`."""
         if (candidates := self._candidates(self.depth, vocab_size)) < self.nodes:
-            raise ValueError(
-                f"nodes: {self.nodes} cannot be chosen from {candidates} candidates; raise width or depth"
-            )
+            raise ValueError(f"nodes: {self.nodes} exceed {candidates} candidates; raise width or depth")
 
     def _candidates(self, depth: int, vocab_size: int) -> int:
         children = min(self.width, vocab_size)

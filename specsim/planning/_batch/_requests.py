@@ -57,9 +57,7 @@ class Beta:
         check_between("deviation", self.deviation, 0.0, 0.5, "standard deviation")
         if not 0.0 < self.deviation**2 < self.mean * (1.0 - self.mean):
             most = math.sqrt(self.mean * (1.0 - self.mean))
-            raise ValueError(
-                f"deviation: {self.deviation:g} is not between 0 and {most:g}; give one rate as a number"
-            )
+            raise ValueError(f"deviation: {self.deviation:g} is not between 0 and {most:g}; give one rate")
 
     def rates(self, u: Floats) -> Floats:
         """The rates at these uniforms."""

@@ -413,7 +413,7 @@ def line(entry):
     [
         ("{1", "line 1: not JSON"),
         ("[]\n", "line 1: expected the header"),
-        (line({}) + '{"completion": 3}\n', "line 2: damaged, its checksum is wrong"),
+        (line({}) + '{"completion": 3}\n', "line 2: its checksum is wrong"),
         (line({}) + line({"completion": 3}), "line 2: its values are wrong"),
         (line({}) + line({"failure": {"nothing": 1}}), "line 2: its values are wrong"),
         (line({}) + "none\n", "line 2: not JSON"),

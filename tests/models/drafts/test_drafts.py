@@ -542,8 +542,8 @@ def test_dynamic_drafts_on_real_text():
         ((1, 0, 1), ValueError, "depth: 0"),
         ((1, 1, 0), ValueError, "nodes: 0"),
         ((1.5, 1, 1), TypeError, "width: expected an int, got float"),
-        ((2, 2, 7), ValueError, "nodes: 7 cannot be chosen from 6 candidates"),
-        ((9, 1, 4), ValueError, "nodes: 4 cannot be chosen from 3 candidates"),
+        ((2, 2, 7), ValueError, "nodes: 7 exceed 6 candidates"),
+        ((9, 1, 4), ValueError, "nodes: 4 exceed 3 candidates"),
     ],
 )
 def test_bad_dynamic_trees(sizes, error, message):
