@@ -4,16 +4,14 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
 
 import specsim
 from specsim.core import _numbers
-
-if TYPE_CHECKING:
-    from specsim.models import Pair
+from specsim.models import Pair
 
 
 def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
@@ -225,7 +223,7 @@ GAMMA = 5
 
 def pair_of(
     name: str, vocab_size: int | None = None, overlap: float | None = None, *, default_size: int | None = None
-) -> "Pair":
+) -> Pair:
     """The pair of that name. Raises ValueError for options that it does not have, and as `read_pair`.
 
     A synthetic pair has `default_size` tokens, if that is given and nothing else is."""
@@ -243,7 +241,7 @@ def pair_of(
     return specsim.read_pair(name)
 
 
-def small_pair_of(name: str, command: str, **options: Any) -> "Pair":
+def small_pair_of(name: str, command: str, **options: Any) -> Pair:
     """As `pair_of`, for commands that take no trace: raises ValueError for one, before models record it."""
     if not name.startswith("hf:"):
         pair = pair_of(name, **options)
@@ -255,7 +253,7 @@ def small_pair_of(name: str, command: str, **options: Any) -> "Pair":
     )
 
 
-def gamma_for(pair: "Pair", gamma: int | None) -> int:
+def gamma_for(pair: Pair, gamma: int | None) -> int:
     """The drafted tokens of a chain: `gamma`, or as many as a trace logged, or 5 where rows allow it."""
     from specsim.traces._reader import Trace
 
@@ -287,9 +285,7 @@ def trace_of(path: Path | None) -> Any:
     return default_trace(TRACES[name]) if name in TRACES else specsim.open_trace(name)
 
 
-def draft_of(
-    pair: "Pair", rule: str, gamma: int | None, widths: str | None, draft_sampling: str | None
-) -> Any:
+def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft_sampling: str | None) -> Any:
     """What to draft: a chain of `gamma`, by default `gamma_for` the pair, or the tree with these widths."""
     from specsim.models import branching, chain
     from specsim.rules import get
