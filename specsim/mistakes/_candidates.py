@@ -9,37 +9,18 @@ from typing import Any
 import numpy as np
 
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Ints, Row
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import Rows, StepLaw, law, residual
 from specsim.mistakes._reference import above_zero, at, mask_drafted, target, verifier_mistake
-from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
 FAMILY, CUT = "many candidates", "draft cut by its own tokens"
 mistake, cut_mistake = partial(verifier_mistake, FAMILY), partial(verifier_mistake, CUT)
 THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
-
-
-def nucleus(p: Floats, mass: float) -> Floats:
-    """top-p of rows [B, γ, V], renormalised: the likeliest tokens until their mass reaches `mass`."""
-    order = np.argsort(-p, axis=2, kind="stable")
-    ranked = np.take_along_axis(p, order, axis=2)
-    before = np.cumsum(ranked, axis=2) - ranked
-    kept = np.zeros_like(p)
-    np.put_along_axis(kept, order, np.where(before < mass, ranked, 0.0), axis=2)
-    return kept / kept.sum(axis=2, keepdims=True)
-
-
-def nucleus_row(p: Row, mass: Any) -> list[Any]:
-    kept, reached = [0 * a for a in p], 0 * p[0]
-    for y in rank_tokens(p):
-        if reached < mass:
-            kept[y] = p[y]
-        reached += p[y]
-    return laws.normalise(kept)
 
 
 def cut(
@@ -97,9 +78,9 @@ MISTAKES = (
         "nucleus_match",
         "A draft is accepted if a sample of the target's top-p equals it, else p is sampled.",
         threads=("FasterDecoding/Medusa evaluate_posterior nucleus",),
-        passes=lambda u, x, p, q, mass: u < at(nucleus(p, mass), x),
+        passes=lambda u, x, p, q, mass: u < at(top_p(p, mass), x),
         recover=target,
-        law=law(lambda p, q, x, mass: nucleus_row(p, mass)[x], lambda p, q, x, mass: p),
+        law=law(lambda p, q, x, mass: laws.by_rows(top_p)(p, mass=mass)[x], lambda p, q, x, mass: p),
         parameters=above_zero("mass", 0.8, "of the nucleus"),
     ),
     decoder_mistake(

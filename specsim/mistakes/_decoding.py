@@ -24,18 +24,8 @@ def unchanged(row: Row, **values: Any) -> Row:
     return row
 
 
-def in_full(drafted: Tokens, eos: int | None) -> int:
-    """All drafted tokens are verified."""
-    return len(drafted)
-
-
 def accepted_and_last(drafted: Tokens, accepted: int, last: int) -> Tokens:
     return (*drafted[:accepted], last)
-
-
-def once(**values: Any) -> int:
-    """A step is run once."""
-    return 1
 
 
 def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
@@ -59,13 +49,14 @@ class Decoder:
     `one_test` one uniform tests all its tokens: then steps depend on each other, and the law of a text is not
     enumerated. A step drafts `gamma` tokens, near the end of a text fewer, unless it `overshoots`: then the
     text is cut. A step is drafted and verified `tries` times, a function of the mistake's values; the first
-    of those with the most accepted tokens is kept."""
+    of those with the most accepted tokens is kept. With `bonus_of_draft` the bonus is drawn from the draft's
+    row after its tokens."""
 
     drafting: Callable[..., Row] = unchanged
     verified_q: Callable[..., Row] = unchanged
     verified_p: Callable[..., Row] = unchanged
     bonus: Callable[..., Row] = unchanged
-    cut: Callable[[Tokens, int | None], int] = in_full
+    cut: Callable[[Tokens, int | None], int] = lambda drafted, eos: len(drafted)
     emits: Callable[[Tokens, int, int], Tokens] = accepted_and_last
     draft_keeps: Callable[[Tokens, int, int], Tokens] = accepted_and_last
     target_keeps: Callable[[Tokens, int, int], Tokens] = accepted_and_last
@@ -76,7 +67,8 @@ class Decoder:
     processed: bool = True
     repeated: bool = False
     one_test: bool = False
-    tries: Callable[..., int] = once
+    tries: Callable[..., int] = lambda **values: 1
+    bonus_of_draft: bool = False
     gamma: int = 2
     overshoots: bool = False
 
@@ -129,7 +121,7 @@ class Decoder:
             given = _floats(draft, text + drafted) if self.rescored else row
             q.append(self.verified_q(given, **values))
             drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
-        return drafted, q
+        return drafted, [*q, _floats(draft, seen + drafted)] if self.bonus_of_draft else q
 
     def _verify(
         self,
@@ -154,7 +146,8 @@ class Decoder:
                     return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
                 weights = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
                 return i, inverse_cdf(weights if any(weights) else p, rng.random())
-        return len(drafted), inverse_cdf(self.bonus(_floats(target, seen + drafted), **values), rng.random())
+        row = q[len(drafted)] if self.bonus_of_draft and drafted else _floats(target, seen + drafted)
+        return len(drafted), inverse_cdf(self.bonus(row, **values), rng.random())
 
     def law(self, parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
         """The law of verification, on the models' rows."""
@@ -167,7 +160,8 @@ class Decoder:
         if self.late and tokens:
             *before, rejected, whole = stop
             stop, follow = [0 * whole, *before, rejected + whole], [list(row) for row in p[: len(tokens)]]
-        return stop, [*follow, list(self.bonus(p[len(tokens)], **values))]
+        row = q[len(tokens)] if self.bonus_of_draft and tokens else p[len(tokens)]
+        return stop, [*follow[: len(tokens)], list(self.bonus(row, **values))]
 
 
 def decoder_mistake(
@@ -179,7 +173,7 @@ def decoder_mistake(
     parameters: tuple[Parameter, ...] = (),
 ) -> Mistake:
     """Make a mistake of `decode`; it has no law of a step where only its states or its output are wrong."""
-    places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification")
+    places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification", "bonus_of_draft")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
     law = decode.law if replaced else None
     return Mistake(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
@@ -230,7 +224,7 @@ def sequence_law(
         for whole, mass in drafts.items():
             drafted = whole[: decode.cut(whole, eos)]
             p = [p_rows.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
-            q = [q_rows.after(given + drafted[:i]) for i in range(len(drafted))]
+            q = [q_rows.after(given + drafted[:i]) for i in range(len(drafted) + decode.bonus_of_draft)]
             stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
             for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
                 # where rejected tokens leave no trace, drafts with the same accepted ones are one
@@ -264,8 +258,7 @@ def sequence_law(
             for (tokens, ended, drafts, targets), chance in next_moves.items():
                 after = text + tokens
                 if ended or len(after) >= end:
-                    cut = end if decode.overshoots or length is not None else None
-                    law[after[len(prompt) : cut]] += mass * chance
+                    law[after[len(prompt) : end]] += mass * chance
                 else:
                     following[after, drafts, targets] += mass * chance
         states = following

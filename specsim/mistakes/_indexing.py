@@ -1,6 +1,6 @@
 """Rows of the wrong position or of the wrong request, or rows used one token late."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,17 +9,12 @@ import numpy as np
 from specsim.core._types import Floats, Ints, Tokens
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mistake
-from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, of_chain, ratios, stop_law
+from specsim.mistakes._laws import Rows, StepLaw, chain_law, of_chain, ratios, stop_law
 from specsim.mistakes._reference import pack_output, verifier_mistake, verify
 
 FAMILY = "wrong row or position"
 mistake = partial(verifier_mistake, FAMILY)
 decoder = partial(decoder_mistake, FAMILY)
-
-
-def law_of_last_from(rows_of: Callable[..., Any]) -> Callable[..., StepLaw]:
-    """The law of standard tests, and a last token from rows_of(p, q), other rows in the same places."""
-    return chain_law(follow=lambda tokens, p, q: follow_rows(tokens, *rows_of(list(p), list(q))))
 
 
 def next_rows(rows: Floats) -> Floats:
@@ -49,6 +44,12 @@ def cartesian_write(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
     written = np.zeros(draft_tokens.shape[1] + 1, dtype=np.int64)
     written[accepted] = last
     return pack_output(draft_tokens, accepted, written[accepted])
+
+
+def least_of_call(passed: Any) -> Ints:
+    """The least number of accepted tokens of all rows."""
+    accepted = ref.first_failure(passed)
+    return np.full_like(accepted, accepted.min(initial=passed.shape[1]))
 
 
 def whole_draft(drafted: Tokens, accepted: int, last: int) -> Tokens:
@@ -82,39 +83,28 @@ def overwritten(drafted: Tokens, accepted: int, last: int) -> Tokens:
 BLOCK = 32
 
 
-def unverified_rest(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    rest = np.arange(len(p)) >= max(len(p) // BLOCK * BLOCK, 1)
-    return verify(
-        draft_tokens, p, q, rng, passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | rest[:, None]
-    )
-
-
 MISTAKES = (
     mistake(
         "bonus_row_before",
         "The bonus is drawn from the target's row of the last drafted token, one too early.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
         rows=lambda x, p, q: (p[:, [*range(x.shape[1]), -2]], q),
-        law=law_of_last_from(lambda p, q: ([*p[:-1], p[-2]], q)),
     ),
     mistake(
         "recovers_from_next_row",
         "The recovered token is drawn from the rows after the rejected position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
         rows=lambda x, p, q: (next_rows(p), next_rows(q)),
-        law=law_of_last_from(lambda p, q: ([*p[1:], p[-1]], [*q[1:], q[-1]])),
     ),
     mistake(
         "residual_next_draft_row",
         "The residual subtracts the draft's row of the next position.",
         rows=lambda x, p, q: (p, next_rows(q)),
-        law=law_of_last_from(lambda p, q: (p, [*q[1:], q[-1]])),
     ),
     mistake(
         "residual_first_target_row",
         "The residual is computed from the target's row at the first position.",
         rows=lambda x, p, q: (p[:, [0] * x.shape[1] + [-1]], q),
-        law=law_of_last_from(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
     ),
     mistake(
         "tests_next_row",
@@ -134,12 +124,12 @@ MISTAKES = (
         "neighbours_target_rows",
         "The last token is drawn from the target's rows of another request.",
         threads=("vllm-project/vllm#35398",),
-        rows=lambda x, p, q: (neighbours(p), q),
+        verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (neighbours(p), q)),
     ),
     mistake(
         "neighbours_draft_rows",
         "The residual subtracts the draft's rows of another request.",
-        rows=lambda x, p, q: (p, neighbours(q)),
+        verify=lambda x, p, q, rng: verify(x, p, q, rng, rows=lambda *_: (p, neighbours(q))),
     ),
     mistake(
         "neighbours_token",
@@ -162,7 +152,19 @@ MISTAKES = (
     mistake(
         "unverified_rest",
         "The rows of a call after its last whole block of 32 are accepted without a test.",
-        verify=unverified_rest,
+        passes=lambda u, x, p, q: (
+            ref.ratio_test(u, x, p, q) | (np.arange(len(x)) >= max(len(x) // BLOCK * BLOCK, 1))[:, None]
+        ),
+    ),
+    mistake(
+        "rows_by_rank",
+        "Drafts are verified against the target's rows in the order of the drafted tokens, as after a sort.",
+        verify=lambda x, p, q, rng: verify(x, p[x[:, 0].argsort(kind="stable")], q, rng),
+    ),
+    mistake(
+        "shortest_of_call",
+        "All rows of a call stop where the first of them is rejected, and draw from the residual there.",
+        count=least_of_call,
     ),
     decoder(
         "keeps_rejected",
@@ -214,6 +216,12 @@ MISTAKES = (
         Decoder(emits=overwritten),
         threads=("Infini-AI-Lab/Sequoia SpecTree.verify",),
     ),
+    decoder(
+        "repeats_last",
+        "The last token of a step is emitted again as the first one of the next.",
+        Decoder(emits=lambda drafted, accepted, last: (*drafted[:accepted], last, last)),
+    ),
+    decoder("decoder_bonus_from_draft", "The bonus is drawn from the draft.", Decoder(bonus_of_draft=True)),
     decoder(
         "token_after_eos",
         "The token after a drafted end-of-sequence token is emitted too.",

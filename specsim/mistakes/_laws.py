@@ -9,7 +9,10 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any
 
+import numpy as np
+
 from specsim.core._types import Row, Rows, StepLaw
+from specsim.core.distributions import temperature as at_temperature
 from specsim.rules._common import tokenwise
 from specsim.rules._common.tokenwise import normalise, positive_part
 
@@ -41,7 +44,7 @@ def law_of_last(row_law: Part) -> Law:
     )
 
 
-def ratios(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+def ratios(tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> list[Any]:
     return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
 
 
@@ -76,21 +79,6 @@ def stop_law(chances: Sequence[Any]) -> list[Any]:
     return [*stop, reached]
 
 
-def normalise_or(weights: Row, otherwise: Row) -> list[Any]:
-    """`weights`, normalised; `otherwise` where they are nothing."""
-    return normalise(weights) if any(weights) else list(otherwise)
-
-
-def within(row: Row, low: Any, high: Any) -> list[Any]:
-    """The law of an inverse-CDF draw from `row`, uniform in [low, high); `row` itself if that is empty."""
-    if not low < high:
-        return list(row)
-    ends = [sum(row[: y + 1]) for y in range(len(row))]
-    starts = [0, *ends[:-1]]
-    overlap = [max(min(end, high) - max(start, low), 0) for start, end in zip(starts, ends, strict=True)]
-    return normalise(overlap)
-
-
 def one_hot(size: int, token: int) -> list[int]:
     return [int(y == token) for y in range(size)]
 
@@ -100,7 +88,11 @@ def as_given(weights: Iterable[float], like: Row) -> list[Any]:
     return normalise([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
 
 
+def by_rows(change: Callable[..., Any]) -> Part:
+    """The law of a row from a function of rows [R, V]."""
+    return lambda row, **values: as_given(change(np.array([row], dtype=np.float64), **values)[0], row)
+
+
 def apply_temperature(row: Row, temperature: Any) -> list[Any]:
     """`row` at a temperature: ∝ row^(1/temperature)."""
-    largest = float(max(row))
-    return as_given([(float(a) / largest) ** (1.0 / float(temperature)) for a in row], row)
+    return as_given(at_temperature([float(a) for a in row], float(temperature)), row)

@@ -6,12 +6,12 @@ from math import ceil, exp, expm1, floor
 from typing import Any
 
 import numpy as np
-from ml_dtypes import bfloat16
+from ml_dtypes import bfloat16, float8_e4m3fn
 
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._laws import as_given, law, law_of_last, normalise, normalise_or
+from specsim.mistakes._laws import as_given, law, law_of_last, normalise
 from specsim.mistakes._reference import above_zero, at, excess, round_to, verifier_mistake
 from specsim.mistakes._rows import without_last_id
 
@@ -42,25 +42,13 @@ def rounded_id(token: int, bits: Any) -> int:
     return round(token / unit) * unit
 
 
-def rounded_ids(row: Row, bits: Any) -> list[Any]:
-    """The law of a token of `row` whose id is rounded; the last id is that of all beyond."""
-    found = [0 * weight for weight in row]
-    for token, weight in enumerate(row):
-        found[min(rounded_id(token, bits), len(row) - 1)] += weight
-    return found
-
-
 def through_rounded_ids(rows: Floats, bits: float) -> Floats:
-    """The weights [R, V] of tokens whose ids are rounded."""
+    """The weights [R, V] of tokens whose ids are rounded; the last id is that of all beyond."""
     size = rows.shape[1]
     ids = [min(rounded_id(token, bits), size - 1) for token in range(size)]
     found = np.zeros_like(rows)
     np.add.at(found.T, ids, rows.T)
     return found
-
-
-def or_target(left: Floats, p: Floats) -> Floats:
-    return np.where(left.any(axis=1, keepdims=True), left, p)
 
 
 def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
@@ -77,47 +65,58 @@ def on_grid(row: Row, bits: Any) -> list[Any]:
     return normalise([0 * row[0] + (end - start) for start, end in zip([0, *ends], ends, strict=False)])
 
 
-def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
-    u = rng.random(draft_tokens.shape)
-    accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
-    weights = ref.last_weights(draft_tokens, p, q, accepted)
-    noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
-    return ref.pack_output(draft_tokens, accepted, ref.race(weights, noise))
+def raced(
+    with_epsilon: Callable[..., Floats], x: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float
+) -> Ints:
+    accepted = ref.first_failure(ref.ratio_test(rng.random(x.shape), x, p[:, :-1], q))
+    weights = ref.last_weights(x, p, q, accepted)
+    noise = with_epsilon(rng.standard_exponential(weights.shape), 2.0**-bits)
+    return ref.pack_output(x, accepted, ref.race(weights, noise))
 
 
-def floored_race(row: Row, bits: Any) -> list[Any]:
+def late_race(row: Row, bits: Any, floored: bool) -> list[Any]:
     """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
 
     It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of
     the likelier ones has come; between two such moments the tokens that can have arrived race as exponentials
-    do."""
+    do. Unless `floored` it arrives at (Exp(1) + ε)/r(y), and never at that moment."""
     rates, least = [float(a) for a in row], 2.0 ** -int(bits)
     order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
     chances, total = [0.0] * len(rates), 0.0
     for k, y in enumerate(order):
-        chances[y] -= expm1(-least) * exp(-total * least / rates[y])
+        chances[y] -= floored * expm1(-least) * exp(-total * least / rates[y])
         total += rates[y]
-        start = exp(-total * least / rates[y])
-        end = exp(-total * least / rates[order[k + 1]]) if k + 1 < len(order) else 0.0
+        late = 0.0 if floored else least * (k + 1)
+        start = exp(late - total * least / rates[y])
+        end = exp(late - total * least / rates[order[k + 1]]) if k + 1 < len(order) else 0.0
         for z in order[: k + 1]:
             chances[z] += rates[z] / total * (start - end)
     return as_given(chances, row)
 
 
+def rounded(weights: Any, dtype: Any) -> Floats:
+    """`weights` in a dtype of low precision; bytes are multiples of 1/255."""
+    return round_to(weights, dtype) if dtype != np.uint8 else np.rint(255.0 * np.asarray(weights)) / 255.0
+
+
 def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
-    draft = round_to(at(q, x), dtype)
-    return (u * draft < round_to(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
+    draft = rounded(at(q, x), dtype)
+    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
 
 
 def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
     """The ratio of the rounded probabilities; where q underflows every token passes."""
-    a, b = round_to([float(p[x]), float(q[x])], dtype).tolist()
+    a, b = rounded([float(p[x]), float(q[x])], dtype).tolist()
     return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
 
 
-def without_last(row: Row) -> list[Any]:
-    """All but the last id, where anything else is left."""
-    return normalise_or([*row[:-1], 0 * row[-1]], row)
+#: What p and q are rounded to before the test: the mistake, its dtype in words, and reports.
+ROUNDINGS: tuple[tuple[str, Any, str, tuple[str, ...]], ...] = (
+    ("float16_ratio", np.float16, "float16", ("mlxcel#992",)),
+    ("bfloat16_ratio", bfloat16, "bfloat16 (8 bits)", ()),
+    ("float8_ratio", float8_e4m3fn, "float8 (e4m3)", ()),
+    ("byte_ratio", np.uint8, "multiples of 1/255", ()),
+)
 
 
 MISTAKES = (
@@ -164,22 +163,26 @@ MISTAKES = (
         "floored_race",
         "The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
-        verify=floored,
-        law=law_of_last(floored_race),
+        verify=partial(raced, np.maximum),
+        law=law_of_last(partial(late_race, floored=True)),
         parameters=BITS,
     ),
     mistake(
-        "float16_ratio",
-        "p and q are rounded to float16 before the test: all tokens pass where q underflows.",
-        threads=("mlxcel#992",),
-        passes=partial(rounded_ratio, np.float16),
-        law=law(partial(rounded_chance, np.float16)),
+        "race_epsilon",
+        "2^-bits is added to the exponentials that draw the last token: rare tokens are emitted too rarely.",
+        verify=partial(raced, np.add),
+        law=law_of_last(partial(late_race, floored=False)),
+        parameters=BITS,
     ),
-    mistake(
-        "bfloat16_ratio",
-        "p and q are rounded to bfloat16 (8 bits) before the test.",
-        passes=partial(rounded_ratio, bfloat16),
-        law=law(partial(rounded_chance, bfloat16)),
+    *(
+        mistake(
+            name,
+            f"p and q are rounded to {words} before the test: all tokens pass where q underflows.",
+            threads=threads,
+            passes=partial(rounded_ratio, dtype),
+            law=law(partial(rounded_chance, dtype)),
+        )
+        for name, dtype, words, threads in ROUNDINGS
     ),
     mistake(
         "clamped_draft",
@@ -202,14 +205,12 @@ MISTAKES = (
         "The last id of the vocabulary is never drawn as a recovered token or bonus.",
         recover=lambda p, q, x: without_last_id(excess(p, q)),
         bonus=lambda p, q: without_last_id(p),
-        law=law_of_last(without_last),
     ),
     mistake(
         "rounded_ids",
         "The id of the last token goes through a float of low precision: large ids are rounded.",
-        recover=lambda p, q, x, bits: through_rounded_ids(or_target(excess(p, q), p), bits),
+        recover=lambda p, q, x, bits: through_rounded_ids(excess(p, q), bits),
         bonus=lambda p, q, bits: through_rounded_ids(p, bits),
-        law=law_of_last(rounded_ids),
         parameters=ID_BITS,
     ),
 )

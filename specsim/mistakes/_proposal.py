@@ -14,16 +14,11 @@ from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import apply_temperature
 from specsim.mistakes._reference import above_zero, round_to
+from specsim.mistakes._rows import likeliest
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 
 decoder = partial(decoder_mistake, "proposal is not the law drawn from")
-
-
-def likeliest(row: Row, k: Any) -> list[Any]:
-    """The k most probable tokens, the lowest among ties."""
-    kept = rank_tokens(row)[: int(k)]
-    return laws.normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
 
 
 def best_of(row: Row, draws: Any) -> list[Any]:
@@ -69,7 +64,7 @@ MISTAKES = (
     decoder(
         "draft_top_k",
         "The draft is sampled from the k likeliest tokens, and is verified with the raw q.",
-        Decoder(drafting=likeliest),
+        Decoder(drafting=laws.by_rows(likeliest)),
         threads=("huggingface/transformers#47932", "huggingface/transformers#47961"),
         parameters=(Parameter("k", 2, 1, np.inf, "tokens kept", whole=True),),
     ),

@@ -12,6 +12,7 @@ from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mistake
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
 from specsim.mistakes._reference import verifier_mistake
+from specsim.mistakes._rows import within
 
 FAMILY = "reused randomness"
 mistake = partial(verifier_mistake, FAMILY)
@@ -43,10 +44,10 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 @of_chain
 def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """After a rejection the uniform lies above the ratio; after the whole draft, below the last."""
-    passed = ratios(tokens, p, q)
+    passed, part = ratios(tokens, p, q), laws.by_rows(within)
     rows = zip(laws.follow_rows(tokens, p, q), passed, strict=False)
-    recovered = [laws.within(row, ratio, 1) for row, ratio in rows]
-    return stop_law(passed), [*recovered, laws.within(p[-1], 0, passed[-1])]
+    recovered = [part(row, low=float(ratio), high=1.0) for row, ratio in rows]
+    return stop_law(passed), [*recovered, part(p[-1], low=0.0, high=float(passed[-1]))]
 
 
 def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:

@@ -5,7 +5,7 @@ positions. A recovered token or a bonus is drawn from p, q float[R, V], with the
 weights need not be normalised, and a row of zeros is replaced by p. All parts get the mistake's values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mistake
-from specsim.mistakes._laws import StepLaw
+from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
 
 
 def independent(rng: np.random.Generator, steps: int, count: int, **values: float) -> Floats:
@@ -66,7 +66,7 @@ def target(p: Floats, *_: Any, **values: float) -> Floats:
     return p
 
 
-def own_rows(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+def own_rows(x: Ints, p: Floats, q: Floats, **values: float) -> tuple[Floats, Floats]:
     return p, q
 
 
@@ -142,9 +142,31 @@ def verify(
     gamma = draft_tokens.shape[1]
     u = uniforms(rng, len(p), gamma + 1, **values)
     accepted = count(passes(u[:, :gamma], draft_tokens, p[:, :gamma], q, **values))
-    p_last, q_last = rows(draft_tokens, p, q)
+    p_last, q_last = rows(draft_tokens, p, q, **values)
     last = last_token(draft_tokens, p_last, q_last, accepted, u[:, gamma], recover, bonus, **values)
     return pack(draft_tokens, accepted, last)
+
+
+STANDARD = verify
+
+
+def law_of_last_token(
+    rows: Callable[..., Any] = own_rows,
+    recover: Callable[..., Floats] = excess,
+    bonus: Callable[..., Floats] = target,
+    chances: Callable[..., Any] = ratios,
+) -> Callable[..., StepLaw]:
+    """The law of standard tests, and a last token drawn as `verify` draws it with these parts."""
+
+    def follow(tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> list[Row]:
+        accepted = np.arange(len(tokens) + 1)
+        x, *given = (np.array([some] * len(accepted)) for some in (tokens, p, q))
+        p_last, q_last = rows(x, *(one.astype(float) for one in given), **values)
+        numbers = {name: float(value) for name, value in values.items()}
+        weights = last_weights(x, p_last, q_last, accepted, recover, bonus, **numbers)
+        return [as_given(*pair) for pair in zip(weights, p, strict=False)]
+
+    return chain_law(chances, follow)
 
 
 def accept_standard(
@@ -170,6 +192,10 @@ def verifier_mistake(
     parameters: tuple[Parameter, ...] = (),
     **parts: Callable[..., Any],
 ) -> Mistake:
-    """Make a mistake of `verify`, by default the correct verifier, with these parts replaced."""
+    """Make a mistake of `verify`, by default the correct verifier, with these parts replaced.
+
+    Where only the rows or the weights of the last token are, they give its law."""
     function = partial(verify, **parts)
+    if law is None and verify is STANDARD and parts.keys() <= {"rows", "recover", "bonus"}:
+        law = law_of_last_token(**parts)
     return Mistake(name, family, mechanism, threads, function, law=law, parameters=parameters)

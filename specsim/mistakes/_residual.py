@@ -3,22 +3,16 @@
 In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it
 does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from specsim.core._parameters import Parameter
-from specsim.core._types import Floats, Ints, Row
-from specsim.mistakes import _laws as laws
+from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._laws import Rows, StepLaw, law, normalise_or, residual
 from specsim.mistakes._reference import above_zero, at, excess, mask_drafted, target, verifier_mistake
-from specsim.mistakes._rows import misaligned
-from specsim.models._drafts.sampling import rank_tokens
-from specsim.rules._chain.one_hot import recovered as without_drafted
-from specsim.rules._common.tokenwise import positive_part
+from specsim.mistakes._rows import in_parts, misaligned
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
 mistake = partial(verifier_mistake, "wrong residual")
@@ -26,36 +20,17 @@ degenerate = partial(verifier_mistake, "degenerate residual")
 THRESHOLD = "mass from which on the residual is used"
 
 
-def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    p = p.copy()
-    np.put_along_axis(p[:, :-1], draft_tokens[..., None], 0.0, axis=2)
-    return ref.verify(draft_tokens, p, q, rng, uniforms=ref.tests_then_last, recover=target_or_first)
-
-
 def target_or_first(p: Floats, q: Floats, x: Ints) -> Floats:
-    return np.where(p.any(axis=1, keepdims=True), p, np.eye(1, p.shape[1]))  # the argmax of zeros is 0
+    """p without the drafted tokens, whose argmax is 0 where it is zeros."""
+    left = mask_drafted(p, q, x)
+    return np.where(left.any(axis=1, keepdims=True), left, np.eye(1, p.shape[1]))
 
 
-def zeroed_follow(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
-    rows = [[0 * a if y == x else a for y, a in enumerate(row)] for row, x in zip(p, tokens, strict=False)]
-    return [*(normalise_or(row, laws.one_hot(len(row), 0)) for row in rows), p[-1]]
-
-
-def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
-    likeliest, drafted = (sorted(rank_tokens(row)[: int(k)]) for row in (p, q))
-    left = {y: p[y] - q[z] for y, z in zip(likeliest, drafted, strict=True)}
-    weights = [max(left.get(y, 0), 0 * p[0]) for y in range(len(p))]
-    return normalise_or(weights, p)
-
-
-def law_or(otherwise: Callable[[Row], Row]) -> Callable[..., StepLaw]:
-    """The law of a verifier that draws from otherwise(p) where the residual has too little mass."""
-
-    def recovered(p: Row, q: Row, x: int, threshold: Any) -> Row:
-        mass = sum(max(a - b, 0) for a, b in zip(p, q, strict=True))
-        return otherwise(p) if mass <= threshold else residual(p, q)
-
-    return law(recovered=recovered)
+def with_the_rest(p: Floats, q: Floats, x: Ints) -> Floats:
+    """The residual, and what its sum lacks of 1 at the last id."""
+    left = excess(p, q)
+    left[:, -1] += 1.0 - left.sum(axis=1)
+    return left
 
 
 def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
@@ -89,20 +64,17 @@ MISTAKES = (
             "romsto/Speculative-Decoding skip_sample_adjustment",
         ),
         recover=target,
-        law=law(recovered=lambda p, q, x: p),
     ),
     mistake(
         "absolute_residual",
         "The residual is |p - q|, which has mass where q exceeds p.",
         recover=lambda p, q, x: np.abs(p - q),
-        law=law(recovered=lambda p, q, x: normalise_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
     ),
     mistake(
         "one_hot_residual",
         "Drafts are accepted with p/q, but the residual is p without the drafted token.",
         threads=("xLLM#2175",),
         recover=mask_drafted,
-        law=law(recovered=without_drafted),
     ),
     mistake(
         "lenience",
@@ -117,32 +89,39 @@ MISTAKES = (
         "A small number is added to every entry of the residual.",
         threads=("VioletsOleander/naive-speculate",),
         recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon,
-        law=law(
-            recovered=lambda p, q, x, epsilon: laws.normalise(
-                [max(a - b, 0) + epsilon for a, b in zip(p, q, strict=True)]
-            )
-        ),
         parameters=above_zero("epsilon", 1e-9, "what is added"),
+    ),
+    mistake(
+        "residual_not_normalised",
+        "The residual is drawn from as if it summed to 1: what it lacks goes to the last id.",
+        recover=with_the_rest,
+    ),
+    mistake(
+        "parts_normalised_alone",
+        "Each part of the vocabulary is normalised alone before the last token is drawn.",
+        recover=lambda p, q, x, parts: in_parts(excess(p, q), parts),
+        bonus=lambda p, q, parts: in_parts(p, parts),
+        parameters=(Parameter("parts", 2, 1, np.inf, "of the ids; 1 is right", whole=True),),
     ),
     mistake(
         "swapped_residual",
         "The residual is (q - p)₊: target and draft are swapped.",
         recover=lambda p, q, x: np.maximum(q - p, 0.0),
-        law=law(recovered=lambda p, q, x: positive_part(q, p, p)),
     ),
     mistake(
         "zeroed_in_place",
         "The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
         threads=("vllm-project/vllm-ascend#2881",),
-        verify=zeroed_in_place,
-        law=laws.chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
+        uniforms=ref.tests_then_last,
+        passes=lambda u, x, p, q: np.zeros(x.shape, dtype=bool),
+        recover=target_or_first,
+        law=ref.law_of_last_token(recover=target_or_first, chances=lambda tokens, p, q: [0] * len(tokens)),
     ),
     mistake(
         "misaligned_residual",
         "p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),
         recover=lambda p, q, x, k: misaligned(p, q, k),
-        law=law(recovered=misaligned_row),
         parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
     ),
     degenerate(
@@ -150,7 +129,6 @@ MISTAKES = (
         "A residual of little mass is replaced by p.",
         threads=("DeepSpec sample_residual",),
         recover=or_else(lambda p: p),
-        law=law_or(lambda p: p),
         parameters=above_zero("threshold", 1e-8, THRESHOLD),
     ),
     degenerate(
@@ -158,7 +136,6 @@ MISTAKES = (
         "Where the residual has little mass, the last id of the vocabulary is emitted.",
         threads=("rtp-llm#1295", "sgl-project/sglang chain_speculative_sampling_triton"),
         recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1)),
-        law=law_or(lambda p: laws.one_hot(len(p), len(p) - 1)),
         parameters=above_zero("threshold", 1e-6, THRESHOLD),
     ),
     degenerate(
@@ -166,7 +143,6 @@ MISTAKES = (
         "Where the residual has little mass, it underflows to zeros, whose argmax is token 0.",
         threads=("vllm-project/vllm sample_recovered_tokens",),
         recover=or_else(lambda p: np.eye(1, p.shape[1])),
-        law=law_or(lambda p: laws.one_hot(len(p), 0)),
         parameters=above_zero("threshold", 1e-6, THRESHOLD),
     ),
     degenerate(

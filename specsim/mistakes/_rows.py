@@ -55,6 +55,19 @@ def above(rows: Floats, fraction: float) -> Floats:
     return np.where(rows >= fraction * largest(rows), rows, 0.0)
 
 
+def likeliest(rows: Floats, k: float) -> Floats:
+    """top-k: the k likeliest tokens of each row, the lowest among ties."""
+    return np.where((-rows).argsort(axis=-1, kind="stable").argsort(axis=-1) < k, rows, 0.0)
+
+
+def in_parts(rows: Floats, parts: float) -> Floats:
+    """Normalise the weights of each of `parts` parts of the vocabulary alone."""
+    size = rows.shape[-1]
+    part = np.arange(size) * int(parts) // size
+    sums = rows @ (part[:, None] == np.arange(int(parts)))
+    return np.divide(rows, sums[:, part], out=np.zeros_like(rows), where=rows > 0.0)
+
+
 def without_last_id(rows: Floats) -> Floats:
     """All but the last id, where anything else is left."""
     rows = rows.copy()

@@ -572,11 +572,11 @@ def test_an_edge_case_reads_as_one():
         assert not diagnose_edge_case(subject, key, known).known
 
 
-def recursive(mistake):
-    """A verifier of sampled trees that tests children one after the other, with a mistake of chains."""
+def recursive(mistake, way="sampled"):
+    """A verifier of trees that tests children one after the other, with a mistake of chains."""
     law = mistakes.get(mistake).law
 
-    @declares(tree=True)
+    @declares(tree=True, draft_sampling=way)
     def verify(parents, tokens, p, q, rng):
         node, path, target = 0, [], p[0]
         while children := [j + 1 for j, parent in enumerate(parents) if parent == node]:
@@ -594,14 +594,18 @@ def recursive(mistake):
     return verify
 
 
-def test_a_mistake_is_named_in_a_verifier_of_trees():
-    verify = recursive("resamples_target")
-    failed = failures(verify, ("two-point, two chains",))
-    known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "accepts_everything")]
+@pytest.mark.parametrize(
+    ("name", "way", "case"),
+    [("resamples_target", "sampled", "two-point"), ("greedy_draft", "top", "asymmetric")],
+)
+def test_a_mistake_is_named_in_a_verifier_of_trees(name, way, case):
+    verify = recursive(name, way)
+    failed = failures(verify, (f"{case}, two chains",))
+    known = [mistakes.get(each) for each in (name, "inverted_ratio", "accepts_everything")]
     with open_subject(verify, 1, 60) as subject:
         found = diagnose_tree(subject, failed, SEED, known)
         without = diagnose_tree(subject, failed, SEED, known[1:])
-    assert first(found) == "resamples_target"
+    assert first(found) == name
     assert first(without) == "unknown"
 
 

@@ -34,18 +34,24 @@ VISIBLE = {
     "uniform_of_one": "bits=2",
     "coarse_draw": "bits=2",
     "floored_race": "bits=1",
+    "race_epsilon": "bits=1",
     "clamped_draft": "epsilon=0.5",
     "ratio_epsilon": "epsilon=0.2",
     "bonus_temperature": "temperature=4",
     "bonus_min_p": "fraction=0.7",
     "residual_temperature": "temperature=4",
+    "residual_min_p": "fraction=0.99",
+    "residual_top_p": "mass=0.3",
     "decoder_bonus_temperature": "temperature=4",
     "decoder_bonus_min_p": "fraction=0.7",
     "verified_at_temperature": "temperature=0.5",
     "handed_temperature": "temperature=3",
 }
 #: No parameter makes these visible; they are looked at one by one below.
-FAINT = {"float16_ratio", "bfloat16_ratio", "bfloat16_draft"}
+FAINT = {
+    *("float16_ratio", "bfloat16_ratio", "float8_ratio", "byte_ratio", "bfloat16_draft"),
+    "residual_top_k",  # of rows of three tokens the residual has two
+}
 
 #: The threads that are marked as the best mistakes in the list of bugs, and what stands for them.
 STARRED = {
@@ -400,7 +406,8 @@ def two_kinds(steps):
 
 
 @pytest.mark.parametrize(
-    "name", ["neighbours_target_rows", "neighbours_token", "neighbours_draft", "cartesian_write"]
+    "name",
+    ["neighbours_target_rows", "neighbours_token", "neighbours_draft", "rows_by_rank", "cartesian_write"],
 )
 def test_rows_that_leak_give_tokens_of_other_requests(name):
     def strangers(verifier):
@@ -440,6 +447,14 @@ def test_the_rows_after_the_last_block_are_accepted_unseen():
     assert np.array_equal(output[:32], right[:32])
     assert np.array_equal(output[32:, :GAMMA], handed[0][32:])
     assert not np.array_equal(right[32:, :GAMMA], handed[0][32:])
+
+
+def test_the_shortest_row_of_a_call_decides():
+    rng = np.random.default_rng(0)
+    handed = drafted(*PAIRS["order 1"], 40, rng)
+    lengths = [(outputs(name, handed) >= 0).sum(axis=1) for name in ("shortest_of_call", RIGHT)]
+    assert set(lengths[0]) == {lengths[1].min()}
+    assert len(set(lengths[1])) > 1
 
 
 def test_padding_comes_out_where_the_residual_is_small():

@@ -2,6 +2,7 @@
 
 A mistake of a verifier of chains is one of a verifier of trees that decides node by node: each child is
 tested as the chain's mistake tests its first token, and what is recovered is the target of the next child.
+The mistake of a decoder `CHOSEN` tests the draft's most probable tokens as if they had been drawn from q.
 Typical acceptance takes the longest path instead, as Medusa does (`WHOLE`). Given the tokens before, every
 exact verifier emits the target's law, so there is one exact hypothesis."""
 
@@ -32,6 +33,7 @@ from specsim.rules._lossy import typical_tree
 STEPS, STEPS_IN_ALL = 2**13, 2**14
 #: The laws of a step of mistakes that do not decide node by node.
 WHOLE = {"typical": typical_tree.RULE.law}
+CHOSEN = "greedy_draft"
 #: The most drafts of a case and of all cases, and values of a parameter that are looked at first.
 DRAFTS, IN_ALL, FEW = 600, 1200, 8
 
@@ -111,7 +113,7 @@ def _node_law(mistake: Mistake, sampling: str) -> Callable[..., tuple[list[Any],
     def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], Row]:
         left, own, reached, accept = list(p), list(q), 1.0, []
         for x in children:
-            if sampling.startswith("top"):
+            if sampling.startswith("top") and mistake.name != CHOSEN:
                 own = [float(y == x) for y in range(len(p))]
             stop, follow = _first_test(mistake, left, own, x)
             accept.append(reached * stop[1])
@@ -164,7 +166,7 @@ def diagnose_tree(
 
     seen = [with_more(one) for one in seen]
     # of one node alone: nothing that depends on other positions, rows or steps
-    mistakes = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
+    mistakes = [one for one in known or catalogue() if one.law and (one.verify or one.name == CHOSEN)]
 
     def predictions(mistake: Mistake) -> odds.Seen:
         return [(one.prediction(mistake), one.counts) for one in seen]

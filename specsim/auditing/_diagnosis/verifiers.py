@@ -24,7 +24,7 @@ from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.reproduction import ROUNDING, STEP_BYTES, Audited, flat, predict
-from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis, TableResult
+from specsim.auditing._results.audit import CALLS, ODDS, CaseResult, Diagnosis, TableResult
 from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.requests import Callee
@@ -70,6 +70,7 @@ PAIRS = ((0, 1), (0, 2), (0, ROWS))
 ROUNDS, KEY = 600, (0x5EED, 0x5A1E)
 #: Calls of a known mistake have this many times the rows. Every four rows give a signature of their own.
 #: Where all calls have the same random numbers, agreement within a call depends on which numbers they are.
+#: Calls of as few rows are seen too, for a mistake that depends on the rows of a call.
 VERSIONS = 4
 
 #: By case and pair: how many pairs agree, and how many do not.
@@ -246,7 +247,9 @@ def _with_tables(
 ) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The same with the rejected tables of the two worst cases: `versions` of each mistake, run on them."""
     small = [one for one in audited.failed if audited.subject.case(one.case).step_bytes <= STEP_BYTES]
-    for result in sorted(small, key=lambda result: -result.largest_log10_e)[:2]:
+    # in calls of changing shape p and q differ from run to run: only where there is nothing else
+    worst = sorted(small, key=lambda result: (result.kernel == CALLS, -result.largest_log10_e))
+    for result in worst[:2]:
         if not (tables := _rejected(audited.tables(result))):
             continue
         laws = [(Prediction(table.law[None]), table.counts(result.counts)[None]) for table in tables]
@@ -297,7 +300,8 @@ def _between_steps(mistakes: Sequence[Mistake], audited: Audited, steps: int, re
 
 @cache  # the same in every diagnosis
 def _signatures_of(mistake: Mistake) -> list[Signature]:
-    return signatures(Local(mistake.function, Declared()), TIMEOUT, VERSIONS)
+    callee = Local(mistake.function, Declared())
+    return [*signatures(callee, TIMEOUT, VERSIONS), *signatures(callee, TIMEOUT)]
 
 
 def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root: int) -> tuple[str, str]:
