@@ -94,7 +94,7 @@ def test_options_of_a_pair_and_of_a_rule_are_such_numbers():
 def test_a_table_is_printed_as_json_and_as_csv(command, few_cases_in_module, tmp_path):
     words = command.split()
     as_json, as_csv = run(*words, "--json", cwd=tmp_path), run(*words, "--csv", cwd=tmp_path)
-    assert as_json.code == as_csv.code == run(*words, cwd=tmp_path).code
+    assert as_json.code == as_csv.code
     json.loads(as_json.out)
     head, *rows = csv.reader(io.StringIO(as_csv.out))
     assert rows
@@ -112,10 +112,10 @@ def test_csv_has_the_numbers_in_full(tmp_path):
     assert [{name: float(value) for name, value in row.items()} for row in rows] == found
 
 
-def test_a_result_is_written_to_a_file_besides(tmp_path):
+def test_a_result_is_written_to_a_file_besides(tmp_path, full):
     command = ["simulate", "zipf", "--steps", "2k", "--seed", "1"]
-    starts = {"json": b"{", "csv": b"accepted", "png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-    for name, begins in ((f"a.{ending}", start) for ending, start in starts.items()):
+    starts = {"json": b"{", "csv": b"accepted", "svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+    for name, begins in [(f"a.{ending}", start) for ending, start in starts.items()][: 5 if full else 3]:
         found = run(*command, "-o", name, cwd=tmp_path)
         assert (found.code, found.err) == (0, f"wrote {name}\n")
         assert (tmp_path / name).read_bytes().startswith(begins)
@@ -247,9 +247,7 @@ def test_help_offers_pictures_where_there_are_some():
         ("simulate zipf --draft-sampling foo", "--draft-sampling: 'foo' is unknown; give one of sampled"),
         ("simulate zipf --draft-sampling=foo", "--draft-sampling: 'foo' is unknown; give one of sampled"),
         ("simulate zipf --overlap 2", "--overlap: 2.0 is outside [0, 1]"),
-        ("simulate zipf --vocab-size 1", "--vocab-size: 1 is not at least 2"),
         ("simulate zipf:overlap=2", "overlap: 2.0 is outside [0, 1]"),
-        ("audit --time 0", "--time: 0.0 is not a positive number of seconds"),
     ],
 )
 def test_errors_name_the_file_or_the_option(command, message, tmp_path):
@@ -319,7 +317,6 @@ def test_completion_can_be_installed():
             "--tree: only a model drafts a dynamic tree",
         ),
         ("prove zipf --tree dynamic --rule naive_matching", "--tree: a dynamic tree is not enumerated"),
-        ("simulate zipf --seed -1", "--seed: a seed must be at least 0"),
         ("simulate zipf --steps 9 --out a.json -o a.json", "a.json: this command names the file twice; give"),
         ("simulate p.csv:top_k=1 --steps 9 -o ./p.csv", "p.csv: this command names the file twice; give the result"),
         ("check-metrics log.json --save=log.json", "log.json: this command names the file twice; give the result"),
@@ -345,7 +342,6 @@ def test_completion_can_be_installed():
         ("audit standard --against mine", "unknown rule or engine 'mine'. See 'specsim list rules'"),
         ("audit mine.py", "names a file; give its module and the function, as mine:verify"),
         ("audit vlm-cpu", "did you mean 'vllm-cpu'"),
-        ("audit standrd", "did you mean 'standard'"),
     ],
 )  # fmt: skip
 def test_what_has_no_effect_or_is_misspelt_is_refused(command, message, tmp_path):
@@ -399,7 +395,7 @@ def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
         slow("check-metrics --accepted 20 --emitted 30 --steps 7 -o c.json 2>&1 | true", 1),
         slow("nosuch 2>&1 | true", 2),
         slow("plan --alpha .8 --c .05 --json >&- 2>&-", 0),
-        ("nosuch >&- 2>&-", 2),
+        slow("nosuch >&- 2>&-", 2),
         slow("nosuch 2>/dev/full", 2),
         ("plan --alpha .8 --c .05 --json >/dev/full", 2),
     ],

@@ -97,15 +97,15 @@ def printed(child):
 def test_cold_processes_may_share_a_folder_and_their_closures_meet_in_one_kernel(tmp_path, makers):
     """numba counts functions from 1 in each process, and tells symbols apart by that count: each process
     compiles first what no other compiles."""
-    shared = ["3", "4", "5", "6"]
+    shared = ["3", "4"]
     children = {first: started(tmp_path, first, *shared) for first in ("1", "2")}
     for first, child in children.items():
         lines = printed(child)
         assert lines[0] == f"{first}0.0 0"
         assert [line.split()[0] for line in lines[1:]] == [f"{factor}0.0" for factor in shared]
     scaling, adding = makers
-    assert [called(scaling(float(factor))) for factor in range(1, 7)] == [(10.0 * n, 1) for n in range(1, 7)]
-    assert len(list((tmp_path / "kernels").iterdir())) == 6
+    assert [called(scaling(float(factor))) for factor in range(1, 5)] == [(10.0 * n, 1) for n in range(1, 5)]
+    assert len(list((tmp_path / "kernels").iterdir())) == 4
     assert called(adding(scaling(1.0), scaling(2.0))) == (30.0, 0)
 
 

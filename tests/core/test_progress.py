@@ -123,6 +123,7 @@ def test_long_work_shows_itself_once(label, work):
     assert labels == {label}
 
 
+@pytest.mark.slow
 def test_commands_show_progress_in_a_terminal():
     ours, theirs = pty.openpty()
     try:

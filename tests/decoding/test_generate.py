@@ -379,7 +379,7 @@ def test_sessions_hold_the_text_and_nothing_else(fed, gamma):
     """Every token is consumed once, in its place, whatever was accepted."""
     _, sessions = fed
     rule = "standard" if isinstance(gamma, int) else "recursive_rejection"
-    for seed in range(50):
+    for seed in range(25):
         text = generate(TARGET, DRAFT, PROMPT, max_new_tokens=12, gamma=gamma, rule=rule, rng=seed)
         whole = [*PROMPT, *text.tokens]
         target, draft = (sessions[model]._consumed for model in (TARGET, DRAFT))
@@ -414,7 +414,7 @@ def test_a_session_says_what_it_lacks():
 @pytest.mark.parametrize(("eos", "gamma"), [(None, 3), (EOS, 3), (EOS, branching(2, 2))])
 def test_the_numbers_add_up(eos, gamma):
     rule = "standard" if isinstance(gamma, int) else "traversal"
-    for text in decoded(200, eos=eos, gamma=gamma, max_new_tokens=10, rule=rule):
+    for text in decoded(60, eos=eos, gamma=gamma, max_new_tokens=10, rule=rule):
         assert len(text.tokens) == text.accepted + text.iterations - text.dropped
         assert text.dropped == 0 or (eos is not None and text.tokens[-1] == eos)
         assert len(text.tokens) == 10 or text.tokens[-1] == eos

@@ -193,7 +193,7 @@ def moved(draft, target):
 def test_univer_never_accepts_less_than_node_by_node(full):
     """It is greedy_multi_draft for drafts of one token; deeper, it accepts at least as much."""
     rule, above = rules.get("univer"), 0
-    for target, draft, tree, context in generated(rule, 300 if full else 100, seed=5):
+    for target, draft, tree, context in generated(rule, 300 if full else 50, seed=5):
         if not tree.is_chain:
             one, other = (
                 tokens(name, target, draft, tree, context) for name in ("univer", "greedy_multi_draft")
@@ -208,7 +208,7 @@ def test_univer_against_traversal_without_replacement(full):
     """The one gives all of the siblings before the last what they can take, the other tries them in turn."""
     above = below = 0
     for target, draft, tree, context in generated(
-        rules.get("traversal_without_replacement"), 200 if full else 60, seed=6
+        rules.get("traversal_without_replacement"), 200 if full else 30, seed=6
     ):
         one, other = (
             tokens(name, target, draft, tree, context) for name in ("univer", "traversal_without_replacement")

@@ -21,35 +21,23 @@ import psutil
 import pytest
 import verifiers
 from interrupting import interruptible
-from sent import Failing, HeldJob, NotingJob, NotingTally
+from sent import Failing, HeldJob, NotingJob, NotingTally, Sending
+from test_parts import P, Q, counts_of, steps_in
 
 from specsim import audit, compare, default_pair, rules, simulate, sweep
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._runner import CaseRun
 from specsim.auditing._schedule import Schedule
 from specsim.core._streams import key_of
-from specsim.core.distributions import synthetic_pair
 from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching
 from specsim.simulation import _executors as executors
-from specsim.simulation._checkpoints import Part
 from specsim.simulation._counting import EXAMPLES, StepTally, add_up, count_chunks
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 FEW_CASES = {"two-point", "asymmetric", "disjoint", "near-equal", "n-gram pair"}
 
-P, Q = synthetic_pair("zipf", 300, 0.8, rng=0)
-STEPS = 3_000_017
-
-
-def steps_in(path):
-    """How many steps the file has."""
-    found = Part.read(path).found
-    return found["steps"].steps if found else 0
-
-
-def counts_of(run):
-    return {"lengths": run.lengths.tolist(), "tokens": run.tokens.tolist(), "steps": run.steps}
+STEPS = 1_000_017
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +45,16 @@ def pool():
     """Two processes, as a user would hand them over."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         yield executor
+
+
+@pytest.fixture(scope="module")
+def sent(full, request):
+    """The pool, or threads that are sent what it would be: they have loaded what a process loads again."""
+    if full:
+        yield request.getfixturevalue("pool")
+    else:
+        with Sending(2) as executor:
+            yield executor
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +99,11 @@ def kinds(small_trace):
 
 
 @pytest.mark.parametrize("kind", ["lists", "float32", "tree", "tables", "n-grams", "lookup", "trace"])
-def test_whatever_is_simulated_can_be_sent(small_trace, pool, kind):
+def test_whatever_is_simulated_can_be_sent(small_trace, sent, kind):
     pair, options = kinds(small_trace)[kind]
     steps = 20_003 if kind in ("lists", "float32", "tree", "tables") else 601
     here = simulate(*pair, **options, steps=steps, rng=2, threads=1)
-    there = simulate(*pair, **options, steps=steps, rng=2, executor=pool)
+    there = simulate(*pair, **options, steps=steps, rng=2, executor=sent)
     assert counts_of(there) == counts_of(here)
     assert there.alpha_context == here.alpha_context
 
@@ -122,11 +120,11 @@ def test_spans_are_whole_chunks_of_all_steps_once(chunks):
     assert found[-1][1] <= 10, "short ones at the end, so that workers end together"
 
 
-def test_comparisons_and_sweeps_count_in_other_processes_too(pool):
+def test_comparisons_and_sweeps_count_elsewhere_too(sent):
     options = {"steps": "3k", "rng": 2, "threads": 1}
-    there, here = (compare(P, Q, rules=["standard"], **options, executor=one) for one in (pool, None))
+    there, here = (compare(P, Q, rules=["standard"], **options, executor=one) for one in (sent, None))
     assert there.entries == here.entries
-    there, here = (sweep(P, Q, over={"gamma": [1, 2]}, **options, executor=one) for one in (pool, None))
+    there, here = (sweep(P, Q, over={"gamma": [1, 2]}, **options, executor=one) for one in (sent, None))
     assert [counts_of(run) for run in there.runs] == [counts_of(run) for run in here.runs]
 
 
@@ -188,10 +186,10 @@ def test_an_audit_counts_and_finds_the_same(pool):
         assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
 
 
-def test_examples_come_back_with_the_counts(pool):
+def test_examples_come_back_with_the_counts(sent):
     source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**17 + 1
     chunks = list(count_chunks(source, tally, key_of(1), [(0, steps)], threads=2))
-    spans = list(count_spans(Workers("test", pool), NotingJob(), key_of(1), [(0, steps)], source.chunk))
+    spans = list(count_spans(Workers("test", sent), NotingJob(), key_of(1), [(0, steps)], source.chunk))
     here, there = (add_up(parts, tally, steps).examples for parts in (chunks, spans))
     assert here == there
     assert len(here) == EXAMPLES
@@ -394,6 +392,7 @@ def test_an_interrupt_cancels_what_is_pending_and_keeps_the_checkpoint(tmp_path,
     assert counts_of(run) == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(tmp_path):
     path = tmp_path / "run.part"
     options = "simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint-seconds 0 --checkpoint"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import smaller_audits_of
 from safetensors.numpy import load_file, save_file
 
 import specsim
@@ -48,6 +49,13 @@ def steps_in(path):
 
 def counts_of(run):
     return {"lengths": run.lengths.tolist(), "tokens": run.tokens.tolist(), "steps": run.steps}
+
+
+@pytest.fixture
+def one_case():
+    """Audits of one case."""
+    with smaller_audits_of({"asymmetric"}):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -361,8 +369,10 @@ def test_any_tool_can_read_a_part(shards, whole):
 
 def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path):
     told = []
-    with pytest.raises(FileNotFoundError):
-        simulate(P, Q, **RUN, checkpoint=tmp_path / "no" / "run.part", progress=lambda *now: told.append(now))
+    with pytest.raises(FileNotFoundError, match=r"there is no such folder: .*/nowhere'$"):
+        simulate(
+            P, Q, **RUN, checkpoint=tmp_path / "nowhere/run.part", progress=lambda *now: told.append(now)
+        )
     assert not told
 
 
@@ -435,8 +445,9 @@ def test_intervals_join_and_what_is_missing_is_named():
             total += Partial({"n": np.ones(1, np.int32)}, (overlap,))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="reads the peak memory of this system's processes")
-def test_memory_does_not_grow_with_the_number_of_steps(tmp_path, full):
+def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
     code = (
         "import sys, resource\n"
         "from specsim import simulate\n"
@@ -445,7 +456,7 @@ def test_memory_does_not_grow_with_the_number_of_steps(tmp_path, full):
         "    simulate(*pair, **options, steps=int(steps), checkpoint=f'{steps}.part')\n"
         "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
-    numbers = 10**6, 10**8 if full else 2 * 10**7
+    numbers = 10**6, 10**8
     command = [sys.executable, "-c", code, *map(str, numbers)]
     ran = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     few, many = map(int, ran.stdout.split())
@@ -530,7 +541,7 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
         specsim.merge(paths)
 
 
-def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monkeypatch, full):
+def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monkeypatch, full, one_case):
     if not full:
         known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio")]
         among = partial(diagnose_failed, known=known)
@@ -568,7 +579,7 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     assert specsim.merge(paths, diagnose=False).diagnosis is None
 
 
-def test_merge_runs_no_code_that_a_file_names(tmp_path, monkeypatch):
+def test_merge_runs_no_code_that_a_file_names(tmp_path, monkeypatch, one_case):
     """Not even where the file has the digest of the code, and not from a folder in an engine's name."""
     part, module = tmp_path / "a.part", tmp_path / "theirs_here.py"
     audit_shard("verifiers:resamples_from_target", part, (0, 1), "smoke", rng=0)
@@ -602,11 +613,6 @@ def test_examples_and_failures_of_an_audit_survive_the_file(tmp_path):
     assert (broken.broken, broken.steps) == (True, 0)
     assert broken.findings[0].text.startswith("∑" * 500)
     assert broken.findings[0].text.endswith(" …")
-
-
-def test_a_checkpoint_in_no_folder_is_told_before_the_work(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"there is no such folder: .*/nowhere'$"):
-        simulate(P, Q, steps=10, rng=0, checkpoint=tmp_path / "nowhere" / "run.part")
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ WRONG = [
 
 @pytest.mark.parametrize(
     "lines",
-    [pytest.param(lines, id=str(i), marks=[pytest.mark.slow] * (i % 3 > 0)) for i, lines in enumerate(WRONG)],
+    [pytest.param(lines, id=str(i), marks=[pytest.mark.slow] * (i % 6 > 0)) for i, lines in enumerate(WRONG)],
 )
 @pytest.mark.usefixtures("started", "waiting")
 def test_an_error_is_that_of_one_process(tmp_path, lines):
@@ -135,7 +135,14 @@ def test_the_line_of_an_error_in_a_later_block(tmp_path, started, waiting):
     assert started
 
 
-@pytest.mark.parametrize("code", ["import os; os._exit(3)", "print('hello')", "import time; time.sleep(600)"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(3)",
+        pytest.param("print('hello')", marks=pytest.mark.slow),
+        "import time; time.sleep(600)",
+    ],
+)
 def test_processes_that_cannot_parse(tmp_path, started, monkeypatch, code):
     files = write_logs(tmp_path)
     monkeypatch.setattr("specsim.core._processes.CODE", code)

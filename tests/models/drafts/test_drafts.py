@@ -277,7 +277,7 @@ def test_rows_of_blocks_are_those_of_the_enumeration(full, tree):
     tokens.
     """
     target, draft = rational_pair(np.random.default_rng(4), 3, 1, 1, "plain")
-    each = 100 if full else 40
+    each = 100 if full else 20
     u = np.random.default_rng(5).random((tree.size, 3 * each))
     start = np.repeat(draft.contexts, each, axis=0)
     rows = ModelRows(target, draft, tree, draft.contexts, leaf_rows=True).rows_after(start, u)
