@@ -60,7 +60,11 @@ def text(result):
 # --- the same audit --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["on_devices:cupy", on_devices.cupy], ids=["child", "here"])
+@pytest.mark.parametrize(
+    "name",
+    ["on_devices:cupy", pytest.param(on_devices.cupy, marks=pytest.mark.slow)],
+    ids=["child", "here"],
+)
 def test_a_verifier_on_a_device_has_the_counts_that_it_has_on_the_cpu(name, on_the_cpu):
     there = audit(name, "smoke", rng=1, cases=CASES, diagnose=False)
     assert counts(there) == counts(on_the_cpu)
@@ -72,7 +76,7 @@ def test_a_verifier_on_a_device_has_the_counts_that_it_has_on_the_cpu(name, on_t
 
 
 def test_a_right_verifier_passes_the_case_of_large_calls(small):
-    (_, case) = audit("on_devices:cupy", "smoke", rng=1, cases=[ON_DEVICE], diagnose=False).cases
+    (_, case) = audit(on_devices.cupy, "smoke", rng=1, cases=[ON_DEVICE], diagnose=False).cases
     assert case.steps == case.planned == LEVELS["smoke"].verifier
     assert not case.findings
 
@@ -89,7 +93,7 @@ def test_a_right_verifier_passes_the_case_of_large_calls(small):
 def test_a_verifier_on_a_device_that_is_wrong_or_writes_to_its_rows_is_found(
     name, case, verdict, said, small
 ):
-    found = audit(f"on_devices:{name}", "smoke", rng=1, cases=[case], diagnose=False)
+    found = audit(getattr(on_devices, name), "smoke", rng=1, cases=[case], diagnose=False)
     assert found.verdict is verdict
     assert said in text(found)
 
@@ -151,18 +155,18 @@ def test_a_write_does_not_reach_the_bank(small):
     ("verifier", "device", "said"),
     [
         (
-            "on_devices:numpy",
+            on_devices.numpy,
             "cuda",
-            "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU; dec",
+            "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU; "
+            "declare arrays='torch', 'jax' or 'cupy', or leave device out",
         ),
-        (on_devices.numpy, "cuda", "declare arrays='torch', 'jax' or 'cupy', or leave device out"),
         ("verifiers:samples", "cuda", "device: 'cuda' for a decoder, which gets models and no arrays; leave"),
         (
             "standard",
             "cuda",
             "device: 'cuda' for a built-in rule, .* specsim.simulate counts its steps on a GPU",
         ),
-        ("on_devices:cupy", "cpu", "device: 'cpu' is not a device of CuPy; leave device out"),
+        (on_devices.cupy, "cpu", "device: 'cpu' is not a device of CuPy; leave device out"),
         ("on_devices:cupy", "cuda:7", "cupy cannot use 'cuda:7' here .*invalid device.* to audit on the CPU"),
     ],
 )
@@ -174,15 +178,15 @@ def test_a_device_that_cannot_be_used_is_an_error_with_the_remedy(verifier, devi
 def test_a_machine_without_a_gpu_is_an_error(monkeypatch):
     monkeypatch.setenv("GPUS", "0")
     with pytest.raises(ValueError, match="cupy cannot use 'cuda' here"):
-        audit("on_devices:cupy", "smoke", rng=1)
+        audit(on_devices.cupy, "smoke", rng=1)
 
 
 def test_rows_that_do_not_fit_are_an_error_before_the_audit_begins(monkeypatch):
     monkeypatch.setenv("FREE", str(2**33))
     said = r"'shapes, 4 096 rows' has 12.0 GiB of rows, more than a quarter of the 8.0 GiB free on the Simulated GPU 0"
     with pytest.raises(ValueError, match=f"{said}.*smaller batch.*--case.*to audit on the CPU"):
-        audit("on_devices:cupy", "smoke", rng=1)
-    audit("on_devices:cupy", "smoke", rng=1, cases=["two-point"], diagnose=False)
+        audit(on_devices.cupy, "smoke", rng=1)
+    audit(on_devices.cupy, "smoke", rng=1, cases=["two-point"], diagnose=False)
 
 
 def test_rows_that_do_not_fit_beside_what_the_verifier_keeps_are_a_finding(monkeypatch):
