@@ -21,7 +21,6 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import judge_case, judge_table
 from specsim.auditing._checks.subjects import Span, count_span, verifier_steps
 from specsim.auditing._checks.tables import plan_tables, table_of
-from specsim.auditing._report.figures import audit_figure
 from specsim.auditing._report.text import limits_line, waste_lines
 from specsim.auditing._results.audit import BUDGET, ProofSummary, Verdict
 from specsim.auditing._runner import prove_on_generated_models
@@ -36,17 +35,8 @@ from specsim.simulation._rows import model_rows, start_of
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 
 #: Of the pairs whose p and q never change, and of rows that do.
-FEW_CASES = [
-    "two-point",
-    "asymmetric",
-    "zeros",
-    "disjoint",
-    "identical",
-    "one-hot draft",
-    "near-equal",
-    "Zipf 1 000",
-]
-FEW_CASES += ["Markov chain", "n-gram pair"]
+FEW_CASES = ["two-point", "asymmetric", "zeros", "disjoint", "identical", "one-hot draft", "near-equal"]
+FEW_CASES += ["Zipf 1 000", "Markov chain", "n-gram pair"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -183,11 +173,8 @@ def test_the_total_variation_of_a_lossy_rule_is_said(lenient):
         assert case.declared_tv == pytest.approx(cost, abs=1e-9)
         assert case.verdict is (Verdict.LOSSY if cost > 1e-9 else Verdict.CONSISTENT)
     unharmed = {case.case for case in lenient.cases if case.verdict is Verdict.CONSISTENT}
-    assert unharmed == {
-        "zeros",
-        "disjoint",
-        "identical",
-    }  # there p/q is 0, or at least 1/2, wherever q drafts
+    # there p/q is 0, or at least 1/2, wherever q drafts
+    assert unharmed == {"zeros", "disjoint", "identical"}
     assert lenient.declared_tv == max(case.declared_tv for case in lenient.cases) > 0.2
     assert {case.case: case.declared_tv for case in lenient.cases}["one-hot draft"] == pytest.approx(
         0.3, abs=1e-6
@@ -356,7 +343,6 @@ def test_breaches_of_the_contract_are_broken(broken, said):
     assert any(said in text for _, _, text in findings(result))
     json.loads(json_of(result))
     result._repr_html_()
-    audit_figure(result)
 
 
 def test_a_lossy_law_is_refuted_by_the_proof():
@@ -390,9 +376,8 @@ def test_the_claimed_row_is_the_target_or_what_the_rule_declares():
         np.testing.assert_allclose(claim.row(p, q, position), expected, rtol=1e-14)
     assert claim.row(p, q, 2).tolist() == p.tolist()  # the bonus
     at_leaves = Claim(get("cascade_token:alpha=1"), chain(2))
-    np.testing.assert_allclose(
-        at_leaves.row(p, q, 2), q, rtol=1e-14
-    )  # the draft decides, after its last token too
+    # the draft decides, after its last token too
+    np.testing.assert_allclose(at_leaves.row(p, q, 2), q, rtol=1e-14)
 
 
 def test_claimed_rows_are_those_of_each_step():

@@ -394,9 +394,8 @@ def test_a_uniform_of_zero_must_not_pass_an_impossible_token():
     assert result.verdict is Verdict.BIASED
     assert kinds(result) == {"support"}
     assert "case zeros, a uniform of 0.0: token" in text(result)
-    assert (
-        on_case(declares(uniforms=True)(verify), "zeros").verdict is Verdict.CONSISTENT
-    )  # a draw never shows it
+    # a draw never shows it
+    assert on_case(declares(uniforms=True)(verify), "zeros").verdict is Verdict.CONSISTENT
 
 
 def test_a_last_uniform_that_rounds_to_1_is_out_of_range():
@@ -696,9 +695,8 @@ def test_fail_fast_ends_at_the_first_failure(smaller_audits):
     found = audit(verifiers.one_hot_residual, "smoke", rng=1, fail_fast=True, diagnose=False)
     assert [bool(case.findings) for case in found.cases] == [False] * (len(found.cases) - 1) + [True]
     assert len(found.cases) < len(battery(Declared()))
-    assert (
-        len(audit(verifiers.raises, "smoke", rng=1, fail_fast=True, diagnose=False).cases) == 1
-    )  # the promises
+    # the promises
+    assert len(audit(verifiers.raises, "smoke", rng=1, fail_fast=True, diagnose=False).cases) == 1
 
 
 # --- limits ----------------------------------------------------------------------------------------------

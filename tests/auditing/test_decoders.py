@@ -226,16 +226,6 @@ def test_temperature_on_the_draft_alone_is_only_slower():
     assert not rejected(CASES["peaked"], cool, 1024)
 
 
-def test_greedy_decoding_is_a_law_too():
-    greedy = Processing(temperature=0.0)
-    case = CASES["second order"]
-    _, counts, _ = counted(case, partial(decode, processing=greedy), 16, greedy)
-    assert not counts["impossible"].any()
-    _, counts, examples = counted(case, decode, 16, greedy)
-    assert counts["impossible"].any()
-    assert examples[0].step == 0
-
-
 # --- several requests in a call --------------------------------------------------------------------------
 
 
@@ -302,16 +292,6 @@ def test_a_call_has_one_request_or_several():
 def test_what_a_call_of_several_requests_returns_is_checked(returned, says):
     with pytest.raises(BrokenVerifier, match=says):
         counted(CASES["one token"], lambda *arguments: returned, 2, batch=2)
-
-
-def test_processing_checks_its_numbers():
-    for bad, name in (
-        ({"temperature": -1.0}, "temperature"),
-        ({"top_k": 0}, "k: 0"),
-        ({"top_p": 0.0}, "top_p"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            Processing(**bad)
 
 
 # --- the battery -----------------------------------------------------------------------------------------

@@ -61,9 +61,7 @@ def text(result):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["on_devices:cupy", pytest.param(on_devices.cupy, marks=pytest.mark.slow)],
-    ids=["child", "here"],
+    "name", ["on_devices:cupy", pytest.param(on_devices.cupy, marks=pytest.mark.slow)], ids=["child", "here"]
 )
 def test_a_verifier_on_a_device_has_the_counts_that_it_has_on_the_cpu(name, on_the_cpu):
     there = audit(name, "smoke", rng=1, cases=CASES, diagnose=False)

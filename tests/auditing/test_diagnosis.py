@@ -650,7 +650,7 @@ def test_a_decoders_mistake_is_named(full):
     assert "of the tokens after" in found.evidence
 
 
-def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named():
+def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named(full):
     """Token 0 is the end of the text of one case, and emitted untested there; a halved q(0) shows in others."""
     mistake = mistakes.get("merged_ids")
 
@@ -662,8 +662,9 @@ def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named():
     alone = diagnosed_decoder(only_with_an_end, ("end in the draft",), known)
     assert first(alone) == "merged_ids"
     assert first(diagnosed_decoder(only_with_an_end, ("end in the draft", "peaked"), known)) == "unknown"
-    everywhere = diagnosed_decoder(mistake.function, ("end in the draft", "peaked"), known)
-    assert first(everywhere) == "merged_ids"
+    if full:
+        everywhere = diagnosed_decoder(mistake.function, ("end in the draft", "peaked"), known)
+        assert first(everywhere) == "merged_ids"
 
 
 def better_of_two(target, draft, prompt, max_new_tokens, eos, rng):
@@ -686,6 +687,7 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(monkeypatch):
         assert refuted_by_texts(Mistake("right", "none", "", decode=Decoder()), some, lambda *_: None)
 
 
+@pytest.mark.slow
 def test_a_loop_is_compared_with_the_mistakes_of_verifiers():
     loop = in_a_loop(mistakes.get("resamples_target"))
     known = [mistakes.get(n) for n in ("resamples_target", "greedy_draft", "inverted_ratio")]

@@ -224,9 +224,8 @@ def test_wrong_tokens_are_biased(folder, tmp_path, wrong):
 def test_tokens_of_another_export_are_not_on_the_path(folder, other, tmp_path):
     result = score(folder, answer(other, tmp_path / "tokens"))
     found = {case.case: [finding.kind for finding in case.findings] for case in result.cases}
-    assert found == {name: ["path"] for name in FEW} | {
-        "uneven lengths": ["contract"]
-    }  # drafts of other lengths
+    # drafts of other lengths
+    assert found == {name: ["path"] for name in FEW} | {"uneven lengths": ["contract"]}
 
 
 def test_tokens_beyond_a_drafts_length_are_broken(folder, answered):

@@ -64,15 +64,6 @@ def test_power_is_counted_at_the_first_token_of_half_of_the_cases(rule, good, sm
     assert (document["verdict"], document["exit_code"], document["powerful"]) == ("inconclusive", 3, 0)
 
 
-@pytest.mark.parametrize("name", ["right", "lenient"])
-def test_too_few_steps_are_no_verdict_but_a_finding_is_one(name, smaller_audits):
-    """A right verifier has no verdict, one with a deviation that shows even so is biased."""
-    cases = ["two-point", "asymmetric"]
-    found = audit(getattr(verifiers, name), "smoke", rng=1, wanted_tv=1e-3, cases=cases, diagnose=False)
-    assert found.verdict is (Verdict.INCONCLUSIVE if name == "right" else Verdict.BIASED)
-    assert found.exit_code == (3 if name == "right" else 1)
-
-
 def test_two_verifiers_are_not_the_same_without_power(smaller_audits):
     right = declares(vocab_size=2)(lambda *rows: verifiers.right(*rows))
     found = audit_against(right, right, "smoke", rng=1)

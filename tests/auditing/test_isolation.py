@@ -194,8 +194,7 @@ def test_what_cannot_be_loaded_is_named(reference, said, full):
     "name",
     [
         "interrupts",
-        "refuses",
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("leaves", "nonsense", "an_object")),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("refuses", "leaves", "nonsense", "an_object")),
     ],
 )
 def test_a_module_that_does_not_want_to_be_loaded(name):
@@ -336,9 +335,8 @@ def test_a_child_whose_parent_has_ended_ends_silently(module):
 # --- Ctrl-C ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "calls", [pytest.param(0, marks=pytest.mark.slow), 400], ids=["at once", "in a case"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("calls", [0, 400], ids=["at once", "in a case"])
 def test_ctrl_c_prints_the_verdict_so_far_and_exits_with_3(module, calls):
     """A real interrupt, of parent and child alike as a terminal sends it."""
     command = [sys.executable, "-m", "specsim", "audit", "theirs:slow", "--level", "smoke", "--seed", "1"]

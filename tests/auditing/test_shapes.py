@@ -362,7 +362,7 @@ RESAMPLED = {"residual": "target"}
     [
         (spoiled(lambda place, p, q: len(p) > 2048, **RESAMPLED), "2,049 or more"),
         (spoiled(lambda place, p, q: q.shape[1] >= 8, lenience=0.6), ""),
-        (spoiled(lambda place, p, q: p.shape[2] % 32 != 0, **RESAMPLED), ""),
+        pytest.param(spoiled(lambda place, p, q: p.shape[2] % 32 != 0, **RESAMPLED), "", marks=pytest.mark.slow),
         pytest.param(spoiled(lambda place, p, q: place >= 1024, **RESAMPLED), "", marks=pytest.mark.slow),
         pytest.param(spoiled(lambda place, p, q: p[:, 0].max(axis=1) > 0.9, lenience=0.3), "", marks=pytest.mark.slow),
         pytest.param(spoiled(lambda place, p, q: len(p) & (len(p) - 1) == 0, **RESAMPLED), "", marks=pytest.mark.slow),
@@ -388,7 +388,7 @@ def test_ids_that_do_not_fit_a_narrow_type_are_found():
     assert any(table.rejected and "reversed bits of the id" in table.where for table in result.tables)
 
 
-@pytest.mark.parametrize("apart", [1, "half", *(pytest.param(d, marks=pytest.mark.slow) for d in (3, 6, 64))])
+@pytest.mark.parametrize("apart", ["half", *(pytest.param(d, marks=pytest.mark.slow) for d in (1, 3, 6, 64))])
 def test_rows_of_a_call_that_share_their_random_numbers_are_found(apart):
     def sharing(draft_tokens, p, q, rng):
         rows, own = len(p), int(rng.integers(2**60))
@@ -432,7 +432,7 @@ def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
         kept[0] = u[-1, -1]
         return verify(draft_tokens, p, q, Given(u))
 
-    result = judged(overlapping, FEW, rounds=4 if which == "row" else 8)
+    result = judged(overlapping, FEW, rounds=2 if which == "row" else 8)
     assert {finding.kind for finding in result.findings} == {"dependent"}
     assert f"the bonus of a row and the first token of the {'next' if which == 'row' else 'first'}" in texts(
         result
@@ -447,13 +447,14 @@ def test_a_uniform_that_two_places_share_is_found_at_any_distance(apart):
         u[:, : len(places)] = u[:, places % apart if apart > 1 else places // 2 * 2]
         return verify(draft_tokens, p, q, Given(u))
 
-    result = judged(sharing, FEW, rounds=2)
+    result = judged(sharing, FEW, rounds=1 if apart == 1 else 2)
     assert any(
         table.rejected and f"distance of two contested places: {apart};" in table.where
         for table in result.tables
     )
 
 
+@pytest.mark.slow
 def test_random_numbers_kept_from_call_to_call_are_found():
     kept = {}
 

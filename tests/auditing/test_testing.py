@@ -142,7 +142,7 @@ def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
         "    def wrong(*_):\n"
         "        1 / 0\n"
         '    wrong.declared = {"vocab_size": 4}\n'
-        "    specsim_audit(wrong)\n"
+        '    specsim_audit(wrong, cases=["two-point"], diagnose=False)\n'
     )
     (tmp_path / "test_right.py").write_text(
         "import numpy as np\n"
@@ -167,6 +167,7 @@ def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
     assert "specsim/testing.py" not in done.stdout  # the caller's line is shown, not ours
 
 
+@pytest.mark.slow
 def test_pytest_runs_as_before_where_the_fixture_is_not_used(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import sys\ndef test_nothing():\n    assert 'numpy' not in sys.modules\n"
