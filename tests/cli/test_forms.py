@@ -391,7 +391,7 @@ def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("plan --alpha .8 --c .05 -o p.json 2>&1 | true", 0),
+        slow("plan --alpha .8 --c .05 -o p.json 2>&1 | true", 0),
         slow("check-metrics --accepted 20 --emitted 30 --steps 7 -o c.json 2>&1 | true", 1),
         slow("nosuch 2>&1 | true", 2),
         slow("plan --alpha .8 --c .05 --json >&- 2>&-", 0),

@@ -617,10 +617,10 @@ def test_each_policy_is_compared_with_the_best_constant(text):
 
 
 def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
-    """Over 150 logs, or 120: squares of their deviations over the reported ones, against chi-square; and the use of
+    """Over 150 logs, or 80: squares of their deviations over the reported ones, against chi-square; and the use of
     pairing.
     """
-    number, length = (150, 2000) if full else (120, 1000)
+    number, length = (150, 2000) if full else (80, 1000)
     runs = [
         specsim.simulate_policies(
             specsim.draft_log(*PAIR, tokens=length, rng=seed, ahead=0), [Constant(2)], constants=[5]

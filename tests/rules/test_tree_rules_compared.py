@@ -264,6 +264,7 @@ def test_traversal_never_accepts_less_where_no_branches_merge(other):
     assert above > 20
 
 
+@pytest.mark.slow
 def test_traversal_accepts_less_of_four_chains_on_the_bundled_models():
     """No effect of a small vocabulary: where q is concentrated, chains begin alike."""
     pair = specsim.read_pair("ngram")

@@ -176,7 +176,7 @@ def test_few_tasks_are_under_way_however_many_there_are():
 
 def test_an_audit_counts_and_finds_the_same(pool):
     here, there = (
-        audit("one_coin_real_q", level="smoke", rng=0, threads=2, executor=executor)
+        audit("one_coin_real_q", level="smoke", rng=0, threads=2, executor=executor, cases=["asymmetric"])
         for executor in (None, pool)
     )
     assert here.verdict == there.verdict == "biased"
@@ -230,6 +230,7 @@ def test_cases_of_a_users_verifier_run_elsewhere_and_cost_no_worker(pool, found_
         assert audit("verifiers:right", level="smoke", rng=0, executor=pool).verdict == "consistent"
 
 
+@pytest.mark.slow
 def test_the_first_case_that_fails_is_the_last_one_in_workers_too(pool, found_here):
     there = audit(WRONG, "smoke", rng=0, fail_fast=True, diagnose=False, executor=pool)
     number = [bool(case.findings) for case in found_here.cases].index(True) + 1
