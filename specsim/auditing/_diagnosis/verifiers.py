@@ -20,6 +20,7 @@ from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
+from specsim.auditing._diagnosis import families
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
@@ -151,7 +152,11 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
-        return odds.conclude(found, done * len(cases))
+        family = families.of_steps(seen, EXACT)
+        elsewhere = families.of_cases(audited) if found.exact > 0.5 else families.NOTHING
+        return odds.conclude(
+            found, done * len(cases), family=elsewhere if family == families.NOTHING else family
+        )
     if _shown_by_few(found.named[0][0].mistake, seen):
         return odds.conclude(None, done * len(cases), TOO_FEW)
     evidence, where = _evidence(found.named[0][0], seen, subject, root)

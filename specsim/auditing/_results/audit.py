@@ -386,7 +386,7 @@ class Diagnosis:
     Together the named mistakes are at least `ODDS` times as probable as each alternative: an unknown mistake
     (`none`), or exact steps (`exact`). Each is within `ODDS` of the likeliest. `considered` are the likeliest
     mistakes, named or not. `reason` says why the answer is unknown, `evidence` is the most significant
-    outcome, `place` one step with it."""
+    outcome, `place` one step with it; of an unknown one what the tests show, and where to look."""
 
     named: tuple[Candidate, ...] = ()
     considered: tuple[Candidate, ...] = ()
@@ -404,7 +404,7 @@ class Diagnosis:
     def lines(self) -> list[str]:
         """The diagnosis in words."""
         if not self.known:
-            return [f"Diagnosis: unknown. {self.reason}"]
+            return [f"Diagnosis: unknown. {self.reason}", *filter(None, (self.evidence, self.place))]
         first, *others = self.named
         text = [f"Diagnosis: {first}. {first.mechanism}"]
         if first.lossy:

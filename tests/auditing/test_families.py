@@ -1,0 +1,108 @@
+"""Where no known mistake fits, a diagnosis says what the tests show, and where to look."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from specsim import mistakes
+from specsim.adapters._contract import Declared
+from specsim.auditing._checks.outcomes import diagnostic_cases, path_of
+from specsim.auditing._diagnosis import families
+from specsim.auditing._diagnosis.families import BONUS, NOTHING, OF_ROWS, RECOVERED, SHARED, TESTS
+from specsim.auditing._diagnosis.reproduction import predict
+from specsim.auditing._diagnosis.verifiers import EXACT
+
+STEPS = 2**17
+
+
+def expected(mistake):
+    """The expected outcomes of the diagnostic cases whose law is enumerated for each path alone."""
+    seen = []
+    for case in diagnostic_cases(Declared()):
+        law, context = predict(mistake, case).law, tuple(case.contexts[0].tolist())
+        paths = [path_of(code, case.vocab_size, case.gamma) for code in range(len(law))]
+        drafted = [
+            np.prod([case.draft.row(context + path[:i])[x] for i, x in enumerate(path)]) for path in paths
+        ]
+        seen.append((case, np.rint(STEPS * np.array(drafted)[:, None] * law).astype(np.int64)))
+    return seen
+
+
+@pytest.mark.parametrize("exact", EXACT, ids=lambda one: one.name)
+def test_nothing_is_said_of_an_exact_verifier(exact):
+    assert families.of_steps(expected(exact), EXACT) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("lenience", [TESTS]),
+        ("resamples_target", [RECOVERED]),
+        ("bonus_temperature", [BONUS]),
+        ("scaled_lenience", [TESTS, RECOVERED]),
+        ("last_penalised", [RECOVERED, BONUS]),
+    ],
+)
+def test_the_parts_of_a_step_that_are_wrong_are_told(name, wrong):
+    said, where = families.of_steps(expected(mistakes.get(name)), EXACT)
+    assert said.startswith(f"Wrong in small cases: {' and '.join(wrong)}. Right there: ")
+    assert where == families.OF_PARTS[tuple(wrong)]
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("test_uniform_draws", SHARED),
+        ("recovers_from_next_row", OF_ROWS[False]),
+        ("block_tokenwise_residual", NOTHING),  # the tests of one exact rule, or the residual of another
+        ("penalty_twice", NOTHING),
+    ],
+)
+def test_what_else_is_shown_and_what_is_not(name, family):
+    assert families.of_steps(expected(mistakes.get(name)), EXACT) == family
+
+
+def test_a_verifier_may_be_near_another_exact_one():
+    said, _ = families.of_steps(expected(mistakes.get("block_first_failure")), EXACT)
+    assert said.endswith("Compared with block.")
+
+
+def table(where, rejected=False, detectable=0.02, gap=0.1):
+    counts = {"observed": (500 + 1000 * gap, 500 - 1000 * gap), "expected": (500.0, 500.0), "n": 1000}
+    return SimpleNamespace(where=where, rejected=rejected, detectable_tv=detectable, **counts)
+
+
+def case_of(name, size, failed, tables=(), kernel="rows", uneven=False):
+    findings = ("any",) if failed else ()
+    made = {"vocab_size": size, "findings": findings, "tables": tables, "kernel": kernel, "uneven": uneven}
+    return SimpleNamespace(case=name, powerful=True, largest_log10_e=9.0, **made)
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        (
+            [case_of("a", 8, False), case_of("b", 8, True, uneven=True)],
+            "only where drafts of a call differ in",
+        ),
+        ([case_of("a", 96, False), case_of("b", 1000, True)], "wrong from 1,000 ids on, right up to 96."),
+        ([case_of("a", 96, False), case_of("b", 8, True)], None),
+        (
+            [case_of("a", 8, True, [table("γ: 1; tokens"), table("γ: 2; tokens", True)], "calls")],
+            "Of 'γ' steps are wrong for these alone: 2.",
+        ),
+        (
+            [case_of("a", 8, True, [table("γ: 1; tokens", detectable=0.2), table("γ: 2", True)], "calls")],
+            None,
+        ),
+    ],
+)
+def test_what_is_right_in_small_cases_shows_where_the_audit_failed(results, said):
+    """A value of an axis where as large a deviation would not have shown is not called right."""
+    by_name = {one.case: one for one in results}
+    failed = [one for one in results if one.findings]
+    found = families.of_cases(
+        SimpleNamespace(failed=failed, results=results, subject=SimpleNamespace(case=by_name.get))
+    )
+    assert (said in found[0]) if said else found == NOTHING
