@@ -211,7 +211,9 @@ def test_a_claimed_processing_is_held_to(processing):
     assert rejected(case, decode, processing=processing)
 
 
-@pytest.mark.parametrize("forgotten", [pytest.param("recovered", marks=pytest.mark.slow), "bonus", "test"])
+@pytest.mark.parametrize(
+    "forgotten", ["bonus", *(pytest.param(one, marks=pytest.mark.slow) for one in ("recovered", "test"))]
+)
 def test_processing_on_one_side_is_rejected(forgotten):
     """Engines forget it in one place of three: EAGLE's bonus (commit bf10ac5), vllm-project/vllm#42744."""
     processing = Processing(temperature=0.6)

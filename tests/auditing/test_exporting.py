@@ -144,6 +144,7 @@ def test_the_same_seed_writes_the_same_files(folder, other, tmp_path):
         assert once == again != differs
 
 
+@pytest.mark.slow
 def test_all_cases_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr(_offline, "battery", battery)
     export(tmp_path / "cases", rng=7, lengths=True)
