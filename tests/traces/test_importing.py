@@ -132,7 +132,10 @@ def test_a_table_of_places_in_a_text(tmp_path):
     assert set(trace.shards[0].columns.context) == {0}
 
 
-@pytest.mark.parametrize("kind", ["npz", "compressed", "folder", "safetensors"])
+@pytest.mark.parametrize(
+    "kind",
+    ["compressed", "safetensors", *(pytest.param(one, marks=pytest.mark.slow) for one in ("npz", "folder"))],
+)
 def test_a_log_is_read_in_pieces(tmp_path, kind, monkeypatch):
     """4 MB of rows, within a quarter of that."""
     rng = np.random.default_rng(1)
