@@ -142,6 +142,7 @@ def test_a_log_is_read_in_pieces(tmp_path, kind, monkeypatch):
     p = rng.random((100, 2, 2500))
     p /= p.sum(-1, keepdims=True)
     source = save(tmp_path, kind, {"draft_tokens": np.zeros((len(p), 1), int), "p": p, "q": p[:, :1]})
+    import_trace(source, tmp_path / "before")  # so that modules and kernels are there
     monkeypatch.setattr("specsim.traces._steps.CHUNK_BYTES", 200_000)
     monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 200_000)
     tracemalloc.start()
