@@ -85,9 +85,12 @@ class Declared:
         tokens follow instead of the target's. Only the cases of one p and one q are then tested.
     draft_sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.models`.
-    repetition_penalty, temperature, top_k, top_p : float, float, int or None, float
-        How a decoder processes the models' rows, in this order: p to the power of the penalty for tokens of
-        the text so far, renormalised; temperature 0 is the argmax; `top_k` None keeps all tokens.
+    repetition_penalty, frequency_penalty, presence_penalty, logit_bias, min_tokens : optional
+        How a decoder processes rows: p to the power of the repetition penalty for tokens of the text so far,
+        times exp(bias) for pairs (token, bias), and exp(-penalty) for new tokens, once or each time that they
+        occur; p(eos) = 0 before `min_tokens` new ones.
+    temperature, top_k, top_p, min_p : float, int or None, float, float
+        What it does then, in this order: temperature 0 is the argmax; `top_k` None keeps all tokens.
     """
 
     arrays: str = "numpy"
@@ -106,9 +109,14 @@ class Declared:
     draft_sampling: str = "sampled"
     decoder: bool = False
     repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+    min_p: float = 0.0
 
     def __post_init__(self) -> None:
         given = (self.dtypes,) if isinstance(self.dtypes, str) else self.dtypes
@@ -153,6 +161,9 @@ class Declared:
         check_between("repetition_penalty", self.repetition_penalty, 0.0, math.inf, "positive number", "(]")
         check_between("temperature", self.temperature, 0.0, math.inf, "finite number")
         check_between("top_p", self.top_p, 0.0, 1.0, "probability", "(]")
+        check_between("min_p", self.min_p, 0.0, 1.0, "probability")
+        for name in ("frequency_penalty", "presence_penalty"):
+            check_between(name, getattr(self, name), -2.0, 2.0, "number")
         if self.top_k is not None:
             check_count("top_k", self.top_k)
 

@@ -22,12 +22,6 @@ def next_rows(rows: Floats) -> Floats:
     return np.concatenate([rows[:, 1:], rows[:, -1:]], axis=1)
 
 
-def one_late(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    accepted, u = ref.accept_standard(draft_tokens, p, q, rng)
-    late = np.minimum(accepted + 1, draft_tokens.shape[1])
-    return pack_output(draft_tokens, late, ref.draw(p[np.arange(len(p)), late], u))
-
-
 @of_chain
 def one_late_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     *before, rejected, whole = stop_law(ratios(tokens, p, q))
@@ -117,7 +111,8 @@ MISTAKES = (
         "rejects_one_late",
         "A rejection takes effect one token late: the rejected token is emitted too.",
         threads=("openvinotoolkit/openvino.genai#4190",),
-        verify=one_late,
+        count=lambda passed: np.minimum(ref.first_failure(passed) + 1, passed.shape[1]),
+        recover=ref.target,
         law=one_late_law,
     ),
     mistake(

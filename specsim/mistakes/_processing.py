@@ -92,7 +92,7 @@ MISTAKES = (
     ),
     *truncated("min-p", "min_p", above, FRACTION, "vllm-project/vllm#42744", "vllm-project/vllm#42802"),
     *truncated("top-k", "top_k", likeliest, (Parameter("k", 2, 2, np.inf, "tokens kept", whole=True),)),
-    *truncated("top-p", "top_p", top_p, above_zero("mass", 0.8, "of the nucleus; 1 is right")),
+    *truncated("top-p", "top_p", top_p, (Parameter("mass", 0.8, 0.5, 1.0, "of the nucleus; 1 is right"),)),
     mistake(
         "bonus_from_residual",
         "The bonus is drawn from the residual of the last drafted position.",

@@ -568,6 +568,20 @@ def test_a_repetition_penalty_is_part_of_the_law():
     assert rejected(CASES["long prompt"], new_only, FEW, penalised)
 
 
+def test_penalties_of_new_tokens_a_bias_and_a_least_length_are_part_of_the_law():
+    """After the prompt (0, 1) and the new tokens (1, 1), token 3 being the end of a text."""
+    p, text = np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([[0, 1, 1, 1]], dtype=np.int32)
+    some = Processing(
+        repetition_penalty=2.0, frequency_penalty=0.5, presence_penalty=0.25, logit_bias=((2, 1.0), (9, 5.0))
+    )
+    weights = np.array([0.4**2, 0.3**2 * np.exp(-2 * 0.5 - 0.25), 0.2 * np.exp(1.0), 0.1])
+    assert some.after(text, p, 2, 3) == pytest.approx(weights[None] / weights.sum())
+    for least, end in ((2, 0.1), (3, 0.0)):
+        assert Processing(min_tokens=least).after(text, p, 2, 3)[0, 3] == pytest.approx(end)
+    assert Processing(min_tokens=9).after(text, p, 2) == pytest.approx(p)
+    assert Processing(min_p=0.6).after(text, p).tolist() == [[4 / 7, 3 / 7, 0.0, 0.0]]
+
+
 def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
     @declares(decoder=True, temperature=0.0)
     def greedy(*request):
@@ -577,3 +591,5 @@ def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
     assert (found.verdict, found.powerful) == ("consistent", found.planned)
     with pytest.raises(ValueError, match="repetition_penalty: 0 is outside"):
         declares(decoder=True, repetition_penalty=0)
+    with pytest.raises(ValueError, match="frequency_penalty: 3 is outside"):
+        declares(decoder=True, frequency_penalty=3)

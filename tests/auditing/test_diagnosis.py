@@ -17,6 +17,7 @@ from specsim import audit, mistakes, rules
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
 from specsim.auditing._checks import subjects
+from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
@@ -637,8 +638,8 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule(full):
 # --- decoders --------------------------------------------------------------------------------------------
 
 
-def diagnosed_decoder(function, names=("second order", "peaked"), known=None, seed=SEED):
-    decoder = declares(decoder=True)(function)
+def diagnosed_decoder(function, names=("second order", "peaked"), known=None, seed=SEED, **declared):
+    decoder = declares(decoder=True, **declared)(function)
     results = audited(decoder, names, "smoke")
     with open_subject(decoder, 1, 60) as subject:
         return diagnose_decoder(subject, results, seed, known)
@@ -646,6 +647,24 @@ def diagnosed_decoder(function, names=("second order", "peaked"), known=None, se
 
 #: Mistakes of loops and of verifiers, none with a parameter: its fit takes longest.
 OF_LOOPS = ("greedy_draft", "resamples_target", "accepts_everything")
+
+
+@pytest.mark.slow
+def test_a_decoders_mistake_is_named_where_its_rows_depend_on_the_text():
+    processing = {
+        "repetition_penalty": 1.3,
+        "presence_penalty": 0.4,
+        "logit_bias": ((1, 0.5),),
+        "min_p": 0.02,
+    }
+
+    def wrong(target, draft, prompt, most, eos, rng):
+        given = Processing(**processing), len(prompt), eos
+        models = [decoders._process_model(model, *given) for model in (target, draft)]
+        return in_a_loop(mistakes.get("resamples_target")).function(*models, prompt, most, eos, rng)
+
+    known = [mistakes.get(name) for name in OF_LOOPS]
+    assert first(diagnosed_decoder(wrong, ("zeros",), known, **processing)) == "resamples_target"
 
 
 def test_a_decoders_mistake_is_named(full):

@@ -5,7 +5,7 @@ the end of the text. A lossless decoder draws every token from the target's row 
 from the processed row if it declares a temperature, top-k or top-p."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Self
 
@@ -37,7 +37,7 @@ from specsim.simulation._sources import Batch
 
 @dataclass(frozen=True)
 class Processing:
-    """What a decoder does to the target's rows before it draws: penalty, temperature, top-k, top-p, in turn.
+    """What a decoder does to the target's rows before it draws, as `Declared` has it.
 
     Raises ValueError or TypeError for values out of range, see `specsim.core.distributions`.
 
@@ -49,6 +49,11 @@ class Processing:
     top_k: int | None = None
     top_p: float = 1.0
     repetition_penalty: float = 1.0
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
 
     def __post_init__(self) -> None:
         self.rows(np.ones(1))
@@ -56,19 +61,29 @@ class Processing:
     @classmethod
     def of(cls, declared: Declared) -> Self:
         """What a decoder declares."""
-        return cls(declared.temperature, declared.top_k, declared.top_p, declared.repetition_penalty)
+        return cls(**{field.name: getattr(declared, field.name) for field in fields(cls)})
 
-    def after(self, texts: NDArray[np.int32], p: Floats) -> Floats:
-        """The processed rows [B, V] of `p` after `texts` [B, T], whose tokens are penalised."""
-        if self.repetition_penalty != 1.0:
-            seen = np.zeros(p.shape, dtype=bool)
-            np.put_along_axis(seen, texts.astype(np.int64), True, axis=1)
-            p = normalise(np.where(seen, p**self.repetition_penalty, p))
+    @property
+    def of_texts(self) -> bool:
+        """Whether there is a penalty, a bias, or a least length."""
+        return self != Processing(self.temperature, self.top_k, self.top_p, min_p=self.min_p)
+
+    def after(self, texts: NDArray[np.int32], p: Floats, given: int = 0, eos: int | None = None) -> Floats:
+        """The processed rows [B, V] of `p` after `texts` [B, T], each with a prompt of `given` tokens."""
+        if self.of_texts:
+            times = texts[:, :, None] == np.arange(p.shape[1])
+            new = times[:, given:].sum(axis=1)
+            scores = -self.frequency_penalty * new - self.presence_penalty * (new > 0)
+            for token, bias in self.logit_bias:
+                scores[:, token : token + 1] += bias
+            if eos is not None and texts.shape[1] - given < self.min_tokens:
+                scores[:, eos] = -np.inf
+            p = normalise(np.where(times.any(axis=1), p**self.repetition_penalty, p) * np.exp(scores))
         return self.rows(p)
 
     def rows(self, p: Floats) -> Floats:
         """The processed rows, of the shape [..., V] of `p`, without a penalty."""
-        return process(p, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        return process(p, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
 
 
 @dataclass(frozen=True)
@@ -136,7 +151,7 @@ class DecoderTally:
         found, first, each = np.zeros(tokens.shape, dtype=bool), v, np.arange(sequences)
         for i in range(length):
             so_far, token = text[:, : start.shape[1] + i], text[:, start.shape[1] + i]
-            law = self.processing.after(so_far, target.rows(so_far))
+            law = self.processing.after(so_far, target.rows(so_far), len(prompt), self.case.eos)
             mass = law[each, token]
             found[i] = (tokens[i] >= 0) & (mass == 0.0)
             if i == 0:
@@ -149,7 +164,10 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
 
     def laws(prefixes: Sequence[Tokens], prompt: Tokens) -> tuple[Floats, Floats, Floats | None]:
         texts = np.array([(*prompt, *prefix) for prefix in prefixes], dtype=np.int32)
-        law, drafted = (processing.after(texts, model.rows(texts)) for model in (case.target, case.draft))
+        law, drafted = (
+            processing.after(texts, model.rows(texts), len(prompt), case.eos)
+            for model in (case.target, case.draft)
+        )
         onward = law if case.eos is None else np.where(np.arange(law.shape[1]) == case.eos, 0.0, law)
         others = alternatives(law, drafted, None), alternatives(law, None, drafted)
         return law, onward, np.concatenate(others, axis=1)

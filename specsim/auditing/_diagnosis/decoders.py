@@ -6,7 +6,7 @@ prompt: longer texts separate mistakes that are alike in short ones."""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -119,8 +119,6 @@ def diagnose_decoder(
 ) -> Diagnosis | None:
     """Diagnose a decoder from the results of its audit. Raises OutOfTime after `deadline`."""
     in_time = partial(odds.check_time, deadline)
-    if subject.declared.repetition_penalty != 1.0:
-        return odds.conclude(None, 0, "No mistake has a known distribution with a repetition penalty.")
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
     failed = [result for result in results if result.findings]
@@ -170,7 +168,7 @@ def diagnose_decoder(
 
         found = odds.reproducing(scored, exact, number, reproduced)
     evidence = _evidence(found.named[0][0], seen) if found.named else ""
-    return odds.conclude(found, done * len(seen), evidence=evidence)
+    return odds.conclude(found, done * len(seen), shown=(evidence, ""))
 
 
 def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: odds.InTime) -> bool:
@@ -217,12 +215,29 @@ def audited_texts(
 def _read_texts(subject: DecoderSubject, case: DecoderCase, prefixes: Ints) -> _Seen:
     processing = Processing.of(subject.declared)
     models: Any = case.target, case.draft
-    target, draft = (_process_model(model, processing) for model in models)
+    given = len(case.prompts[0]), case.eos
+    target, draft = (_process_model(model, processing, *given) for model in models)
     return _Seen(case, (target, draft), prefixes.reshape(-1, case.vocab_size))
 
 
+@dataclass(frozen=True, eq=False)
+class _OfTexts:
+    """A model whose processed rows depend on all of the text."""
+
+    row: Callable[[Tokens], Any]
+    reads_all = True
+
+
 @cache
-def _process_model(model: Model, processing: Processing) -> Model:
+def _process_model(model: Model, processing: Processing, given: int, eos: int | None) -> Any:
+    if processing.of_texts:
+
+        @cache
+        def row(text: Tokens) -> Any:
+            texts = np.array([text], dtype=np.int32)
+            return processing.after(texts, model.rows(texts), given, eos)[0].tolist()
+
+        return _OfTexts(row)
     size, order = model.vocab_size, model.order
     contexts = np.indices((size,) * order).reshape(order, size**order).T.astype(np.int32)
     return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])

@@ -126,6 +126,5 @@ def _of_axes(tables: Sequence[TableResult]) -> Family:
 
 
 def _rejected(tables: Sequence[TableResult]) -> list[float]:
-    """The total variations of the rejected tables."""
     gaps = (np.abs(np.subtract(one.observed, one.expected)).sum() / one.n for one in tables if one.rejected)
     return [float(gap) / 2.0 for gap in gaps]

@@ -187,27 +187,17 @@ def drop_far(known: Sequence[Scored], far: float = FAR) -> list[Scored]:
 
 
 def conclude(
-    found: Posterior | None,
-    steps: int,
-    reason: str = "",
-    *,
-    evidence: str = "",
-    place: str = "",
-    family: tuple[str, str] = ("", ""),
+    found: Posterior | None, steps: int, reason: str = "", shown: tuple[str, str] = ("", "")
 ) -> Diagnosis:
     """The diagnosis: the named mistakes, or unknown for a reason, by default that of `found`.
 
-    The `family` of an unknown one is what the tests show, and what the code does where to look."""
+    `shown` is its evidence and its place."""
     if found is None:
         return Diagnosis(steps=steps, reason=reason)
     listed = tuple(_candidate(one, probability) for one, probability in found.known[:LISTED])
     named = tuple(_candidate(one, probability) for one, probability in found.named)
-    if named:
-        return Diagnosis(named, listed, found.none, found.exact, steps, evidence=evidence, place=place)
-    reason = reason or (ELSEWHERE if found.exact > 0.5 else OTHERWISE)
-    shown, code = family
-    look = f"Look at where the code {code}." if code else ""
-    return Diagnosis((), listed, found.none, found.exact, steps, reason, shown, look)
+    unknown = "" if named else reason or (ELSEWHERE if found.exact > 0.5 else OTHERWISE)
+    return Diagnosis(named, listed, found.none, found.exact, steps, unknown, *shown)
 
 
 def _candidate(one: Scored, probability: float) -> Candidate:

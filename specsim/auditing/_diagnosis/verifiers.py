@@ -152,15 +152,15 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
-        family = families.of_steps(seen, EXACT)
-        elsewhere = families.of_cases(audited) if found.exact > 0.5 else families.NOTHING
-        return odds.conclude(
-            found, done * len(cases), family=elsewhere if family == families.NOTHING else family
-        )
+        said, code = families.of_steps(seen, EXACT)
+        if not said and found.exact > 0.5:
+            said, code = families.of_cases(audited)
+        look = f"Look at where the code {code}." if code else ""
+        return odds.conclude(found, done * len(cases), shown=(said, look))
     if _shown_by_few(found.named[0][0].mistake, seen):
         return odds.conclude(None, done * len(cases), TOO_FEW)
-    evidence, where = _evidence(found.named[0][0], seen, subject, root)
-    return odds.conclude(found, done * len(cases), evidence=evidence, place=where)
+    shown = _evidence(found.named[0][0], seen, subject, root)
+    return odds.conclude(found, done * len(cases), shown=shown)
 
 
 def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
