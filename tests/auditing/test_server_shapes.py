@@ -103,6 +103,22 @@ def test_uniforms_of_16_bits_are_found_by_the_ids_that_they_draw_too_often():
     assert not judged(in_calls_of_a_server("coarse_draw", bits=30), SERVER, 4).findings
 
 
+@pytest.mark.slow
+def test_a_draft_that_is_always_rejected_at_the_17th_place_is_found():
+    """As where its bits of acceptance are packed into 16."""
+
+    def packed(draft_tokens, p, q, rng):
+        emitted = verify(draft_tokens, p, q, rng)
+        for row in np.flatnonzero((emitted >= 0).sum(axis=1) > 17):
+            residual = np.maximum(p[row, 16] - q[row, 16], 0.0)
+            emitted[row, 16:] = -1
+            emitted[row, 16] = rng.choice(len(residual), p=residual / residual.sum())
+        return emitted
+
+    findings = judged(packed, SERVER, 17).findings
+    assert any("place in the step: 17" in str(finding) for finding in findings)
+
+
 def test_a_mistake_of_many_rows_over_many_ids_is_found_and_placed(full):
     result = judged(resampling, SERVER, 1.5)
     assert any(finding.kind == "deviation" for finding in result.findings)

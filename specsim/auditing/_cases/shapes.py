@@ -45,6 +45,8 @@ KINDS = (
 #: reached; and the length of such a draft. Half have the last kind but at two *contested* places, where the
 #: uniform alone decides, so that what two tests share is seen at any distance.
 OFTEN_ACCEPTED, CONTESTED, LONG = 2, KINDS.index("even odds"), 5
+#: γ from which on only the last kind is accepted often enough to reach the last places.
+LONGEST = 17
 #: Most rows of a call in which the rows are alike, as those of several samples of one text; half of them.
 MOST_ALIKE = 8
 #: Vocabulary from which on a bank has fewer kinds, and how many.
@@ -211,7 +213,8 @@ class ShapesCase:
         if gamma >= LONG and (self.together or self.contested):
             sort = choices[:, gamma + 1]
             easy = sort < (0.75 if self.together else 0.25)
-            scores[easy] = kinds - OFTEN_ACCEPTED + scores[easy] * (OFTEN_ACCEPTED / kinds)
+            often = OFTEN_ACCEPTED if gamma < LONGEST else 1
+            scores[easy] = kinds - often + scores[easy] * (often / kinds)
         if gamma >= LONG and self.contested:
             two = np.flatnonzero((sort >= 0.25) & (sort < 0.75))
             apart[0, two] = 1 + choices[two, gamma + 3] * (gamma - 1)
