@@ -142,7 +142,7 @@ def test_traversal_against_going_down_from_the_root(full):
     ways.
     """
     below = above = 0
-    for target, draft, tree, context in generated(RULE["without_replacement"], 150 if full else 30, seed=32):
+    for target, draft, tree, context in generated(RULE["without_replacement"], 150 if full else 60, seed=32):
         up, down = lengths(
             target, draft, tree, context, "traversal_without_replacement", "without_replacement"
         )
