@@ -33,7 +33,7 @@ help:
 	@echo "make test    run the tests of the library, except the slow ones;  make test-all  all tests, at full scale"
 	@echo "make test-slow   the slow tests alone;  make test-shipped  those of experiments, figures, notebooks, article and wheel"
 	@echo "make test-engines   install real engines on PyTorch and MLX, and run theirs"
-	@echo "make torture   kill runs, call commands and functions wrongly, flip bits in files: what then goes wrong (25 min)"
+	@echo "make torture   kills, wrong calls, hostile servers and files, flipped bits: what then goes wrong (25 min on two cores)"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
 	@echo "make check-gpu   on a machine with an NVIDIA GPU: compare its counts with those of the CPU, and time it (8 min)"
 	@echo "make docs    build the site, in results/site"

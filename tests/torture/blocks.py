@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib import import_module
 
 #: Seconds after which a task hangs, on a machine with a core for each process that runs.
 PATIENCE = 30.0
@@ -49,6 +50,12 @@ class Tally:
         shown = ", ".join(f"{self.faults[kind]} {kind}" for kind in (WRONG, TRACEBACK, HANG))
         ways = ", ".join(f"{number:,} {way}" for way, number in sorted(self.outcomes.items()))
         return f"{self.name:<16} {self.tried:>6,} tried: {shown}  ({ways}; {self.seconds:.0f} s)"
+
+
+def run_kind(kind, number, seed):
+    """The tallies of a kind, which `run_KIND` of its file gives: one or more."""
+    found = getattr(import_module({"commands": "command_lines"}.get(kind, kind)), f"run_{kind}")(number, seed)
+    return [found] if isinstance(found, Tally) else [*found]
 
 
 def in_blocks(name, tasks, act, describe, prepare=lambda: None):

@@ -1,6 +1,6 @@
 """Files of specsim with hostile values and right checksums, as whoever forges a file can make them.
 
-One value of a sound file is replaced, dropped or doubled, and the file sealed again. It must be read with a
+One value of a sound file is replaced or dropped, and the file sealed again. It must be read with a
 result, or refused in words that name it."""
 
 import hashlib
@@ -17,38 +17,31 @@ from command_lines import smaller_audits
 from judging import answer_of
 
 import specsim
-from specsim import engines, open_planted, traces
+from specsim import audit_engine, engines, open_planted, open_trace, traces
 from specsim.auditing import audit_shard
 from specsim.core._json import seal_of
 from specsim.core._tensors import read_tensors, save_tensors
+from specsim.engines import judge_texts
+from specsim.engines._audit.store import _checksum
 from specsim.simulation._checkpoints import FORMAT, _digest
-from specsim.traces._format import digest
 
-ESCAPE = "\x1b[31m"
+LISTS = [[2**64], [2**63 - 1] * 2, [300], [], ["x"]]
 HOSTILE = [
-    None, True, -1, 0, 1, 300, 2**62, 2**63, 2**64, -(2**63), 10**400, 1e308, -0.5, 1e-320, "", "x", ESCAPE,
-    "../../etc/passwd", "a" * 10**5, [], [[]], {}, [[1, 2], [3]], [-1], [2**63], ["x"], {"float": "nan"},
-    {"float": "inf"}, {"fraction": "1/0"}, {"tuple": []}, {"tuple": [2**64]}, {"mapping": [[1, 2, 3]]},
-    {"array": [300], "dtype": "int8", "shape": [1]}, {"array": [], "dtype": "int64", "shape": [0]},
-    {"array": [2**63 - 1] * 2, "dtype": "int64", "shape": [2]}, {"class": "specsim.models.Tree", "fields": {}},
-    {"array": [1], "dtype": "object", "shape": [1]}, {"class": "specsim.simulation.Simulation", "fields": 3},
+    None, True, -1, 0, 300, 2**62, 2**64, 10**400, 1e308, -0.5, 1e-320, "", "x", "\x1b[31m", "../../x", "a" * 10**5,
+    [], [[]], {}, [[1, 2], [3]], {"float": "nan"}, {"fraction": "1/0"}, {"mapping": [[1, 2, 3]]},
+    *({"tuple": one} for one in LISTS), {"class": "specsim.simulation.Simulation", "fields": 3},
+    *({"array": one, "dtype": kind, "shape": [len(one)]} for one in LISTS for kind in ("int8", "int64", "object")),
 ]  # fmt: skip
 
 
 def change(value, rng):
-    """`value`, plain JSON, with one of the values in it replaced, dropped or doubled."""
+    """`value`, plain JSON, with one of the values in it replaced or dropped."""
     places = [*_places(value)]
-    holder, key = rng.choice(places)
-    how = rng.random()
+    (holder, key), (other, there), how = rng.choice(places), rng.choice(places), rng.random()
     if how < 0.1 and isinstance(holder, dict):
         del holder[key]
-    elif how < 0.2 and isinstance(holder, list):
-        holder.insert(key, holder[key])
-    elif how < 0.3:
-        other, there = rng.choice(places)
-        holder[key] = json.loads(json.dumps(other[there]))
     else:
-        holder[key] = rng.choice(HOSTILE)
+        holder[key] = json.loads(json.dumps(other[there])) if how < 0.3 else rng.choice(HOSTILE)
     return value
 
 
@@ -60,81 +53,55 @@ def _places(value):
 
 
 def _sealed(path, rng):
-    """Forge a JSON file that has its own SHA-256."""
-    values = json.loads(path.read_text())
-    values.pop("sha256")
-    change(values, rng)
+    values = change(json.loads(path.read_text()), rng)
+    values.pop("sha256", None)
     path.write_text(json.dumps(values | {"sha256": seal_of(values)}))
 
 
 def _part(path, rng):
     arrays, metadata = read_tensors(path)
     head = json.loads(metadata[FORMAT].partition("\n")[2])
-    if rng.random() < 0.3:
-        name = rng.choice([*arrays])
-        _array(arrays, name, rng)
-    else:
-        change(head, rng)
+    _array(arrays, rng) if rng.random() < 0.3 else change(head, rng)
     head = json.dumps(head)
     save_tensors(path, arrays, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
 
-def _array(arrays, name, rng):
-    """Forge one of `arrays`."""
+def _array(arrays, rng, most=6):
+    name = rng.choice([*arrays])
     one = np.atleast_1d(arrays[name])
-    arrays[name] = rng.choice([
-        one[:0], one[:-1], np.concatenate([one, one]), one[None], one * 0 - 1, one * 0 + 2**62, one * 0,
-    ])  # fmt: skip
+    values = one[:0], one[:-1], one[None], one * 0 - 1, one * 0 + 2**62, one * 0, 1.5, "x", np.nan, [-1, 5]
+    arrays[name] = np.array(rng.choice(values[:most]))
 
 
 def _planted(path, rng):
-    """Forge the distributions of a planted folder, a checkpoint's JSON, or what the folder says of them."""
-    folder, which = path.parent, rng.randrange(3)
-    name = ["law.npz", "target/config.json", "draft/tokenizer.json"][which]
-    if which:
-        values = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(rng.choice([[], 3, change(values, rng), change(values, rng)])))
+    """The distributions of a planted folder, a checkpoint's JSON, and what the folder says of them."""
+    name = rng.choice(["law.npz", "target/config.json", "draft/tokenizer.json"])
+    file = path.parent / name
+    if name == "law.npz":
+        _array(arrays := dict(np.load(file)), rng, None)
+        np.savez(file, **arrays)
     else:
-        with np.load(folder / name) as file:
-            arrays = dict(file)
-        entry = rng.choice([*arrays])
-        if rng.random() < 0.5:
-            arrays[entry] = np.array(rng.choice([0, -1, 2**62, 1.5, "x", np.nan, [], [[1]], [0, 0], [-1, 5]]))
-        else:
-            _array(arrays, entry, rng)
-        np.savez(folder / name, **arrays)
+        file.write_text(json.dumps(rng.choice([[], 3, *[change(json.loads(file.read_text()), rng)] * 4])))
     values = json.loads(path.read_text())
-    values["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    if rng.random() < 0.3:
-        change(values, rng)
-    values.pop("sha256", None)
+    values["files"][name] = hashlib.sha256(file.read_bytes()).hexdigest()
     path.write_text(json.dumps(values | {"sha256": seal_of(values)}))
+    if rng.random() < 0.3:
+        _sealed(path, rng)
 
 
-def _shard(path, rng):
-    """Forge the header of a trace's shard, and the manifest's SHA-256 of it."""
-    data, manifest = path.read_bytes(), path.parent / "manifest.json"
-    end = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:end])
-    first, last = header["checksum"]["data_offsets"]
-    checksums = np.frombuffer(data[end + first : end + last], np.uint64)
-    header = json.dumps(change(header, rng)).encode()
-    header = len(header).to_bytes(8, "little") + header
-    path.write_bytes(header + data[end:])
-    values = json.loads(manifest.read_text())
-    values["shards"][0] |= {
-        "bytes": len(header) + len(data) - end, "sha256": digest(header, checksums)
-    }  # fmt: skip
-    values.pop("sha256")
-    manifest.write_text(json.dumps(values | {"sha256": seal_of(values)}))
+def _texts(path, rng):
+    lines = path.read_text().splitlines()
+    place = rng.randrange(len(lines)) if rng.random() < 0.7 else 0
+    values = change({name: one for name, one in json.loads(lines[place]).items() if name != "crc32"}, rng)
+    lines[place] = json.dumps(values | {"crc32": _checksum(values)})
+    path.write_text("\n".join(lines) + "\n")
 
 
 def _show(result):
     """All that is shown of a result."""
-    told = [str(result), result._repr_html_(), result.to_csv(), repr(result.to_dict())]
-    if "\x1b" in "".join(told[:1]):
+    result._repr_html_(), result.to_csv(), result.to_dict()
+    if "\x1b" in str(result):
         raise AssertionError("an escape sequence is printed")
-    return told
 
 
 def _run(path):
@@ -144,64 +111,54 @@ def _run(path):
         _show(specsim.rerun(path, threads=1))
 
 
-def _opened(path):
-    pair = open_planted(path.parent)
-    pair.to_dict(), pair.prompts(1, pair.target.start + 1, rng=1), pair.target.rows([[0], [1]])
-    engines.check(pair.folder, rng=0)
-
-
-def _trace(path):
-    found = specsim.open_trace(path.parent)
-    [repr(shard) for shard in found.verify()]
-    _show(traces.summarise(found))
-
-
 #: A kind of file: its name, the path, what forges it and what reads it.
 KINDS = [
     ("forged results", "run.json", _sealed, _run),
     ("forged audits", "audit.json", _sealed, lambda path: _show(specsim.load(path))),
     ("forged parts", "run.part", _part, lambda path: _show(specsim.merge([path]))),
     ("forged shards", "audit.part", _part, lambda path: _show(specsim.merge([path]))),
-    ("forged pairs", "pair/planted.json", _planted, _opened),
-    ("forged manifests", "trace/manifest.json", _sealed, _trace),
-    ("forged traces", "trace/shard-00000.safetensors", _shard, _trace),
+    ("forged pairs", "pair/planted.json", _planted, lambda path: _show(engines.check("pair", rng=0))),
+    (
+        "forged manifests",
+        "trace/manifest.json",
+        _sealed,
+        lambda path: _show(traces.summarise(open_trace("trace"))),
+    ),
+    (
+        "forged texts",
+        "texts/texts.jsonl",
+        _texts,
+        lambda path: _show(judge_texts(path, open_planted("pair"))),
+    ),
 ]
-
-
-def make_files():
-    make_things()
-    specsim.audit("standard", "smoke", rng=1, cases=["two-point"]).save("audit.json")
-    audit_shard("standard", "audit.part", (0, 1), "smoke", rng=1, threads=1)
 
 
 def run_forged(number, seed):
     """A tally for each kind of file, of `number` forged ones."""
     smaller_audits()
-    for name, path, forge, read in KINDS:
-        yield in_blocks(
-            name,
-            [f"{seed} {name} {i}" for i in range(number)],
-            lambda task, path=Path(path), forge=forge, read=read: _act(task, path, forge, read),
-            str,
-            _prepare,
-        )
+    for name, *kind in KINDS:
+        tasks = [f"{seed} {name} {i}" for i in range(number)]
+        yield in_blocks(name, tasks, lambda task, kind=kind: _act(random.Random(task), *kind), str, _prepare)
 
 
 def _prepare():
     Path("sound").mkdir()
     with chdir("sound"):
-        make_files()
+        make_things()
+        specsim.audit("standard", "smoke", rng=1, cases=["two-point"]).save("audit.json")
+        audit_shard("standard", "audit.part", (0, 1), "smoke", rng=1, threads=1)
+        audit_engine("specsim", open_planted("pair"), tokens=300, rng=1, out="texts")
+        shutil.copytree("pair", "../pair")
 
 
-def _act(task, path, forge, read):
-    rng = random.Random(task)
-    top = path.parts[0]
+def _act(rng, path, forge, read):
+    top = Path(path).parts[0]
     if Path(top).is_dir():
         shutil.rmtree(top)
-    (shutil.copytree if len(path.parts) > 1 else shutil.copy)(Path("sound", top), top)
-    forge(path, rng)
+    (shutil.copytree if "/" in path else shutil.copy)(Path("sound", top), top)
+    forge(Path(path), rng)
     try:
-        read(path)
+        read(Path(path))
     except Exception as error:
         fault = answer_of(error)
         return ("refused", None) if fault is None else ("accident", (TRACEBACK, fault))

@@ -224,9 +224,9 @@ class HttpServer:
         raise AssertionError("the last try returns or raises")
 
     def _patience(self, payload: bytes | None) -> float:
-        """The seconds that a request may take; 0 for one that is not text, of a silent server."""
+        """The seconds that a request may take; 0 for one that is not text, after one without answer."""
         if payload is None:
-            return 0.0 if self._silent and not self._reached else min(self._timeout, GET_SECONDS)
+            return 0.0 if self._silent else min(self._timeout, GET_SECONDS)
         if self.deadline is None:
             return self._timeout
         left = max(0.0, self.deadline - time.perf_counter())
@@ -255,6 +255,7 @@ class HttpServer:
             if late.is_set():
                 raise TimeoutError
             self._header, self._reached = response.getheader("Server", "")[:80] or self._header, True
+            self._silent = False
             if response.length and len(body) <= most:
                 raise http.client.IncompleteRead(body, response.length)
             if len(body) > most and response.status == 200:
