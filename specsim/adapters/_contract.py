@@ -20,6 +20,7 @@ The first four are only for verifiers of chains.
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -124,6 +125,11 @@ class Declared:
             check_choice("dtypes", dtype, DTYPES)
         dtypes = tuple(dict.fromkeys(given))
         object.__setattr__(self, "dtypes", dtypes)
+        try:
+            bias = tuple((operator.index(token), float(more)) for token, more in self.logit_bias)
+        except (TypeError, ValueError):
+            raise ValueError(f"logit_bias: {self.logit_bias!r}; give pairs of a token and a number") from None
+        object.__setattr__(self, "logit_bias", bias)
         check_choice("arrays", self.arrays, ARRAYS)
         if self.arrays == "cupy" and "bfloat16" in dtypes:
             raise ValueError("dtypes: CuPy has no bfloat16; leave it out")

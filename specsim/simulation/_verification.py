@@ -183,7 +183,8 @@ def verify(
         wanted = (*tokens.shape[:-1], count, p_rows.shape[-1])
         if given.shape != wanted:
             hint = " (p has one row more than there are drafted tokens)" if name == "p" else ""
-            raise ValueError(f"{name}: shape {given.shape}, draft_tokens {tokens.shape}; give {wanted}{hint}")
+            said = f"{name}: shape {given.shape} for draft_tokens {tokens.shape}"
+            raise ValueError(f"{said}; give {wanted}{hint}")
     single = tokens.ndim == 1
     if single:
         tokens, p_rows, q_rows = tokens[None], p_rows[None], q_rows[None]

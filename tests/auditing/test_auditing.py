@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_a_known_way_of_accepting_less_is_named():
 
 
 def test_what_a_verifier_that_is_not_reproducible_is_not_asked_is_said():
-    result = audited(declares(reproducible=False)(verifiers.right), "two-point")
+    result = audited(declares(reproducible=False)(partial(verifiers.right)), "two-point")
     assert limits_line(result).startswith("The verifier declares reproducible=False; ")
     assert limits_line(result).endswith(" It was not tested whether the same rng gives the same tokens.")
 
