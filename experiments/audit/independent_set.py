@@ -55,7 +55,7 @@ FOLDER = ROOT / "tests" / "independent"
 #: The sources of all sets, which nobody edits, and the SHA-256 of them.
 ARCHIVE = FOLDER / "subjects.zip"
 SHA256 = "b9d2c6d86cfc7e15d8da13a0fde0bc700eee7d0d72a6620f01a62d2543df0db8"
-SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth")
 
 
 @cache
@@ -71,8 +71,8 @@ def first_verdicts(each: str) -> list[Row]:
     return rows
 
 
-def place_of(each: str, kind: str, name: str) -> tuple[str, str]:
-    """The module and the function of a subject, which can be imported from now on.
+def module_of(each: str, kind: str) -> str:
+    """The module of a set's subjects of a kind, which can be imported from now on.
 
     Raises ValueError where the archive is another one."""
     if str(ARCHIVE) not in sys.path:
@@ -80,11 +80,9 @@ def place_of(each: str, kind: str, name: str) -> tuple[str, str]:
             raise ValueError(f"{ARCHIVE}: not the authors' sources (SHA-256 {digest}); check it out again")
         sys.path.insert(0, str(ARCHIVE))
     right, what = kind.startswith("right"), kind.rpartition(" ")[2] + "s"
-    if each == "seventh":
-        return f"seventh_{name}", "verify"
     if each == "first":
-        return ("right_verifiers" if right and what == "verifiers" else f"wrong_{what}"), name
-    return (f"{each}_right" if right and what == "verifiers" else f"{each}_{what}"), name
+        return "right_verifiers" if right and what == "verifiers" else f"wrong_{what}"
+    return f"{each}_right" if right and what == "verifiers" else f"{each}_{what}"
 
 
 # --- verdicts, and the criteria of engines -----------------------------------------------------------------
@@ -101,8 +99,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     about = subjects()[subject]
     decoder, checks = about["kind"].endswith("decoder"), dict.fromkeys(one.name for one in CRITERIA)
     if not decoder:
-        module, name = place_of(about["set"], about["kind"], about["name"])
-        function = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module_of(about["set"], about["kind"])), about["name"])
         checks = {one.name: one.holds(function, rng) for one in CRITERIA}
     row = {"subject": subject, "set": about["set"], "kind": about["kind"], "tv": about["tv"]}
     return row | {"verdict": about["verdict"]} | checks
@@ -220,7 +217,7 @@ def diagnosed(name: str, *, rng: int = 0) -> Row:
 def _reference(name: str) -> str:
     """The function of the subject "set:name"."""
     about = subjects()[name]
-    return ":".join(place_of(about["set"], about["kind"], about["name"]))
+    return f"{module_of(about['set'], about['kind'])}:{about['name']}"
 
 
 def _diagnosable(found: Audit) -> list[Any]:
