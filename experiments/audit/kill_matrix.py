@@ -110,8 +110,8 @@ def exact_tv(mistake: Any) -> float | None:
     """The largest total variation between the distribution of a next token and the target's, at any position
     of two drafts.
 
-    Enumerated in fractions where p is `PAIR` and q the same reversed, from the mistake's own `law`; None
-    without one.
+    Enumerated where p is `PAIR` and q the same reversed, from the mistake's own `law`, in fractions if it has
+    them; None without one.
     """
     if mistake.law is None or mistake.verify is None:
         return None
@@ -125,11 +125,14 @@ def exact_tv(mistake: Any) -> float | None:
     gaps = [
         sum(abs(mass - sum(row) * p[x,]) for x, mass in enumerate(row)) / sum(row) for row in nexts.values()
     ]
-    return float(max(gaps)) / 2.0
+    tv = float(max(gaps)) / 2.0
+    return tv if tv > ROUNDING else 0.0
 
 
 # --- the matrix, and its page ----------------------------------------------------------------------------
 
+#: Total variation of rounding, of a law in floats.
+ROUNDING = 1e-14
 #: Total variation from which on a mistake of an independent author counts.
 LARGE = 0.02
 #: Why a criterion has no cell for a decoder.
