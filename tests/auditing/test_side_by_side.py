@@ -19,9 +19,9 @@ from benchmarks._virtual import VirtualExecutor
 from specsim import audit
 from specsim.auditing import _schedule, _side_by_side
 from specsim.auditing._cases.battery import LEVELS
-from specsim.auditing._checks.subjects import VerifierSubject, open_subject
+from specsim.auditing._checks.subjects import Span, VerifierSubject, open_subject
 from specsim.auditing._runner import CaseRun
-from specsim.auditing._schedule import Here, Schedule
+from specsim.auditing._schedule import Here, Schedule, _Segment
 from specsim.auditing._side_by_side import OnWorkers
 from specsim.auditing._verifier.child import Child, Children
 from specsim.simulation import _executors as executors
@@ -122,6 +122,18 @@ def test_findings_are_those_of_one_process(name, cases, tasks):
     tasks.clear()
     check_same(elsewhere(f"verifiers:{name}", 2, cases=cases), here)
     assert max(Counter(case for case, *_ in tasks).values()) > 1
+
+
+@pytest.mark.parametrize("order", [(0, 8, 16), (16, 8, 0), (8, 16, 0)])
+def test_findings_of_spans_that_fail_are_those_of_the_earliest(order):
+    """In whatever order they come back, as on one process, which goes no further."""
+    segment = _Segment(Span("two-point", (1, 2), 0, 24))
+    for first in order:
+        failures = (Failure("contract", f"step {first}", ""),) if first else ()
+        segment.add(
+            Span("two-point", (1, 2), first, 8), Partial({}, ((first, first + 8),), failures=failures)
+        )
+    assert segment.result().failures == (Failure("contract", "step 8", ""),)
 
 
 # --- processes -------------------------------------------------------------------------------------------
