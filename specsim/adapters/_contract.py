@@ -170,6 +170,7 @@ class Declared:
         check_between("min_p", self.min_p, 0.0, 1.0, "probability")
         for name in ("frequency_penalty", "presence_penalty"):
             check_between(name, getattr(self, name), -2.0, 2.0, "number")
+        check_count("min_tokens", self.min_tokens, 0)
         if self.top_k is not None:
             check_count("top_k", self.top_k)
 

@@ -105,6 +105,7 @@ def test_a_dict_declares_without_an_import():
         ({"decoder": True, "temperature": -1}, ValueError, "temperature: -1 is outside"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "temperature: nan is outside"),
         ({"decoder": True, "top_k": 0}, ValueError, "top_k: 0 is not at least 1"),
+        ({"decoder": True, "min_tokens": -1}, ValueError, "min_tokens: -1 is not at least 0"),
         ({"decoder": True, "top_p": "all"}, TypeError, "top_p"),
     ],
 )
