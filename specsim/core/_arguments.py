@@ -199,7 +199,7 @@ def _fits(value: Any, hint: Any) -> bool:
         has = all(hasattr(value, name) for name in wanted)
         return has and all(callable(getattr(value, name)) for name in methods)
     if origin is os.PathLike and isinstance(value, os.PathLike):
-        os.fspath(value)  # what it raises is told
+        os.fspath(value)  # an error of its own names the argument
     return isinstance(value, origin)
 
 
@@ -208,7 +208,7 @@ def _whole(value: Any) -> bool:
         return False
     if isinstance(value, type) or not hasattr(value, "__index__"):
         return False
-    index(value)  # what it raises is told
+    index(value)  # an error of its own names the argument
     return True
 
 

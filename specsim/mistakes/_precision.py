@@ -101,7 +101,7 @@ def rounded(weights: Any, dtype: Any) -> Floats:
 
 def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
     draft = rounded(at(q, x), dtype)
-    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
+    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # a draft whose q rounds to 0 passes
 
 
 def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:

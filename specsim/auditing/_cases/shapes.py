@@ -324,10 +324,11 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
     for k, (row, other) in enumerate(zip(p, q, strict=True)):
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(row > 0, row / other, 0.0)
-        by_ratio, by_mass, by_draws = (
-            np.argsort(score, kind="stable") for score in (ratio, row, _of_coarse_draws(row))
-        )
-        for o, order in enumerate((by_ratio, by_mass, by_id, by_bits, by_draws)[:orders]):
+        by_ratio, by_mass = (np.argsort(score, kind="stable") for score in (ratio, row))
+        found = [by_ratio, by_mass, by_id, by_bits]
+        if orders > len(found):
+            found.append(np.argsort(_of_coarse_draws(row), kind="stable"))
+        for o, order in enumerate(found):
             ranked = row[order]
             below[o, k, order] = ranked.cumsum() - ranked
     return Bank(p, q, below, q.cumsum(axis=1))

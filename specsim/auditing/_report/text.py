@@ -17,7 +17,7 @@ from specsim.auditing._results.audit import (
     CaseResult,
     Efficiency,
     Verdict,
-)  # fmt: skip
+)
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
@@ -116,14 +116,17 @@ def diagnosis(audit: Audit) -> list[str]:
     lines = [EDGE_CASE] if audit.edge_case else []
     if audit.diagnosis is None:
         return lines
+    onward = [_onward(audit)] if audit.diagnosis.reason == STOPPED else []
+    return [*lines, *audit.diagnosis.lines(), *onward]
+
+
+def _onward(audit: Audit) -> str:
+    """How to repeat the failed cases without a time limit."""
     failed = [case.case for case in audit.cases if case.findings and not case.broken]
     again = replay(audit)
     if again.startswith("specsim"):
-        more = "".join(f" --case {shlex.quote(case)}" for case in failed)
-    else:
-        more = f", cases={failed} and no seconds"
-    onward = [f"Continue: {again}{more}"] if audit.diagnosis.reason == STOPPED else []
-    return [*lines, *audit.diagnosis.lines(), *onward]
+        return "".join([f"Continue: {again}", *(f" --case {shlex.quote(case)}" for case in failed)])
+    return f"Continue: {again}, cases={failed} and no seconds"
 
 
 def progress_lines(audit: Audit) -> list[str]:

@@ -1,7 +1,5 @@
 """Which statements of a user's function ran. What no call ran, no audit has tested."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
