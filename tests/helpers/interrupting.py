@@ -36,8 +36,10 @@ def interruptible(command, **options):
 def ends(pid):
     """Whether this process, which need not be a child of ours, ends within 5 seconds."""
     state = Path(f"/proc/{pid}/stat")
-    for _ in range(100):
-        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+    with suppress(FileNotFoundError, ProcessLookupError):  # gone, or gone while it was read
+        for _ in range(100):
+            if state.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+            time.sleep(0.05)
+        return False
+    return True
