@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class Lines:
         return line
 
 
+@lru_cache(8)
 def _functions_of(source: str) -> dict[int, dict[int, int]]:
     """By the first line of each function: the line of each of its statements, by the lines that it has."""
     found = {}
