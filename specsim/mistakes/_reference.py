@@ -16,6 +16,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mistake
 from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
+from specsim.rules._common.tokenwise import kept_by_rows
 
 
 def independent(rng: np.random.Generator, steps: int, count: int, **values: float) -> Floats:
@@ -158,13 +159,23 @@ def law_of_last_token(
 ) -> Callable[..., StepLaw]:
     """The law of standard tests, and a last token drawn as `verify` draws it with these parts."""
 
-    def follow(tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> list[Row]:
-        accepted = np.arange(len(tokens) + 1)
+    def after(accepted: Ints, tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> list[Row]:
+        """The laws of the token after each of these numbers of accepted ones."""
         x, *given = (np.array([some] * len(accepted)) for some in (tokens, p, q))
         p_last, q_last = rows(x, *(one.astype(float) for one in given), **values)
         numbers = {name: float(value) for name, value in values.items()}
         weights = last_weights(x, p_last, q_last, accepted, recover, bonus, **numbers)
-        return [as_given(*pair) for pair in zip(weights, p, strict=False)]
+        return [as_given(each, p[n]) for each, n in zip(weights, accepted, strict=True)]
+
+    @kept_by_rows
+    def after_one(p: Row, q: Row, x: int, accepted: int, **values: float) -> Row:
+        return after(np.array([accepted]), (x,), (p, p), (q,), **values)[0]
+
+    def follow(tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> list[Row]:
+        if rows is not own_rows:
+            return after(np.arange(len(tokens) + 1), tokens, p, q, **values)
+        rejected = [after_one(*one, 0, **values) for one in zip(p, q, tokens, strict=False)]
+        return [*rejected, after_one(p[len(tokens)], q[len(tokens) - 1], tokens[-1], 1, **values)]
 
     return chain_law(chances, follow)
 

@@ -47,7 +47,7 @@ MERGED = 20
 #: The p-value, times the tests of the audit, below which a mistake is refuted.
 REFUTED = 1e-4
 
-Rows = list[list[float]]
+Rows = list[tuple[float, ...]]
 
 
 @lru_cache(maxsize=2**14)  # each round of a diagnosis fits the parameters on the same grids
@@ -80,22 +80,27 @@ def _law(mistake: Mistake, case: Case, shift: Tokens | None = None) -> Floats:
     """The law [V^γ, (γ+1)·V] of outcomes given the path, where row i is relabelled by shift[i]."""
     assert mistake.law is not None
     size, gamma = case.target.vocab_size, case.gamma
-    law = np.zeros((size**gamma, gamma + 1, size))
-    for code, path, p, q in _draft_paths(case):
-        given = (path, p, q) if shift is None else _relabelled(path, p, q, shift)
-        stop, follow = mistake.law(case.tree.parents, *given, **mistake.values)
-        rows = np.array(follow, dtype=np.float64)
-        if shift is not None:
-            rows = np.array([np.roll(row, -turn) for row, turn in zip(rows, shift, strict=True)])
-        law[code] = np.array(stop, dtype=np.float64)[:, None] * rows
+    law, paths, parents = np.zeros((size**gamma, gamma + 1, size)), _draft_paths(case), case.tree.parents
+    given = [(path, p, q) if shift is None else _relabelled(path, p, q, shift) for _, path, p, q in paths]
+    steps = [mistake.law(parents, *one, **mistake.values) for one in given]
+    stop, rows = (np.array(part, dtype=np.float64) for part in zip(*steps, strict=True))
+    for i, turn in enumerate(shift or ()):
+        rows[:, i] = np.roll(rows[:, i], -turn, axis=1)
+    law[[code for code, *_ in paths]] = stop[:, :, None] * rows
     return np.clip(law, 0.0, None).reshape(len(law), -1)
 
 
 def _relabelled(path: Tokens, p: Rows, q: Rows, shift: Tokens) -> tuple[Tokens, Rows, Rows]:
     """Token x of row i is called x + shift[i]."""
     size = len(p[0])
-    p, q = ([np.roll(row, turn).tolist() for row, turn in zip(rows, shift, strict=False)] for rows in (p, q))
+    p, q = ([_turned(row, turn) for row, turn in zip(rows, shift, strict=False)] for rows in (p, q))
     return tuple((x + turn) % size for x, turn in zip(path, shift, strict=False)), p, q
+
+
+@lru_cache(maxsize=2**10)
+def _turned(row: tuple[float, ...], turn: int) -> tuple[float, ...]:
+    """`row` turned right; of equal rows the same object, by which laws keep what they compute."""
+    return row[-turn:] + row[:-turn] if turn else row
 
 
 @lru_cache(maxsize=2**9)
@@ -114,7 +119,7 @@ def _draft_paths(case: Case) -> list[tuple[int, Tokens, Rows, Rows]]:
     for code in range(size**gamma):
         path = path_of(code, size, gamma)
         p, q = (
-            [[float(weight) for weight in model.row(start + path[:i])] for i in range(count)]
+            [_turned(tuple(map(float, model.row(start + path[:i]))), 0) for i in range(count)]
             for model, count in ((case.target, gamma + 1), (case.draft, gamma))
         )
         if all(row[x] > 0 for row, x in zip(q, path, strict=True)):
