@@ -169,18 +169,12 @@ def test_what_is_no_pair_is_told(folder, monkeypatch, name, message):
         archive.writestr("p.npy", archive.read("q.npy"))
     np.save("nan.npy", np.append(P[1:], np.nan))
     for file, text in {
-        "only_p.csv": "p\n1\n",
-        "bad.csv": "p,q\n0.5,0.5\n0.5,x\n",
-        "short.csv": "p,q\n0.5,0.5\n0.5\n",
-        "empty.csv": "",
-        "twice.csv": "p,q,p\n0.5,0.5,0.1\n0.5,0.5,0.9\n",
-        "digits.csv": "p,q\n0.5_0,0.5\n0.5,0.5\n",
-        "script.csv": "p,q\n0.5,٠.٥\n0.5,0.5\n",
-        "long.csv": "p,q\n0.5," + "1" * 200_000,
-        "words.txt": "no numbers",
-        "damaged.npz": "PK",
+        "only_p.csv": "p\n1\n", "bad.csv": "p,q\n0.5,0.5\n0.5,x\n", "short.csv": "p,q\n0.5,0.5\n0.5\n",
+        "empty.csv": "", "twice.csv": "p,q,p\n0.5,0.5,0.1\n0.5,0.5,0.9\n",
+        "digits.csv": "p,q\n0.5_0,0.5\n0.5,0.5\n", "script.csv": "p,q\n0.5,٠.٥\n0.5,0.5\n",
+        "long.csv": "p,q\n0.5," + "1" * 200_000, "words.txt": "no numbers", "damaged.npz": "PK",
         "damaged.npy": "no",
-    }.items():
+    }.items():  # fmt: skip
         (folder / file).write_text(text)
     with pytest.raises(ValueError, match=message):
         specsim.read_pair(name)

@@ -109,14 +109,8 @@ def test_tables_are_ascii_and_their_rows_are_whole(filled):
     for name, content in filled.items():
         assert content.isascii(), name
     for name in (
-        "power",
-        "claims",
-        "documents",
-        "criteria",
-        "not_reproducible",
-        "kill_matrix_summary",
-        "rules",
-    ):
+        "power", "claims", "documents", "criteria", "not_reproducible", "kill_matrix_summary", "rules",
+    ):  # fmt: skip
         head, *rows = [line for line in filled[name].splitlines() if line.endswith(r"\\")]
         widths = {re.sub(r"\\multicolumn\{2\}", "& ", row).count("&") for row in (head, *rows)}
         assert len(widths) == 1, name

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +26,6 @@ from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
 from specsim.models import TableModel, chain
 
-ROOT = Path(__file__).parents[2]
 STEPS, LEVEL = 2**19, 1e-9
 
 
@@ -253,16 +251,6 @@ def test_a_law_without_chance_has_no_p_values():
 
 
 # --- the experiments -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("experiment", "page"),
-    [(audit_power, "power.md"), (audit_calibration, "calibration.md"), (sample_sizes, "sample-sizes.md")],
-)
-def test_the_page_is_that_of_the_kept_rows(experiment, page):
-    rows = kept(experiment.__name__.rpartition(".")[2])
-    text = (ROOT / "docs/results" / page).read_text(encoding="utf-8")
-    assert experiment.page(rows) == text, "run make results-pages"
 
 
 def test_what_must_be_detected_was_rejected_in_every_run():

@@ -9,27 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.literature import claims
-from experiments.literature.claims import (
-    CLAIMS,
-    CONDITIONAL,
-    DRAFT,
-    RIGHT,
-    SOURCES,
-    VERDICTS,
-    WRONG,
-    P,
-    altered,
-    believing,
-    decide,
-    only_if,
-    page,
-    run,
-    speed,
-    speed_of_share,
-    standard_test,
-    tokens_a_step,
-    tv,
-)
+from experiments.literature.claims import CONDITIONAL, RIGHT, WRONG
 from specsim.theory import expected_tokens
 
 PAGE = Path(__file__).parents[2] / "docs/results/claims.md"
@@ -39,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs/results/claims.md"
 def ran():
     """The rows, and what progress was told."""
     told = []
-    return run(progress=lambda done, total: told.append((done, total))), told
+    return claims.run(progress=lambda done, total: told.append((done, total))), told
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +32,9 @@ def rows(ran):
 
 def test_every_claim_has_a_row_and_progress_is_told(ran):
     found, told = ran
-    assert [row["id"] for row in found] == list(CLAIMS)
-    assert {row["document"] for row in found} == set(SOURCES)
-    assert told == [(done, len(CLAIMS)) for done in range(1, len(CLAIMS) + 1)]
+    assert [row["id"] for row in found] == list(claims.CLAIMS)
+    assert {row["document"] for row in found} == set(claims.SOURCES)
+    assert told == [(done, len(claims.CLAIMS)) for done in range(1, len(claims.CLAIMS) + 1)]
 
 
 def test_rows_are_short_and_have_numbers(rows):
@@ -70,7 +50,7 @@ def test_the_correct_statement_agrees_with_the_computed_verdict(rows):
 
 
 def test_every_document_has_an_address():
-    assert all("<https://" in source for source in SOURCES.values())
+    assert all("<https://" in source for source in claims.SOURCES.values())
 
 
 EXPECTED = {
@@ -87,7 +67,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("verdict", claims.VERDICTS)
 def test_verdicts(verdict, rows):
     found = {row["id"] for row in rows if row["verdict"] == verdict}
     assert found == set(EXPECTED[verdict].split())
@@ -97,16 +77,16 @@ def test_verdicts(verdict, rows):
 
 
 def test_the_page_is_made_of_the_rows(rows):
-    assert page(rows) == PAGE.read_text(encoding="utf-8"), "run make results-pages"
+    assert claims.page(rows) == PAGE.read_text(encoding="utf-8"), "run make results-pages"
 
 
 def test_the_page_changes_with_a_verdict(rows):
     changed = [{**row, "verdict": RIGHT} if row["id"] == "lookahead" else row for row in rows]
     right = sum(row["verdict"] == RIGHT for row in rows) + 1
-    lines = page(changed).splitlines()
+    lines = claims.page(changed).splitlines()
     assert any(f"{right} of {len(rows)} are right" in line for line in lines)
     cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("| ")]
-    assert cells == [6] * (len(rows) + 2 * len(SOURCES))
+    assert cells == [6] * (len(rows) + 2 * len(claims.SOURCES))
 
 
 # --- the checks can fail ---------------------------------------------------------------------------------
@@ -136,7 +116,7 @@ MADE_RIGHT = {
     "no other temperature": partial(claims.same_temperature, grid=(1.0, 1.2)),
     "one draft, of which α is the share": partial(claims.share_for_alpha, gamma=1),
     "the residual": partial(claims.own_sample, recovered=claims.tokenwise.positive_part),
-    "αK + 1 over the time": partial(claims.rate_times_length, printed=speed_of_share),
+    "αK + 1 over the time": partial(claims.rate_times_length, printed=claims.speed_of_share),
     "the token after a rejection counted": partial(claims.accepted_only, forgotten=0),
 }
 
@@ -155,7 +135,7 @@ def test_a_wrong_claim_made_right(name):
         (claims.clamped, {"epsilons": (Fraction(0),)}, {"epsilons": (Fraction(1),)}),
         (claims.rates, {"low": 0.5}, {"low": 0.94}),
         (claims.two_to_four, {"low": 1.0, "high": 20.0}, {"low": 12.0, "high": 15.0}),
-        (claims.like_a_chain, {"p": P, "q": P}, None),
+        (claims.like_a_chain, {"p": claims.P, "q": claims.P}, None),
         (claims.cold_draft, {"cold": 0.5, "grid": (0.5,)}, {"cold": 5.0}),
         (claims.hot_text, {"temperatures": (0.0, 0.5, 1.0)}, {"temperatures": (1.0, 2.0)}),
         (claims.three_to_five, {"most": 11}, {"most": 3}),
@@ -170,8 +150,8 @@ def test_a_claim_with_a_condition_made_right_and_wrong(check, right, wrong):
 
 
 def test_how_verdicts_are_reached():
-    assert [decide(x, {}).verdict for x in (True, False)] == [RIGHT, WRONG]
-    found = [only_if(a, b, {}).verdict for a, b in ((True, True), (True, False), (False, True))]
+    assert [claims.decide(x, {}).verdict for x in (True, False)] == [RIGHT, WRONG]
+    found = [claims.only_if(a, b, {}).verdict for a, b in ((True, True), (True, False), (False, True))]
     assert found == [RIGHT, CONDITIONAL, WRONG]
 
 
@@ -180,21 +160,22 @@ def test_how_verdicts_are_reached():
 
 @pytest.mark.parametrize("gamma", [1, 2, 3])
 def test_the_rule_in_parts_is_the_standard_rule(gamma):
-    assert tv(altered(), gamma=gamma) == 0
-    assert tv(believing(lambda q: q), gamma=gamma) == 0
+    assert claims.tv(claims.altered(), gamma=gamma) == 0
+    assert claims.tv(claims.believing(lambda q: q), gamma=gamma) == 0
     emitted = [
-        claims.prove(claims.TARGET, DRAFT, rule=altered(), gamma=gamma, context=(x,)) for x in range(3)
+        claims.prove(claims.TARGET, claims.DRAFT, rule=claims.altered(), gamma=gamma, context=(x,))
+        for x in range(3)
     ]
-    assert tokens_a_step(DRAFT, gamma) == float(sum(proof.mean_tokens for proof in emitted) / 3)
+    assert claims.tokens_a_step(claims.DRAFT, gamma) == float(sum(proof.mean_tokens for proof in emitted) / 3)
 
 
 def test_a_rule_with_another_part_is_not():
-    assert tv(altered(lambda p, q, x: min(1, 2 * standard_test(p, q, x)))) > 0
-    assert tv(altered(recovered=lambda p, q: q)) > 0
-    assert tv(believing(lambda q: claims.row(claims.TARGET, 0))) > 0
+    assert claims.tv(claims.altered(lambda p, q, x: min(1, 2 * claims.standard_test(p, q, x)))) > 0
+    assert claims.tv(claims.altered(recovered=lambda p, q: q)) > 0
+    assert claims.tv(claims.believing(lambda q: claims.row(claims.TARGET, 0))) > 0
 
 
 def test_the_two_readings_of_the_acceptance_rate_agree():
     for alpha, k in product((0.2, 0.5, 0.9), (1, 4, 7)):
         share = (expected_tokens(alpha, k) - 1) / k
-        assert speed_of_share(share, k, 0.1) == pytest.approx(speed(alpha, k, 0.1), rel=1e-12)
+        assert claims.speed_of_share(share, k, 0.1) == pytest.approx(claims.speed(alpha, k, 0.1), rel=1e-12)

@@ -5,25 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.literature.published import values as papers
 from experiments.literature.published.bounds import ERRORS, findings
 from experiments.literature.published.consistency import Cell, allowed, judge, narrowed
-from experiments.literature.published.values import (
-    ALPHAS,
-    CHINCHILLA,
-    CHINCHILLA_ROWS,
-    EAGLE_ROWS,
-    EAGLE_TABLE,
-    EAGLE_TABLES,
-    EAGLE_TREE,
-    LM1B,
-    MEDUSA_TABLE,
-    SPEEDS,
-    SPEEDS_ROWS,
-    TASKS,
-    figure_at,
-    half_unit,
-    numbers,
-)
 from specsim.theory import walltime_improvement
 
 GAMMAS = (3, 5, 7)
@@ -133,7 +117,7 @@ def found():
 
 
 def ends(figure, place):
-    value, half = numbers(figure)[place], half_unit(figure)
+    value, half = papers.numbers(figure)[place], papers.half_unit(figure)
     return value - half, value + half
 
 
@@ -142,7 +126,7 @@ def test_every_number_is_judged_once_and_its_interval_has_it(found):
     for finding in found.values():
         figure, place = finding.cell.name
         low, high = finding.cell.interval
-        assert low <= numbers(figure)[place] <= high
+        assert low <= papers.numbers(figure)[place] <= high
         assert finding.allowed[0] <= finding.allowed[1]
         for least, most in finding.disjoint.values():
             assert most < low or high < least
@@ -150,8 +134,8 @@ def test_every_number_is_judged_once_and_its_interval_has_it(found):
 
 def test_alpha_of_table_3_from_the_speeds_of_table_4(found):
     """The ends invert Theorem 3.8: at each, a c that rounds to the printed one gives an end of the speed."""
-    for pair, t, gamma, alpha, c, speed, _ in SPEEDS_ROWS:
-        finding = found[ALPHAS, f"α, T5-XXL, {pair}, t = {t}", 0]
+    for pair, t, gamma, alpha, c, speed, _ in papers.SPEEDS_ROWS:
+        finding = found[papers.ALPHAS, f"α, T5-XXL, {pair}, t = {t}", 0]
         assert finding.disjoint == {}
         assert finding.allowed[0] < float(alpha) < finding.allowed[1]
         slowest, fastest = (
@@ -167,7 +151,7 @@ def test_one_measured_speed_is_what_theorem_3_8_says(found):
     within = [
         quantity
         for (where, quantity, _), finding in found.items()
-        if where == SPEEDS and not finding.disjoint
+        if where == papers.SPEEDS and not finding.disjoint
     ]
     assert len(within) == 1
     assert "EnDe, T5-base, t = 1" in within[0]
@@ -177,15 +161,15 @@ def test_steps_of_block_verification_take_unequal_times(found):
     """Token by token, LM1B and GSM8K leave different times of a step."""
     steps = {}
     for task in ("LM1B", "GSM8K"):
-        figure = figure_at(TASKS, task)
+        figure = papers.figure_at(papers.TASKS, task)
         (low, high), (slow, fast) = ends(figure, 0), ends(figure, 2)
         steps[task] = low / fast, high / slow
-        assert set(found[TASKS, task, 0].disjoint) & {"LM1B", "GSM8K"} == {"LM1B", "GSM8K"} - {task}
-        cells = [found[TASKS, task, place].cell for place in (0, 2)]
+        assert set(found[papers.TASKS, task, 0].disjoint) & {"LM1B", "GSM8K"} == {"LM1B", "GSM8K"} - {task}
+        cells = [found[papers.TASKS, task, place].cell for place in (0, 2)]
         box = {unknown: (1.0, 50.0) for cell in cells for unknown in cell.unknowns}
         assert narrowed(cells, box)["step"] == pytest.approx(steps[task], abs=1e-8)
     assert steps["LM1B"][1] < steps["GSM8K"][0]
-    assert not set(found[TASKS, "LM1B", 0].disjoint) & {"WMT", "XSum"}
+    assert not set(found[papers.TASKS, "LM1B", 0].disjoint) & {"WMT", "XSum"}
 
 
 def test_a_pass_of_the_draft_of_spectr(found):
@@ -197,38 +181,42 @@ def test_a_pass_of_the_draft_of_spectr(found):
         ("8 drafts of 8", 8),
     ):
         (low, high), (slow, fast) = (
-            ends(figure_at(LM1B, f"{name}, {shape}"), 0) for name in ("tokens a step", "speed")
+            ends(papers.figure_at(papers.LM1B, f"{name}, {shape}"), 0) for name in ("tokens a step", "speed")
         )
         passes[shape] = (low / fast - 1) / gamma, (high / slow - 1) / gamma
     assert passes["1 draft of 4"][0] < passes["1 draft of 8"][1]
     assert passes["1 draft of 8"][0] < passes["1 draft of 4"][1]
     assert passes["8 drafts of 8"][1] < passes["8 drafts of 4"][0]
     for name in ("tokens a step", "speed"):
-        assert found[LM1B, f"{name}, 1 draft of 4", 0].disjoint == {}
-        assert set(found[LM1B, f"{name}, 8 drafts of 4", 0].disjoint) == {"8 drafts of 8"}
+        assert found[papers.LM1B, f"{name}, 1 draft of 4", 0].disjoint == {}
+        assert set(found[papers.LM1B, f"{name}, 8 drafts of 4", 0].disjoint) == {"8 drafts of 8"}
 
 
 def test_the_scores_of_chinchilla_on_human_eval_are_apart(found):
-    (samples,) = [row[1] for row in CHINCHILLA_ROWS if row[0] == "HumanEval"]
+    (samples,) = [row[1] for row in papers.CHINCHILLA_ROWS if row[0] == "HumanEval"]
     alone, speculative = (
-        figure_at(CHINCHILLA, f"%, {name}, HumanEval") for name in ("target alone", "speculative")
+        papers.figure_at(papers.CHINCHILLA, f"%, {name}, HumanEval")
+        for name in ("target alone", "speculative")
     )
     above = ends(alone, 0)[1]
     error = np.sqrt(2 * above * (100 - above) / samples)
-    finding = found[CHINCHILLA, speculative.quantity, 0]
+    finding = found[papers.CHINCHILLA, speculative.quantity, 0]
     assert finding.allowed[1] == pytest.approx(above + ERRORS * error, abs=1e-6)
     assert finding.allowed[1] < ends(speculative, 0)[0] < above + (ERRORS + 1) * error
 
 
 def test_the_times_of_the_row_whose_speed_up_is_no_ratio(found):
     for (where, quantity, _), finding in found.items():
-        if where == CHINCHILLA and quantity.startswith("ms"):
+        if where == papers.CHINCHILLA and quantity.startswith("ms"):
             assert bool(finding.disjoint) == quantity.endswith("XSum, nucleus")
 
 
 def test_medusa_and_the_gain_of_a_tree(found):
     """Where the recomputed third number is off, the two others are, and nowhere else."""
-    for where, wrong in ((MEDUSA_TABLE, ("Vicuna-13B", "Vicuna-33B")), (EAGLE_TREE, ("LLaMA2-Chat 13B",))):
+    for where, wrong in (
+        (papers.MEDUSA_TABLE, ("Vicuna-13B", "Vicuna-33B")),
+        (papers.EAGLE_TREE, ("LLaMA2-Chat 13B",)),
+    ):
         disjoint = {
             quantity.split(", ")[-1]
             for (at, quantity, _), one in found.items()
@@ -238,12 +226,12 @@ def test_medusa_and_the_gain_of_a_tree(found):
 
 
 def test_one_speed_up_of_eagle_s_tables_is_above_its_tokens_a_step(found):
-    tables = {EAGLE_TABLE: [row[0] for row in EAGLE_ROWS]}
-    tables |= {table: [row[0] for row in rows] for _, table, rows in EAGLE_TABLES}
+    tables = {papers.EAGLE_TABLE: [row[0] for row in papers.EAGLE_ROWS]}
+    tables |= {table: [row[0] for row in rows] for _, table, rows in papers.EAGLE_TABLES}
     above = set()
     for table_of, systems in tables.items():
         for system in systems:
-            values = numbers(figure_at(table_of, system))
+            values = papers.numbers(papers.figure_at(table_of, system))
             for place in range(0, len(values), 2):
                 faster = values[place] > values[place + 1]
                 assert bool(found[table_of, system, place].disjoint) == faster

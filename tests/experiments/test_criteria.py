@@ -4,7 +4,6 @@ where they were found to be. The kill matrix: its numbers, its table, its pictur
 
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,6 @@ from figures import kill_matrix as picture
 from specsim import mistakes, rules
 from specsim.adapters._contract import declared
 
-ROOT = Path(__file__).parents[2]
 CRITERIA = {criterion.name: criterion for criterion in criteria()}
 #: All its four settings take half a minute; a right verifier is tried on one of them.
 WIDE = "vLLM V2 wide"
@@ -312,10 +310,8 @@ def test_the_reference_is_the_standard_rule():
     assert exact_tv(OWN_STANDARD) == 0
 
 
-def test_the_page_is_that_of_the_kept_rows():
+def test_the_kept_rows_are_of_all_criteria_and_families():
     found = kept("kill_matrix")
-    page = (ROOT / "docs/results/kill-matrix.md").read_text(encoding="utf-8")
-    assert kill_matrix.page(found) == page, "run make results-pages"
     here = {row["verifier"] for row in found}
     computed = [cell for cell in kill_matrix.cells(fast=False) if cell[0] in here]
     assert [(row["verifier"], row["criterion"]) for row in found] == computed

@@ -5,14 +5,9 @@ import importlib
 import pytest
 from test_docs import check_command, check_imports
 
-from experiments._kept import PAGES, RESULTS, kept
+from experiments._kept import kept
 from experiments.engines import engine_code
 from specsim import adapters
-
-
-def test_the_page_is_that_of_the_kept_rows():
-    text = (RESULTS / PAGES["engine_code"]).read_text(encoding="utf-8")
-    assert engine_code.page(kept("engine_code")) == text, "run make results-pages"
 
 
 def test_every_subject_was_audited_as_its_command_says():

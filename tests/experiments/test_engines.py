@@ -3,14 +3,9 @@
 import pytest
 from test_docs import check_imports
 
-from experiments._kept import PAGES, RESULTS, kept
+from experiments._kept import kept
 from experiments.engines import engines
 from specsim import plant
-
-
-def test_the_page_is_that_of_the_kept_rows():
-    text = (RESULTS / PAGES["engines"]).read_text(encoding="utf-8")
-    assert engines.page(kept("engines")) == text, "run make results-pages"
 
 
 def test_every_engine_was_audited_with_every_pair():

@@ -7,25 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.literature.published import page, run
+from experiments.literature.published import values as papers
 from experiments.literature.published.recomputed import implied_alpha, lenience_misfit, published
-from experiments.literature.published.values import (
-    ALPHAS,
-    CHEN,
-    EAGLE,
-    EAGLE_2,
-    EAGLE_2_ROWS,
-    EAGLE_3,
-    EAGLE_DATA_ROWS,
-    EAGLE_ROWS,
-    EAGLE_TREE_ROWS,
-    FIGURES,
-    LENIENCE,
-    LEVIATHAN,
-    MEDUSA,
-    SPEEDS,
-    SPEEDS_ROWS,
-    rows_at,
-)
 from specsim.theory import acceptance_rate, block_range, expected_tokens
 
 COMPUTED = {"reproduced", "within rounding", "not reproducible"}
@@ -44,9 +27,9 @@ def of(rows, paper, quantity):
 
 def test_there_is_a_row_for_every_figure_and_no_two_are_alike(rows):
     assert [(row.paper, row.where, row.quantity, row.published) for row in rows] == [
-        (figure.paper, figure.where, figure.quantity, figure.printed) for figure in FIGURES
+        (figure.paper, figure.where, figure.quantity, figure.printed) for figure in papers.FIGURES
     ]
-    assert len({(figure.where, figure.quantity) for figure in FIGURES}) == len(FIGURES)
+    assert len({(figure.where, figure.quantity) for figure in papers.FIGURES}) == len(papers.FIGURES)
 
 
 def test_a_row_has_a_value_exactly_where_there_were_inputs(rows):
@@ -73,16 +56,16 @@ def test_verdicts(rows):
         ("2211.17192", "speed-up at l = 1, c = .015, T5-small"),
         ("2211.17192", "speed-up at l = .5, c = .015, T5-small"),
         ("2211.17192", "speed-up at l = .3, c = .015, T5-small"),
-        (CHEN, "speed-up, XSum, nucleus"),
-        (CHEN, "K with the shortest time, XSum"),
+        (papers.CHEN, "speed-up, XSum, nucleus"),
+        (papers.CHEN, "K with the shortest time, XSum"),
         ("2310.15141", "tokens a step, 1 draft of 8"),
-        (MEDUSA, "speed-up, Vicuna-13B"),
-        (MEDUSA, "speed-up, Vicuna-33B"),
-        (EAGLE, "gain of the tree, LLaMA2-Chat 13B"),
-        (EAGLE_2, "Vicuna 13B, temperature 1, SpS, mean speed"),
-        (EAGLE_3, "LLaMA-3.3 70B, temperature 0, EAGLE-3, mean speed"),
-        (EAGLE_3, "LLaMA-3.1 8B, temperature 1, HASS, mean speed"),
-        (EAGLE_3, "LLaMA-3.1 8B, temperature 1, EAGLE-3, mean speed"),
+        (papers.MEDUSA, "speed-up, Vicuna-13B"),
+        (papers.MEDUSA, "speed-up, Vicuna-33B"),
+        (papers.EAGLE, "gain of the tree, LLaMA2-Chat 13B"),
+        (papers.EAGLE_2, "Vicuna 13B, temperature 1, SpS, mean speed"),
+        (papers.EAGLE_3, "LLaMA-3.3 70B, temperature 0, EAGLE-3, mean speed"),
+        (papers.EAGLE_3, "LLaMA-3.1 8B, temperature 1, HASS, mean speed"),
+        (papers.EAGLE_3, "LLaMA-3.1 8B, temperature 1, EAGLE-3, mean speed"),
     ]
 
 
@@ -99,7 +82,7 @@ def test_tables_of_leviathan(rows):
     verdicts = Counter(
         (row.where.partition(",")[0], row.verdict)
         for row in rows
-        if row.paper == LEVIATHAN and row.recomputed is not None
+        if row.paper == papers.LEVIATHAN and row.recomputed is not None
     )
     assert verdicts == {
         ("Table 1", "reproduced"): 12, ("Tables 2 and 4", "reproduced"): 9,
@@ -107,28 +90,30 @@ def test_tables_of_leviathan(rows):
         ("Table 5", "within rounding"): 4, ("text on Table 5", "reproduced"): 5,
         ("text on Table 5", "within rounding"): 1, ("text on Table 5", "not reproducible"): 3,
     }  # fmt: skip
-    rounded = [row.recomputed for row in rows if (row.where, row.verdict) == (SPEEDS, "within rounding")]
+    rounded = [
+        row.recomputed for row in rows if (row.where, row.verdict) == (papers.SPEEDS, "within rounding")
+    ]
     assert np.round(rounded, 3).tolist() == [2.347, 1.934, 1.541]
 
 
 def test_the_alphas_of_table_2_are_those_of_table_3():
     alphas = {
         pair.removeprefix("T5-XXL, "): given
-        for pair, *given in rows_at(ALPHAS, "α, {}, t = 0", "α, {}, t = 1")
+        for pair, *given in papers.rows_at(papers.ALPHAS, "α, {}, t = 0", "α, {}, t = 1")
     }
-    for pair, t, _, alpha, *_ in SPEEDS_ROWS:
+    for pair, t, _, alpha, *_ in papers.SPEEDS_ROWS:
         assert alphas[pair][int(t)] == alpha
 
 
 def test_table_1_of_chen(rows):
-    assert of(rows, CHEN, "speed-up, XSum, nucleus").recomputed == 1.875
-    assert of(rows, CHEN, "K with the shortest time, XSum").recomputed == 4
-    gains = [of(rows, CHEN, f"speed-up, {task}") for task in ("XSum, greedy", "HumanEval")]
+    assert of(rows, papers.CHEN, "speed-up, XSum, nucleus").recomputed == 1.875
+    assert of(rows, papers.CHEN, "K with the shortest time, XSum").recomputed == 4
+    gains = [of(rows, papers.CHEN, f"speed-up, {task}") for task in ("XSum, greedy", "HumanEval")]
     assert [(round(row.recomputed, 3), row.verdict) for row in gains] == [
         (2.014, "reproduced"),
         (2.461, "reproduced"),
     ]
-    score = of(rows, CHEN, "%, speculative, HumanEval")
+    score = of(rows, papers.CHEN, "%, speculative, HumanEval")
     assert score.note.startswith("3.5 standard errors")
 
 
@@ -137,9 +122,9 @@ def test_table_1_of_chen(rows):
 
 def test_eagle_and_eagle_2_print_the_same_but_for_one_number():
     """EAGLE-2's table has EAGLE's tasks in columns 2 to 4."""
-    later = {system: words.split() for system, words, *_ in EAGLE_2_ROWS}
+    later = {system: words.split() for system, words, *_ in papers.EAGLE_2_ROWS}
     differences = []
-    for target, words in EAGLE_ROWS:
+    for target, words in papers.EAGLE_ROWS:
         if f"{target}, EAGLE" in later:
             pairs = zip(words.split(), later[f"{target}, EAGLE"][2:8], strict=True)
             differences += [(target, one, other) for one, other in pairs if one != other]
@@ -147,11 +132,11 @@ def test_eagle_and_eagle_2_print_the_same_but_for_one_number():
 
 
 def test_tokens_of_trees_are_those_of_the_other_tables():
-    tokens = {system: words.split()[1] for system, words, *_ in EAGLE_2_ROWS}
-    for target, _, tree, _ in EAGLE_TREE_ROWS:
+    tokens = {system: words.split()[1] for system, words, *_ in papers.EAGLE_2_ROWS}
+    for target, _, tree, _ in papers.EAGLE_TREE_ROWS:
         assert tokens.get(f"{target}, temperature 0, EAGLE", tree) == tree
-    trees = {target: tree for target, _, tree, _ in EAGLE_TREE_ROWS}
-    assert EAGLE_DATA_ROWS[0][1].split()[1] == trees["LLaMA2-Chat 7B"]
+    trees = {target: tree for target, _, tree, _ in papers.EAGLE_TREE_ROWS}
+    assert papers.EAGLE_DATA_ROWS[0][1].split()[1] == trees["LLaMA2-Chat 7B"]
 
 
 # --- block verification ----------------------------------------------------------------------------------
@@ -188,7 +173,7 @@ def test_implied_alpha_inverts_expected_tokens(gamma):
 
 
 def test_the_published_leniences_are_of_the_kind_that_any_must_be(rows):
-    found = [row for row in rows if row.where == LENIENCE]
+    found = [row for row in rows if row.where == papers.LENIENCE]
     assert [row.quantity for row in found] == [
         "α(l), unigram", "α(l), bigram", "α(l), T5-small", "α(l), T5-base",
     ]  # fmt: skip

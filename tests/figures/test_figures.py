@@ -796,6 +796,12 @@ def test_every_page_has_an_experiment_and_is_there():
     assert kept == set(_kept.KEPT)
 
 
+@pytest.mark.parametrize("name", _kept.KEPT)
+def test_a_page_is_that_of_the_kept_rows(name, tmp_path):
+    text = (_kept.RESULTS / _kept.PAGES[name]).read_text(encoding="utf-8")
+    assert _kept.page_of(name, tmp_path) == text, "run make results-pages"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -20,16 +20,9 @@ def residual(p, q):
 
 
 def vllm(
-    draft_token_ids,
-    num_draft_tokens,
-    max_spec_len,
-    cu_num_draft_tokens,
-    draft_probs,
-    target_probs,
-    bonus_token_ids,
-    sampling_metadata,
-    wrong=False,
-):
+    draft_token_ids, num_draft_tokens, max_spec_len, cu_num_draft_tokens, draft_probs, target_probs,
+    bonus_token_ids, sampling_metadata, wrong=False,
+):  # fmt: skip
     """vLLM V1's rejection_sample; wrong: takes the cumulative sum for one that starts with 0."""
     assert draft_token_ids.is_contiguous()
     assert target_probs.is_contiguous()
@@ -60,16 +53,9 @@ def vllm(
 
 
 def ascend_recovered(
-    output_token_ids,
-    cu_num_draft_tokens,
-    draft_token_ids,
-    draft_probs,
-    target_probs,
-    q,
-    vocab_size,
-    IS_NGRAM=False,
-    wrong=False,
-):
+    output_token_ids, cu_num_draft_tokens, draft_token_ids, draft_probs, target_probs, q, vocab_size,
+    IS_NGRAM=False, wrong=False,
+):  # fmt: skip
     """vllm-ascend's sample_recovered_tokens_pytorch; wrong: zeroes target_probs in place
     (vllm-ascend#2881).
     """
@@ -87,19 +73,9 @@ def ascend_recovered(
 
 
 def ascend_sample(
-    output_token_ids,
-    cu_num_draft_tokens,
-    draft_token_ids,
-    draft_probs,
-    target_probs,
-    bonus_token_ids,
-    recovered_token_ids,
-    uniform_probs,
-    is_greedy,
-    max_spec_len,
-    vocab_size,
-    IS_NGRAM=False,
-):
+    output_token_ids, cu_num_draft_tokens, draft_token_ids, draft_probs, target_probs, bonus_token_ids,
+    recovered_token_ids, uniform_probs, is_greedy, max_spec_len, vocab_size, IS_NGRAM=False,
+):  # fmt: skip
     """vllm-ascend's rejection_random_sample_pytorch."""
     assert not is_greedy.any()
     start = 0
@@ -118,17 +94,10 @@ def ascend_sample(
 
 
 def flashinfer(
-    draft_probs,
-    draft_token_ids,
-    target_probs,
-    maybe_output_accepted_token_num=None,
-    maybe_output_emitted_draft_token_num=None,
-    deterministic=True,
-    generator=None,
-    seed=None,
-    offset=None,
+    draft_probs, draft_token_ids, target_probs, maybe_output_accepted_token_num=None,
+    maybe_output_emitted_draft_token_num=None, deterministic=True, generator=None, seed=None, offset=None,
     wrong=False,
-):
+):  # fmt: skip
     """FlashInfer's chain_speculative_sampling; wrong: the roles of the two models exchanged in the test."""
     batch, gamma = draft_token_ids.shape
     output = torch.full((batch, gamma + 1), -1, dtype=torch.int32)
@@ -149,22 +118,10 @@ def flashinfer(
 
 
 def sglang(
-    predicts,
-    accept_index,
-    accept_token_num,
-    candidates,
-    retrive_index,
-    retrive_next_token,
-    retrive_next_sibling,
-    uniform_samples,
-    uniform_samples_for_final_sampling,
-    target_probs,
-    draft_probs,
-    threshold_single=1.0,
-    threshold_acc=1.0,
-    deterministic=True,
-    wrong=False,
-):
+    predicts, accept_index, accept_token_num, candidates, retrive_index, retrive_next_token,
+    retrive_next_sibling, uniform_samples, uniform_samples_for_final_sampling, target_probs, draft_probs,
+    threshold_single=1.0, threshold_acc=1.0, deterministic=True, wrong=False,
+):  # fmt: skip
     """SGLang's tree_speculative_sampling_target_only; wrong: siblings do not add up."""
     for b in range(len(candidates)):
         node, accepted = 0, 0
@@ -297,24 +254,10 @@ def columns(found):
 
 
 def sglang_chain(
-    predicts,
-    accept_index,
-    accept_token_num,
-    candidates,
-    retrive_index,
-    retrive_next_token,
-    retrive_next_sibling,
-    uniform_samples,
-    uniform_samples_for_final_sampling,
-    target_probs,
-    draft_probs,
-    threshold_single,
-    threshold_acc,
-    deterministic,
-    *,
-    block_verification=False,
-    wrong=False,
-):
+    predicts, accept_index, accept_token_num, candidates, retrive_index, retrive_next_token,
+    retrive_next_sibling, uniform_samples, uniform_samples_for_final_sampling, target_probs, draft_probs,
+    threshold_single, threshold_acc, deterministic, *, block_verification=False, wrong=False,
+):  # fmt: skip
     """SGLang's chain_speculative_sampling_triton."""
     coins = uniform_samples, uniform_samples_for_final_sampling
     found = some_chains(candidates[:, 1:], target_probs, draft_probs, *coins, wrong)
@@ -336,16 +279,9 @@ def uno(
 
 
 def dspark(
-    *,
-    candidates,
-    target_logits,
-    draft_logits,
-    target_temperatures,
-    draft_temperatures,
-    noise,
-    cutoff_verify_lens=None,
-    wrong=False,
-):
+    *, candidates, target_logits, draft_logits, target_temperatures, draft_temperatures, noise,
+    cutoff_verify_lens=None, wrong=False,
+):  # fmt: skip
     """SGLang's blockwise_rejection_torch."""
     generator = torch.Generator().manual_seed(noise.key + int(noise.counter))
     coins = torch.rand(candidates.shape, generator=generator)
@@ -392,20 +328,9 @@ def flashspec(
 
 
 def vllm2(
-    target_logits,
-    draft_logits,
-    draft_sampled,
-    cu_num_logits,
-    pos,
-    idx_mapping,
-    expanded_idx_mapping,
-    expanded_local_pos,
-    temperature,
-    seed,
-    num_speculative_steps,
-    use_block_verification=False,
-    wrong=False,
-):
+    target_logits, draft_logits, draft_sampled, cu_num_logits, pos, idx_mapping, expanded_idx_mapping,
+    expanded_local_pos, temperature, seed, num_speculative_steps, use_block_verification=False, wrong=False,
+):  # fmt: skip
     """vLLM's rejection_sample of model runner V2; a request's noise is that of its seed."""
     steps = len(cu_num_logits) - 1
     assert expanded_idx_mapping.tolist() == sorted(expanded_idx_mapping.tolist())
@@ -425,16 +350,9 @@ def vllm2(
 
 
 def deepspec(
-    *,
-    target_model,
-    proposal,
-    position_ids,
-    start,
-    past_key_values_target,
-    temperature,
-    max_proposal_tokens,
-    wrong=False,
-):
+    *, target_model, proposal, position_ids, start, past_key_values_target, temperature,
+    max_proposal_tokens, wrong=False,
+):  # fmt: skip
     """DeepSpec's verify_draft_tokens."""
     tokens = proposal.verify_input_ids[0, 1:]
     p = (target_model(input_ids=proposal.verify_input_ids).logits[0] / temperature).softmax(-1)

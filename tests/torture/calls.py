@@ -48,210 +48,163 @@ SERVER = planning.BatchCost(planning.PassTime(0.02), planning.PassTime(0.002))
 LOG = specsim.draft_log(TARGET, DRAFT, tokens=200, ahead=4, rng=1)
 
 
+def _call(function, /, *some, **given):
+    """A function with its arguments: those in the mappings `some`, and those `given`."""
+    return function, {name: value for one in (*some, given) for name, value in one.items()}
+
+
 def _calls():
-    """(name, function, its arguments) of valid calls."""
+    """(function, its arguments) of valid calls."""
     pair = {"target": P, "draft": Q}
     two = {"target": TARGET, "draft": DRAFT}
     few = {"steps": 100, "rng": 1, "threads": 1}
-    yield specsim.simulate, pair | {"gamma": 2, "rule": "standard", "checkpoint": None, "shard": None} | few
-    yield specsim.simulate, two | {"gamma": 2, "rule": "standard", "executor": None, "progress": None} | few
-    yield specsim.simulate, pair | {"gamma": 2, "checkpoint": "new.part", "checkpoint_seconds": 1.0} | few
-    yield specsim.replay, pair | {"step": 3, "gamma": 2, "rule": "standard", "rng": 1}
-    yield specsim.prove, two | {"rule": "standard", "gamma": 2}
-    yield (
-        specsim.generate,
-        two | {"prompt": [0], "max_new_tokens": 5, "gamma": 2, "rule": "standard", "rng": 1},
-    )
-    yield (
-        specsim.sweep,
-        pair | {"over": {"gamma": [1, 2]}, "rule": "standard", "gamma": 2, "progress": False} | few,
-    )
-    yield specsim.read_pair, {"name": "zipf:vocab_size=20,overlap=0.5"}
-    yield specsim.load, {"path": "run.json"}
-    yield specsim.rerun, {"run": "run.json", "target": None, "draft": None, "threads": 1, "progress": None}
-    yield (models.Processed, {"model": TARGET, "temperature": 0.5, "top_k": 2, "top_p": 0.9, "min_p": 0.1})
-    yield specsim.sample, {"target": TARGET, "prompt": [0], "max_new_tokens": 5, "rng": 1}
-    yield (
-        specsim.verify,
-        {"draft_tokens": [[0, 1], [2, 2]], "p": ROWS_P, "q": ROWS_Q, "rule": "standard", "rng": 1},
-    )
-    yield (
-        specsim.speculative_accept,
-        {"draft_tokens": [0, 1], "p": ROWS_P[0], "q": ROWS_P[0], "r": [0.5, 0.5, 0.5]},
-    )
-    yield specsim.merge, {"paths": ["run.part"]}
-    yield specsim.plan, {"alpha": 0.8, "c": 0.05, "c_hat": 0.05, "max_gamma": 8}
-    yield specsim.rank_drafts, {"candidates": [planning.Candidate.of_rate("a", 0.8, 0.05)], "max_gamma": 8}
-    yield planning.Candidate.of_rate, {"name": "a", "alpha": 0.8, "c": 0.05}
-    yield planning.Candidate.of_counts, {"name": "a", "accepted": 8, "tested": 10, "c": 0.05}
-    yield specsim.check_metrics, {"gamma": 5, "accepted": 20, "emitted": 27, "steps": 7, "engine": "plain"}
-    yield (
+    yield _call(specsim.simulate, pair, few, gamma=2, rule="standard", checkpoint=None, shard=None)
+    yield _call(specsim.simulate, two, few, gamma=2, rule="standard", executor=None, progress=None)
+    yield _call(specsim.simulate, pair, few, gamma=2, checkpoint="new.part", checkpoint_seconds=1.0)
+    yield _call(specsim.replay, pair, step=3, gamma=2, rule="standard", rng=1)
+    yield _call(specsim.prove, two, rule="standard", gamma=2)
+    yield _call(specsim.generate, two, prompt=[0], max_new_tokens=5, gamma=2, rule="standard", rng=1)
+    yield _call(specsim.sweep, pair, few, over={"gamma": [1, 2]}, rule="standard", gamma=2, progress=False)
+    yield _call(specsim.read_pair, name="zipf:vocab_size=20,overlap=0.5")
+    yield _call(specsim.load, path="run.json")
+    yield _call(specsim.rerun, run="run.json", target=None, draft=None, threads=1, progress=None)
+    yield _call(models.Processed, model=TARGET, temperature=0.5, top_k=2, top_p=0.9, min_p=0.1)
+    yield _call(specsim.sample, target=TARGET, prompt=[0], max_new_tokens=5, rng=1)
+    yield _call(specsim.verify, draft_tokens=[[0, 1], [2, 2]], p=ROWS_P, q=ROWS_Q, rule="standard", rng=1)
+    yield _call(specsim.speculative_accept, draft_tokens=[0, 1], p=ROWS_P[0], q=ROWS_P[0], r=[0.5, 0.5, 0.5])
+    yield _call(specsim.merge, paths=["run.part"])
+    yield _call(specsim.plan, alpha=0.8, c=0.05, c_hat=0.05, max_gamma=8)
+    yield _call(specsim.rank_drafts, candidates=[planning.Candidate.of_rate("a", 0.8, 0.05)], max_gamma=8)
+    yield _call(planning.Candidate.of_rate, name="a", alpha=0.8, c=0.05)
+    yield _call(planning.Candidate.of_counts, name="a", accepted=8, tested=10, c=0.05)
+    yield _call(specsim.check_metrics, gamma=5, accepted=20, emitted=27, steps=7, engine="plain")
+    yield _call(
         specsim.check_metrics,
-        {"acceptance_rate": "0.8", "tokens_per_step": "3.8", "by_position": [0.8, 0.5], "speedup": 2.0},
+        acceptance_rate="0.8",
+        tokens_per_step="3.8",
+        by_position=[0.8, 0.5],
+        speedup=2.0,
     )
-    yield specsim.read_acceptance, {"path": "responses.jsonl"}
-    yield specsim.open_trace, {"path": "trace"}
-    yield traces.summarise, {"trace": TRACE, "skip_damaged": False}
-    yield traces.read_alpha, {"trace": TRACE, "entropy_of": "q", "bins": 4, "rng": 1}
-    yield traces.audit_log, {"trace": TRACE, "lenience": 1.0, "rng": 1}
-    yield traces.expect_tokens, {"trace": TRACE, "rule": "standard", "rng": 1}
-    yield specsim.audit_served, {"path": "served.jsonl", "rng": 1}
-    yield (
-        traces.import_trace,
-        {"path": "log.npz", "out": "imported", "vocab_size": None, "dtype": "float32"},
-    )
-    yield traces.truncate, {"row": P, "k": 2, "keep": None}
-    yield (
-        _written,
-        {
-            "out": "written", "vocab_size": 3, "gamma": 2, "dtype": "float32", "top": None, "flags": True,
-            "bonus": True, "rows_per_shard": None, "provenance": None,
-        },
+    yield _call(specsim.read_acceptance, path="responses.jsonl")
+    yield _call(specsim.open_trace, path="trace")
+    yield _call(traces.summarise, trace=TRACE, skip_damaged=False)
+    yield _call(traces.read_alpha, trace=TRACE, entropy_of="q", bins=4, rng=1)
+    yield _call(traces.audit_log, trace=TRACE, lenience=1.0, rng=1)
+    yield _call(traces.expect_tokens, trace=TRACE, rule="standard", rng=1)
+    yield _call(specsim.audit_served, path="served.jsonl", rng=1)
+    yield _call(traces.import_trace, path="log.npz", out="imported", vocab_size=None, dtype="float32")
+    yield _call(traces.truncate, row=P, k=2, keep=None)
+    yield _call(
+        _written, out="written", vocab_size=3, gamma=2, dtype="float32", top=None, flags=True, bonus=True,
+        rows_per_shard=None, provenance=None,
     )  # fmt: skip
-    yield _appended, {"context": 0, "tokens": [0, 1], "accepted": 1, "p": ROWS_P[0], "q": ROWS_P[0]}
-    yield (
-        decoding.record,
-        {
-            "out": "recorded",
-            **two,
-            "gamma": 2,
-            "steps": 4,
-            "rule": "standard",
-            "dtype": "float32",
-            "top": None,
-            "rng": 1,
-        },
+    yield _call(_appended, context=0, tokens=[0, 1], accepted=1, p=ROWS_P[0], q=ROWS_P[0])
+    yield _call(
+        decoding.record, two, out="recorded", gamma=2, steps=4, rule="standard", dtype="float32", top=None,
+        rng=1,
+    )  # fmt: skip
+    yield _call(models.TableModel, table=[[0.5, 0.5], [0.25, 0.75]])
+    yield _call(models.Mixture, target=TARGET, draft=DRAFT, weight=0.5)
+    yield _call(_trained_pairs.load_pair, path="models.npz")
+    yield _call(
+        models.build_pair, path="texts", out="built.npz", n_target=2, n_draft=1, pattern="*.txt", exclude=()
     )
-    yield models.TableModel, {"table": [[0.5, 0.5], [0.25, 0.75]]}
-    yield models.Mixture, {"target": TARGET, "draft": DRAFT, "weight": 0.5}
-    yield _trained_pairs.load_pair, {"path": "models.npz"}
-    yield (
-        models.build_pair,
-        {"path": "texts", "out": "built.npz", "n_target": 2, "n_draft": 1, "pattern": "*.txt", "exclude": ()},
+    yield _call(models.NGramModel.train, texts=[b"abcabc" * 20], n=2, contexts=np.zeros((1, 1), np.uint8))
+    yield _call(_base.check_pair, two)
+    yield _call(_base.shared_contexts, two)
+    yield _call(models.Tree, parents=(0, 0, 1), draft_sampling="sampled", block=1)
+    yield _call(models.DynamicTree, width=2, depth=2, nodes=3)
+    yield _call(_branching, width=2, draft_sampling="sampled", block=1)
+    yield _call(models.chain, gamma=2, draft_sampling="sampled")
+    yield _call(models.chains, count=2, gamma=2)
+    yield _call(tree.as_tree, gamma=3)
+    yield _call(models.best_tree, rank_acceptance=[0.6, 0.2], nodes=4, depth=2)
+    yield _call(models.rank_acceptance, p=P, q=Q, count=2)
+    yield _call(models.PromptLookup, text=[0, 1, 2, 0, 1], max_ngram=2)
+    yield _call(prompt_lookup.prompt_lookup, history=[0, 1, 2, 0, 1], gamma=2, max_ngram=2)
+    yield _call(prompt_lookup.lookup_drafts, text=[0, 1, 2, 0, 1], positions=[4, 5], gamma=2, max_ngram=2)
+    yield _call(models.LookaheadDecoding, window=3, candidates=2, text=[0, 1, 2, 0, 1])
+    yield _call(models.tree_of_heads, accuracies=[[0.6, 0.2], [0.5, 0.1]], nodes=3)
+    yield _call(
+        specsim.generate, target=TARGET, prompt=[0, 1], max_new_tokens=8, rng=1, eos=None,
+        draft=models.LookaheadDecoding(3, 2), gamma=2, rule="naive_matching",
+    )  # fmt: skip
+    yield _call(
+        specsim.generate, two, prompt=[0, 1], max_new_tokens=8, rng=1, method="eagle2:width=2,depth=2,nodes=3"
     )
-    yield models.NGramModel.train, {"texts": [b"abcabc" * 20], "n": 2, "contexts": np.zeros((1, 1), np.uint8)}
-    yield _base.check_pair, two
-    yield _base.shared_contexts, two
-    yield models.Tree, {"parents": (0, 0, 1), "draft_sampling": "sampled", "block": 1}
-    yield models.DynamicTree, {"width": 2, "depth": 2, "nodes": 3}
-    yield _branching, {"width": 2, "draft_sampling": "sampled", "block": 1}
-    yield models.chain, {"gamma": 2, "draft_sampling": "sampled"}
-    yield models.chains, {"count": 2, "gamma": 2}
-    yield tree.as_tree, {"gamma": 3}
-    yield models.best_tree, {"rank_acceptance": [0.6, 0.2], "nodes": 4, "depth": 2}
-    yield models.rank_acceptance, {"p": P, "q": Q, "count": 2}
-    yield models.PromptLookup, {"text": [0, 1, 2, 0, 1], "max_ngram": 2}
-    yield prompt_lookup.prompt_lookup, {"history": [0, 1, 2, 0, 1], "gamma": 2, "max_ngram": 2}
-    yield (
-        prompt_lookup.lookup_drafts,
-        {"text": [0, 1, 2, 0, 1], "positions": [4, 5], "gamma": 2, "max_ngram": 2},
+    yield _call(specsim.simulate, pair, few, method="spectr:drafts=2")
+    yield _call(
+        planning.compare_methods, pair, few, methods=["autoregressive"], batch=2, context=10.0, progress=None
     )
-    yield models.LookaheadDecoding, {"window": 3, "candidates": 2, "text": [0, 1, 2, 0, 1]}
-    yield models.tree_of_heads, {"accuracies": [[0.6, 0.2], [0.5, 0.1]], "nodes": 3}
-    yield (
-        specsim.generate,
-        {"target": TARGET, "prompt": [0, 1], "max_new_tokens": 8, "rng": 1, "eos": None}
-        | {"draft": models.LookaheadDecoding(3, 2), "gamma": 2, "rule": "naive_matching"},
-    )
-    yield (
-        specsim.generate,
-        two | {"prompt": [0, 1], "max_new_tokens": 8, "rng": 1, "method": "eagle2:width=2,depth=2,nodes=3"},
-    )
-    yield specsim.simulate, pair | few | {"method": "spectr:drafts=2"}
-    yield (
-        planning.compare_methods,
-        pair | few | {"methods": ["autoregressive"], "batch": 2, "context": 10.0, "progress": None},
-    )
-    yield models.compare_vocabularies, {"target": "tokens", "draft": "tokens"}
-    yield theory.projected_law, {"target": TARGET, "allowed": _first_two, "length": 2, "context": (0,)}
-    yield (theory.conditioned_law, {"target": TARGET, "allowed": _first_two, "length": 2, "context": (0,)})
+    yield _call(models.compare_vocabularies, target="tokens", draft="tokens")
+    yield _call(theory.projected_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
+    yield _call(theory.conditioned_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
-    yield _served, {"cost": SERVER, "policy": planning.Constant(2)} | server
-    yield (
-        planning.sweep_batch,
-        {"cost": SERVER, "policy": planning.Bands(), "over": {"max_batch": [1, 2]}, "executor": None}
-        | {"alpha": 0.7, "output": 10, "requests": 60, "rng": 1, "threads": 1},
-    )
-    yield planning.Budget, {"max_gamma": 8, "tokens": 128, "alpha": 0.7}
-    yield planning.Classifier, {"max_gamma": 8, "missed": 0.3, "false_alarm": 0.1}
-    yield planning.PassTime, {"fixed": 0.01, "per_sequence": 0.0, "per_token": 1e-5}
-    yield planning.LoggedLengths, {"lengths": [5, 3, 2]}
-    yield sampling.sibling_laws, {"q": Q, "count": 2, "way": "sampled"}
-    yield theory.acceptance_rate, {"p": P, "q": Q}
-    yield theory.divergence, {"p": P, "q": Q}
-    yield theory.accepted_law, {"alpha": 0.8, "gamma": 3}
-    yield theory.expected_tokens, {"alpha": 0.8, "gamma": 3}
-    yield theory.walltime_improvement, {"alpha": 0.8, "gamma": 3, "c": 0.05}
-    yield theory.optimal_gamma, {"alpha": 0.8, "c": 0.05}
-    yield theory.break_even, {"alpha": 0.8, "c": 0.05}
-    yield theory.operations_factor, {"alpha": 0.8, "gamma": 3, "c_hat": 0.05}
-    yield theory.memory_access_factor, {"alpha": 0.8, "gamma": 3}
-    yield theory.oracle_improvement, {"alpha": 0.8, "c": 0.05}
-    yield theory.non_iterative_acceptance, {"p": P, "q": Q}
-    yield theory.beam_acceptance, {"p": P, "q": Q, "width": 2, "drafted": 2}
-    yield theory.expected_tokens_by_position, {"alphas": [0.8, 0.5]}
-    yield theory.markov_steps, {"p": [[0.5, 0.5], [0.25, 0.75]], "q": [[0.6, 0.4], [0.5, 0.5]], "gamma": 2}
-    yield theory.step_law, two | {"rule": rules.get("standard"), "tree": models.chain(2), "context": (0,)}
-    yield theory.target_law, {"target": TARGET, "length": 2, "context": (0,)}
-    yield theory.block_range, {"alpha": 0.8, "gamma": 2}
-    yield theory.accepted_tokens, {"p": P, "q": Q, "gamma": 2}
-    yield theory.optimal_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield theory.k_seq_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield k_seq_rho, {"p": P, "q": Q, "drafts": 2}
-    yield theory.recursive_rejection_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield theory.without_replacement_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield theory.naive_matching_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield theory.greedy_multi_draft_acceptance, {"p": P, "q": Q, "drafts": 2}
-    yield theory.gumbel_agreement, {"p": P, "q": Q}
-    yield (
-        specsim.compare,
-        pair
-        | {
-            "rules": ["standard"], "gamma": 2, "drafts": 2, "steps": 64, "sweep": False, "rng": 1,
-            "threads": 1,
-        },
+    yield _call(_served, server, cost=SERVER, policy=planning.Constant(2))
+    yield _call(
+        planning.sweep_batch, cost=SERVER, policy=planning.Bands(), over={"max_batch": [1, 2]},
+        executor=None, alpha=0.7, output=10, requests=60, rng=1, threads=1,
     )  # fmt: skip
-    yield (
-        specsim.acceptance_by_drafts,
-        {"p": P, "q": Q, "max_drafts": 2, "steps": 64, "rng": 1, "threads": 1},
+    yield _call(planning.Budget, max_gamma=8, tokens=128, alpha=0.7)
+    yield _call(planning.Classifier, max_gamma=8, missed=0.3, false_alarm=0.1)
+    yield _call(planning.PassTime, fixed=0.01, per_sequence=0.0, per_token=1e-5)
+    yield _call(planning.LoggedLengths, lengths=[5, 3, 2])
+    yield _call(sampling.sibling_laws, q=Q, count=2, way="sampled")
+    yield _call(theory.acceptance_rate, p=P, q=Q)
+    yield _call(theory.divergence, p=P, q=Q)
+    yield _call(theory.accepted_law, alpha=0.8, gamma=3)
+    yield _call(theory.expected_tokens, alpha=0.8, gamma=3)
+    yield _call(theory.walltime_improvement, alpha=0.8, gamma=3, c=0.05)
+    yield _call(theory.optimal_gamma, alpha=0.8, c=0.05)
+    yield _call(theory.break_even, alpha=0.8, c=0.05)
+    yield _call(theory.operations_factor, alpha=0.8, gamma=3, c_hat=0.05)
+    yield _call(theory.memory_access_factor, alpha=0.8, gamma=3)
+    yield _call(theory.oracle_improvement, alpha=0.8, c=0.05)
+    yield _call(theory.non_iterative_acceptance, p=P, q=Q)
+    yield _call(theory.beam_acceptance, p=P, q=Q, width=2, drafted=2)
+    yield _call(theory.expected_tokens_by_position, alphas=[0.8, 0.5])
+    yield _call(theory.markov_steps, p=[[0.5, 0.5], [0.25, 0.75]], q=[[0.6, 0.4], [0.5, 0.5]], gamma=2)
+    yield _call(theory.step_law, two, rule=rules.get("standard"), tree=models.chain(2), context=(0,))
+    yield _call(theory.target_law, target=TARGET, length=2, context=(0,))
+    yield _call(theory.block_range, alpha=0.8, gamma=2)
+    yield _call(theory.accepted_tokens, p=P, q=Q, gamma=2)
+    yield _call(theory.optimal_acceptance, p=P, q=Q, drafts=2)
+    yield _call(theory.k_seq_acceptance, p=P, q=Q, drafts=2)
+    yield _call(k_seq_rho, p=P, q=Q, drafts=2)
+    yield _call(theory.recursive_rejection_acceptance, p=P, q=Q, drafts=2)
+    yield _call(theory.without_replacement_acceptance, p=P, q=Q, drafts=2)
+    yield _call(theory.naive_matching_acceptance, p=P, q=Q, drafts=2)
+    yield _call(theory.greedy_multi_draft_acceptance, p=P, q=Q, drafts=2)
+    yield _call(theory.gumbel_agreement, p=P, q=Q)
+    yield _call(specsim.compare, pair, few, rules=["standard"], gamma=2, drafts=2, steps=64, sweep=False)
+    yield _call(specsim.acceptance_by_drafts, p=P, q=Q, max_drafts=2, steps=64, rng=1, threads=1)
+    yield _call(rules.get, name="lenience:lenience=0.5")
+    yield _call(planning.ConstantRatio, c=0.05, overhead=0.0)
+    yield _call(planning.improvement, cost=COST, alpha=0.8, gamma=3)
+    yield _call(planning.best_gamma, cost=COST, alpha=0.8, max_gamma=8)
+    yield _call(specsim.draft_log, two, tokens=20, ahead=2, rng=1)
+    yield _call(
+        specsim.simulate_policies, log=LOG, policies=(planning.Constant(2),), draft_cost=0.05, blocks=4
     )
-    yield rules.get, {"name": "lenience:lenience=0.5"}
-    yield planning.ConstantRatio, {"c": 0.05, "overhead": 0.0}
-    yield planning.improvement, {"cost": COST, "alpha": 0.8, "gamma": 3}
-    yield planning.best_gamma, {"cost": COST, "alpha": 0.8, "max_gamma": 8}
-    yield specsim.draft_log, two | {"tokens": 20, "ahead": 2, "rng": 1}
-    yield (
-        specsim.simulate_policies,
-        {"log": LOG, "policies": (planning.Constant(2),), "draft_cost": 0.05, "blocks": 4},
-    )
-    yield planning.Constant, {"gamma": 2}
-    yield planning.SVIP, {"h": 0.3, "c": 0.15, "max_gamma": 40}
-    yield planning.Heuristic, {"gamma": 5, "call": None}
-    yield planning.ConfidenceThreshold, {"threshold": 0.4, "max_gamma": 20, "call": 512}
-    yield planning.Goodput, {"max_gamma": 16, "window": 64, "alpha": 0.7}
-    yield planning.Cascade, {"gamma": 3, "max_gamma": 16, "trial": 32, "trials": 4, "settle": 256}
-    yield _multi_token.row_ahead, {"model": TARGET, "context": (0,), "ahead": 2}
-    yield _multi_token.rows_ahead, {"model": TARGET, "histories": [[0], [1]], "ahead": 2}
-    yield (
-        specsim.plant,
-        {
-            "out": "planted", "order": 1, "offsets": None, "openers": 0, "vocab_size": 4, "kind": "zipf",
-            "overlap": 0.6, "context": 64, "formats": ("hf",), "rng": 1,
-        },
+    yield _call(planning.Constant, gamma=2)
+    yield _call(planning.SVIP, h=0.3, c=0.15, max_gamma=40)
+    yield _call(planning.Heuristic, gamma=5, call=None)
+    yield _call(planning.ConfidenceThreshold, threshold=0.4, max_gamma=20, call=512)
+    yield _call(planning.Goodput, max_gamma=16, window=64, alpha=0.7)
+    yield _call(planning.Cascade, gamma=3, max_gamma=16, trial=32, trials=4, settle=256)
+    yield _call(_multi_token.row_ahead, model=TARGET, context=(0,), ahead=2)
+    yield _call(_multi_token.rows_ahead, model=TARGET, histories=[[0], [1]], ahead=2)
+    yield _call(
+        specsim.plant, out="planted", order=1, offsets=None, openers=0, vocab_size=4, kind="zipf",
+        overlap=0.6, context=64, formats=("hf",), rng=1,
     )  # fmt: skip
-    yield specsim.open_planted, {"path": "pair"}
-    yield engines.Sampling, {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "stop": ()}
-    yield (
-        _contract.Declared,
-        {"arrays": "numpy", "dtypes": ("float32",), "batch": 8, "gamma": 4, "vocab_size": 100},
-    )
-    yield adapters.declares, {"arrays": "numpy", "dtypes": ("float32",), "batch": 8}
-    yield (
-        auditing.replay_step,
-        {"verifier": "mine:verify", "case": "two-point", "step": 3, "level": "smoke", "rng": 1},
-    )
-    yield distributions.synthetic_pair, {"kind": "zipf", "vocab_size": 10, "overlap": 0.8, "rng": 1}
+    yield _call(specsim.open_planted, path="pair")
+    yield _call(engines.Sampling, temperature=1.0, top_k=None, top_p=1.0, min_p=0.0, stop=())
+    yield _call(_contract.Declared, arrays="numpy", dtypes=("float32",), batch=8, gamma=4, vocab_size=100)
+    yield _call(adapters.declares, arrays="numpy", dtypes=("float32",), batch=8)
+    yield _call(auditing.replay_step, verifier="mine:verify", case="two-point", step=3, level="smoke", rng=1)
+    yield _call(distributions.synthetic_pair, kind="zipf", vocab_size=10, overlap=0.8, rng=1)
     for name in dict.fromkeys([*distributions.__all__, *stats.__all__]):
         home = distributions if name in distributions.__all__ else stats
         function = getattr(home, name)
@@ -403,14 +356,12 @@ def make_things():
     Path("tokens").mkdir()
     Path("tokens", "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
     Path("responses.jsonl").write_text('{"metrics": {"acceptance_histogram": [3, 2, 1]}}\n' * 3)
-    choice = {
-        "logprobs": {
-            "tokens": ["a", "b"],
-            "token_logprobs": [-0.5, -1.0],
-            "top_logprobs": [{"a": -0.5, "b": -1.0}] * 2,
-        }
+    logged = {
+        "tokens": ["a", "b"],
+        "token_logprobs": [-0.5, -1.0],
+        "top_logprobs": [{"a": -0.5, "b": -1.0}] * 2,
     }
-    Path("served.jsonl").write_text(json.dumps({"choices": [choice]}) + "\n")
+    Path("served.jsonl").write_text(json.dumps({"choices": [{"logprobs": logged}]}) + "\n")
     with traces.writer("trace", vocab_size=3, gamma=2) as log:
         for step in range(60):
             log.append(step // 10, [0, 1], step % 3, ROWS_P[0], ROWS_P[0])

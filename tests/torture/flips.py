@@ -29,14 +29,16 @@ def _counts(run):
     return run.lengths.tolist(), run.tokens.tolist(), run.alpha_context, run.provenance.root
 
 
-def _merged(path):
-    found = specsim.merge([path])
-    if isinstance(found, Simulation):
-        return _counts(found)
+def _cases(audit):
     return [
         (case.case, str(case.verdict), case.steps, [table.log10_e for table in case.tables])
-        for case in found.cases
+        for case in audit.cases
     ]
+
+
+def _merged(path):
+    found = specsim.merge([path])
+    return _counts(found) if isinstance(found, Simulation) else _cases(found)
 
 
 def _pair_of(path):
@@ -74,14 +76,6 @@ def _engine_of(path):
     return {name: value for name, value in found.to_dict().items() if name not in TIMES}
 
 
-def _scored(path):
-    found = score(Path(path).parent, "answers")
-    return [
-        (case.case, str(case.verdict), case.steps, [table.log10_e for table in case.tables])
-        for case in found.cases
-    ]
-
-
 def _imported(path):
     shutil.rmtree("imported", ignore_errors=True)
     traces.import_trace(path, "imported", draft=path if str(path).endswith("jsonl") else None)
@@ -102,7 +96,7 @@ KINDS = [
     ("planted weights", "pair/target/model.safetensors", _planted_of, True),
     ("planted tokenizer", "pair/draft/tokenizer.json", _planted_of, True),
     ("engine texts", f"engine/{TEXTS}", _engine_of, True),
-    ("exported cases", "cases/manifest.json", _scored, True),
+    ("exported cases", "cases/manifest.json", lambda path: _cases(score(Path(path).parent, "answers")), True),
     ("answers", "answers/*", lambda path: score("cases", Path(path).parent).verdict, False),
     ("prompts", "prompts.txt", prompts_of, False),
     ("prompts, JSON", "prompts.jsonl", read_prompts, False),

@@ -118,19 +118,9 @@ KINDS = [
     ("forged parts", "run.part", _part, lambda path: _show(specsim.merge([path]))),
     ("forged shards", "audit.part", _part, lambda path: _show(specsim.merge([path]))),
     ("forged pairs", "pair/planted.json", _planted, lambda path: _show(engines.check("pair", rng=0))),
-    (
-        "forged manifests",
-        "trace/manifest.json",
-        _sealed,
-        lambda path: _show(traces.summarise(open_trace("trace"))),
-    ),
-    (
-        "forged texts",
-        "texts/texts.jsonl",
-        _texts,
-        lambda path: _show(judge_texts(path, open_planted("pair"))),
-    ),
-]
+    ("forged manifests", "trace/manifest.json", _sealed, lambda path: _show(traces.summarise(open_trace("trace")))),
+    ("forged texts", "texts/texts.jsonl", _texts, lambda path: _show(judge_texts(path, open_planted("pair")))),
+]  # fmt: skip
 
 
 def run_forged(number, seed):

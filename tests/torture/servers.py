@@ -71,11 +71,8 @@ def run_servers(number, seed):
     def act(task):
         rng, server = random.Random(task), Server(Decoder(pairs[0]), port=0)
         server.rng, server.way, server.raw, server.sent = rng, rng.choice(WAYS), rng.choice(RAW), 0
-        server.right, server.RequestHandlerClass, server.ended = (
-            rng.choice([0, 0, 9]),
-            Hostile,
-            threading.Event(),
-        )
+        server.right, server.ended = rng.choice([0, 0, 9]), threading.Event()
+        server.RequestHandlerClass = Hostile
         before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
         sampling = Sampling(logprobs=rng.choice([None, 2]))
         with listening(server) as url:
@@ -84,11 +81,7 @@ def run_servers(number, seed):
                 told = str(found)
             except Exception as error:
                 fault = answer_of(error)
-                return (
-                    ("refused", None)
-                    if fault is None
-                    else ("accident", (TRACEBACK, f"{server.way}: {fault}"))
-                )
+                return ("accident", (TRACEBACK, f"{server.way}: {fault}")) if fault else ("refused", None)
             finally:
                 server.ended.set()
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -38,6 +38,18 @@ def answers(url, requests=ONE, **options):
     return found
 
 
+def answered(answer, **options):
+    """The one answer to a request, from a server that gives `answer`, or what answer(…) gives."""
+    with answering(answer if callable(answer) else lambda *_: answer) as url:
+        (one,) = answers(url, **options)
+    return one
+
+
+def listed(logprobs):
+    """A request for lists of log-probabilities."""
+    return [Request(0, (0, 1), 3, sampling=Sampling(logprobs=logprobs))]
+
+
 def choice(**more):
     return {"choices": [{"index": 0, "text": "abc", "finish_reason": "length"} | more]}
 
@@ -124,10 +136,8 @@ def test_no_server():
     ids=lambda content: str(content)[:60],
 )  # fmt: skip
 def test_answers_that_are_garbage(content):
-    with answering(lambda *_: content) as url:
-        (one,) = answers(url)
-    assert isinstance(one, Failure)
-    assert one.kind == "garbage"
+    one = answered(content)
+    assert (type(one), one.kind) == (Failure, "garbage")
     assert len(one.text) < 500
 
 
@@ -159,8 +169,7 @@ def without_end(number):
 )  # fmt: skip
 def test_answers_that_no_audit_can_keep(content, what):
     """Each is the failure of its request, and ends no audit."""
-    with answering(lambda *_: content) as url:
-        (one,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=2))])
+    one = answered(content, requests=listed(2))
     assert (type(one), one.kind) == (Failure, "garbage")
     assert re.search(what, one.text)
     assert len(one.text) < 300
@@ -168,17 +177,14 @@ def test_answers_that_no_audit_can_keep(content, what):
 
 def test_as_many_entries_as_were_asked_for():
     content = choice(logprobs=listing(41), token_ids=[0, 1, 2])
-    with answering(lambda *_: content) as url:
-        (one,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=40))])
-        (other,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=39))])
+    one, other = (answered(content, requests=listed(entries)) for entries in (40, 39))
     assert (one.tokens, len(one.top)) == ((0, 1, 2), 3)
     assert other.kind == "garbage"
 
 
 def test_the_body_of_an_error_is_read_as_far_as_it_is_told():
     """A long one is no JSON to parse, whose objects would take many times its memory."""
-    with answering(lambda *_: (500, {"error": {"message": "not today", "x": [{}] * 2**19}})) as url:
-        (one,) = answers(url)
+    one = answered((500, {"error": {"message": "not today", "x": [{}] * 2**19}}))
     assert one.text.startswith('status 500: {"error": {"message": "not today"')
     assert len(one.text) < 300
 
@@ -193,9 +199,7 @@ def test_the_body_of_an_error_is_read_as_far_as_it_is_told():
     ids=["text", "unknown", "two tokens"],
 )
 def test_texts_that_do_not_map_back(content):
-    with answering(lambda *_: content) as url:
-        (one,) = answers(url)
-    assert one.kind == "unmappable"
+    assert answered(content).kind == "unmappable"
 
 
 @pytest.mark.parametrize(
@@ -222,8 +226,7 @@ def test_texts_that_do_not_map_back(content):
     ],
 )  # fmt: skip
 def test_answers_in_the_forms_of_engines(content, logprobs, top):
-    with answering(lambda *_: content) as url:
-        (one,) = answers(url, [Request(0, (0, 1), 3, sampling=Sampling(logprobs=2))])
+    one = answered(content, requests=listed(2))
     assert (one.tokens, one.logprobs, one.top, one.finish) == ((0, 1, 2), logprobs, top, "length")
 
 
@@ -255,15 +258,13 @@ def test_answers_in_the_forms_of_engines(content, logprobs, top):
     ],
 )  # fmt: skip
 def test_drafts_that_are_reported(more, counted):
-    with answering(lambda *_: choice() | more) as url:
-        (one,) = answers(url)
+    one = answered(choice() | more)
     assert (one.drafted, one.accepted, one.steps) == counted
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 418, 422, 500])
 def test_statuses(status):
-    with answering(lambda *_: (status, {"error": {"message": "not \x1b[31mtoday"}})) as url:
-        (one,) = answers(url, retries=3)
+    one = answered((status, {"error": {"message": "not \x1b[31mtoday"}}), retries=3)
     assert one.kind == ("refused" if status in (400, 422) else "http")
     assert one.text == rf"status {status}: not \x1b[31mtoday"
 
@@ -310,9 +311,7 @@ def test_what_is_no_http():
         handler.wfile.write(b"SSH-2.0-OpenSSH\r\n\r\n")
         handler.close_connection = True
 
-    with answering(answer) as url:
-        (one,) = answers(url)
-    assert one.kind == "garbage"
+    assert answered(answer).kind == "garbage"
 
 
 @pytest.mark.parametrize(
@@ -334,8 +333,7 @@ def test_a_slow_server(head):
 
 def test_an_endless_answer(monkeypatch):
     monkeypatch.setattr(http.answers, "most_bytes", lambda request: 1000)
-    with answering(lambda *_: choice(filler="x" * 2000)) as url:
-        (one,) = answers(url)
+    one = answered(choice(filler="x" * 2000))
     assert (one.kind, one.text) == ("garbage", "an answer of more than 1,000 bytes")
 
 
@@ -401,10 +399,8 @@ def test_counters_of_prometheus():
 
 
 def test_a_timestamp_behind_a_counter_is_not_its_value():
-    lines = [
-        f"vllm:spec_decode_num_{name}_total 7 1700000000000" for name in ("draft_tokens", "accepted_tokens")
-    ]
-    assert read_counters("\n".join(lines)) == {"drafted": 7, "accepted": 7}
+    lines = "vllm:spec_decode_num_draft_tokens_total 7 1700000000000\nvllm:spec_decode_num_accepted_tokens_total 7 1"
+    assert read_counters(lines) == {"drafted": 7, "accepted": 7}
 
 
 def test_engines_by_name():

@@ -38,13 +38,9 @@ def test_its_ensemble_weight_is_seen(utils):
 
 def test_older_signatures_are_handed_what_they_ask(utils):
     def older(
-        candidate_input_ids,
-        candidate_logits,
-        candidate_length,
-        new_logits,
-        last_assistant_token_is_eos,
+        candidate_input_ids, candidate_logits, candidate_length, new_logits, last_assistant_token_is_eos,
         max_matches,
-    ):
+    ):  # fmt: skip
         assert not last_assistant_token_is_eos
         assert max_matches == candidate_length
         return utils._speculative_sampling(

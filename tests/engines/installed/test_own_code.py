@@ -23,19 +23,10 @@ torch.set_num_threads(1)  # for tensors of a few numbers threads are only in eac
 #: Steps of verifiers of a whole batch, of one row after the other, and of interpreted kernels.
 BATCH, ROWS, FEW = 8000, 3000, 250
 CHAINS = {
-    "vllm-cpu": BATCH,
-    "vllm-ascend:whole": BATCH,
-    "vllm-ascend:triton": FEW,
-    "sglang:uno": BATCH,
-    "sglang:dspark": BATCH,
-    "lmdeploy": BATCH,
-    "vllm": FEW,
-    "vllm2": FEW,
-    "vllm2:block": FEW,
-    "sglang:chain": FEW,
-    "sglang:block": FEW,
-    "sglang:dspark-triton": FEW,
-}
+    "vllm-cpu": BATCH, "vllm-ascend:whole": BATCH, "vllm-ascend:triton": FEW, "sglang:uno": BATCH,
+    "sglang:dspark": BATCH, "lmdeploy": BATCH, "vllm": FEW, "vllm2": FEW, "vllm2:block": FEW,
+    "sglang:chain": FEW, "sglang:block": FEW, "sglang:dspark-triton": FEW,
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -11,16 +11,11 @@ from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling, processed
 
 PACKAGES = {
-    "hf": "transformers",
-    "hf-lookup": "transformers",
-    "hf-early-exit": "transformers",
-    "hf-mtp": "transformers",
-    "llama.cpp": "xllamacpp",
-    "mlx-lm": "mlx_lm",
-    "onnxruntime": "onnxruntime_genai",
-    "onnxruntime-ngram": "onnxruntime_genai",
+    "hf": "transformers", "hf-lookup": "transformers", "hf-early-exit": "transformers",
+    "hf-mtp": "transformers", "llama.cpp": "xllamacpp", "mlx-lm": "mlx_lm",
+    "onnxruntime": "onnxruntime_genai", "onnxruntime-ngram": "onnxruntime_genai",
     "openvino": "openvino_genai",
-}
+}  # fmt: skip
 #: Engines whose plain decoding is that of another one.
 VARIANTS = ("hf-lookup", "hf-mtp", "onnxruntime-ngram")
 #: Engines draw their own numbers: of a hundred right tests one in ten million fails.

@@ -15,20 +15,14 @@ torch.set_num_threads(1)
 
 VOCAB, WINDOW, GAMMA = 40, 8, 3
 PROMPTS = [[5], list(range(1, 20))]  # a token, and more than two windows
+PLAIN = Sampling()
 
+#: Initial weights are large: rows are far from uniform, so that many drafts are rejected.
 SIZES = {
-    "vocab_size": VOCAB,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 96,
-    "initializer_range": 0.3,  # rows far from uniform, so that many drafts are rejected
-    "pad_token_id": 0,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
+    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 96, "initializer_range": 0.3,
+    "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
 
 
 def gemma2(seed):
@@ -57,17 +51,23 @@ def llama(seed):
     return made(transformers.LlamaForCausalLM, transformers.LlamaConfig(**SIZES), seed)
 
 
+def gpt2(seed):
+    """Its positions are learnt."""
+    sizes = {"n_positions": 96, "n_embd": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.3}
+    return made(transformers.GPT2LMHeadModel, transformers.GPT2Config(vocab_size=VOCAB, **sizes), seed)
+
+
 def made(kind, config, seed):
     torch.manual_seed(seed)
     return kind(config).eval()
 
 
-def steps_held_to_passes_without_cache(target, draft, gamma=GAMMA):
+def steps_held_to_passes_without_cache(target, draft, gamma=GAMMA, sampling=PLAIN):
     """All steps of some texts, after their rows were compared with those of one pass over all tokens, without
     a cache.
     """
     models = [
-        CachedModel(model, name, Sampling(), VOCAB) for model, name in ((target, "target"), (draft, "draft"))
+        CachedModel(model, name, sampling, VOCAB) for model, name in ((target, "target"), (draft, "draft"))
     ]
     steps = list(trajectory(*models, PROMPTS, rules.get("standard"), gamma, 40, frozenset(), 96, root=1))
     for step in steps:
@@ -75,7 +75,8 @@ def steps_held_to_passes_without_cache(target, draft, gamma=GAMMA):
         for model, rows in ((target, step.p), (draft, step.q)):
             with torch.inference_mode():
                 logits = model(input_ids=ids, use_cache=False).logits[0, -gamma - 1 :].double().numpy()
-            assert np.abs(Sampling().rows(logits) - rows).max() < 1e-4
+            assert np.abs(sampling.rows(logits) - rows).max() < 1e-4
+        assert step.emitted[: step.accepted] == step.drafted[: step.accepted]
     return steps
 
 
@@ -87,9 +88,10 @@ CUT_BACK = [gemma2, qwen2, pytest.param(lfm2, marks=needs_recorded_past)]
 
 
 @pytest.mark.parametrize("gamma", [1, 3, 10])
-@pytest.mark.parametrize("make", [*CUT_BACK, llama])
+@pytest.mark.parametrize("make", [*CUT_BACK, llama, gpt2])
 def test_rows_are_those_without_a_cache_beyond_the_window(make, gamma):
-    steps = steps_held_to_passes_without_cache(make(0), make(1), gamma)
+    sampling = PLAIN if gamma == GAMMA else Sampling(0.8, None, 0.95)
+    steps = steps_held_to_passes_without_cache(make(0), make(1), gamma, sampling)
     lengths = [step.accepted for step in steps]
     assert min(lengths) == 0, "rejections"
     assert max(lengths) > 0
@@ -135,18 +137,10 @@ def mamba(seed):
 def qwen3_next(seed):
     """Its cache is of the usual kind and has `crop`, which leaves the state of linear attention as it is."""
     config = transformers.Qwen3NextConfig(
-        **SIZES,
-        head_dim=16,
-        layer_types=["linear_attention", "full_attention"],
-        linear_num_key_heads=2,
-        linear_num_value_heads=2,
-        linear_key_head_dim=16,
-        linear_value_head_dim=16,
-        num_experts=2,
-        num_experts_per_tok=1,
-        moe_intermediate_size=16,
-        shared_expert_intermediate_size=16,
-    )
+        **SIZES, head_dim=16, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=2, linear_key_head_dim=16, linear_value_head_dim=16, num_experts=2,
+        num_experts_per_tok=1, moe_intermediate_size=16, shared_expert_intermediate_size=16,
+    )  # fmt: skip
     return made(transformers.Qwen3NextForCausalLM, config, seed)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 
 import specsim
 from specsim import rules
@@ -64,17 +65,9 @@ def pair(tmp_path_factory):
     torch.manual_seed(0)
     for name, width, layers, steps in (("target", 64, 2, 160), ("draft", 32, 1, 80)):
         config = transformers.GPT2Config(
-            vocab_size=VOCAB,
-            n_positions=CONTEXT,
-            n_embd=width,
-            n_layer=layers,
-            n_head=2,
-            bos_token_id=0,
-            eos_token_id=0,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-        )
+            vocab_size=VOCAB, n_positions=CONTEXT, n_embd=width, n_layer=layers, n_head=2, bos_token_id=0,
+            eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        )  # fmt: skip
         model = transformers.GPT2LMHeadModel(config)
         assert train(model, ids, steps) < np.log(VOCAB) - 1.0
         model.save_pretrained(folder / name)
@@ -86,17 +79,8 @@ def pair(tmp_path_factory):
 def recorded(pair, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded") / "trace"
     seen = []
-    trace = record_hf(
-        folder,
-        *pair,
-        PROMPTS * 5,
-        gamma=3,
-        max_new_tokens=60,
-        temperature=0.9,
-        top_k=40,
-        rng=1,
-        progress=lambda *at: seen.append(at),
-    )
+    how = {"gamma": 3, "max_new_tokens": 60, "temperature": 0.9, "top_k": 40, "rng": 1}
+    trace = record_hf(folder, *pair, PROMPTS * 5, **how, progress=lambda *at: seen.append(at))
     assert seen[-1] == (len(PROMPTS) * 5,) * 2
     return trace
 
@@ -113,16 +97,8 @@ def test_a_recording_is_a_trace_whose_flags_agree_with_its_rows(recorded):
 
 
 def test_a_wrong_rule_is_seen_in_its_recording(pair, tmp_path):
-    trace = record_hf(
-        tmp_path / "trace",
-        *pair,
-        PROMPTS * 5,
-        gamma=3,
-        max_new_tokens=60,
-        rule="lenience:lenience=0.3",
-        rng=1,
-    )
-    summary = summarise(trace)
+    how = {"gamma": 3, "max_new_tokens": 60, "rule": "lenience:lenience=0.3", "rng": 1}
+    summary = summarise(record_hf(tmp_path / "trace", *pair, PROMPTS * 5, **how))
     error = summary.standard_errors["alpha_verified"] + summary.standard_errors["expected_verified"]
     assert abs(summary.alpha_verified - summary.expected_verified) > 4.0 * error
 
@@ -134,29 +110,6 @@ def test_the_same_seed_records_the_same(pair, tmp_path):
     )
     tokens = [trace.steps(np.arange(trace.num_steps))[0].tolist() for trace in (one, two, other)]
     assert tokens[0] == tokens[1] != tokens[2]
-
-
-@pytest.mark.parametrize("gamma", [1, 4])
-def test_rows_with_the_cache_are_those_without(pair, gamma):
-    """Each step's p and q again, by one pass over all tokens before it: what was cut from the cache was cut
-    right.
-    """
-    (big, tokenizer), (small, _) = load(pair[0]), load(pair[1])
-    sampling = Sampling(0.8, None, 0.95)
-    models = [
-        CachedModel(model, name, sampling, VOCAB) for model, name in ((big, "target"), (small, "draft"))
-    ]
-    texts = [tokenizer(prompt)["input_ids"] for prompt in PROMPTS[:2]]
-    lengths = set()
-    for step in trajectory(*models, texts, rules.get("standard"), gamma, 30, frozenset(), CONTEXT, 3):
-        lengths.add(step.accepted)
-        ids = torch.tensor([step.before + step.drafted])
-        for model, rows in ((big, step.p), (small, step.q)):
-            with torch.inference_mode():
-                logits = model(input_ids=ids).logits[0, -gamma - 1 :].double().numpy()
-            assert np.abs(sampling.rows(logits) - rows).max() < 1e-4
-        assert step.emitted[: step.accepted] == step.drafted[: step.accepted]
-    assert {0, gamma} <= lengths, "whole drafts and none at all: both ways of going back"
 
 
 def test_texts_end_at_their_length_and_where_the_context_is_full(pair, tmp_path):
@@ -280,21 +233,15 @@ def test_what_cannot_be_loaded_is_named(pair, tmp_path):
         record_hf(tmp_path / "trace", tmp_path / "nowhere", pair[1], PROMPTS)
 
 
-def test_at_the_command_line(pair, tmp_path, capsys, monkeypatch):
-    from specsim.cli import main
-
+def test_at_the_command_line(pair, tmp_path):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"prompt": "import os"}\n\n{"prompt": "def f("}\n', encoding="utf-8")
     arguments = ["--target", str(pair[0]), "--draft", str(pair[1]), "--prompts", str(prompts)]
     arguments += ["--max-new-tokens", "10", "--seed", "4"]
-    monkeypatch.setattr("sys.argv", ["specsim", "trace", "record", str(tmp_path / "trace"), *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    assert "steps of 2 texts" in capsys.readouterr().out
+    ran = run("trace", "record", tmp_path / "trace", *arguments)
+    assert ran.code == 0
+    assert "steps of 2 texts" in ran.out
     prompts.write_text('{"text": "import os"}\n', encoding="utf-8")
-    monkeypatch.setattr("sys.argv", ["specsim", "trace", "record", str(tmp_path / "again"), *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert 'line 1: has no "prompt"; write' in capsys.readouterr().err
+    ran = run("trace", "record", tmp_path / "again", *arguments)
+    assert ran.code == 2
+    assert 'line 1: has no "prompt"; write' in ran.err

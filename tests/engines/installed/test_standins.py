@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import standins  # noqa: E402
 
+from experiments.engines import deepspec, dflash, eagle, eagle_harness, flashspec, naive_speculate, shreyansh  # noqa: E402
 from specsim.adapters import _flashinfer as flashinfer  # noqa: E402
 from specsim.adapters import _lmdeploy as lmdeploy  # noqa: E402
 from specsim.adapters import _sglang as sglang  # noqa: E402
@@ -23,46 +24,46 @@ from specsim.adapters._contract import declared  # noqa: E402
 from specsim.models import Tree, chain  # noqa: E402
 
 STEPS = 2500
+#: An adapter, and the stand-in for its engine.
 CHAINS = {
-    "vllm": (vllm.adapt(standins.vllm), vllm.adapt(partial(standins.vllm, wrong=True))),
-    "flashinfer": (
-        flashinfer.adapt(standins.flashinfer),
-        flashinfer.adapt(partial(standins.flashinfer, wrong=True)),
-    ),
-    **{
-        name: (adapt(function), adapt(partial(function, wrong=True)))
-        for name, adapt, function in (
-            ("lmdeploy", lmdeploy.adapt, standins.lmdeploy),
-            ("sglang:chain", sglang.adapt_chain, standins.sglang_chain),
-            ("sglang:dspark", sglang.adapt_dspark, standins.dspark),
-            ("sglang:uno", sglang.adapt_uno, standins.uno),
-            ("tensorrt-llm", tensorrt_llm.adapt, standins.TrtHandler),
-            ("vllm2", vllm.adapt_v2, standins.vllm2),
-        )
-    },
-}
+    "vllm": (vllm.adapt, standins.vllm), "vllm2": (vllm.adapt_v2, standins.vllm2),
+    "flashinfer": (flashinfer.adapt, standins.flashinfer), "lmdeploy": (lmdeploy.adapt, standins.lmdeploy),
+    "sglang:chain": (sglang.adapt_chain, standins.sglang_chain), "sglang:uno": (sglang.adapt_uno, standins.uno),
+    "sglang:dspark": (sglang.adapt_dspark, standins.dspark),
+    "tensorrt-llm": (tensorrt_llm.adapt, standins.TrtHandler),
+    "deepspec": (deepspec.adapt, standins.deepspec), "dflash": (dflash.adapt, standins.dflash),
+    "flashspec": (flashspec.adapt, standins.flashspec), "shreyansh": (shreyansh.adapt, standins.shreyansh),
+    "naive_speculate": (naive_speculate.adapt, standins.naive_speculate),
+}  # fmt: skip
 TREES = {
-    "sglang": (sglang.adapt(standins.sglang), sglang.adapt(partial(standins.sglang, wrong=True))),
-    "tensorrt-llm:tree": (
-        tensorrt_llm.adapt_tree(standins.TrtHandler),
-        tensorrt_llm.adapt_tree(partial(standins.TrtHandler, wrong=True)),
-    ),
+    "sglang": (sglang.adapt, standins.sglang, "top"),
+    "tensorrt-llm:tree": (tensorrt_llm.adapt_tree, standins.TrtHandler, "top"),
+    "eagle_harness": (eagle_harness.adapt, standins.reject_children, "without replacement"),
+    "eagle:verify_2": (eagle.adapt_2, standins.eagle2, "top"),
 }
+
+
+def right(name):
+    adapt, function, *_ = (CHAINS | TREES)[name]
+    return adapt(function)
+
+
+def wrong(name):
+    adapt, function, *_ = (CHAINS | TREES)[name]
+    return adapt(partial(function, wrong=True))
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_have_the_targets_law_and_a_wrong_verifier_has_not(name):
-    right, wrong = CHAINS[name]
-    assert chain_p_value(right, STEPS) > FALSE_ALARM
-    assert chain_p_value(wrong, STEPS) < FALSE_ALARM
+    assert chain_p_value(right(name), STEPS) > FALSE_ALARM
+    assert chain_p_value(wrong(name), STEPS) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_trees_have_the_targets_law_and_a_wrong_verifier_has_not(name):
-    right, wrong = TREES[name]
-    tree = Tree((0, 0, 1, 1, 2), "top")
-    assert tree_p_value(right, 1500, tree) > FALSE_ALARM
-    assert tree_p_value(wrong, 1500, tree) < FALSE_ALARM
+    tree = Tree((0, 0, 1, 1, 2), TREES[name][2])
+    assert tree_p_value(right(name), 1500, tree) > FALSE_ALARM
+    assert tree_p_value(wrong(name), 1500, tree) < FALSE_ALARM
 
 
 ASCEND = vllm_ascend.adapt(standins.ascend_sample, standins.ascend_recovered)
@@ -105,13 +106,13 @@ def uneven(verifier, one_hot=False, steps=STEPS):
 @pytest.mark.parametrize("name", ["vllm", "vllm2", "ascend"])
 @pytest.mark.parametrize("one_hot", [False, True])
 def test_drafts_of_different_lengths_and_certain_drafts(name, one_hot):
-    verifier = ASCEND if name == "ascend" else CHAINS[name][0]
+    verifier = ASCEND if name == "ascend" else right(name)
     assert uneven(verifier, one_hot) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", ["vllm", "vllm2", "ascend"])
 def test_a_call_without_any_draft_samples_the_target(name):
-    verifier = ASCEND if name == "ascend" else CHAINS[name][0]
+    verifier = ASCEND if name == "ascend" else right(name)
     p, q = torch.tensor([[0.0, 1.0]]).repeat(2, 3, 1), torch.full((2, 2, 2), 0.5)
     output = verifier(
         torch.zeros(2, 2, dtype=torch.int64), p, q, np.random.default_rng(0), lengths=np.zeros(2, int)
@@ -120,7 +121,7 @@ def test_a_call_without_any_draft_samples_the_target(name):
 
 
 def test_a_wrong_verifier_of_uneven_or_certain_drafts_is_seen():
-    assert uneven(CHAINS["vllm"][1]) < FALSE_ALARM
+    assert uneven(wrong("vllm")) < FALSE_ALARM
     assert uneven(ASCEND_WRONG, one_hot=True) < FALSE_ALARM
 
 
@@ -131,7 +132,7 @@ def test_a_seeded_request_draws_the_same_tokens_in_whatever_batch(name):
     arrays = [
         torch.from_numpy(array) for array in (rows.draft_tokens, rows.p.astype("f4"), rows.q.astype("f4"))
     ]
-    verifier = CHAINS[name][0]
+    verifier = right(name)
     assert declared(verifier).seeds
     seeds = [100 + step if step % 2 else None for step in range(20)]
     batch = verifier(*arrays, np.random.default_rng(0), seeds=seeds)
@@ -147,24 +148,12 @@ def test_a_seeded_request_draws_the_same_tokens_in_whatever_batch(name):
 
 def test_a_newer_vllm_is_handed_logits():
     def newer(
-        draft_token_ids,
-        num_draft_tokens,
-        max_spec_len,
-        cu_num_draft_tokens,
-        draft_probs,
-        target_logits,
-        bonus_token_ids,
-        sampling_metadata,
-    ):
+        draft_token_ids, num_draft_tokens, max_spec_len, cu_num_draft_tokens, draft_probs, target_logits,
+        bonus_token_ids, sampling_metadata,
+    ):  # fmt: skip
         return standins.vllm(
-            draft_token_ids,
-            num_draft_tokens,
-            max_spec_len,
-            cu_num_draft_tokens,
-            draft_probs,
-            target_logits.softmax(-1),
-            bonus_token_ids,
-            sampling_metadata,
-        )
+            draft_token_ids, num_draft_tokens, max_spec_len, cu_num_draft_tokens, draft_probs,
+            target_logits.softmax(-1), bonus_token_ids, sampling_metadata,
+        )  # fmt: skip
 
     assert chain_p_value(vllm.adapt(newer), 1000) > FALSE_ALARM
