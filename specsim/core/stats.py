@@ -1,7 +1,7 @@
 """Statistics of integer counts, see `specsim.stats`. Arguments out of range raise ValueError or TypeError."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,6 +25,8 @@ MOST_DRAWS = 2**40
 LEAST_DISTANCE, MOST_TOLERANCE = 1e-300, 700.0
 #: The non-centrality that a test is never said to need less than.
 LEAST_NONCENTRALITY = 1e-9
+#: A root is found where the next step is this small a part of it.
+NEWTON = 1e-12
 #: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
 DEVIATIONS = np.geomspace(1e-3, 1.0, 13)
 #: Shares of the draws that go to one cell.
@@ -413,27 +415,18 @@ def _check_plan(cells: int, level: float, power: float) -> None:
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     """The non-centrality of Pearson's statistic at which `n` draws are rejected with probability `power`."""
     df, c = cells - 1, cells / (4.0 * DEVIATIONS**2)
-    larger, cost, mean = n + c, df * np.log1p(n / c), float(np.log(len(c)))
-
-    def excess(statistic: float) -> float:
-        log_e = 0.5 * (statistic * n / larger - cost)
-        return float(np.logaddexp.reduce(log_e)) - mean + math.log(level)
-
-    critical = _zero(excess, 0.0, 10.0)
-
-    def spare(noncentrality: float) -> float:
-        return 1.0 - power - float(scipy.special.chndtr(critical, df, noncentrality))
-
-    if spare(LEAST_NONCENTRALITY) >= 0:  # a power below the level: without any deviation it rejects so often
-        return LEAST_NONCENTRALITY
-    return _zero(spare, LEAST_NONCENTRALITY, critical + 10.0)
-
-
-def _zero(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function is 0 that is negative at `low`; `high` is doubled until it is not."""
-    while rising(high) < 0:
-        high *= 2.0
-    return float(scipy.optimize.brentq(rising, low, high))
+    slopes, costs, goal = 0.5 * n / (n + c), 0.5 * df * np.log1p(n / c), math.log(len(c)) - math.log(level)
+    # the statistic whose log e-value reaches the level, by Newton's method: where one alternative alone does
+    # is above it, and the logarithm is convex
+    critical = step = float(((goal + costs) / slopes).min())
+    while step > NEWTON * critical:
+        logs = critical * slopes - costs
+        log_sum = np.logaddexp.reduce(logs)
+        step = float((log_sum - goal) / (np.exp(logs - log_sum) @ slopes))
+        critical -= step
+    if scipy.special.chndtr(critical, df, LEAST_NONCENTRALITY) <= 1.0 - power:
+        return LEAST_NONCENTRALITY  # a power below the level: without any deviation it rejects so often
+    return float(scipy.special.chndtrinc(critical, df, 1.0 - power))
 
 
 @checked
