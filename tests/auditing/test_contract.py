@@ -5,6 +5,7 @@ caught.
 from __future__ import annotations
 
 import ctypes
+import signal
 import time
 from contextlib import suppress
 from functools import partial
@@ -654,6 +655,18 @@ def test_a_call_that_hangs_is_given_up(caught):
     assert time.monotonic() - started < 5
     assert "hung: a call took longer than 0.2 s" in text(result)
     assert "a call of 1 row shows it" in text(result)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarms here")
+def test_an_alarm_of_the_callers_is_kept():
+    started = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 600)
+    try:
+        on_case(verifiers.right, "asymmetric")
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left < 600.1 - (time.monotonic() - started)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_a_slow_verifier_does_not_hang_where_its_calls_grow():
