@@ -4,7 +4,6 @@ tests/helpers/write_goldens.py` writes it again.
 
 import pytest
 import write_goldens
-from commands import every_command, help_of
 from write_goldens import FILES, GOLDENS, RUNS, changed, help_text, public_names, read
 
 
@@ -81,11 +80,3 @@ def test_sentences_stay_out_of_the_numbers():
     numbers = write_goldens._numbers({"verdict": "biased", "text": "too often", "seconds": 1.5}, sentences)
     assert numbers == {"verdict": "biased", "text": "(text)"}
     assert [*sentences] == ["too often"]
-
-
-def test_every_command_has_help():
-    paths = [*every_command()]
-    assert len(paths) > 20
-    assert ("audit", "offline") in paths
-    for path in paths:
-        assert "Usage: " + " ".join(("specsim", *path)) in help_of(path)
