@@ -34,21 +34,24 @@ def folder(tmp_path_factory):
     return here
 
 
+def read_and_run_again(name, *rows, rtol=1e-7):
+    """A pair has these rows, cut where it is asked for; and what is simulated on it is run again from a file."""
+    pair, cut = specsim.read_pair(name), specsim.read_pair(f"{name}:top_k=2")
+    assert pair.name == name
+    np.testing.assert_allclose([*pair], rows, rtol=rtol)
+    np.testing.assert_allclose(cut.target, top_k(rows[0], 2), rtol=rtol)
+    run = specsim.simulate(cut, gamma=2, steps=50, rng=1)
+    run.save("run.json")
+    assert specsim.rerun("run.json") == run
+
+
 @pytest.mark.parametrize(
     "name",
     ["pair.npz", "pair.safetensors", "pair.csv", "both.npy", "p.npy,q.npy", "logits:target.npy,draft.npy", "logits:target.txt,draft.txt"],
 )  # fmt: skip
 def test_a_pair_is_read_from_every_form(folder, monkeypatch, name):
     monkeypatch.chdir(folder)
-    pair = specsim.read_pair(name)
-    assert pair.name == name
-    for found, row in zip(pair, (P, Q), strict=True):
-        np.testing.assert_allclose(found, row, rtol=1e-6)
-    cut = specsim.read_pair(f"{name}:top_k=2")
-    np.testing.assert_allclose(cut.target, top_k(P, 2), rtol=1e-6)
-    run = specsim.simulate(cut, steps=50, rng=1)
-    run.save("run.json")
-    assert specsim.rerun("run.json") == run
+    read_and_run_again(name, P, Q, rtol=1e-6)
 
 
 #: Rows of 9 positions of a text, over 6 tokens.
@@ -70,12 +73,7 @@ def rows(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["rows.npz", "both.npy", "p.npy,q.npy", "logits:logits_p.npy,logits_q.npy"])
 @pytest.mark.usefixtures("rows")
 def test_rows_of_positions_are_read_from_every_form(name):
-    pair = specsim.read_pair(name)
-    np.testing.assert_allclose([*pair], ROWS)
-    np.testing.assert_allclose(specsim.read_pair(f"{name}:top_k=2").target, top_k(ROWS[0], 2))
-    run = specsim.simulate(specsim.read_pair(f"{name}:top_k=2"), gamma=2, steps=50, rng=1)
-    run.save("run.json")
-    assert specsim.rerun("run.json") == run
+    read_and_run_again(name, *ROWS)
 
 
 @pytest.mark.usefixtures("rows")

@@ -73,6 +73,8 @@ def test_a_reproduced_value_rounds_to_the_printed_one(rows):
     for row in rows:
         if row.verdict == "reproduced" and "/" not in row.published:
             assert abs(row.units) <= 0.5 + 1e-9
+        if row.units is not None and row.paper in (papers.LEVIATHAN, papers.CHEN):
+            assert row.difference == pytest.approx(row.recomputed - float(row.published))
 
 
 # --- tables of Leviathan et al. and of Chen et al. --------------------------------------------------------
@@ -90,6 +92,11 @@ def test_tables_of_leviathan(rows):
         ("Table 5", "within rounding"): 4, ("text on Table 5", "reproduced"): 5,
         ("text on Table 5", "within rounding"): 1, ("text on Table 5", "not reproducible"): 3,
     }  # fmt: skip
+    above = [
+        row.units for row in rows if row.where == "text on Table 5" and row.verdict == "not reproducible"
+    ]
+    assert above == pytest.approx([-1.705, -1.608, -1.538], abs=0.001)
+    assert [sum(row.paper == paper for row in rows) for paper in (papers.LEVIATHAN, papers.CHEN)] == [82, 17]
     rounded = [
         row.recomputed for row in rows if (row.where, row.verdict) == (papers.SPEEDS, "within rounding")
     ]

@@ -24,8 +24,8 @@ class Ran(NamedTuple):
     err: str
 
 
-def run(*arguments, cwd=None):
-    """Run `specsim *arguments`, in the folder `cwd` if one is given.
+def run(*arguments, cwd=None, program=main):
+    """Run `specsim *arguments`, or another program, in the folder `cwd` if one is given.
 
     Modules that a command imports from `cwd` are forgotten afterwards, so that another folder may have the
     same names.
@@ -38,7 +38,7 @@ def run(*arguments, cwd=None):
         contextlib.redirect_stderr(err),
     ):
         try:
-            main()
+            program()
             code = 0
         except SystemExit as ended:
             code = int(ended.code or 0)
