@@ -162,16 +162,9 @@ FEW = {
 )
 def test_a_mistake_is_found_and_named(name, pair, opened, full):
     where = opened if name in ("wrong_page", "first_token_of_next") else pair
-    found = audit_engine(
-        "specsim",
-        where,
-        tokens=40_000 if full else FEWER,
-        sampling=SETTINGS.get(name, Sampling()),
-        texts=2 if name == "copies_alike" else 1,
-        order=FIRST_ORDER,
-        mistake=name,
-        rng=1,
-    )
+    tokens, sampling = 40_000 if full else FEWER, SETTINGS.get(name, Sampling())
+    how = {"sampling": sampling, "texts": 2 if name == "copies_alike" else 1, "order": FIRST_ORDER, "rng": 1}
+    found = audit_engine("specsim", where, tokens=tokens, mistake=name, **how)
     kind = {"logprobs": "log-probabilities", "bonus_counted": "counters"}
     wanted = next((kind[start] for start in kind if name.startswith(start)), None)
     assert found.exit_code == 1
@@ -287,27 +280,17 @@ def test_a_server_that_does_not_answer_is_given_up(drip, seconds, timeout, pair,
 
 
 def test_answers_that_were_not_asked_for_are_not_counted(pair):
-    found = audit_engine(
-        Answering(pair, lambda one: replace(one, number=one.number % 4)), pair, tokens=3_000, rng=1
-    )
-    assert found.texts == 4
+    engine = Answering(pair, lambda one: replace(one, number=one.number % 4))
+    assert audit_engine(engine, pair, tokens=3_000, rng=1).texts == 4
 
 
 def test_half_precision_is_allowed_for(pair):
-    """Rows that are off by less than the tolerance are accepted, those that are off by more are not."""
-    coarse = Rounded(pair)
+    """Of log-probabilities that are rounded to multiples of 1/2: those that are off by less are accepted."""
+    law = pair.target
+    logits = replace(law.logits, table=np.round(2.0 * law.logits.table) / 2.0)
+    coarse = Answering(replace(pair, target=replace(law, logits=logits)), lambda one: one)
     assert audit_engine(coarse, pair, tokens=WRONG_TOKENS, tolerance=0.3, rng=1).findings == ()
     assert audit_engine(coarse, pair, tokens=WRONG_TOKENS, rng=1).exit_code == 1
-
-
-class Rounded(Answering):
-    """Decodes with log-probabilities that are rounded to multiples of 1/2."""
-
-    def __init__(self, pair):
-        law = pair.target
-        table = np.round(2.0 * law.logits.table) / 2.0
-        rounded = replace(pair, target=replace(law, logits=replace(law.logits, table=table)))
-        super().__init__(rounded, lambda answer: answer)
 
 
 def test_a_run_goes_on_from_its_texts(pair, tmp_path):
@@ -334,7 +317,7 @@ def test_a_run_goes_on_from_its_texts(pair, tmp_path):
     assert again.tests == whole.tests
     lines = file.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + again.texts + 8  # the repeated ones are kept too
-    with pytest.raises(ValueError, match="of another run: its seed"):
+    with pytest.raises(ValueError, match=r"of another run: its seed differ \(seed 1, now 2\)"):
         audit_engine(second, pair, tokens=3_000, rng=2, out=tmp_path)
 
 
@@ -379,27 +362,17 @@ def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
         judge_texts(file, opened)
     with pytest.raises(ValueError, match="tolerance: 2 is outside"):
         judge_texts(file, pair, tolerance=2)
-    with pytest.raises(ValueError, match="seed 1, now 2"):
-        audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=2)
-    head = {"format": "specsim engine texts 2", "planted": pair.digest}
-    file.write_text(line(head), encoding="utf-8")
-    with pytest.raises(ValueError, match="its values are wrong"):
-        judge_texts(file, pair)
-    file.write_text('{"choices": []}\n', encoding="utf-8")
-    with pytest.raises(ValueError, match="not the header of a file"):
-        judge_texts(file, pair)
-    file.write_text(line({"format": "specsim engine texts 2"}), encoding="utf-8")
-    with pytest.raises(ValueError, match="texts are of no planted checkpoint"):
-        judge_texts(file, pair)
-
-
-def test_a_text_that_was_not_asked_for_is_refused(pair, tmp_path):
-    audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
-    file = tmp_path / "texts.jsonl"
-    store = TextStore(file, {})
-    list(store.add([Completion(999, 0, (1,))]))
+    list(TextStore(file, {}).add([Completion(999, 0, (1,))]))
     with pytest.raises(ValueError, match="text 0 of request 999 was not asked for"):
         judge_texts(file, pair)
+    for text, said in (
+        (line({"format": "specsim engine texts 2", "planted": pair.digest}), "its values are wrong"),
+        ('{"choices": []}\n', "not the header of a file"),
+        (line({}), "texts are of no planted checkpoint"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=said):
+            judge_texts(file, pair)
 
 
 def line(entry):
@@ -517,24 +490,21 @@ def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monk
     counts, planned = zip(*told, strict=True)
     assert sorted(counts) == list(counts)
     assert counts[-1] == planned[-1] == planned[0]
-    files = {
-        f"{side}/{name}.jsonl" for side in ("speculative", "plain") for name in ("plain", "temperature-0")
-    }
-    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.*")} == files
+    names = ("plain", "temperature-0")
+    files = {tmp_path / side / f"{name}.jsonl" for side in ("speculative", "plain") for name in names}
+    assert {*tmp_path.rglob("*.*")} == files
     (tmp_path / "plain/temperature-0.jsonl").unlink()
     again = audit_matrix("specsim", pair, **how)
     assert len(asked) == 5  # of the file that was lost
-    assert [cell.speculative.tests for cell in again.cells] == [
-        cell.speculative.tests for cell in first.cells
-    ]
+    one, other = ([cell.speculative.tests for cell in found.cells] for found in (first, again))
+    assert one == other
     with pytest.raises(ValueError, match=r"speculative/plain\.jsonl: the texts are of another run: its seed"):
         audit_matrix("specsim", pair, **how | {"rng": 2})
     assert len(asked) == 5
 
 
-def test_a_matrix_says_what_is_refused_and_what_was_found(pair, monkeypatch):
+def test_a_matrix_says_what_is_refused_and_what_was_found(pair, two_settings, monkeypatch):
     """A setting that an engine refuses is no evidence for or against it."""
-    monkeypatch.setattr(matrix, "settings", lambda planted: settings(planted)[:2])
     complete = LocalEngine.complete
 
     def strict(self, requests):

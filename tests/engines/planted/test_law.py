@@ -89,25 +89,23 @@ def test_a_model_of_many_contexts_draws_some():
     assert (model.rows(model.contexts[:7]) == [model.row(context) for context in model.contexts[:7]]).all()
 
 
-def test_bad_contexts_are_named():
-    law, opened = table_law((1, 2)), table_law((1,), openers=2)
-    with pytest.raises(ValueError, match="place 1 has no distribution"):
-        law.contexts([0, 1, 2], 1)
-    with pytest.raises(ValueError, match="text, position 1: token 9"):
-        law.contexts([0, 9, 2], 2)
-    with pytest.raises(
-        ValueError, match="first token: 0 begins no text of this distribution; give one of 4 … 5"
-    ):
-        opened.contexts([0, 1, 2], 2)
-    with pytest.raises(ValueError, match="one text"):
-        law.contexts([[0, 1, 2]], 2)
-    with pytest.raises(ValueError, match="row 1: no distribution after token 3 in column 0"):
-        law.rows([[0, 1], [3, 0]])
-    with pytest.raises(ValueError, match="row 0: no distribution after token 2 in column 1"):
-        opened.rows([[0, 2]])
-    with pytest.raises(ValueError, match=r"expected \[N, 2\]"):
-        law.rows([[0]])
-    with pytest.raises(ValueError, match="first token: 4 begins no text of this distribution; give none"):
-        law.given(4)
-    with pytest.raises(ValueError, match="first token: None begins"):
-        opened.given()
+PLAIN, OPENED = table_law((1, 2)), table_law((1,), openers=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: PLAIN.contexts([0, 1, 2], 1), "place 1 has no distribution"),
+        (lambda: PLAIN.contexts([0, 9, 2], 2), "text, position 1: token 9"),
+        (lambda: PLAIN.contexts([[0, 1, 2]], 2), "one text"),
+        (lambda: OPENED.contexts([0, 1, 2], 2), "first token: 0 begins no text of this distribution; give one of 4 … 5"),
+        (lambda: PLAIN.rows([[0, 1], [3, 0]]), "row 1: no distribution after token 3 in column 0"),
+        (lambda: OPENED.rows([[0, 2]]), "row 0: no distribution after token 2 in column 1"),
+        (lambda: PLAIN.rows([[0]]), r"expected \[N, 2\]"),
+        (lambda: PLAIN.given(4), "first token: 4 begins no text of this distribution; give none"),
+        (lambda: OPENED.given(), "first token: None begins"),
+    ],
+)  # fmt: skip
+def test_bad_contexts_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,6 +1,7 @@
 """Planted folders: made, opened, checked, damaged; texts and prompts; the command."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -25,10 +26,7 @@ def planted(tmp_path_factory):
 @pytest.fixture
 def copy(planted, tmp_path):
     """A folder with the same files, to be damaged."""
-    for file in (*planted.files, "planted.json"):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_bytes((planted.folder / file).read_bytes())
-    return tmp_path
+    return shutil.copytree(planted.folder, tmp_path, dirs_exist_ok=True)
 
 
 def test_what_is_opened_is_what_was_planted(planted):

@@ -45,6 +45,15 @@ def send(server, path, given=None, body=None, headers=None):
     return answer.status, json.loads(content) if kind == "application/json" else content.decode()
 
 
+def expected(tokens=6, **more):
+    """The texts of the decoder for the same prompt."""
+    return decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), tokens, **more)])
+
+
+def texts(choices):
+    return [one["text"] if isinstance(one, dict) else PAIR.decode(one.tokens) for one in choices]
+
+
 def complete(server, **given):
     status, answer = send(server, "/v1/completions", {"prompt": "Aab", "max_tokens": 6} | given)
     assert status == 200, answer
@@ -58,7 +67,7 @@ def test_health_models_and_version(server):
 
 
 def test_texts_are_those_of_the_decoder(server):
-    (one,) = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, 7)])
+    (one,) = expected(seed=7)
     answer = complete(server, seed=7, logprobs=0, return_token_ids=True)
     (choice,) = answer["choices"]
     assert choice["text"] == PAIR.decode(one.tokens)
@@ -76,12 +85,12 @@ def test_texts_are_those_of_the_decoder(server):
 
 def test_prompts_in_all_forms(server):
     ids = PAIR.encode("Aab")
-    texts = [
-        [choice["text"] for choice in complete(server, prompt=prompt, seed=3)["choices"]]
+    found = [
+        texts(complete(server, prompt=prompt, seed=3)["choices"])
         for prompt in ("Aab", ids, ["Aab", "Bba"], [ids, PAIR.encode("Bba")])
     ]
-    assert texts[0] == texts[1] == texts[2][:1]
-    assert texts[2] == texts[3]
+    assert found[0] == found[1] == found[2][:1]
+    assert found[2] == found[3]
 
 
 def test_lists_and_ids_of_tokens(server):
@@ -118,8 +127,7 @@ def test_calls_side_by_side_are_as_if_alone(server):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda seed: complete(server, seed=seed, n=2), range(24)))
     for seed, answer in enumerate(answers):
-        alone = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, seed, n=2)])
-        assert [choice["text"] for choice in answer["choices"]] == [PAIR.decode(one.tokens) for one in alone]
+        assert texts(answer["choices"]) == texts(expected(seed=seed, n=2))
 
 
 def test_metrics_are_vllms():
@@ -209,10 +217,7 @@ def test_a_call_that_makes_the_decoder_fail_fails_alone(monkeypatch):
         for one, (status, answer) in zip(given, answers, strict=True):
             assert status == (500 if one["seed"] == 999 else 200)
             if status == 200:
-                texts = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 40, one["seed"], 2)])
-                assert [choice["text"] for choice in answer["choices"]] == [
-                    PAIR.decode(text.tokens) for text in texts
-                ]
+                assert texts(answer["choices"]) == texts(expected(40, seed=one["seed"], n=2))
         found = [answer["usage"]["completion_tokens_details"] for status, answer in answers if status == 200]
         assert decoder.totals["drafted"] == sum(sum(one.values()) for one in found)
         assert decoder.totals["accepted"] == sum(one["accepted_prediction_tokens"] for one in found)
@@ -239,9 +244,8 @@ def test_a_plain_server_reports_no_drafts():
 
 def test_sampling_reaches_the_decoder(server):
     sampling = Sampling(temperature=0.7, top_k=3, top_p=0.9, min_p=0.1)
-    (one,) = decoded(PAIR, [Request(0, tuple(PAIR.encode("Aab")), 6, 2, sampling=sampling)])
     answer = complete(server, seed=2, temperature=0.7, top_k=3, top_p=0.9, min_p=0.1)
-    assert answer["choices"][0]["text"] == PAIR.decode(one.tokens)
+    assert texts(answer["choices"]) == texts(expected(seed=2, sampling=sampling))
 
 
 LONG = {"prompt": "Aab", "n": 4096, "max_tokens": 200}
