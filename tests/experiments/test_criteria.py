@@ -2,7 +2,6 @@
 where they were found to be. The kill matrix: its numbers, its table, its picture.
 """
 
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -30,6 +29,7 @@ from experiments.audit.kill_matrix import STANDARD as OWN_STANDARD
 from figures import kill_matrix as picture
 from specsim import mistakes, rules
 from specsim.adapters._contract import declared
+from specsim.mistakes import Mistake
 
 CRITERIA = {criterion.name: criterion for criterion in criteria()}
 #: All its four settings take half a minute; a right verifier is tried on one of them.
@@ -181,37 +181,11 @@ def test_a_chi_square_does_not_see_cells_that_are_left_out():
 # --- the kill matrix -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Subject:
-    """A verifier or decoder, as the catalogue of mistakes has them."""
-
-    name: str
-    family: str
-    verify: object
-    values: dict = field(default_factory=dict)
-    law: object = None
-    decode: object = None
-
-    @property
-    def function(self):
-        return partial(self.verify or self.decode, **self.values)
-
-    def num_rows(self, tree):
-        return tree.num_rows
-
-
-STANDARD = Subject("right", "exact", verifiers.right, law=rules.get("standard").law)
-LENIENT = Subject(
-    "lenient",
-    "acceptance",
-    verifiers.verify,
-    values={"lenience": 0.8},
-    law=rules.get("lenience:lenience=0.8").law,
-)
-RAISES = Subject("raises", "index", verifiers.raises)
-DECODER = Subject(
-    "greedy_draft", "proposal", None, decode=lambda *_, temperature: [0], values={"temperature": 1}
-)
+LAW = rules.get("lenience").law
+STANDARD = Mistake("right", "exact", "", verify=verifiers.right, law=rules.get("standard").law)
+LENIENT = Mistake("lenient", "acceptance", "", verify=verifiers.lenient, law=partial(LAW, lenience=0.8))
+RAISES = Mistake("raises", "index", "", verify=verifiers.raises)
+DECODER = Mistake("greedy_draft", "proposal", "", decode=lambda *_: [0])
 CHOSEN = [CRITERIA[name] for name in ("HF ordinal", "DeepSpec")]
 
 

@@ -80,17 +80,16 @@ def completion(tokens, own, rows, k, ids=False):
 
 def chat(tokens, own, rows, k, displaced=False):
     """A chat's content; vLLM's has the emitted token in the list, and drops the last of them for it."""
+
+    def entry(x, logprob):
+        return {"token": NAMES[x], "logprob": logprob, "bytes": [*NAMES[x].encode()]}
+
     content = []
     for x, logprob, row in zip(tokens, own, rows, strict=True):
         listed = top(row, k)
         if displaced and x not in dict(listed):
             listed = [(x, logprob), *listed[:-1]]
-        entries = [
-            {"token": NAMES[y], "logprob": value, "bytes": [*NAMES[y].encode()]} for y, value in listed
-        ]
-        content.append(
-            {"token": NAMES[x], "logprob": logprob, "bytes": [*NAMES[x].encode()], "top_logprobs": entries}
-        )
+        content.append({**entry(x, logprob), "top_logprobs": [entry(*one) for one in listed]})
     return {"content": content}
 
 
@@ -103,33 +102,24 @@ def sglang(tokens, own, rows, k):
 
 
 def llama(tokens, own, rows, k):
+    def entry(x, logprob):
+        return {"id": x, "token": NAMES[x], "bytes": [1], "logprob": logprob}
+
     return [
-        {
-            "id": x,
-            "token": NAMES[x],
-            "bytes": [1],
-            "logprob": logprob,
-            "top_logprobs": [
-                {"id": y, "token": NAMES[y], "bytes": [1], "logprob": value} for y, value in top(row, k)
-            ],
-        }
+        {**entry(x, logprob), "top_logprobs": [entry(*listed) for listed in top(row, k)]}
         for x, logprob, row in zip(tokens, own, rows, strict=True)
     ]
 
 
 def old_llama(tokens, own, rows, k):
-    return [
-        {
-            "content": NAMES[x],
-            "probs": [{"tok_str": NAMES[y], "prob": math.exp(value)} for y, value in top(row, k)],
-        }
-        for x, _, row in zip(tokens, own, rows, strict=True)
-    ]
+    probs = [[{"tok_str": NAMES[y], "prob": math.exp(value)} for y, value in top(row, k)] for row in rows]
+    return [{"content": NAMES[x], "probs": each} for x, each in zip(tokens, probs, strict=True)]
 
 
 ASKED = {"temperature": 1.0}
 END = {"finish_reason": "length", "index": 0}
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 2**32 - 1, "grammar": ""}
+ENDED = {"stop_type": "limit", "generation_settings": PLAIN}
 
 FORMATS = {
     "completions": lambda *text: {
@@ -150,16 +140,8 @@ FORMATS = {
         "choices": [{"logprobs": chat(*text, displaced=True), **END}],
     },
     "sglang": lambda *text: {"sampling_params": ASKED, "text": "", "meta_info": sglang(*text)},
-    "llama.cpp": lambda *text: {
-        "completion_probabilities": llama(*text),
-        "stop_type": "limit",
-        "generation_settings": PLAIN,
-    },
-    "old llama.cpp": lambda *text: {
-        "completion_probabilities": old_llama(*text),
-        "stop_type": "limit",
-        "generation_settings": PLAIN,
-    },
+    "llama.cpp": lambda *text: {"completion_probabilities": llama(*text), **ENDED},
+    "old llama.cpp": lambda *text: {"completion_probabilities": old_llama(*text), **ENDED},
 }
 
 

@@ -67,13 +67,8 @@ def in_blocks(name, tasks, act, describe, prepare=lambda: None):
     while first < len(tasks):
         first = _block(tally, tasks, first, min(first + BLOCK, len(tasks)), act, describe, prepare)
         if sys.stderr.isatty():
-            print(
-                f"\r{name}: {first:,} of {len(tasks):,}, {sum(tally.faults.values())} faults",
-                end="",
-                file=sys.stderr,
-            )
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+            said = f"{name}: {first:,} of {len(tasks):,}, {sum(tally.faults.values())} faults"
+            print(f"\r{said}", end="" if first < len(tasks) else "\n", file=sys.stderr)
     tally.seconds = time.perf_counter() - started
     return tally
 

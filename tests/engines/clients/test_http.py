@@ -1,4 +1,6 @@
-"""The connection to OpenAI-compatible servers: right answers are read, and hostile ones are failures."""
+"""The connection to OpenAI-compatible servers: right answers are read, and hostile ones are failures; what an
+engine's own program converts.
+"""
 
 import json
 import re
@@ -12,6 +14,7 @@ from listening import answering, listening
 from specsim.engines._clients import http
 from specsim.engines._clients.answers import read_counters
 from specsim.engines._clients.opening import ENGINES, open_engine
+from specsim.engines._clients.running import convert
 from specsim.engines._planted.requests import FAILURES, Completion, Failure, Request, Sampling
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.http import Server
@@ -378,6 +381,14 @@ def test_addresses_without_their_beginning(address):
 def test_options_that_an_engine_does_not_have():
     with pytest.raises(ValueError, match=r"rule: engine 'http://localhost:1' lacks this option; it has"):
         open_engine("http://localhost:1", PAIR, rule="standard")
+
+
+def test_a_program_that_converts_checkpoints_and_fails_is_named_with_its_last_line():
+    convert("this", (), "zen")
+    with pytest.raises(ValueError, match=r"json.tool /nowhere: .*No such file"):
+        convert("json.tool", ("/nowhere",), "zen")
+    with pytest.raises(ImportError, match="run: pip install some-package"):
+        convert("no_such_module", (), "some-package")
 
 
 def test_counters_of_prometheus():

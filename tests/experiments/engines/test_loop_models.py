@@ -1,10 +1,13 @@
-"""Models in the form of Hugging Face's: with a cache and without, the same rows; a wrong cache is seen."""
+"""Models in the form of Hugging Face's: with a cache and without, the same rows; a wrong cache is seen. Models
+whose ids are raised, for loops that give the lowest ids a meaning of their own.
+"""
 
 import numpy as np
 import pytest
 from engine_laws import markov_pair
 
-from experiments.engines._models import NoProgress, Stateless, TupleCached, log_rows
+from experiments.engines._models import NoProgress, Shifted, Stateless, TupleCached, log_rows
+from specsim.adapters._engines import last_rows
 
 torch = pytest.importorskip("torch")
 
@@ -48,3 +51,18 @@ def test_a_progress_bar_that_shows_nothing(capsys):
     with NoProgress(total=3, desc="text") as bar:
         bar.update(2 - bar.n)
     assert capsys.readouterr() == ("", "")
+
+
+def test_ids_that_are_raised():
+    model, _ = markov_pair()
+    shifted = Shifted(model, 3)
+    row = np.asarray(model.row([1]))
+    assert np.array_equal(shifted.rows([[4]]), [[0, 0, 0, *row]])
+    assert [shifted.down(shifted.up(token)) for token in range(4)] == list(range(4))
+
+    ending = Shifted(model, 3, eos=2, eos_id=1)
+    assert np.array_equal(ending.rows([[4]]), [[0, row[2], 0, row[0], row[1], 0, row[3]]])
+    assert np.array_equal(ending.rows([[1]])[0, [3, 4, 1, 6]], model.row([2]))
+    assert [ending.up(token) for token in range(4)] == [3, 4, 1, 6]
+    assert [ending.down(ending.up(token)) for token in range(4)] == list(range(4))
+    assert np.array_equal(last_rows(ending, [3, 1], 1), ending.rows([[1]]))
