@@ -234,7 +234,7 @@ def naive_alphas(steps: list[tuple]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("vocab_size", [11, 64, 5001])
+@pytest.mark.parametrize("vocab_size", [64, 3001])
 def test_alpha_is_that_of_plain_numpy(tmp_path: Path, dtype: str, vocab_size: int) -> None:
     steps = make_steps(seed=vocab_size, vocab_size=vocab_size)
     summary = summarise(open_trace(write(tmp_path / "t", steps, dtype=dtype)))
@@ -354,7 +354,7 @@ def assert_only_shard_1_is_damaged(folder: Path, row: int) -> None:
     assert left.alpha_context == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("mask", [1, 128])
+@pytest.mark.parametrize("mask", [1, pytest.param(128, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["step", "context", "position", "token", "accepted", "p", "q", "checksum"])
 def test_a_flipped_bit_is_found_in_every_column(folder: Path, name: str, mask: int) -> None:
     shard = folder / "shard-00001.safetensors"
@@ -534,9 +534,7 @@ def dense_trace(path: Path) -> Path:
 
 
 def truncated_trace(path: Path) -> Path:
-    """With what a dense one lacks: top, an absent q at the bonus, and provenance that is escaped and in
-    powers of ten.
-    """
+    """With top, an absent q at the bonus, and provenance that is escaped and in powers of ten."""
     facts = {"model": "é", "temperature": 1e-7, "top_p": None}
     with writer(path, vocab_size=9, gamma=1, top=3, bonus=False, rows_per_shard=4, provenance=facts) as trace:
         for context, tokens, accepted, p, q in make_steps(steps=4, vocab_size=9, gamma=1):
@@ -570,9 +568,7 @@ def assert_refused(path: Path) -> None:
     [pytest.param(make, marks=pytest.mark.slow) for make in (dense_trace, truncated_trace)]
     + [trace_without_bonus],
 )
-def test_every_single_bit_of_a_manifest_counts(
-    tmp_path: Path, make: Callable[[Path], Path], full: bool
-) -> None:
+def test_every_single_bit_of_a_manifest_counts(tmp_path: Path, make: Callable, full: bool) -> None:
     """The fast tier flips every seventh bit."""
     folder = make(tmp_path / "t")
     file, written = folder / "manifest.json", open_trace(folder)
@@ -633,9 +629,15 @@ def test_provenance_that_json_changes_is_protected_as_it_is_read(tmp_path: Path)
 
 
 def test_a_trace_can_be_read_while_it_is_written(tmp_path: Path) -> None:
-    seen = []
-    record(tmp_path / "t", lambda number: seen.append(open_trace(tmp_path / "t").num_steps))
-    assert seen == [number // 2 * 2 for number in range(STEPS)]
+    """As it is left where the writer is killed: its whole shards, and not called complete."""
+
+    def look(number: int) -> None:
+        trace = open_trace(tmp_path / "t")
+        assert (trace.num_steps, trace.complete) == (number // 2 * 2, False)
+        assert number < 2 or summarise(trace).num_steps == trace.num_steps
+
+    record(tmp_path / "t", look)
+    assert (open_trace(tmp_path / "t").num_steps, open_trace(tmp_path / "t").complete) == (STEPS, True)
 
 
 def test_larger_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -651,17 +653,15 @@ def test_larger_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("make", [pytest.param(dense_trace, marks=pytest.mark.slow), truncated_trace])
-def test_every_single_bit_of_a_shards_header_counts(
-    tmp_path: Path, make: Callable[[Path], Path], full: bool
-) -> None:
-    """For each way of reading: all rows, and chosen steps. The fast tier flips every eleventh bit."""
+def test_every_single_bit_of_a_shards_header_counts(tmp_path: Path, make: Callable, full: bool) -> None:
+    """For each way of reading: all rows, and chosen steps. The fast tier flips every 23rd bit."""
     shard = open_trace(make(tmp_path / "t")).shards[0]
     data = shard.path.read_bytes()
     length = 8 + int.from_bytes(data[:8], "little")
     for read in (lambda: list(replace(shard).scan()), lambda: replace(shard).take(np.arange(2))):
         shard.path.write_bytes(data)
         read()
-        for header in islice(flips(data[:length]), None, None, 1 if full else 11):
+        for header in islice(flips(data[:length]), None, None, 1 if full else 23):
             shard.path.write_bytes(header + data[length:])
             with pytest.raises(ValueError, match=r"shard-00000\.safetensors, row \d+: "):
                 read()
@@ -706,18 +706,11 @@ GOOD = {"context": 0, "tokens": [1, 2], "accepted": 1, "p": np.full((3, 4), 0.25
         ({"p": np.ma.masked_less(np.eye(3, 4), 1)}, ValueError, "p: 9 of 12 entries are masked"),
         ({"p": [[0.5, 0.5, 0, 0], [1.0]]}, ValueError, r"p: rows differ in length; give shape \(3, 4\)"),
         ({"tokens": [[1], [1, 2]]}, ValueError, "tokens: lists differ in length"),
-        (
-            {"q": np.array([[0.5, 0, 0.5, 0]] * 3)},
-            ValueError,
-            "q, row 0, token 1: has probability 0, but was drafted",
-        ),
+        ({"q": np.eye(3, 4)[[0] * 3]}, ValueError, "q, row 0, token 1: has probability 0, but was drafted"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_bad_step_is_refused_and_not_written(
-    tmp_path: Path, dtype: str, change: dict, error: type[Exception], what: str
-) -> None:
-    with writer(tmp_path / "t", vocab_size=4, gamma=2, dtype=dtype) as trace:
+def test_a_bad_step_is_refused_and_not_written(tmp_path: Path, change: dict, error: type, what: str) -> None:
+    with writer(tmp_path / "t", vocab_size=4, gamma=2) as trace:
         trace.append(**GOOD)
         with pytest.raises(error, match=what):
             trace.append(**GOOD | change)
@@ -739,9 +732,7 @@ def test_a_bad_step_is_refused_and_not_written(
         ({"provenance": {"model": object()}}, TypeError, "JSON"),
     ],
 )
-def test_bad_arguments_leave_no_folder(
-    tmp_path: Path, change: dict, error: type[Exception], what: str
-) -> None:
+def test_bad_arguments_leave_no_folder(tmp_path: Path, change: dict, error: type, what: str) -> None:
     arguments = {"vocab_size": 4, "gamma": 2} | change
     with pytest.raises(error, match=what), writer(tmp_path / "t", **arguments):
         pass
@@ -763,9 +754,7 @@ PAIRS = [([0, 1], [0.5, 0.25])] * 3
         (PAIRS[:1], "1 rows; give 3"),
     ],
 )  # fmt: skip
-def test_rows_of_another_kind_in_a_truncated_trace(
-    tmp_path: Path, rows: object, what: str, bonus: bool
-) -> None:
+def test_rows_of_another_kind_in_a_truncated_trace(tmp_path: Path, rows: object, what: str, bonus: bool) -> None:  # fmt: skip
     with writer(tmp_path / "t", vocab_size=4, gamma=2, top=2, bonus=bonus) as trace:
         good = {"context": 0, "tokens": [1, 1], "accepted": 1, "p": PAIRS, "q": PAIRS if bonus else PAIRS[:2]}
         trace.append(**good)
@@ -846,6 +835,7 @@ def test_an_interrupt_while_a_shard_is_written(
     assert not list((tmp_path / "t").glob("*.tmp"))
 
 
+@pytest.mark.slow  # a trace that is read while it is written shows the same
 def test_a_killed_writer_leaves_its_whole_shards(tmp_path: Path) -> None:
     program = f"""
 import os

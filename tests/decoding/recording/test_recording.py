@@ -57,7 +57,7 @@ def test_the_same_seed_records_the_same_bytes(recorded, tmp_path):
 
 def test_summary_and_frozen_simulation_agree(recorded):
     summary = summarise(recorded)
-    run = simulate(recorded, gamma=5, steps=100_000, rng=1)
+    run = simulate(recorded, gamma=5, steps=20_000, rng=1)
     assert run.source == "trace, frozen rows"
     assert run.alpha_context == summary.alpha_context
     error = summary.standard_errors["tokens_per_step"]
@@ -124,20 +124,17 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
 
 
 def test_bad_arguments(tmp_path, recorded):
-    with pytest.raises(ValueError, match="steps"):
-        record(tmp_path / "a", *default_pair(), steps=0)
-    with pytest.raises(ValueError, match="gamma"):
-        record(tmp_path / "a", *default_pair(), gamma=0)
-    with pytest.raises(TypeError, match="gamma: expected an int, got Tree"):
-        record(tmp_path / "a", *default_pair(), gamma=branching(2), rule="k_seq")
-    with pytest.raises(ValueError, match="k_seq chooses between several drafts, and a chain is a single one"):
-        record(tmp_path / "a", *default_pair(), rule="k_seq")
-    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 3\.0 is outside \(0, 1\]"):
-        record(tmp_path / "a", *default_pair(), rule="lenience:lenience=3")
-    with pytest.raises(ValueError, match="unknown rule 'k_sec'; did you mean 'k_seq'"):
-        record(tmp_path / "a", *default_pair(), rule="k_sec")
-    with pytest.raises(TypeError, match="top: expected an int, got str"):
-        record(tmp_path / "a", *default_pair(), steps=5, top="2")
+    for error, what, given in (
+        (ValueError, "steps", {"steps": 0}),
+        (ValueError, "gamma", {"gamma": 0}),
+        (TypeError, "gamma: expected an int, got Tree", {"gamma": branching(2), "rule": "k_seq"}),
+        (ValueError, "k_seq chooses between several drafts, and a chain is a single", {"rule": "k_seq"}),
+        (ValueError, r"lenience = 3\.0 is outside \(0, 1\]", {"rule": "lenience:lenience=3"}),
+        (ValueError, "unknown rule 'k_sec'; did you mean 'k_seq'", {"rule": "k_sec"}),
+        (TypeError, "top: expected an int, got str", {"steps": 5, "top": "2"}),
+    ):
+        with pytest.raises(error, match=what):
+            record(tmp_path / "a", *default_pair(), **given)
     assert not (tmp_path / "a").exists()
     with pytest.raises(FileExistsError):
         record(recorded.path, *default_pair(), steps=5)
@@ -149,9 +146,7 @@ def test_bad_arguments(tmp_path, recorded):
 
 def test_without_torch_that_is_said(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(
-        ValueError, match=r"big: torch or transformers is missing .*; pip install torch transformers"
-    ):
+    with pytest.raises(ValueError, match=r"big: torch or .* is missing .*; pip install torch transformers"):
         record_hf(tmp_path / "trace", "big", "small", ["import"])
     assert not (tmp_path / "trace").exists()
 
