@@ -78,16 +78,8 @@ def test_a_full_server_has_the_step_of_the_roofline(gamma, batch):
     """Without caches, whose size changes along a text, the seconds of an iteration are those of `Roofline`."""
     target, draft = (replace(one, cache_bytes_per_token=0.0) for one in (LARGE, SMALL))
     roofline = Roofline(target, draft, GPU, batch=batch)
-    run = simulate_batch(
-        cost_of(target, draft),
-        Constant(gamma),
-        alpha=0.7,
-        max_batch=batch,
-        prefill=False,
-        output=5000,
-        requests=40 * batch,
-        rng=1,
-    )
+    how = {"alpha": 0.7, "max_batch": batch, "prefill": False, "output": 5000, "requests": 40 * batch}
+    run = simulate_batch(cost_of(target, draft), Constant(gamma), **how, rng=1)
     tokens = run.estimate("tokens_per_pass").mean
     assert tokens == pytest.approx(expected_tokens(0.7, gamma), rel=2e-3)
     seconds = batch * run.values["tokens_per_pass"] / run.values["goodput"]
@@ -108,11 +100,11 @@ def test_a_pass_takes_the_time_of_the_network(experts):
     assert ragged == pytest.approx(expected + PassTime.of(network, GPU).seconds(3, 7, 5100.0), rel=1e-12)
 
 
-def waits(server_seconds, rate, **more):
+def waits(server_seconds, rate, policy=Constant(0), **more):  # noqa: B008 - it is frozen
     """A run of a server that needs so many seconds for a token, one request at a time."""
     cost = BatchCost(PassTime(fixed=server_seconds), PassTime())
     options = {"rate": rate, "max_batch": 1, "prompt": 1, "output": 1, "requests": 20_000, "rng": 3}
-    return simulate_batch(cost, Constant(0), **(options | more))
+    return simulate_batch(cost, policy, **(options | more))
 
 
 def test_a_queue_with_constant_service_is_m_d_1():
@@ -138,12 +130,8 @@ def test_a_queue_with_geometric_service_is_m_g_1():
 
 def test_speculation_shortens_the_service():
     """One request at a time, γ = 1 and α = 1: two tokens a second, so M/D/1 with half the service time."""
-    run = waits(1.0, 0.4, output=2, prefill=False, alpha=1.0)
+    run, drafting = (waits(1.0, 0.4, Constant(k), output=2, prefill=False, alpha=1.0) for k in (0, 1))
     assert run.estimate("wait").mean > 1
-    drafting = simulate_batch(
-        SECOND, Constant(1), rate=0.4, alpha=1.0, max_batch=1, prompt=1, output=2, prefill=False,
-        requests=20_000, rng=3,
-    )  # fmt: skip
     assert errors_from(drafting, "wait", 0.4 / (2 * 0.6)) < 5
 
 
@@ -151,17 +139,14 @@ def test_speculation_shortens_the_service():
 
 
 def tokens_per_pass(alpha, policy=Constant(4)):  # noqa: B008 - it is frozen
-    return simulate_batch(
-        SECOND, policy, alpha=alpha, max_batch=4, prefill=False, output=1000, requests=400, rng=2
-    )
+    options = {"max_batch": 4, "prefill": False, "output": 1000, "requests": 400, "rng": 2}
+    return simulate_batch(SECOND, policy, alpha=alpha, **options)
 
 
 def test_acceptance_may_differ_by_position_and_come_from_a_log():
     rates = [0.9, 0.5, 0.8]
-    run = tokens_per_pass(rates)
-    assert run.estimate("tokens_per_pass").mean == pytest.approx(
-        float(expected_tokens_by_position([*rates, 0.8])), rel=5e-3
-    )
+    run, expected = tokens_per_pass(rates), float(expected_tokens_by_position([*rates, 0.8]))
+    assert run.estimate("tokens_per_pass").mean == pytest.approx(expected, rel=5e-3)
     lengths = [400, 100, 50, 0, 450]
     run = tokens_per_pass(LoggedLengths(lengths))
     mean = 1 + np.arange(5) @ lengths / 1000
@@ -194,9 +179,8 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
     work = Workload(rate, None, Geometric(80.0), Geometric(60.0), alpha, 40)
     key = key_of(5, (0,))
     survival = work.survival(int(for_kernel(policy)[1][0]))
-    served = _Server(cost, policy, max_batch, prefill, survival, np.zeros(1, np.int64)).serve(
-        work.draw(key), key, -1, until_counted=False
-    )
+    server = _Server(cost, policy, max_batch, prefill, survival, np.zeros(1, np.int64))
+    served = server.serve(work.draw(key), key, -1, until_counted=False)
     requests = requests_of(work.draw(key), survival.tolist() or None, key)
     passes, drafted, accepted = serve(requests, cost, policy, max_batch, prefill)
     for name in ("started", "first", "finished"):
@@ -214,9 +198,8 @@ def test_totals_are_those_of_the_twin():
     work = Workload(None, None, 10, 30, 0.6, count)
     drawn = work.draw(key)
     drawn.outputs[-1] = 1
-    served = _Server(SECOND, Constant(3), 1, False, np.empty(0), np.zeros(1, np.int64)).serve(
-        drawn, key, 0, until_counted=False
-    )
+    server = _Server(SECOND, Constant(3), 1, False, np.empty(0), np.zeros(1, np.int64))
+    served = server.serve(drawn, key, 0, until_counted=False)
     requests = requests_of(drawn, None, key)
     passes, drafted, accepted = serve(requests, SECOND, Constant(3), 1, False)
     totals = served.totals
@@ -248,9 +231,8 @@ def test_goodput_drafts_what_the_cost_model_calls_best():
     run = simulate_batch(cost_of(target, draft), policy, max_batch=1, requests=80, rng=1, **options)
     best = best_gamma(Roofline(target, draft, GPU), 0.7, max_gamma=16)
     assert drafted_per_pass(run) == pytest.approx(best, abs=1.0)
-    run = simulate_batch(
-        cost_of(target, draft), policy, max_batch=600, requests=6000, replications=2, rng=1, **options
-    )
+    options |= {"max_batch": 600, "requests": 6000, "replications": 2, "rng": 1}
+    run = simulate_batch(cost_of(target, draft), policy, **options)
     assert run.estimate("tokens_per_pass").mean == pytest.approx(1.0, abs=0.05)
 
 
@@ -258,9 +240,8 @@ def test_the_oracle_drafts_nothing_in_vain_and_a_budget_is_kept():
     found = tokens_per_pass(0.7, Oracle(10))
     assert found.values["alpha_drafted"] == pytest.approx(1.0, rel=1e-12)
     assert found.estimate("tokens_per_pass").mean == pytest.approx(expected_tokens(0.7, 10), rel=5e-3)
-    assert drafted_per_pass(tokens_per_pass(0.7, Budget(8, 12))) == pytest.approx(
-        2.0, rel=5e-3
-    )  # of 4 at once
+    found = tokens_per_pass(0.7, Budget(8, 12))  # of 4 at once
+    assert drafted_per_pass(found) == pytest.approx(2.0, rel=5e-3)
     assert math.isnan(tokens_per_pass(0.7, Budget(8, 4)).estimate("alpha_drafted").mean)
 
 
@@ -324,17 +305,8 @@ def test_a_sparse_draft_gains_with_the_batch_beyond_the_critical_context():
     roofline = Roofline(LARGE, SMALL, GPU, batch=16, draft_context=512)
     critical = critical_context(roofline, 0.8, 4)
     for context, rises in ((critical / 2, False), (critical * 3, True)):
-        found = sweep_batch(
-            cost_of(seen=512.0),
-            Constant(4),
-            over={"max_batch": [16, 32]},
-            alpha=0.8,
-            prompt=round(context),
-            output=64,
-            prefill=False,
-            requests=2000,
-            rng=1,
-        )
+        how = {"alpha": 0.8, "prompt": round(context), "output": 64, "prefill": False, "requests": 2000}
+        found = sweep_batch(cost_of(seen=512.0), Constant(4), over={"max_batch": [16, 32]}, **how, rng=1)
         pairs = zip(found.runs, found.plain, strict=True)
         here, twice = (run.values["capacity"] / plain.values["capacity"] for run, plain in pairs)
         errors = (twice - here).mean() / ((twice - here).std(ddof=1) / math.sqrt(len(here)))
@@ -345,7 +317,7 @@ def test_a_sparse_draft_gains_with_the_batch_beyond_the_critical_context():
 
 def test_the_speedup_falls_with_the_load_until_speculation_is_slower():
     """A small draft and many requests: verification is bound by arithmetic."""
-    options = {"alpha": 0.5, "prompt": 64, "output": 64, "requests": 5120, "replications": 4, "rng": 1}
+    options = {"alpha": 0.5, "prompt": 64, "output": 64, "requests": 5120, "replications": 2, "rng": 1}
     found = sweep_batch(preset("llama-8b"), Constant(4), over={"max_batch": [1, 64, 512]}, **options)
     gains = [found.capacity_gain(i).mean for i in range(3)]
     assert gains == sorted(gains, reverse=True)
@@ -360,10 +332,9 @@ def test_the_speedup_falls_with_the_load_until_speculation_is_slower():
 
 def test_a_full_server_keeps_the_law_of_little():
     """With as many requests at all times, the gain in capacity is the gain of each request."""
+    how = {"output": Geometric(60), "requests": 1000, "rng": 1}
     for policy in (Constant(3), Heuristic(), Budget(tokens=100)):
-        found = sweep_batch(
-            preset("llama-8b"), policy, over={"prompt": [1, 2000]}, output=Geometric(60), requests=1000, rng=1
-        )
+        found = sweep_batch(preset("llama-8b"), policy, over={"prompt": [1, 2000]}, **how)
         for i in range(2):
             assert found.capacity_gain(i).mean == pytest.approx(found.speedup(i).mean, rel=0.03)
 
@@ -431,9 +402,8 @@ def test_requests_of_a_log_are_served(tmp_path):
 
 def test_a_result_is_saved_shown_and_drawn(tmp_path):
     run = simulate_batch(preset("llama-8b"), Constant(2), rate=5.0, requests=400, rng=1)
-    found = sweep_batch(
-        preset("llama-8b"), Constant(2), over={"output": [8, Geometric(9)]}, requests=400, rng=1
-    )
+    over = {"output": [8, Geometric(9)]}
+    found = sweep_batch(preset("llama-8b"), Constant(2), over=over, requests=400, rng=1)
     assert [row["output"] for row in found.records()] == ["8", "geometric:9"]
     assert found.to_arrow().column("output").to_pylist() == ["8", "geometric:9"]
     for one in (run, found):
@@ -466,7 +436,7 @@ def test_an_interrupt_keeps_the_runs_of_a_sweep():
 
 def test_an_interrupt_ends_the_threads():
     """The whole run would take many minutes."""
-    timer = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
+    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
     began = time.perf_counter()
     timer.start()
     with interrupts(), pytest.raises(KeyboardInterrupt):
@@ -484,10 +454,9 @@ def test_intervals_are_those_of_replications():
 
 
 def test_every_preset_speculates_faster_alone():
+    how = {"prompt": 8000, "prefill": False, "requests": 20, "rng": 1}
     for name in presets():
-        gain = sweep_batch(
-            preset(name), Constant(3), over={"max_batch": [1]}, prompt=8000, prefill=False, requests=20, rng=1
-        )
+        gain = sweep_batch(preset(name), Constant(3), over={"max_batch": [1]}, **how)
         assert (gain.capacity_gain(0).mean > 1) is (name != "llama-8b-sparse"), name
 
 
@@ -551,10 +520,7 @@ ONE = PassTime(fixed=1.0)
         (lambda: policy_named("none:gamma=1"), "none: no parameter 'gamma'; it has none"),
         (lambda: sweep_batch(SECOND, over={}), "over: has no setting; give a mapping"),
         (lambda: sweep_batch(SECOND, over={"rate": []}), "over: rate has no sequence of values"),
-        (
-            lambda: sweep_batch(SECOND, over={"prompt": [1]}, log=RequestLog([0.0], [1], [1])),
-            "over: prompt has no effect on a log",
-        ),
+        (lambda: sweep_batch(SECOND, over={"prompt": [1]}, log=RequestLog([0.0], [1], [1])), "over: prompt has no effect on a log"),
         (lambda: sweep_batch(SECOND, over={"gamma": [1]}), "unknown setting 'gamma'"),
         (lambda: sweep_batch(SECOND, over={"rate": [1.0]}, rate=2.0), "over: rate is given as a setting too"),
     ],

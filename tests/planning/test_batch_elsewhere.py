@@ -27,9 +27,8 @@ def gain(gamma, batch, overhead=OVERHEAD, cached=CACHED):
     target = PassTime(fixed=FIXED + overhead, per_token=TOKEN, **reads(cached))
     draft = PassTime(fixed=(DRAFT + (gamma + 1) * DRAFT_TOKEN) / gamma, **reads(DRAFT_CACHED / gamma))
     settings = {"alpha": 0.7, "prompt": 8, "output": 400, "prefill": False, "requests": max(400, 20 * batch)}
-    found = sweep_batch(
-        BatchCost(target, draft), Constant(gamma), over={"max_batch": [batch]}, **settings, rng=1
-    )
+    over = {"max_batch": [batch]}
+    found = sweep_batch(BatchCost(target, draft), Constant(gamma), over=over, **settings, rng=1)
     return found.capacity_gain(0).mean
 
 

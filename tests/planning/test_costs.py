@@ -27,9 +27,8 @@ LARGE, SMALL = Network(7e9, cache_bytes_per_token=5e5), Network(7e7, cache_bytes
 @pytest.mark.parametrize("alpha", [0.3, 0.8])
 def test_a_constant_ratio_is_theorem_3_8(alpha, c):
     for gamma in (0, 1, 5):
-        assert improvement(ConstantRatio(c), alpha, gamma) == pytest.approx(
-            walltime_improvement(alpha, gamma, c)
-        )
+        expected = walltime_improvement(alpha, gamma, c)
+        assert improvement(ConstantRatio(c), alpha, gamma) == pytest.approx(expected)
     assert best_gamma(ConstantRatio(c), alpha, max_gamma=30) == optimal_gamma(alpha, c, max_gamma=30)
     assert improvement(ConstantRatio(c, overhead=0.5), alpha, 3) < improvement(ConstantRatio(c), alpha, 3)
     assert improvement(ConstantRatio(c), alpha, 4) <= oracle_improvement(alpha, c)
@@ -58,33 +57,27 @@ def test_the_best_gamma_falls_with_the_batch():
 
 
 def test_long_contexts_make_large_batches_gain_again():
-    """MagicDec, arXiv 2408.11049: with a draft on a sparse cache there is a context from which on batches
-    help.
-    """
+    """MagicDec, arXiv 2408.11049: with a draft on a sparse cache, batches help from some context on."""
     cost = Roofline(LARGE, SMALL, GPU, batch=64, draft_context=512)
     critical = critical_context(cost, 0.8, 4)
     assert critical is not None
     for context, rises in ((critical * 0.5, False), (critical * 2, True)):
-        here, twice = (
-            improvement(replace(cost, context=context, batch=batch), 0.8, 4) for batch in (64, 128)
-        )
+        costs = (replace(cost, context=context, batch=batch) for batch in (64, 128))
+        here, twice = (improvement(one, 0.8, 4) for one in costs)
         assert (twice >= here) is rises
-    assert improvement(replace(cost, context=1e5), 0.8, 4) > improvement(
-        replace(cost, context=1e5, draft_context=None), 0.8, 4
-    )
+    long = replace(cost, context=1e5)
+    assert improvement(long, 0.8, 4) > improvement(replace(long, draft_context=None), 0.8, 4)
     assert critical_context(Roofline(Network(7e9), SMALL, GPU, batch=32), 0.8, 4) is None  # no cache to read
 
 
 def test_experts_touched_by_choice_alone():
     rng = np.random.default_rng(4)
     for count, active, tokens in ((8, 2, 3), (16, 1, 10), (4, 4, 2)):
-        seen = [
-            len(np.unique(np.concatenate([rng.permutation(count)[:active] for _ in range(tokens)])))
-            for _ in range(4000)
-        ]
-        assert np.mean(seen) == pytest.approx(
-            experts_touched(count, active, tokens), abs=5 * count / 4000**0.5 / 2
-        )
+        order = rng.permuted(np.broadcast_to(np.arange(count), (4000, tokens, count)), axis=-1)
+        chosen = np.eye(count)[order[..., :active]]  # [4000, tokens, active, count]
+        seen = (chosen.sum(axis=(1, 2)) > 0).sum(axis=-1)
+        expected = experts_touched(count, active, tokens)
+        assert seen.mean() == pytest.approx(expected, abs=5 * count / 4000**0.5 / 2)
     assert experts_touched(256, 8, 0) == 0.0
     assert [round(experts_touched(256, 10, tokens), 1) for tokens in (5, 16)] == [46.2, 120.7]
     assert experts_touched(64, 8, 1) == pytest.approx(8.0)
@@ -111,9 +104,8 @@ def test_a_linear_step_is_fitted_to_what_was_measured():
     rng = np.random.default_rng(5)
     context, tokens = rng.uniform(0, 1e5, 200), rng.integers(1, 500, 200).astype(float)
     seconds = 0.02 + 3e-8 * context + 5e-5 * tokens
-    found = LinearStep.fit(
-        context, tokens, seconds * rng.normal(1, 0.01, 200), 0.001, batch=8, at_context=1000
-    )
+    noisy = seconds * rng.normal(1, 0.01, 200)
+    found = LinearStep.fit(context, tokens, noisy, 0.001, batch=8, at_context=1000)
     assert found.fixed == pytest.approx(0.02, rel=0.05)
     assert found.per_token == pytest.approx(5e-5, rel=0.05)
     assert (found.batch, found.context) == (8, 1000)

@@ -105,15 +105,8 @@ def command(*arguments):
 
 def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
     assert "beyond the log" in command(trace, "--c", "0.01").out
-    run = command(
-        "--draft",
-        "small=7500/10000,0.02",
-        "--draft",
-        "large=8200/10000,0.11",
-        "--draft",
-        f"logged={trace},0.05",
-    )
-    lines = run.out.splitlines()
+    drafts = "small=7500/10000,0.02", "large=8200/10000,0.11", f"logged={trace},0.05"
+    lines = command(*(word for draft in drafts for word in ("--draft", draft))).out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["small", "large", "logged"]
     assert "surely worse" in lines[2]
 

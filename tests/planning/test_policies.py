@@ -1,6 +1,4 @@
-"""Draft-length policies: steps cut from a log follow the law of speculative sampling, and every policy its own
-rule.
-"""
+"""Draft-length policies: steps cut from a log have the law of speculative sampling, policies their rules."""
 
 import itertools
 import math
@@ -40,8 +38,7 @@ from specsim.planning._policies._simulate import simulate_steps
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, walltime_improvement
 
 COST = ConstantRatio(0.05)
-#: Rows after each of three tokens. No two entries of a row of q are alike, so that its confidence tells a
-#: token.
+#: Rows after each of three tokens. No two entries of a row of q are alike: its confidence tells a token.
 P = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.25, 0.25, 0.5]])
 Q = np.array([[0.2, 0.35, 0.45], [0.3, 0.6, 0.1], [0.55, 0.15, 0.3]])
 PAIR = TableModel(P), TableModel(Q)
@@ -49,13 +46,13 @@ PAIR = TableModel(P), TableModel(Q)
 
 @pytest.fixture(scope="module")
 def log():
-    return specsim.draft_log(*PAIR, tokens=40_000, rng=5, ahead=3)
+    return specsim.draft_log(*PAIR, tokens=25_000, rng=5, ahead=3)
 
 
 @pytest.fixture(scope="module")
 def text():
     """A log of the pair that is bundled, in two parts: to fit on, and to simulate."""
-    return specsim.draft_log(*default_pair(), tokens=16_000, rng=3).split(0.5)
+    return specsim.draft_log(*default_pair(), tokens=10_000, rng=3).split(0.5)
 
 
 def hand_made(accepted, confidence=0.5, entropy=1.0, top=0.5, tails=None):
@@ -103,9 +100,7 @@ def law_of_a_step(context, gamma):
 
 
 def least_p_value(log, gamma=2):
-    """The joint law of accepted length and tokens of steps, for each token in front of them: the least
-    p-value.
-    """
+    """The least p-value of the joint law of accepted length and tokens of steps, by the token before them."""
     seen = {context: {} for context in range(3)}
     for step in simulate_steps(log, Constant(gamma), COST):
         if 0 < step.start < len(log) - gamma - 1:
@@ -297,8 +292,12 @@ def test_at_temperature_zero_everything_is_certain():
 # --- from a trace ----------------------------------------------------------------------------------------
 
 
-def test_a_trace_says_what_was_recorded(tmp_path):
-    trace = record(tmp_path / "trace", *PAIR, gamma=3, steps=300, rng=4)
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("recorded") / "trace", *PAIR, gamma=3, steps=300, rng=4)
+
+
+def test_a_trace_says_what_was_recorded(trace):
     log = log_from_trace(trace)
     told = np.array([step.accepted for step in simulate_steps(log, Constant(3), COST)])
     accepted = np.concatenate([shard.columns.accepted for shard in trace.shards]).reshape(-1, 4)
@@ -309,8 +308,8 @@ def test_a_trace_says_what_was_recorded(tmp_path):
     assert (log.drafted[log.accepted == 1] >= 0).all()
 
 
-def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(tmp_path):
-    log = log_from_trace(record(tmp_path / "trace", *PAIR, gamma=3, steps=300, rng=4))
+def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(trace):
+    log = log_from_trace(trace)
     full = sum(step.accepted == 3 for step in simulate_steps(log, Constant(3), COST))
     longer = list(simulate_steps(log, Constant(4), COST))
     # the last step has no room for a fourth token, wherever it ends
@@ -318,17 +317,13 @@ def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(tmp_path):
     assert {step.drafted for step in longer if not step.truncated} >= {4}  # a constant needs no features
     unsure = list(simulate_steps(log, ConfidenceThreshold(0.0, max_gamma=3), COST))
     assert sum(step.truncated for step in unsure) > full
-    assert all(
-        step.drafted == step.accepted + 1
-        for step in unsure
-        if step.truncated and step.drafted > step.accepted
-    )
+    rejected = (step for step in unsure if step.truncated and step.drafted > step.accepted)
+    assert all(step.drafted == step.accepted + 1 for step in rejected)
     (run,) = specsim.simulate_policies(log, [Constant(4)])
     assert run.truncated == sum(step.truncated for step in longer)
 
 
-def test_no_log_from_rows_that_are_cut_or_from_none(tmp_path):
-    trace = record(tmp_path / "trace", *PAIR, gamma=1, steps=4, rng=4)
+def test_no_log_from_rows_that_are_cut_or_from_none(trace):
     for change, what in (
         ({"top": 2}, r"lists 2 tokens a row.*whole rows"),
         ({"flags": False}, "lacks the accept flags"),
@@ -516,7 +511,7 @@ def test_the_oracle_is_the_best_of_all_plans(cost):
 
 
 def test_nobody_beats_the_oracle_and_everybody_emits_the_same_text(text, full):
-    train, log = text if full else [half.part(0, 700) for half in text]
+    train, log = text if full else [half.part(0, 400) for half in text]
     policies = every_policy(train, log)
     dear = lambda tokens: 1.0 + 0.1 * (tokens - 1)  # noqa: E731
     for costs in ({"draft_cost": 0.02}, {"draft_cost": 0.3}, {"verify_cost": dear}):
@@ -534,9 +529,9 @@ def test_nobody_beats_the_oracle_and_everybody_emits_the_same_text(text, full):
 
 def test_logistic_regression_finds_the_coefficients():
     rng = np.random.default_rng(0)
-    x = rng.normal(3.0, 2.0, (40_000, 2))
+    x = rng.normal(3.0, 2.0, (20_000, 2))
     chance = 1 / (1 + np.exp(-(0.5 + x @ [0.4, -0.3])))
-    labels = rng.random(40_000) < chance
+    labels = rng.random(len(x)) < chance
     assert logistic(x, labels) == pytest.approx((0.5, 0.4, -0.3), abs=0.06)
     assert np.isfinite(logistic(x, np.ones(len(x), dtype=bool))).all()
 
@@ -617,16 +612,10 @@ def test_each_policy_is_compared_with_the_best_constant(text):
 
 
 def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
-    """Over 150 logs, or 80: squares of their deviations over the reported ones, against chi-square; and the use of
-    pairing.
-    """
+    """Over 150 logs, or 80: squares of deviations over those reported, by chi-square; and that pairing helps."""
     number, length = (150, 2000) if full else (80, 1000)
-    runs = [
-        specsim.simulate_policies(
-            specsim.draft_log(*PAIR, tokens=length, rng=seed, ahead=0), [Constant(2)], constants=[5]
-        )[0]
-        for seed in range(number)
-    ]
+    logs = (specsim.draft_log(*PAIR, tokens=length, rng=seed, ahead=0) for seed in range(number))
+    runs = [specsim.simulate_policies(log, [Constant(2)], constants=[5])[0] for log in logs]
     differences = np.array([run.difference for run in runs])
     errors = np.array([run.error for run in runs])
     statistic = float((((differences - differences.mean()) / errors) ** 2).sum())
@@ -640,7 +629,7 @@ def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
 
 
 def test_a_cost_model_takes_the_place_of_both_costs(text):
-    _, log = text
+    log = text[1].part(0, 500)
     (by_parts,) = specsim.simulate_policies(log, [Constant(4)], draft_cost=0.2)
     (by_model,) = specsim.simulate_policies(log, [Constant(4)], cost=ConstantRatio(0.2))
     assert by_parts.to_dict() == by_model.to_dict()
@@ -676,10 +665,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: replace(hand_made([1]), beta=np.ones(2)), r"beta: shape \(2,\); give \[1\]"),
         (lambda: replace(hand_made([1]), tail=np.array([3])), "tail, position 0: 3 is outside"),
         (lambda: hand_made([1, 0]).part(1, 1), r"part \[1, 1\) is empty"),
-        (
-            lambda: hand_made([1, 0]).split(0.1),
-            "share: 0.1 of 2 positions leaves one part empty; give one",
-        ),
+        (lambda: hand_made([1, 0]).split(0.1), "share: 0.1 of 2 positions leaves one part empty; give one"),
         (lambda: specsim.draft_log(*PAIR, tokens=0), "tokens: 0 is not at least 1"),
         (lambda: specsim.draft_log(*PAIR, tokens=5, ahead=-1), "ahead: -1"),
         (lambda: specsim.draft_log(*PAIR, tokens=5, temperature=-1), "temperature: -1"),

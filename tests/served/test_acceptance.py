@@ -1,6 +1,4 @@
-"""Accepted lengths as engines log them: what was counted comes out, with intervals that cover, and numbers
-that cannot be true are named.
-"""
+"""Accepted lengths as engines log them: counts come out, intervals cover, and what cannot be is named."""
 
 import json
 import math
@@ -10,6 +8,7 @@ import pytest
 from commands import run
 
 from specsim import check_metrics, read_acceptance
+from specsim.served._acceptance import _interval
 
 #: vllm-project/vllm#48915 and sgl-project/sglang#33518, as they were posted.
 VLLM = {
@@ -123,23 +122,18 @@ def test_a_counter_that_is_not_a_count_is_named(value, tmp_path):
 
 def test_intervals_cover_where_requests_differ():
     """Requests of 20 steps, with an α of their own; the exact interval of all steps alone is too narrow."""
-    from specsim.served._acceptance import _interval
-
     rng, covered, runs = np.random.default_rng(1), [0, 0], 400
     for _ in range(runs):
         tested = np.full(60, 20.0)
         accepted = rng.binomial(20, rng.beta(3, 1, 60)).astype(float)
-        for i, parts in enumerate(
-            ((tested, accepted), (tested.sum(keepdims=True), accepted.sum(keepdims=True)))
-        ):
+        apart = tested, accepted
+        for i, parts in enumerate((apart, [counts.sum(keepdims=True) for counts in apart])):
             low, high = _interval(*parts)
             covered[i] += low <= 0.75 <= high
     assert covered[0] > 0.91 * runs > 0.85 * runs > covered[1]
 
 
 def test_intervals_of_few_and_of_all():
-    from specsim.served._acceptance import _interval
-
     assert _interval(np.array([10.0]), np.array([10.0])) == pytest.approx((0.025 ** (1 / 10), 1.0))
     assert _interval(np.array([10.0]), np.array([0.0])) == pytest.approx((0.0, 1 - 0.025 ** (1 / 10)))
 
@@ -205,8 +199,8 @@ def test_files_without_accepted_lengths_are_refused(text, tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=str(path)):
             read_acceptance(path)
-        ran = run("check-metrics", path)
-        assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    ran = run("check-metrics", path)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
     with pytest.raises(FileNotFoundError, match=str(tmp_path / "none")):
         read_acceptance(tmp_path / "none")
 

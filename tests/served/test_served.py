@@ -1,6 +1,4 @@
-"""Logs of served responses: right ones pass in every format, wrong ones are found, and hostile ones are
-named.
-"""
+"""Logs of served responses: right ones pass in every format, wrong ones are found, hostile ones named."""
 
 import itertools
 import json
@@ -66,11 +64,8 @@ def test_right_logs_pass_in_every_format_with_lists_of_any_length(format, full, 
 
 
 def test_formats_with_the_same_lists_give_the_same_counts(tmp_path):
-    served = Served(texts=5)
-    found = [
-        audit(tmp_path, log_lines(served, name))
-        for name in ("completions", "vllm ids", "sglang", "llama.cpp")
-    ]
+    served, names = Served(texts=2), ("completions", "vllm ids", "sglang", "llama.cpp")
+    found = [audit(tmp_path, log_lines(served, name)) for name in names]
     assert all(one.tables == found[0].tables and one.rare == found[0].rare for one in found)
     chats = [audit(tmp_path, log_lines(served, name)) for name in ("chat", "vllm chat")]
     assert chats[0].tables == chats[1].tables
@@ -110,9 +105,8 @@ def speculated(rule, count, seed):
     rng = np.random.default_rng(seed)
     p, q = (rng.dirichlet(np.ones(8), size=8) for _ in range(2))
     first = int(rng.choice(8, p=p[0]))
-    text = specsim.generate(
-        TableModel(p), TableModel(q), [0, first], max_new_tokens=count, gamma=3, rule=rule, rng=seed
-    )
+    how = {"max_new_tokens": count, "gamma": 3, "rule": rule, "rng": seed}
+    text = specsim.generate(TableModel(p), TableModel(q), [0, first], **how)
     tokens = [first, *text.tokens]
     steps = {"per_step_accepted": [step.accepted for step in text.steps]}
     return answer(tokens, p[[0, *tokens[:-1]]], k=8, metrics={"speculative_decoding": steps})
@@ -202,9 +196,7 @@ def test_the_token_that_ends_a_text_need_not_be_logged(tmp_path):
     assert cut.verdict == "biased"
 
 
-@given(
-    st.lists(st.integers(0, 50), min_size=BINS, max_size=BINS), st.integers(1, 60), st.integers(0, 2**32 - 1)
-)
+@given(st.lists(st.integers(0, 50), min_size=BINS, max_size=BINS), st.integers(1, 60), st.integers(0, 2**32 - 1))  # fmt: skip
 def test_missing_tokens_are_put_where_the_evidence_is_least(counts, unseen, seed):
     filled = _level(np.array(counts), unseen)
     assert filled.sum() == sum(counts) + unseen
@@ -216,12 +208,8 @@ def test_missing_tokens_are_put_where_the_evidence_is_least(counts, unseen, seed
 
 def test_what_ends_a_text_may_be_logged(tmp_path):
     for token, more, unseen in (
-        ("</s>", {}, 0),
-        ("", {}, 0),
-        ("t1", {}, 1),
-        ("t1", {"stop_reason": "###"}, 3),
-        ("token_id:7", {"stop_reason": 7}, 0),
-    ):
+        ("</s>", {}, 0), ("", {}, 0), ("t1", {}, 1), ("t1", {"stop_reason": "###"}, 3), ("token_id:7", {"stop_reason": 7}, 0),
+    ):  # fmt: skip
         line = drawn(3, finish="stop")
         choice = line["choices"][0]
         choice.update(more)
@@ -254,18 +242,12 @@ def test_positions_in_the_step_are_tested_where_steps_are_logged(tmp_path):
 
 
 def test_at_temperature_0_the_most_probable_token_comes(tmp_path):
-    served = Served(texts=2, how="greedy")
-    lines = log_lines(served, "llama.cpp")
-    for line in lines:
-        line["generation_settings"] = {"temperature": 0.0, "top_k": 40}
-    found = audit(tmp_path, lines)
+    asked = {"generation_settings": {"temperature": 0.0, "top_k": 40}}
+    served, wrong = Served(texts=2, how="greedy"), Served(texts=2)
+    found = audit(tmp_path, [line | asked for line in log_lines(served, "llama.cpp")])
     assert (found.verdict, found.greedy, found.not_greedy, found.places) == ("consistent", 120, 0, 0)
-    lines = log_lines(Served(texts=2), "llama.cpp")
-    for line in lines:
-        line["generation_settings"] = {"temperature": 0.0}
-    found = audit(tmp_path, lines)
-    assert found.verdict == "biased"
-    assert found.findings[0].kind == "greedy"
+    found = audit(tmp_path, [line | asked for line in log_lines(wrong, "llama.cpp")])
+    assert (found.verdict, found.findings[0].kind) == ("biased", "greedy")
 
 
 # --- what cannot be tested ----------------------------------------------------------------------------------
@@ -291,23 +273,16 @@ def test_a_text_that_cannot_be_tested_is_named_with_the_reason(more, why, tmp_pa
 
 @pytest.mark.parametrize(
     "neutral",
-    [
-        {"top_k": -1, "top_p": 1.0},
-        {"response_format": {"type": "text"}},
-        {"n": 2, "best_of": 2},
-        {"stop": None},
-    ],
-)
+    [{"top_k": -1, "top_p": 1.0}, {"response_format": {"type": "text"}}, {"n": 2, "best_of": 2}, {"stop": None}],
+)  # fmt: skip
 def test_parameters_that_change_nothing_are_no_objection(neutral, tmp_path):
     assert audit(tmp_path, [drawn(8, request={"temperature": 1.0, **neutral})]).places == 8
 
 
 def test_the_temperature_may_be_given_and_processed_log_probabilities_need_none(tmp_path):
     assert audit(tmp_path, [drawn(8, request={})], temperature=1).places == 8
-    assert (
-        audit(tmp_path, [drawn(8, request={"temperature": 0.7, "top_p": 0.9})], logprobs="processed").places
-        == 8
-    )
+    asked = {"temperature": 0.7, "top_p": 0.9}
+    assert audit(tmp_path, [drawn(8, request=asked)], logprobs="processed").places == 8
 
 
 def test_texts_without_lists_or_log_probabilities(tmp_path):
@@ -367,15 +342,9 @@ def test_tokens_that_read_alike_are_told_apart_by_their_log_probabilities(tmp_pa
 
 def test_strings_alone_are_left_out_where_they_may_be_those_of_several_tokens(tmp_path):
     probs = [{"tok_str": name, "prob": p} for name, p in (("\ufffd", 0.5), ("b", 0.3), ("c", 0.2))]
-    entries = [
-        {"content": "b", "probs": probs},
-        {"content": "b", "probs": [*probs[1:], probs[0] | {"prob": 0.1}]},
-    ]
-    line = {
-        "completion_probabilities": entries,
-        "stop_type": "limit",
-        "generation_settings": {"temperature": 1},
-    }
+    lists = probs, [*probs[1:], probs[0] | {"prob": 0.1}]
+    entries = [{"content": "b", "probs": listed} for listed in lists]
+    line = {"completion_probabilities": entries, "stop_type": "limit", "generation_settings": {"temperature": 1}}  # fmt: skip
     found = audit(tmp_path, [line])
     assert (found.places, [*found.untested.values()]) == (1, [(0, 1)])
 
@@ -441,9 +410,8 @@ def test_the_same_contradictions_are_within_a_tolerance(tmp_path):
 def test_an_id_that_the_list_has_with_another_log_probability(tmp_path):
     line = log_lines(Served(texts=1), "sglang")[0]
     line["meta_info"]["output_token_logprobs"][3][0] -= 0.01
-    assert [one.what for one in audit(tmp_path, [line]).wrong] == [
-        "another one than the list has for the token"
-    ]
+    (wrong,) = audit(tmp_path, [line]).wrong
+    assert wrong.what == "another one than the list has for the token"
 
 
 @pytest.mark.parametrize("never", [-9999.0, -math.inf])
@@ -509,6 +477,12 @@ def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_tested(line, why, t
     else:
         assert why in ("", None)
     assert found.places >= 4
+
+
+def test_the_command_reads_on_after_lines_that_cannot_be_read(tmp_path):
+    path = tmp_path / "served.jsonl"
+    lines = [*(line for line, _ in HOSTILE), GOOD]
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
     ran = run("trace", "audit", path)
     assert (ran.code, ran.err) == (3, "")
 
