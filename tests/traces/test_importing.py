@@ -1,6 +1,4 @@
-"""Importers: what was logged elsewhere comes out as it went in, and what is wrong is named, with its
-place.
-"""
+"""Importers: what was logged elsewhere comes out as it went in; what is wrong is named, with its place."""
 
 import gzip
 import hashlib
@@ -103,13 +101,8 @@ def test_what_was_logged_comes_out(tmp_path, kind, truncated, monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [
-        ("safetensors", np.float16),
-        ("safetensors", ml_dtypes.bfloat16),
-        ("safetensors", np.float64),
-        ("parquet", np.float64),
-    ],
-)
+    [("safetensors", np.float16), ("safetensors", ml_dtypes.bfloat16), ("safetensors", np.float64), ("parquet", np.float64)],
+)  # fmt: skip
 def test_dtypes_without_flags_contexts_or_the_bonus(tmp_path, kind, dtype):
     columns = arrays(dtype=dtype)
     columns = {name: columns[name] for name in ("draft_tokens", "p", "q")} | {"q": columns["q"][:, :-1]}
@@ -122,10 +115,9 @@ def test_dtypes_without_flags_contexts_or_the_bonus(tmp_path, kind, dtype):
 
 
 def test_a_table_of_places_in_a_text(tmp_path):
-    columns = arrays(truncated=True)
-    columns = {name: columns[name][:, 0] for name in ("p", "q", "p_tokens", "q_tokens")} | {
-        "token": columns["draft_tokens"][:, 0]
-    }
+    steps = arrays(truncated=True)
+    columns = {name: steps[name][:, 0] for name in ("p", "q", "p_tokens", "q_tokens")}
+    columns["token"] = steps["draft_tokens"][:, 0]
     trace = import_trace(save(tmp_path, "parquet", columns), tmp_path / "out")
     assert (trace.gamma, trace.num_steps, trace.vocab_size) == (0, N, V)
     assert trace.shards[0].columns.token.tolist() == columns["token"].tolist()
@@ -217,9 +209,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
         with pytest.raises(ValueError, match=rf"{name}: (cannot be read|is shorter)"):
             import_trace(tmp_path / name, tmp_path / "out")
     (tmp_path / "log.txt").write_text("")
-    with pytest.raises(
-        ValueError, match=r"log\.txt: no format has the ending .\.txt.; give format, one of jsonl"
-    ):
+    with pytest.raises(ValueError, match=r"log\.txt: no format has the ending .\.txt.; give format, one of"):
         import_trace(tmp_path / "log.txt", tmp_path / "out")
     with pytest.raises(FileNotFoundError, match=r"nothing\.npz"):
         import_trace(tmp_path / "nothing.npz", tmp_path / "out")
@@ -250,9 +240,8 @@ def test_a_column_that_is_there_twice_is_named(tmp_path):
     parquet.write_table(table.append_column("q", table["q"]), tmp_path / "log.parquet")
     with pytest.raises(ValueError, match=r"log\.parquet: column 'q' is in it 2 times; keep one"):
         import_trace(tmp_path / "log.parquet", tmp_path / "out")
-    parquet.write_table(
-        table.append_column("x", pa.nulls(N)).append_column("x", pa.nulls(N)), tmp_path / "log.parquet"
-    )
+    table = table.append_column("x", pa.nulls(N)).append_column("x", pa.nulls(N))
+    parquet.write_table(table, tmp_path / "log.parquet")
     assert import_trace(tmp_path / "log.parquet", tmp_path / "read").num_steps == N
     path = save(tmp_path, "safetensors", {"p": np.ones(1), "r": np.ones(1)})
     path.write_bytes(path.read_bytes().replace(b'"r"', b'"p"'))
@@ -365,28 +354,19 @@ def prompt_form(rows, side, name=str):
 
 def completion_form(rows, side, name=lambda x: f"token_id:{x}"):
     own = [listed(row[side], row[2]) for row in rows]
-    return {
-        "choices": [
-            {
-                "logprobs": {
-                    "tokens": [name(row[2]) for row in rows],
-                    "token_logprobs": [lps[row[2]] for lps, row in zip(own, rows, strict=True)],
-                    "top_logprobs": [{name(x): lp for x, lp in lps.items()} for lps in own],
-                    "text_offset": [0] * len(rows),
-                }
-            }
-        ]
+    logprobs = {
+        "tokens": [name(row[2]) for row in rows],
+        "token_logprobs": [lps[row[2]] for lps, row in zip(own, rows, strict=True)],
+        "top_logprobs": [{name(x): lp for x, lp in lps.items()} for lps in own],
+        "text_offset": [0] * len(rows),
     }
+    return {"choices": [{"logprobs": logprobs}]}
 
 
 def element(row, side, name=lambda x: f"token_id:{x}"):
     lps = listed(row[side], row[2])
-    return {
-        "token": name(row[2]),
-        "logprob": lps[row[2]],
-        "bytes": None,
-        "top_logprobs": [{"token": name(x), "logprob": lp, "bytes": None} for x, lp in lps.items()],
-    }
+    top = [{"token": name(x), "logprob": lp, "bytes": None} for x, lp in lps.items()]
+    return {"token": name(row[2]), "logprob": lps[row[2]], "bytes": None, "top_logprobs": top}
 
 
 def with_ids(record):
@@ -407,6 +387,14 @@ def chat_form(rows, side, **how):
 def write_lines(path, *records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
+
+
+def side_by_side(folder, target, draft, **how):
+    """The trace of two files of lines, which `target` and `draft` list."""
+    one, other = (
+        write_lines(folder / f"{name}.jsonl", *lines) for name, lines in (("t", target), ("d", draft))
+    )
+    return import_trace(one, folder / "out", draft=other, **how)
 
 
 def expected_bounds(rows):
@@ -435,11 +423,7 @@ ROWS = log_rows()
 )  # fmt: skip
 @pytest.mark.usefixtures("parser")
 def test_log_probabilities_of_two_models_side_by_side(tmp_path, target, draft, text):
-    one, other = (
-        write_lines(tmp_path / f"{name}.jsonl", record, record)
-        for name, record in (("t", target), ("d", draft))
-    )
-    trace = import_trace(one, tmp_path / "out", draft=other, dtype="float32")
+    trace = side_by_side(tmp_path, [target] * 2, [draft] * 2, dtype="float32")
     assert (trace.gamma, trace.top, trace.num_steps) == (0, 5, 2 * len(ROWS))
     assert trace.provenance["text"].startswith(text)
     assert [entry["file"] for entry in trace.provenance["files"]] == ["t.jsonl", "d.jsonl"]
@@ -457,14 +441,8 @@ def test_log_probabilities_of_two_models_side_by_side(tmp_path, target, draft, t
 
 @pytest.mark.usefixtures("parser")
 def test_a_line_for_each_position(tmp_path):
-    one, other = (
-        write_lines(
-            tmp_path / f"{side}.jsonl",
-            *({"document": i // 5, **element(row, side)} for i, row in enumerate(ROWS)),
-        )
-        for side in (0, 1)
-    )
-    trace = import_trace(one, tmp_path / "out", draft=other, vocab_size=50)
+    lines = ([{"document": i // 5, **element(row, side)} for i, row in enumerate(ROWS)] for side in (0, 1))
+    trace = side_by_side(tmp_path, *lines, vocab_size=50)
     assert trace.shards[0].columns.context.tolist() == [i // 5 for i in range(len(ROWS))]
     assert trace.vocab_size == 50
     assert summarise(trace).alpha_context == pytest.approx(expected_bounds(ROWS), abs=1e-5)
@@ -526,11 +504,8 @@ def too_much(choice):
 )  # fmt: skip
 @pytest.mark.usefixtures("parser")
 def test_log_probabilities_that_do_not_fit(tmp_path, target, draft, what):
-    one, other = (
-        write_lines(tmp_path / f"{name}.jsonl", record) for name, record in (("t", target), ("d", draft))
-    )
     with pytest.raises(ValueError, match=what):
-        import_trace(one, tmp_path / "out", draft=other)
+        side_by_side(tmp_path, [target], [draft])
 
 
 @pytest.mark.usefixtures("parser")
@@ -555,9 +530,8 @@ def chat_logprob(value):
 
 
 def chat_name(name):
-    return edited(
-        chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3]["top_logprobs"][1].update(token=name)
-    )
+    renamed = lambda c: c["logprobs"]["content"][3]["top_logprobs"][1].update(token=name)  # noqa: E731
+    return edited(chat_form(ROWS, 1), renamed)
 
 
 def chat_id(value):
@@ -580,10 +554,8 @@ def chat_id(value):
 )
 @pytest.mark.usefixtures("parser")
 def test_numbers_in_log_probabilities_that_are_none(tmp_path, draft, what):
-    one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 2)
-    other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1), draft)
     with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
-        import_trace(one, tmp_path / "out", draft=other)
+        side_by_side(tmp_path, [prompt_form(ROWS, 0)] * 2, [completion_form(ROWS, 1), draft])
     assert not (tmp_path / "out").exists()
 
 
@@ -618,25 +590,18 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
         files = []
         for side, said in enumerate((mine, theirs)):
             what = [element(row, side) if form == "lines" else chat_form([row], side) for row in ROWS[:2]]
-            lines = (
-                record if document is None else record | {"document": document}
-                for record, document in zip(what, said, strict=True)
-            )
+            facts = ({} if document is None else {"document": document} for document in said)
+            lines = (record | more for record, more in zip(what, facts, strict=True))
             files.append(write_lines(tmp_path / f"{side}.jsonl", *lines))
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}-out"
         return import_trace(files[0], out, draft=files[1]).shards[0].columns.context.tolist()
 
-    assert (
-        contexts((3, 4), (3, 4)) == contexts((3, 4), (None, None)) == contexts((None, None), (3, 4)) == [3, 4]
-    )
-    assert contexts((None, None), (None, None)) == ([0, 0] if form == "lines" else [0, 1])
-    with pytest.raises(
-        ValueError, match=r"0\.jsonl, line 2: document 4, 5 in .*1\.jsonl, line 2; give one number"
-    ):
+    known, unknown = (3, 4), (None, None)
+    assert contexts(known, known) == contexts(known, unknown) == contexts(unknown, known) == [3, 4]
+    assert contexts(unknown, unknown) == ([0, 0] if form == "lines" else [0, 1])
+    with pytest.raises(ValueError, match=r"0\.jsonl, line 2: document 4, 5 in .*1\.jsonl, line 2; give one"):
         contexts((3, 4), (3, 5))
-    with pytest.raises(
-        ValueError, match=r"0\.jsonl, line 1, position 0: context: 9223372036854775808 does not fit"
-    ):
+    with pytest.raises(ValueError, match=r"0\.jsonl, line 1, position 0: context: 92233\d+ does not fit"):
         contexts((2**63, 4), (2**63, 4))
 
 
@@ -728,8 +693,8 @@ def many_lines(tmp_path, texts, **how):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("how", [{}, {"name": "word {}".format}], ids=["ids", "strings"])
 def test_places_at_once_are_places_one_by_one(tmp_path, monkeypatch, dtype, how):
-    target, draft = many_lines(tmp_path, 9, **how)
-    monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 5000)
+    target, draft = many_lines(tmp_path, 5, **how)
+    monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 3000)
     monkeypatch.setattr(jsonl, "BATCH", 300)
     at_once = import_trace(target, tmp_path / "a", draft=draft, dtype=dtype)
     monkeypatch.setattr("specsim.traces._writer.TraceWriter.extend", lambda *_: False)
@@ -771,10 +736,8 @@ def test_lines_are_read_in_little_memory(tmp_path, monkeypatch):
     rows = log_rows(positions=40)
     rows[7] = (np.full(100, 1 / 100), rows[7][1], rows[7][2])
     wide = prompt_form(rows, 0)
-    wide["choices"][0]["prompt_logprobs"][8] = {
-        str(x): {"logprob": math.log(1 / 100)}
-        for x in [rows[7][2], *(x for x in range(100) if x != rows[7][2])]
-    }
+    order = sorted(range(100), key=lambda x: x != rows[7][2])
+    wide["choices"][0]["prompt_logprobs"][8] = {str(x): {"logprob": math.log(1 / 100)} for x in order}
     with target.open("a") as one, draft.open("a") as other:
         print(json.dumps(wide), file=one)
         print(json.dumps(completion_form(rows, 1)), file=other)
