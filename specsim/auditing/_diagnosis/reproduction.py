@@ -55,7 +55,7 @@ def predict(mistake: Mistake, case: Case) -> Prediction | None:
     """The prediction of `mistake` for `case`; None if it breaks the contract."""
     if mistake.law is None:
         source = VerifierSource(Local(mistake.function, Declared()), case)
-        found = _counts(source, OutcomeTally(case), SIMULATION_KEY, SIMULATED_STEPS)
+        found = count_steps(source, OutcomeTally(case), SIMULATION_KEY, SIMULATED_STEPS)
         return None if found is None else Prediction.simulated(flat(found["outcomes"]))
     if case.rotated and _reads_labels(mistake, case):
         shifts = list(product(range(case.target.vocab_size), repeat=case.gamma + 1))
@@ -63,7 +63,7 @@ def predict(mistake: Mistake, case: Case) -> Prediction | None:
     return Prediction(_law(mistake, case))
 
 
-def _counts(source: Any, tally: Any, key: Key, steps: int) -> Counts | None:
+def count_steps(source: Any, tally: Any, key: Key, steps: int) -> Counts | None:
     """The counts of the steps of a mistake; None if it breaks the contract."""
     try:
         return run(source, tally, key, 0, steps, threads=1).counts
@@ -152,9 +152,11 @@ class Audited:
         steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
         callee = Local(mistake.function, Declared(batch=self.subject.declared.batch))
         if isinstance(case, ShapesCase):
-            return _counts(ShapesSource(callee, case, self.subject.timeout), ShapesTally(case), KEY, steps)
+            return count_steps(
+                ShapesSource(callee, case, self.subject.timeout), ShapesTally(case), KEY, steps
+            )
         source, claim = VerifierSource(callee, case, self.subject.timeout), Claim(None, case.tree)
-        return _counts(source, AuditTally(case, claim), KEY, steps)
+        return count_steps(source, AuditTally(case, claim), KEY, steps)
 
     def refutes(self, mistake: Mistake) -> bool:
         """Whether `mistake` differs from the verifier in its counts, or in which steps depend on each other.

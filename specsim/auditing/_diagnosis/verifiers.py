@@ -20,7 +20,7 @@ from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
-from specsim.auditing._diagnosis import families
+from specsim.auditing._diagnosis import families, large_calls
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
@@ -124,7 +124,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
     # where the mistake is between steps alone, steps are not independent
     between_steps = mistakes
-    mistakes = [one for one in mistakes if one.law is not None or one.family != randomness.FAMILY]
+    mistakes = of_law = [one for one in mistakes if one.law is not None or one.family != randomness.FAMILY]
     number, done = len(mistakes), 0
     # a slow verifier is not called for much longer than the tests were to take
     planned = sum(one.planned for one in audited.results) // len(cases)
@@ -141,7 +141,8 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         found = odds.posterior(scored, exact, number)
         if found.settled or (found.named and _same_law([one.mistake for one, _ in found.named], cases)):
             break
-    if or_between and odds.posterior(scored, exact, number).exact > 0.5:
+    exact_there = odds.posterior(scored, exact, number).exact > 0.5
+    if or_between and exact_there:
         between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
         if between.steps and between.exact * ODDS < 1.0:
             return between
@@ -152,15 +153,33 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
+        if exact_there and (in_large_calls := _in_large_calls(of_law, audited)) is not None:
+            return in_large_calls
         said, code = families.of_steps(seen, EXACT)
-        if not said and found.exact > 0.5:
+        if not said and exact_there:
             said, code = families.of_cases(audited)
         look = f"Look at where the code {code}." if code else ""
-        return odds.conclude(found, done * len(cases), shown=(said, look))
+        reason = odds.ELSEWHERE if exact_there else odds.OTHERWISE
+        return odds.conclude(found, done * len(cases), reason, (said, look))
     if _shown_by_few(found.named[0][0].mistake, seen):
         return odds.conclude(None, done * len(cases), TOO_FEW)
     shown = _evidence(found.named[0][0], seen, subject, root)
     return odds.conclude(found, done * len(cases), shown=shown)
+
+
+def _in_large_calls(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
+    """The mistakes that explain the steps of calls in a shape that failed, where small ones are exact."""
+    shape = large_calls.shape_that_failed(audited)
+    if shape is None or not (seen := large_calls.outcomes_of(audited, *shape)):
+        return None
+    found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
+    if not found.named:
+        return None
+    rows, ids = shape
+    where = (
+        f"It makes this mistake in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact."
+    )
+    return odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=(where, ""))
 
 
 def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
