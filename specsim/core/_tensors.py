@@ -1,6 +1,7 @@
 """Safetensors files, written atomically and read whole."""
 
 import json
+import os
 import tokenize
 import zlib
 from collections import Counter
@@ -84,11 +85,19 @@ UNREADABLE = (
 )  # fmt: skip
 
 
+#: The memory of this machine, where it tells: no archive may unpack to more.
+MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+
+
 def read_arrays(path: PathLike) -> dict[str, NDArray[Any]]:
     """The arrays in the `.npz` file `path`, without objects. Raises `UNREADABLE`, and as `open_file`."""
     with open_file(path) as file:
         archive = np.load(file, allow_pickle=False)
         check_unique("array", archive.files)
+        if (size := sum(one.file_size for one in archive.zip.infolist())) > MOST_BYTES:
+            raise ValueError(
+                f"{size / 2**30:,.1f} GiB of arrays, more than this machine has memory; give fewer"
+            )
         return dict(archive.items())
 
 

@@ -13,8 +13,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from specsim.core import _files as files
+from specsim.core import _tensors
 from specsim.core._json import SEAL, parse_json, seal_of, sealed
-from specsim.core._tensors import read_tensors, save_tensors
+from specsim.core._tensors import read_arrays, read_tensors, save_tensors
 
 SPECIAL = ["fifo", "socket", "device", "folder"]
 
@@ -109,6 +110,7 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
 import resource, signal
 import numpy as np
 from specsim.core import _files as files
+from specsim.core import _tensors
 from specsim.core._tensors import save_tensors
 from specsim.models._ngram import write_arrays
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -198,3 +200,15 @@ def test_what_cannot_be_read_is_named(count):
         files.read_text("/proc/self/mem")
     with files.open_file("/proc/self/mem") as file, pytest.raises(OSError, match="'/proc/self/mem'"):
         file.read(count)
+
+
+def test_an_archive_does_not_unpack_to_more_than_the_memory(tmp_path, monkeypatch):
+    path = tmp_path / "pair.npz"
+    np.savez_compressed(path, p=np.zeros(2**20), q=np.zeros(2**20))
+    assert path.stat().st_size < 2**16
+    assert len(read_arrays(path)["q"]) == 2**20
+    monkeypatch.setattr(_tensors, "MOST_BYTES", 2**23)
+    with pytest.raises(
+        ValueError, match=r"^0\.0 GiB of arrays, and less memory; give fewer$"
+    ):
+        read_arrays(path)
