@@ -94,10 +94,9 @@ def read_arrays(path: PathLike) -> dict[str, NDArray[Any]]:
     with open_file(path) as file:
         archive = np.load(file, allow_pickle=False)
         check_unique("array", archive.files)
-        if (size := sum(one.file_size for one in archive.zip.infolist())) > MOST_BYTES:
-            raise ValueError(
-                f"{size / 2**30:,.1f} GiB of arrays, more than this machine has memory; give fewer"
-            )
+        size = sum(one.file_size for one in archive.zip.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"{size / 2**30:,.1f} GiB of arrays, and less memory; give fewer")
         return dict(archive.items())
 
 

@@ -208,7 +208,5 @@ def test_an_archive_does_not_unpack_to_more_than_the_memory(tmp_path, monkeypatc
     assert path.stat().st_size < 2**16
     assert len(read_arrays(path)["q"]) == 2**20
     monkeypatch.setattr(_tensors, "MOST_BYTES", 2**23)
-    with pytest.raises(
-        ValueError, match=r"^0\.0 GiB of arrays, and less memory; give fewer$"
-    ):
+    with pytest.raises(ValueError, match=r"^0\.0 GiB of arrays, and less memory; give fewer$"):
         read_arrays(path)
