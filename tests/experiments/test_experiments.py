@@ -51,6 +51,14 @@ def only(found, **values):
     return row
 
 
+def of_settings(found, quantity):
+    """{setting: {x: value}} of a quantity."""
+    return {
+        setting: {row["x"]: row["value"] for row in rows_of(found, setting=setting, quantity=quantity)}
+        for setting in synthetic_acceptance.SETTINGS
+    }
+
+
 # --- two logs ---------------------------------------------------------------------------------------------
 
 
@@ -279,8 +287,7 @@ def test_best_gamma_and_what_another_one_loses(clinging):
         speed = {gamma: value / (gamma * c + 1) for gamma, (value, _) in tokens.items()} | {0: 1.0}
         for of in ("measured", *iid_gap.ALPHAS):
             gamma, lost = (
-                int(values(rows, "best gamma", of)[c][0]),
-                values(rows, "improvement lost", of)[c][0],
+                values(rows, quantity, of)[c][0] for quantity in ("best gamma", "improvement lost")
             )
             assert lost == pytest.approx(1 - speed[gamma] / max(speed.values()))
             if of == "measured":
@@ -432,11 +439,11 @@ def test_the_rounded_normal_is_that_of_draws():
 
 def test_every_setting_has_its_mean_but_one(fast):
     found = fast("synthetic_acceptance")
+    probabilities, means = (of_settings(found, quantity) for quantity in ("probability", "mean"))
     for setting in synthetic_acceptance.SETTINGS:
-        probabilities = [row["value"] for row in rows_of(found, setting=setting, quantity="probability")]
-        assert sum(probabilities) == pytest.approx(1)
-        assert min(probabilities) >= 0
-        misses = [row["value"] - row["x"] for row in rows_of(found, setting=setting, quantity="mean")]
+        assert sum(probabilities[setting].values()) == pytest.approx(1)
+        assert min(probabilities[setting].values()) >= 0
+        misses = [value - x for x, value in means[setting].items()]
         if setting == "SGLang, multinomial":
             assert (misses[0], misses[-1]) == pytest.approx((0.38179, -0.38179), abs=1e-5)
         else:
@@ -445,11 +452,7 @@ def test_every_setting_has_its_mean_but_one(fast):
 
 def test_the_extremes_of_variance(fast):
     """Neighbours have the least that a mean allows, all or nothing the most."""
-    found = fast("synthetic_acceptance")
-    deviations = {
-        setting: {row["x"]: row["value"] for row in rows_of(found, setting=setting, quantity="deviation")}
-        for setting in synthetic_acceptance.SETTINGS
-    }
+    deviations = of_settings(fast("synthetic_acceptance"), "deviation")
     for length, deviation in deviations["llama.cpp, length"].items():
         share = length - math.floor(length)
         assert deviations["vLLM, length"][length] == pytest.approx((share * (1 - share)) ** 0.5, abs=1e-6)
@@ -461,11 +464,7 @@ def test_the_extremes_of_variance(fast):
 
 
 def test_improvement_with_settings_left_as_they_were_fitted(fast):
-    found = fast("synthetic_acceptance")
-    curves = {
-        setting: {row["x"]: row["value"] for row in rows_of(found, setting=setting, quantity="improvement")}
-        for setting in synthetic_acceptance.SETTINGS
-    }
+    curves = of_settings(fast("synthetic_acceptance"), "improvement")
     for gamma in range(3, 17):
         for setting in ("vLLM, length", "llama.cpp, length", "SGLang, match-expected"):
             assert curves[setting][gamma] == pytest.approx(3.4 / (1 + 0.05 * gamma))

@@ -27,14 +27,11 @@ class NotingTally(StepTally):
         return [Example(batch.first, 0, int(batch.tokens[0, 0]))]
 
 
-class HeldJob:
+class HeldJob(NotingJob):
     """A note in a folder of every chunk begun; all but the first two wait there for the file "released"."""
 
     def __init__(self, folder):
         self.folder = folder
-
-    def source(self):
-        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
 
     def tally(self, source):
         return HeldTally(2, 2, self.folder)
