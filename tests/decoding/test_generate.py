@@ -292,7 +292,7 @@ def peaked_texts(full):
     return texts, sum(text.accepted for text in right) / sum(text.drafted for text in right)
 
 
-@pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
+@pytest.mark.parametrize("wrong", [pytest.param(KeepsRejected, marks=pytest.mark.slow), LosesLast])
 def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, peaked_texts, wrong):
     """What is drafted is drawn from the q handed over, if from a worse one: 4 % less of 5000 tokens pass."""
     make, alpha = peaked_texts

@@ -64,7 +64,7 @@ def test_drafts_are_ranked_by_what_they_gain():
 def trace(tmp_path_factory):
     target, draft = default_pair()
     folder = tmp_path_factory.mktemp("plan") / "trace"
-    record(folder, target, draft, gamma=4, steps=400, rng=1)
+    record(folder, target, draft, gamma=4, steps=100, rng=1)
     return folder
 
 

@@ -54,7 +54,7 @@ def drawn(count, seed=0, **more):
 def test_right_logs_pass_in_every_format_with_lists_of_any_length(format, full, tmp_path):
     """The bins of all logs together are uniform, and no log alone is called wrong."""
     counts = np.zeros(BINS, dtype=np.int64)
-    for seed, k in itertools.product(range(3 if full else 1), (3, 5, 40)):
+    for seed, k in itertools.product(range(3 if full else 1), (3, 5, 40) if full else (3, 40)):
         served = Served(seed=100 + seed, texts=10, length=30)
         found = audit(tmp_path, log_lines(served, format, k), rng=seed)
         assert (found.verdict, found.findings, found.places) == ("inconclusive", (), 300)

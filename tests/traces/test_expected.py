@@ -101,7 +101,7 @@ def own_probabilities(model, start, tokens):
 def test_reach_adds_up_to_the_tokens_that_the_law_emits(full, name):
     rule = rules.get(name)
     least = 1e-12 if rule.name == "cactus" else 0  # whose root is no fraction
-    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival, 60 if full else 12))
+    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival, 60 if full else 9))
 
 
 @pytest.mark.parametrize(("name", "wrong"), WRONG)

@@ -35,7 +35,8 @@ STORED = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
 DTYPES = list(STORED)
-SIZES = [1, 2, 7, 2 * PIECE + 2, 2047, 2048, 2049, 5001, pytest.param(5002, marks=pytest.mark.slow)]
+SIZES = [1, 2, 7, 2 * PIECE + 2, 2048, 2049, 5001]
+SIZES += [pytest.param(size, marks=pytest.mark.slow) for size in (2047, 5002)]
 
 
 def words_of(dtype: str) -> np.dtype:
@@ -61,23 +62,17 @@ def some_rows(dtype: str, size: int, seed: int = 0) -> np.ndarray:
 
 
 def checksum_by_hand(p: np.ndarray, q: np.ndarray, fold: int = 15) -> int:
-    """Of one row's words, in Python's integers, as `specsim.traces._checksums` defines it, with a label's
-    zeros.
-    """
+    """Of one row's words and a label's zeros, in Python's integers, as `traces._checksums` defines it."""
     total = int(HORNER)
     for low in range(0, len(p), 2048):
-        part = 0
-        for i, (x, y) in enumerate(
-            zip(p[low : low + 2048].tolist(), q[low : low + 2048].tolist(), strict=True)
-        ):
+        part, (xs, ys) = 0, (words[low : low + 2048].tolist() for words in (p, q))
+        for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
             part += (x ^ x >> fold) * (2 * i + 1) + (y ^ y >> fold) * (2 * i + 1 + int(Q_OFFSET))
         total = total * int(HORNER) + part % 2**32
     return (total + 255) % 2**64
 
 
-@pytest.mark.parametrize(
-    ("dtype", "words"), [("float16", 0x7C00), ("bfloat16", 0x10000)], ids=["float16", "bfloat16"]
-)
+@pytest.mark.parametrize(("dtype", "words"), [("float16", 0x7C00), ("bfloat16", 0x10000)])
 def test_every_pattern_of_16_bits_is_read_as_numpy_reads_it(dtype: str, words: int) -> None:
     """Of float16, all but infinity, NaN and negative numbers, which are no probabilities."""
     patterns = np.arange(words, dtype=np.uint16)
@@ -110,9 +105,7 @@ def test_beta_is_the_sum_of_the_stored_numbers(dtype: str, size: int) -> None:
 
 
 def test_sums_above_one_of_float16_are_exact() -> None:
-    """Above 1 float32 is too coarse for the smallest numbers of float16: this row's would be lost one by
-    one.
-    """
+    """Above 1 float32 is too coarse for the smallest numbers of float16: it would lose each of this row's."""
     row = np.full((1, 2049), 2.0**-24, np.float16)
     row[0, 0] = 1.0
     exact = 1.0 + 2048 * 2.0**-24
