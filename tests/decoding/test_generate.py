@@ -322,43 +322,33 @@ def fed(monkeypatch):
     return calls, sessions
 
 
-def test_none_accepted_both_next_see_the_recovered_token(fed):
-    calls, _ = fed
-    target, draft = TableModel([1.0, 0.0]), TableModel([0.0, 1.0])
-    text = generate(target, draft, [0], max_new_tokens=4, gamma=2)
-    assert text.tokens == (0, 0, 0, 0)
-    assert calls[draft] == [[0], [1], [0], [1], [0]]  # in the last step but one a single token is drafted
-    assert calls[target] == [[0, 1, 1], [0, 1, 1], [0, 1], [0]]
+CYCLE = np.roll(np.eye(4), 1, axis=1)
+#: Rows of the target and of the draft, the text, what the draft and what the target are fed.
+FED = {
+    # in the last step but one a single token is drafted
+    "none accepted": ([1.0, 0.0], [0.0, 1.0], (0, 0, 0, 0), [[0], [1], [0], [1], [0]], [[0, 1, 1], [0, 1, 1], [0, 1], [0]]),
+    # 2 was drafted, and is fed with the bonus 3
+    "all accepted": (CYCLE, CYCLE, (1, 2, 3, 0, 1, 2), [[0], [1], [2, 3], [0]], [[0, 1, 2], [3, 0, 1]]),
+    # 1 accepted, 1 rejected; then 3 and 0 accepted
+    "some accepted": (CYCLE, CYCLE[[0, 0, 2, 3]], (1, 2, 3, 0, 1), [[0], [1], [2], [3]], [[0, 1, 1], [2, 3, 0]]),
+}  # fmt: skip
 
 
-def test_all_accepted_leaves_the_draft_one_token_behind(fed):
-    calls, _ = fed
-    cycle = np.roll(np.eye(4), 1, axis=1)
-    target, draft = TableModel(cycle), TableModel(cycle)
-    text = generate(target, draft, [0], max_new_tokens=6, gamma=2)
-    assert text.tokens == (1, 2, 3, 0, 1, 2)
-    assert calls[draft] == [[0], [1], [2, 3], [0]]  # 2 was drafted, and is fed with the bonus 3
-    assert calls[target] == [[0, 1, 2], [3, 0, 1]]
-    assert (text.bonus, text.rejected) == (2, 0)
-
-
-def test_some_accepted_both_next_see_the_recovered_token(fed):
-    calls, _ = fed
-    cycle = np.roll(np.eye(4), 1, axis=1)
-    target, draft = TableModel(cycle), TableModel(np.array([cycle[0], cycle[0], cycle[2], cycle[3]]))
-    text = generate(target, draft, [0], max_new_tokens=5, gamma=2)
-    assert text.tokens == (1, 2, 3, 0, 1)
-    assert calls[draft] == [[0], [1], [2], [3]]  # 1 accepted, 1 rejected; then 3 and 0 accepted
-    assert calls[target] == [[0, 1, 1], [2, 3, 0]]
+@pytest.mark.parametrize("accepted", FED)
+def test_models_are_fed_what_they_have_not_seen(fed, accepted):
+    (target, draft), (text, *expected) = map(TableModel, FED[accepted][:2]), FED[accepted][2:]
+    found = generate(target, draft, [0], max_new_tokens=len(text), gamma=2)
+    assert found.tokens == text
+    assert [fed[0][draft], fed[0][target]] == expected
+    if accepted == "all accepted":
+        assert (found.bonus, found.rejected) == (2, 0)
 
 
 def test_a_rule_that_reads_the_drafts_last_row_leaves_no_draft_behind(fed):
-    calls, _ = fed
-    cycle = np.roll(np.eye(4), 1, axis=1)
-    target, draft = TableModel(cycle), TableModel(cycle)
+    target, draft = TableModel(CYCLE), TableModel(CYCLE)
     with interpreted():
         generate(target, draft, [0], max_new_tokens=6, gamma=2, rule="cascade_token")
-    assert calls[draft] == [[0], [1], [2], [3], [0], [1]]
+    assert fed[0][draft] == [[0], [1], [2], [3], [0], [1]]
 
 
 @pytest.mark.parametrize("gamma", [1, 3, branching(2, 2)])
@@ -416,8 +406,7 @@ def test_the_numbers_add_up(eos, gamma):
 
 
 def test_accepted_and_alpha_by_hand():
-    cycle = np.roll(np.eye(4), 1, axis=1)
-    text = generate(TableModel(cycle), TableModel(cycle), [0], max_new_tokens=8, gamma=2, eos=1)
+    text = generate(TableModel(CYCLE), TableModel(CYCLE), [0], max_new_tokens=8, gamma=2, eos=1)
     assert text.tokens == (1,)
     assert (text.iterations, text.accepted, text.bonus, text.dropped) == (1, 2, 1, 2)
     text = generate(TableModel([1.0, 0.0]), TableModel([0.0, 1.0]), [0], max_new_tokens=3, gamma=2)

@@ -76,12 +76,18 @@ def alone(files, out, **how):
         return import_trace(files[0], out, draft=files[1], **how)
 
 
+def same(folder, files, **how):
+    """The trace of these files; one process writes the same."""
+    trace = import_trace(files[0], folder / "a", draft=files[1], **how)
+    assert files_of(trace) == files_of(alone(files, folder / "b"))
+    return trace
+
+
 @pytest.mark.parametrize("name", ["token_id:{}".format, "word {}".format], ids=["ids", "strings"])
 def test_processes_write_the_same_trace(tmp_path, started, waiting, name):
     target, draft = write_logs(tmp_path, name)
     told = []
-    trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
-    assert files_of(trace) == files_of(alone((target, draft), tmp_path / "b"))
+    trace = same(tmp_path, (target, draft), progress=lambda *two: told.append(two))
     assert trace.num_steps == TEXTS * PLACES
     size = target.stat().st_size + draft.stat().st_size
     assert len(waiting) > size / 10_000
@@ -92,9 +98,7 @@ def test_processes_write_the_same_trace(tmp_path, started, waiting, name):
 
 def test_blocks_that_no_process_has_begun_are_parsed_here(tmp_path, started):
     """Which ones they are is a matter of time; the trace is the same."""
-    files = write_logs(tmp_path)
-    trace = import_trace(files[0], tmp_path / "a", draft=files[1])
-    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    same(tmp_path, write_logs(tmp_path))
     assert len(started) == 2
 
 
@@ -133,45 +137,40 @@ def test_an_error_is_that_of_one_process(tmp_path, lines, started, waiting):
 
 @pytest.mark.parametrize(
     "code",
-    [
-        "import os; os._exit(3)",
-        pytest.param("print('hello')", marks=pytest.mark.slow),
-        "import time; time.sleep(600)",
-    ],
-)
+    ["import os; os._exit(3)", pytest.param("print('hello')", marks=pytest.mark.slow), "import time; time.sleep(600)"],
+)  # fmt: skip
 def test_processes_that_cannot_parse(tmp_path, started, monkeypatch, code):
-    files = write_logs(tmp_path)
     monkeypatch.setattr("specsim.core._processes.CODE", code)
-    trace = import_trace(files[0], tmp_path / "a", draft=files[1])
-    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    same(tmp_path, write_logs(tmp_path))
     assert len(started) == 2
 
 
-def test_processes_that_die_while_they_parse(tmp_path, started, waiting):
-    files = write_logs(tmp_path)
+@pytest.fixture
+def told_early(monkeypatch):
+    """Progress is told before a file is read to its end."""
+    monkeypatch.setattr("specsim.traces._importing.jsonl.TOLD_AT", 20_000)
 
+
+@pytest.mark.usefixtures("told_early")
+def test_processes_that_die_while_they_parse(tmp_path, started, waiting):
     def kill(done, total):
         for process in started:
             process.send_signal(signal.SIGKILL)
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("specsim.traces._importing.jsonl.TOLD_AT", 20_000)
-        trace = import_trace(files[0], tmp_path / "a", draft=files[1], progress=kill)
-    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    same(tmp_path, write_logs(tmp_path), progress=kill)
     assert waiting
 
 
-def test_processes_end_with_an_interrupt(tmp_path, started, waiting):
+@pytest.mark.usefixtures("told_early", "waiting")
+def test_processes_end_with_an_interrupt(tmp_path, started):
     """The fixture looks at the processes; the trace is not begun."""
     files = write_logs(tmp_path)
 
     def interrupt(done, total):
         raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("specsim.traces._importing.jsonl.TOLD_AT", 20_000)
-        with pytest.raises(KeyboardInterrupt):
-            import_trace(files[0], tmp_path / "a", draft=files[1], progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        import_trace(files[0], tmp_path / "a", draft=files[1], progress=interrupt)
     assert len(started) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"target.jsonl", "draft.jsonl"}
 
@@ -180,10 +179,8 @@ def test_a_system_that_starts_no_process(tmp_path, started, monkeypatch):
     def refuse(*_, **__):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    files = write_logs(tmp_path)
     monkeypatch.setattr(parsers.subprocess, "Popen", refuse)
-    trace = import_trace(files[0], tmp_path / "a", draft=files[1])
-    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    same(tmp_path, write_logs(tmp_path))
     assert not started
 
 

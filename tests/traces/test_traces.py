@@ -136,12 +136,6 @@ def test_columns_are_views_of_the_file(folder: Path) -> None:
         columns.p[0, 0] = 1.0
 
 
-def test_provenance_is_kept(tmp_path: Path) -> None:
-    with writer(tmp_path / "t", vocab_size=2, gamma=1, provenance={"model": "x", "temperature": 0.7}):
-        pass
-    assert open_trace(tmp_path / "t").provenance == {"model": "x", "temperature": 0.7}
-
-
 def test_rounding_does_not_make_a_drafted_token_impossible(tmp_path: Path) -> None:
     q = np.array([[1 - 1e-9, 1e-9]] * 2)
     columns = open_trace(write(tmp_path / "t", [(0, [1], 1, q, q)], dtype="float16")).shards[0].columns
@@ -436,13 +430,6 @@ def test_an_altered_header_is_named(folder: Path, old: bytes, new: bytes) -> Non
     assert_only_shard_1_is_damaged(folder, row=0)
 
 
-def test_a_shard_of_other_rows_is_named(folder: Path) -> None:
-    """Whole and sound in itself, but not in its place."""
-    first = folder / "shard-00000.safetensors"
-    (folder / "shard-00001.safetensors").write_bytes(first.read_bytes())
-    assert_only_shard_1_is_damaged(folder, row=0)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "what"),
     [
@@ -726,6 +713,9 @@ def test_a_bad_step_is_refused_and_not_written(tmp_path: Path, change: dict, err
         ({"vocab_size": 0}, ValueError, "vocab_size: 0 is not at least 1"),
         ({"vocab_size": 2**31, "top": 2}, ValueError, "vocab_size: 2147483648 exceeds 2147483647"),
         ({"gamma": 0}, ValueError, "gamma: 0 is not at least 1"),
+        ({"gamma": 0, "flags": False, "bonus": False}, ValueError, "leaves no row of q"),
+        ({"top": 0}, ValueError, "top: 0 is not at least 1"),
+        ({"top": True}, TypeError, "top: expected an int, got the bool True"),
         ({"gamma": 1.5}, TypeError, "gamma: expected an int, got float"),
         ({"dtype": "float64"}, ValueError, "'float64' is unknown; give one of float32, float16, bfloat16"),
         ({"rows_per_shard": 2}, ValueError, "rows_per_shard: 2 is not at least 3"),

@@ -47,31 +47,6 @@ def test_rows_list_all_that_is_sampled_from(columns):
         np.testing.assert_allclose(row.astype(float).sum(axis=2), 1.0, atol=5e-3)
 
 
-def passes(columns, lenience=1.0):
-    """The probability [steps, γ] that the rule accepts each drafted token, from what was logged of it."""
-    token = columns.token[:, :-1, None]
-    p, q = (
-        np.where(tokens[:, :-1] == token, row[:, :-1].astype(float), 0.0).sum(axis=2)
-        for tokens, row in ((columns.p_tokens, columns.p), (columns.q_tokens, columns.q))
-    )
-    assert (q > 0).all()  # a token was drafted with a positive probability, and is listed
-    return np.minimum(1.0, p / (lenience * q))
-
-
-def surprise(columns, lenience):
-    """By how many standard errors the logged numbers of accepted tokens differ from the rule's, at most."""
-    steps, gamma = columns.token[:, :-1].shape
-    reached = np.cumprod(np.hstack([np.ones((steps, 1)), passes(columns, lenience)]), axis=1)
-    law = reached - np.hstack([reached[:, 1:], np.zeros((steps, 1))])
-    lengths = np.bincount((columns.accepted == 1).sum(axis=1), minlength=gamma + 1)
-    return float(np.abs((lengths - law.sum(axis=0)) / np.sqrt((law * (1 - law)).sum(axis=0))).max())
-
-
-def test_accepted_lengths_are_those_of_the_standard_rule(columns):
-    assert surprise(columns, 1.0) < 4.0
-    assert surprise(columns, 0.7) > 6.0  # the lengths of another rule are not mistaken for it
-
-
 def test_flags_and_drafts_follow_from_the_rows(trace):
     assert audit_log(trace, rng=0).verdict == "consistent"
     assert audit_log(trace, lenience=0.7, rng=0).verdict != "consistent"
@@ -88,9 +63,7 @@ def test_tokens_per_step_are_between_the_bounds_of_the_rule(trace, columns):
 def test_it_is_read_by_its_name(trace):
     pair = specsim.read_pair("transformers")
     assert (pair.target, pair.draft, pair.name) == (trace, None, "transformers")
-    with pytest.raises(
-        ValueError, match=r"unknown bundled trace 'transformer'; did you mean 'transformers'\?"
-    ):
+    with pytest.raises(ValueError, match="unknown bundled trace 'transformer'; did you mean 'transformers'"):
         default_trace("transformer")
     with pytest.raises(ValueError, match="did you mean 'transformers'"):
         specsim.read_pair("transformer")

@@ -340,21 +340,6 @@ def test_a_bad_truncated_step_is_refused_and_not_written(tmp_path, change, error
     assert read.verify()[0].ok
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "what"),
-    [
-        ({"top": 0}, ValueError, "top: 0 is not at least 1"),
-        ({"top": True}, TypeError, "top: expected an int, got the bool True"),
-        ({"gamma": 0}, ValueError, "gamma: 0 is not at least 1"),
-        ({"gamma": 0, "flags": False, "bonus": False}, ValueError, "leaves no row of q"),
-    ],
-)
-def test_bad_layouts_leave_no_folder(tmp_path, change, error, what):
-    with pytest.raises(error, match=what), writer(tmp_path / "t", **({"vocab_size": 4, "gamma": 1} | change)):
-        pass
-    assert not (tmp_path / "t").exists()
-
-
 def test_rows_that_are_not_whole_are_not_handed_out(tmp_path):
     trace = write(tmp_path / "cut", make_steps(), top=TOP)
     with pytest.raises(ValueError, match="lists 5 tokens a row"):
