@@ -42,15 +42,10 @@ def test_a_change_is_seen():
     kept = {"verdict": "biased", "steps": 3, "tv": 0.25, "cases": [{"case": "zeros"}], "wasteful": False}
     assert changed("x.json", kept, kept | {"tv": 0.25 * (1 + 1e-12)}) == []
     for now in (
-        kept | {"verdict": "consistent"},
-        kept | {"steps": 4},
-        kept | {"steps": 3.0},
-        kept | {"tv": 0.25 * (1 + 1e-8)},
-        kept | {"cases": []},
-        kept | {"wasteful": 0},
-        kept | {"new": None},
-        {key: value for key, value in kept.items() if key != "steps"},
-    ):
+        kept | {"verdict": "consistent"}, kept | {"steps": 4}, kept | {"steps": 3.0},
+        kept | {"tv": 0.25 * (1 + 1e-8)}, kept | {"cases": []}, kept | {"wasteful": 0},
+        kept | {"new": None}, {key: value for key, value in kept.items() if key != "steps"},
+    ):  # fmt: skip
         assert len(changed("x.json", kept, now)) == 1, now
     assert changed("x.txt", "one\ntwo\n", "one\ntwo\n") == []
     assert changed("x.txt", "one\ntwo\n", "one\n2\n")

@@ -51,14 +51,10 @@ def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):
     unknown, tied = Diagnosis(), Diagnosis(reason="The steps depend on each other, somehow.")
     cases = [
         ("lenient", named("lenience:lenience=0.5", "ensemble"), "right"),
-        ("lenient", named("ensemble", "lenience"), "wrong"),
-        ("lenient", unknown, "missing"),
-        ("tied", tied, "rightly unknown"),
-        ("tied", named("reseeded"), "wrong"),
-        ("new", unknown, "rightly unknown"),
-        ("not read", unknown, None),
-        ("lenient", None, None),
-    ]
+        ("lenient", named("ensemble", "lenience"), "wrong"), ("lenient", unknown, "missing"),
+        ("tied", tied, "rightly unknown"), ("tied", named("reseeded"), "wrong"),
+        ("new", unknown, "rightly unknown"), ("not read", unknown, None), ("lenient", None, None),
+    ]  # fmt: skip
     for name, diagnosis, expected in cases:
         assert independent_set.outcome(name, diagnosis) == expected
 

@@ -200,7 +200,13 @@ def made(name):
     else:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "wrong.py").write_text(WRONG)
-            with patch("specsim.rules.names", _tabled_names):
+            with (
+                patch("specsim.rules.names", _tabled_names),
+                patch(
+                    "specsim.core._plotting.save_figure"
+                ),  # pictures, which tests of commands draw, are not kept
+                patch("specsim.auditing._report.html._svg", return_value=""),
+            ):
                 pieces = [_ran(line.strip(), folder) for line in RUNS[name].strip().splitlines()]
     documents, texts = [], []
     for title, code, document, printed in pieces:

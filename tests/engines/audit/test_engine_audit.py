@@ -120,22 +120,15 @@ def test_few_tokens_are_inconclusive(pair):
 #: Settings in which a mistake acts.
 PROCESSED = Sampling(temperature=1.5, top_k=4, top_p=0.9)
 SETTINGS = {
-    "draft_temperature": Sampling(temperature=0.6),
-    "verified_at_temperature": Sampling(temperature=0.6),
-    "bonus_temperature": Sampling(temperature=2.0),
-    "residual_temperature": Sampling(temperature=0.6),
-    "temperature_twice": Sampling(temperature=0.6),
-    "top_k_not_in_recovered": Sampling(top_k=3),
-    "top_k_not_in_bonus": Sampling(top_k=3),
-    "top_p_not_in_recovered": Sampling(top_p=0.8),
-    "top_p_not_in_bonus": Sampling(top_p=0.8),
-    "bonus_min_p": Sampling(min_p=0.3),
-    "min_p_not_in_recovered": Sampling(min_p=0.3),
-    "min_p_not_in_bonus": Sampling(min_p=0.3),
-    "truncation_first": Sampling(temperature=2.0, top_p=0.8),
-    "stop_cuts_more": Sampling(stop=(" a",)),
+    "draft_temperature": Sampling(temperature=0.6), "verified_at_temperature": Sampling(temperature=0.6),
+    "bonus_temperature": Sampling(temperature=2.0), "residual_temperature": Sampling(temperature=0.6),
+    "temperature_twice": Sampling(temperature=0.6), "top_k_not_in_recovered": Sampling(top_k=3),
+    "top_k_not_in_bonus": Sampling(top_k=3), "top_p_not_in_recovered": Sampling(top_p=0.8),
+    "top_p_not_in_bonus": Sampling(top_p=0.8), "bonus_min_p": Sampling(min_p=0.3),
+    "min_p_not_in_recovered": Sampling(min_p=0.3), "min_p_not_in_bonus": Sampling(min_p=0.3),
+    "truncation_first": Sampling(temperature=2.0, top_p=0.8), "stop_cuts_more": Sampling(stop=(" a",)),
     "logprobs_mixed": Sampling(temperature=0.6),
-}
+}  # fmt: skip
 #: What a law of tokens cannot tell, and the mistakes that an audit cannot distinguish, by the name of all.
 UNNAMED = {
     "coarse_uniforms", "stop_cuts_more", "logprobs_one_late", "logprobs_of_draft",

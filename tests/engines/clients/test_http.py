@@ -372,17 +372,6 @@ def test_addresses_with_what_is_asked_for(path):
         assert answers(f"{url}{path}")[0].tokens == (0, 1, 2)
 
 
-@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1:8000/v1", "gpu-3.example.org/v1"])
-def test_addresses_without_their_beginning(address):
-    with pytest.raises(ValueError, match=f"addresses begin with http://, as http://{address}"):
-        open_engine(address, PAIR)
-
-
-def test_options_that_an_engine_does_not_have():
-    with pytest.raises(ValueError, match=r"rule: engine 'http://localhost:1' lacks this option; it has"):
-        open_engine("http://localhost:1", PAIR, rule="standard")
-
-
 def test_a_program_that_converts_checkpoints_and_fails_is_named_with_its_last_line():
     convert("this", (), "zen")
     with pytest.raises(ValueError, match=r"json.tool /nowhere: .*No such file"):
@@ -438,6 +427,11 @@ def test_engines_by_name():
         ("http://host:99999", {}, "Port out of range"),
         ("http://host", {"timeout": 0}, "timeout: 0 is not a positive number of seconds"),
         ("http://host", {"connections": 0}, "connections: 0 is not at least 1"),
+        ("http://host", {"rule": "standard"}, "rule: engine 'http://host' lacks this option; it has"),
+        *(
+            (address, {}, f"addresses begin with http://, as http://{address}")
+            for address in ("localhost:8000", "127.0.0.1:8000/v1", "gpu-3.example.org/v1")
+        ),
     ],
 )
 def test_bad_options(name, options, message):
