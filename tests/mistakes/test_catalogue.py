@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import groupby
 
 import numpy as np
@@ -121,7 +122,18 @@ def worst_tv(law, target, context):
     """The largest deviation of a next token, given prefix and that the step got there, from the target's
     law.
     """
-    return max(tv(nexts, target_law(target, 1, context + prefix)) for prefix, nexts in conditional_laws(law))
+    return max(tv(nexts, next_law(target, context + prefix)) for prefix, nexts in conditional_laws(law))
+
+
+@cache
+def next_law(target, context):
+    return target_law(target, 1, context)
+
+
+@cache
+def right_step_law(pair):
+    target, draft, context = PAIRS[pair]
+    return step_law(rules.get("standard"), target, draft, chain(GAMMA), context)
 
 
 def drafted(target, draft, context, steps, rng):
@@ -158,16 +170,17 @@ def enough(law, right, full, most):
     """How many draws from `law`, `most` of them if all tests are run, tell it from `right`; the fewest if
     even `most` do not.
     """
-    least, needed = most // 10, 500 / max(noncentrality(law, right), 1e-12)
+    least, needed = max(800, most // 10), 250 / max(noncentrality(law, right), 1e-12)
     return most if full else least if needed > most else max(least, int(needed))
 
 
 def steps_of(mistake, pair, seed, steps=STEPS):
     rng = np.random.default_rng(seed)
     output = mistake.function(*drafted(*pair, steps, rng), rng)
-    rows, counts = np.unique(output, axis=0, return_counts=True)
+    codes = (output + 1) @ 100 ** np.arange(GAMMA + 1)
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
     return Counter(
-        {tuple(row[row >= 0].tolist()): int(count) for row, count in zip(rows, counts, strict=True)}
+        {tuple(row[row >= 0].tolist()): int(n) for row, n in zip(output[first], counts, strict=True)}
     )
 
 
@@ -177,19 +190,18 @@ def steps_of(mistake, pair, seed, steps=STEPS):
 EVERY = mistakes.names() + mistakes.names("engine") + mistakes.names("exact control")
 
 
-def test_there_are_enough_and_their_names_differ():
+def test_there_are_enough_of_every_family_and_their_names_differ():
     assert len(mistakes.catalogue()) >= 40
     assert len(set(EVERY)) == len(EVERY)
     assert mistakes.names() == [mistake.name for mistake in mistakes.catalogue()]
     assert sorted(mistakes.names("verifier") + mistakes.names("decoder")) == sorted(mistakes.names())
     assert mistakes.names("exact control") == [mistake.name for mistake in mistakes.exact_controls()]
-
-
-def test_every_family_has_some():
     families = [mistake.family for mistake in mistakes.catalogue()]
     assert len(set(families)) == len(list(groupby(families))) == 10
     assert {mistake.family for mistake in mistakes.exact_controls()} == {"exact but wasteful"}
     assert "exact but wasteful" not in families
+    for thread, name in STARRED.items():
+        assert thread in mistakes.get(name).threads
 
 
 @pytest.mark.parametrize("name", ["resamples_target", "lenience"])
@@ -201,11 +213,6 @@ def test_the_law_of_first_tokens_is_that_of_texts_cut_short(name):
         cut[text[:2]] += mass
     assert first.keys() == cut.keys()
     assert max(abs(first[text] - cut[text]) for text in cut) < 1e-12
-
-
-def test_every_starred_thread_has_a_mistake():
-    for thread, name in STARRED.items():
-        assert thread in mistakes.get(name).threads
 
 
 def test_a_mistake_says_what_it_does():
@@ -221,23 +228,17 @@ def test_parameters_are_spelled_as_those_of_rules():
     assert mistakes.get("lenience").with_parameters(lenience=0.7) == mistakes.get("lenience:lenience=0.7")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_errors():
+    for name, message in (
         ("lenient", "unknown mistake 'lenient'; did you mean 'lenience'"),
         ("lenience:lenience=2", r"lenience: parameter lenience = 2.0 is outside \(0, 1\]"),
         ("lenience:l=0.5", "lenience: no parameter 'l'; it has lenience"),
         ("one_uniform:l=0.5", "one_uniform: no parameter 'l'; it has none"),
         ("coarse_draw:bits=2.5", "coarse_draw: parameter bits = 2.5 is not a whole number"),
         ("lenience:", "lenience: '' is not a parameter"),
-    ],
-)
-def test_names_and_parameters_that_do_not_exist(name, message):
-    with pytest.raises(ValueError, match=message):
-        mistakes.get(name)
-
-
-def test_other_errors():
+    ):
+        with pytest.raises(ValueError, match=message):
+            mistakes.get(name)
     with pytest.raises(TypeError, match="expected a name such as 'one_uniform', got int"):
         mistakes.get(3)
     with pytest.raises(
@@ -269,9 +270,9 @@ def test_a_verifier_is_wrong_by_enumeration(name):
 
 
 @pytest.mark.parametrize("name", lawful("exact control"))
-def test_an_exact_control_is_exact_by_enumeration(name):
+def test_an_exact_control_is_exact_by_enumeration(name, full):
     for target, draft, context in (*PAIRS.values(), GENERIC):
-        for gamma in (1, 2, 3):
+        for gamma in (1, 2, 3) if full else (1, 2):
             law = step_law(mistakes.get(name), target, draft, chain(gamma), context)
             assert sum(law.values()) == 1
             assert worst_tv(law, target, context) == 0
@@ -294,10 +295,9 @@ def test_the_law_of_rows_is_one_in_floats_too():
 
 @pytest.mark.parametrize("name", lawful("verifier") + lawful("exact control"))
 def test_a_verifier_follows_its_law_and_no_other(name, full):
-    mistake, standard, visible = seen(name), rules.get("standard"), False
-    for i, pair in enumerate(PAIRS.values()):
-        law = step_law(mistake, *pair[:2], chain(GAMMA), pair[2])
-        right = step_law(standard, *pair[:2], chain(GAMMA), pair[2])
+    mistake, visible = seen(name), False
+    for i, (key, pair) in enumerate(PAIRS.items()):
+        law, right = step_law(mistake, *pair[:2], chain(GAMMA), pair[2]), right_step_law(key)
         outcomes = steps_of(mistake, pair, i, enough(law, right, full, STEPS))
         assert p_value(outcomes, law) > FALSE_ALARM
         if noncentrality(law, right) * STEPS > (400 if full else 500):
@@ -379,7 +379,7 @@ def outputs(name, handed, seed=1):
 RIGHT = "lenience:lenience=1"
 
 
-def test_rows_that_share_uniforms_come_out_alike():
+def test_rows_and_calls_that_share_uniforms_come_out_alike():
     handed = alike(400)
     assert len(np.unique(outputs("batch_shares_uniforms", handed), axis=0)) == 1
     assert len(np.unique(outputs(RIGHT, handed), axis=0)) > 1
@@ -387,10 +387,6 @@ def test_rows_that_share_uniforms_come_out_alike():
         output = outputs(name, handed)
         assert np.array_equal(output[::2], output[1::2]) == same
     assert len(np.unique(outputs("pairs_share_uniforms", handed), axis=0)) > 1
-
-
-def test_calls_that_share_a_seed_come_out_alike():
-    handed = alike(400)
     for name, same in (("reseeded", True), (RIGHT, False)):
         assert np.array_equal(outputs(name, handed, seed=1), outputs(name, handed, seed=2)) == same
 
@@ -441,17 +437,12 @@ def test_a_cartesian_write_leaves_one_token_for_each_length():
         assert all(len(set(last[lengths == n].tolist())) == 1 for n in set(lengths.tolist())) == fewest
 
 
-def test_the_rows_after_the_last_block_are_accepted_unseen():
+def test_the_rows_after_the_last_block_are_accepted_unseen_and_the_shortest_row_of_a_call_decides():
     handed = drafted(*PAIRS["order 1"], 40, np.random.default_rng(0))
     output, right = outputs("unverified_rest", handed), outputs(RIGHT, handed)
     assert np.array_equal(output[:32], right[:32])
     assert np.array_equal(output[32:, :GAMMA], handed[0][32:])
     assert not np.array_equal(right[32:, :GAMMA], handed[0][32:])
-
-
-def test_the_shortest_row_of_a_call_decides():
-    rng = np.random.default_rng(0)
-    handed = drafted(*PAIRS["order 1"], 40, rng)
     lengths = [(outputs(name, handed) >= 0).sum(axis=1) for name in ("shortest_of_call", RIGHT)]
     assert set(lengths[0]) == {lengths[1].min()}
     assert len(set(lengths[1])) > 1

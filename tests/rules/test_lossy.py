@@ -94,11 +94,6 @@ def test_the_other_end_follows_the_draft(rule):
         assert first_token(rule, p, q) == (q, 0)
 
 
-def test_tokens_are_counted_in_whole_numbers():
-    with pytest.raises(ValueError, match=r"blockwise: parameter top_k = 1.5 is not a whole number"):
-        rules.get("blockwise:top_k=1.5")
-
-
 # --- what acceptance costs -------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from specsim.simulation._comparison import load_bundled
 from specsim.simulation._rows import tile_parents
 
 #: Steps of every shape, and those of them that have awkward rows; the others have plain ones.
-STEPS, AWKWARD = 150, 100
+STEPS, AWKWARD = 120, 80
 #: Kernels and naive rules calculate in different orders, and may part where a decision is as close as this.
 CLOSE = 1e-14
 

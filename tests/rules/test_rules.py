@@ -1,5 +1,6 @@
 """Every rule of the registry: its law proved, its kernels held to the law, the wrong ones caught."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -24,8 +25,11 @@ from specsim.simulation._rows import ModelRows, pieces, tile_parents
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 from specsim.theory._enumeration import prove, step_law
 
-#: Counts of 2^n evenly spread steps are this close to the law, as total variation: {n: distance}.
+#: Counts of 2^n evenly spread steps are this close to the law, as total variation: {n: distance}. With few uniforms
+#: a quarter of 2^18 are as close.
 NETS = {18: 2e-3, 20: 1e-3}
+#: Rules for chains with many uniforms.
+MANY_UNIFORMS = {"von_neumann"}
 #: In twenty-one dimensions, most of which matter, the net is coarser by this factor; a little where a control is
 #: far from what it imitates.
 COARSER = {"gumbel_list": 1.8, "k_seq_wrong_k": 1.1}
@@ -128,7 +132,7 @@ def test_rules_that_never_read_q_are_lossless_for_every_way_of_drawing():
         assert set(rule.draft_sampling) == (set(SAMPLING_METHODS) if rule.on_trees else {"sampled", "top"})
 
 
-def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule():
+def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule(full):
     """What q depends on is the drafter's affair, as long as the drafts are drawn from it."""
     for name, tree in (
         ("standard", chain(3, block=3)),
@@ -136,7 +140,7 @@ def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule():
         ("recursive_rejection", branching(2, 2, block=2)),
         ("traversal", branching(2, 1, block=2)),
     ):
-        for target, draft, _, context in generated(rules.get(name), 30, seed=5):
+        for target, draft, _, context in generated(rules.get(name), 30 if full else 15, seed=5):
             if target.vocab_size**tree.size <= 1024:
                 assert prove(target, draft, rule=name, gamma=tree, context=context).exact
 
@@ -158,17 +162,17 @@ def late(name, kind="fixed pair"):
     return pytest.mark.slow if one_draft or name in CONTROLS[1:] else ()
 
 
-def twin(kernel, *arguments):
-    """What a kernel fills in, compiled and interpreted."""
-    for compiled in (True, False):
-        *inputs, shape = arguments
+def compiled_and_interpreted(kernel, *inputs, shape):
+    """What a kernel fills in, both ways."""
+    found = []
+    for mode in (nullcontext, interpreted):
         tokens, accepted = np.full(shape, -7, dtype=np.int32), np.full(shape[1], -7, dtype=np.int64)
-        if compiled:
+        with mode():
             kernel(*inputs, tokens, accepted)
-        else:
-            with interpreted():
-                kernel(*inputs, tokens, accepted)
-        yield tokens, accepted
+        found.append((tokens, accepted))
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+    return found[0]
 
 
 def awkward_uniforms(rng, shape):
@@ -204,11 +208,10 @@ def test_the_row_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
         tokens, p, q = awkward_drafts(rng, rule, tree, size, steps)
         u = awkward_uniforms(rng, (rule.uniforms(tree, size), steps))
         parents = tile_parents(tree, steps)
-        compiled, plain = twin(rule.rows, parents, tokens, p, q, u, rule.array(), (tree.depth + 1, steps))
-        assert np.array_equal(compiled[0], plain[0])
-        assert np.array_equal(compiled[1], plain[1])
+        given, shape = (parents, tokens, p, q, u, rule.array()), (tree.depth + 1, steps)
+        emitted, accepted = compiled_and_interpreted(rule.rows, *given, shape=shape)
         for s in range(steps):
-            check_step(rule, tree, compiled[0][:, s], compiled[1][s], tokens[s], p[s])
+            check_step(rule, tree, emitted[:, s], accepted[s], tokens[s], p[s])
 
 
 def check_step(rule, tree, emitted, accepted, drafted, p):
@@ -229,20 +232,18 @@ def check_step(rule, tree, emitted, accepted, drafted, p):
 
 
 @pytest.mark.parametrize(("name", "drawing"), [pytest.param(*one, marks=late(one[0])) for one in every()])
-def test_the_fixed_pair_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
+def test_the_fixed_pair_kernel_is_its_plain_twin_bit_for_bit(name, drawing, full):
     rule, steps = rules.get(name), 20
     for size, tree in some_drafts_of(rule, drawing):
         rng = np.random.default_rng([crc32(name.encode()), size, tree.size])
-        for p, q in zip(*awkward_pairs(rng, 6, size), strict=True):
+        for p, q in zip(*awkward_pairs(rng, 6 if full else 4, size), strict=True):
             tables = rule.fixed_pair.tables(p, q, tree, **rule.values)
             u = awkward_uniforms(rng, (tree.size, steps))
             v = awkward_uniforms(rng, (rule.fixed_pair.uniforms(tree), steps))
-            compiled, plain = twin(rule.fixed_pair.kernel, *tables, u, v, (tree.depth + 1, steps))
-            assert np.array_equal(compiled[0], plain[0])
-            assert np.array_equal(compiled[1], plain[1])
-            emitted = compiled[0][compiled[0] >= 0]
-            assert not rule.lossless or (p[emitted] > 0).all()
-            assert ((compiled[0] >= 0).sum(axis=0) == compiled[1] + 1).all()
+            given, shape = (*tables, u, v), (tree.depth + 1, steps)
+            tokens, accepted = compiled_and_interpreted(rule.fixed_pair.kernel, *given, shape=shape)
+            assert not rule.lossless or (p[tokens[tokens >= 0]] > 0).all()
+            assert ((tokens >= 0).sum(axis=0) == accepted + 1).all()
 
 
 # --- kernels against the law -----------------------------------------------------------------------------
@@ -323,7 +324,7 @@ def net(full):
     return 20 if full else 18
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def sobol(net, dimensions):
     """2^net points of a Sobol' sequence."""
     return np.ascontiguousarray(qmc.Sobol(dimensions, seed=1).random_base2(net).T)
@@ -370,6 +371,8 @@ def test_the_kernels_follow_the_law_on_a_net(name, drawing, kind, net):
     rule, (*_, pair, context) = rules.get(name), ON_NETS[kind]
     tree = shape_of(rule, drawing)
     bound = NETS[net] * COARSER.get(name, 1)
+    if net == 18 and not rule.on_trees and name not in MANY_UNIFORMS:
+        net -= 2
     assert tv_on_a_net(kind, rule, tree, step_law(rule, *pair, tree, context), net) < bound
 
 
@@ -422,12 +425,6 @@ def test_the_kernels_of_a_control_are_told_from_the_rule_that_it_imitates(name, 
     law = step_law(imitated, target, draft, tree, context)
     log_e, impossible = evidence(make(rule, tree, target, draft), law, 2**18 if full else 2**16, (5, 6))
     assert impossible or log_e > ALARM
-
-
-def test_outcomes_are_numbered_apart():
-    tally = Outcomes(2, chain(1))
-    law = tally.law({(0,): Fraction(1, 2), (1, 0): Fraction(1, 4), (1, 1): Fraction(1, 4)})
-    assert sorted(law[law > 0]) == [0.25, 0.25, 0.5]
 
 
 def test_kernels_that_a_function_makes_are_told_apart_on_disk():
@@ -496,13 +493,13 @@ def test_the_entry_fits_its_file(name):
 
 
 def test_what_cannot_be_had_is_named():
-    with pytest.raises(ValueError, match="unknown rule 'blok'; did you mean 'block'"):
-        rules.get("blok")
-    with pytest.raises(ValueError, match="lenience: no parameter 'l'; it has lenience"):
-        rules.get("lenience:l=0.5")
-    with pytest.raises(ValueError, match="standard: no parameter 'x'; it has none"):
-        rules.get("standard:x=1")
-    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 1.5 is outside \(0, 1\]"):
-        rules.get("lenience:lenience=1.5")
-    with pytest.raises(ValueError, match="write lenience:PARAMETER=VALUE"):
-        rules.get("lenience:lenience")
+    for name, message in (
+        ("blok", "unknown rule 'blok'; did you mean 'block'"),
+        ("lenience:l=0.5", "lenience: no parameter 'l'; it has lenience"),
+        ("standard:x=1", "standard: no parameter 'x'; it has none"),
+        ("lenience:lenience=1.5", r"lenience: parameter lenience = 1.5 is outside \(0, 1\]"),
+        ("lenience:lenience", "write lenience:PARAMETER=VALUE"),
+        ("blockwise:top_k=1.5", "blockwise: parameter top_k = 1.5 is not a whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rules.get(name)
