@@ -98,7 +98,7 @@ def test_no_rule_accepts_more_than_the_best(parents):
     short = 0
     for drawing in ("sampled", "without replacement"):
         tree = Tree(parents, drawing)
-        for target, draft in models(6, seed=1):
+        for target, draft in models(4, seed=1):
             best = most(target, draft, tree, (0,))
             for name in rules.names("chain", "tree"):
                 rule = rules.get(name)
@@ -170,15 +170,15 @@ OTHERS = {"block", "traversal", "k_seq", "recursive_rejection"}
 def test_greedy_multi_path_block_accepts_more_where_p_and_q_differ_and_less_where_they_are_close():
     tree = Tree(TWO_CHAINS)
     more, less = dict.fromkeys(OTHERS, 0), dict.fromkeys(OTHERS, 0)
-    for target, draft in models(20, seed=4, size=3):
+    for target, draft in models(12, seed=4, size=3):
         for draft_of, far in ((draft, True), (moved(draft, target), False)):
             emitted = tokens("greedy_multi_path_block", target, draft_of, tree, (0,))
             for name in OTHERS:
                 other = tokens(name, target, draft_of, chain(2) if name == "block" else tree, (0,))
                 more[name] += far and emitted > other
                 less[name] += not far and emitted < other
-    assert min(more.values()) > 10, more
-    assert min(less.values()) > 10, less
+    assert min(more.values()) > 6, more
+    assert min(less.values()) > 6, less
 
 
 def moved(draft, target):

@@ -41,7 +41,7 @@ HIGH_WORD = 2**32
 @pytest.fixture(autouse=True)
 def small_launches(monkeypatch):
     """Several launches in a few hundred steps, of few threads: each costs the simulator a real one."""
-    monkeypatch.setattr(counting, "LAUNCH", 64)
+    monkeypatch.setattr(counting, "LAUNCH", 32)
     monkeypatch.setattr(counting, "THREADS", 8)
 
 
@@ -83,7 +83,7 @@ def test_the_uniforms_of_a_step(purpose):
     ],
 )
 def test_the_counts_are_those_of_the_cpu(kind, vocab_size, gamma, rule):
-    assert_same(*both(rule, kind, vocab_size, gamma, HIGH_WORD - 40, 80))
+    assert_same(*both(rule, kind, vocab_size, gamma, HIGH_WORD - 20, 40))
 
 
 def test_every_rule_with_device_code():
@@ -145,7 +145,7 @@ def test_a_mistake_in_device_code_changes_the_counts(
     monkeypatch.setattr(module, name, wrong)
     for rule in rules if full else rules[:2]:
         with pytest.raises(AssertionError, match="Mismatched"):
-            assert_same(*both(rule, "zipf", 7, 4, 0, 70))
+            assert_same(*both(rule, "zipf", 7, 4, 0, 40))
 
 
 # --- machine code ----------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_no_row_kernel_that_is_taken_is_fused():
 # --- results, shards and checkpoints ---------------------------------------------------------------------
 
 P, Q = synthetic_pair("zipf", 20, 0.7, rng=0)
-RUN = {"gamma": 3, "rule": "block", "steps": 400, "rng": 5}
+RUN = {"gamma": 3, "rule": "block", "steps": 200, "rng": 5}
 
 
 @pytest.fixture(scope="module")
@@ -223,9 +223,9 @@ def interrupt_at(steps):
 @pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cuda", "cuda")])
 def test_a_run_goes_on_from_its_checkpoint_on_either(on_cpu, tmp_path, first, then):
     how = RUN | {"checkpoint": tmp_path / "run.part"}
-    begun = simulate(P, Q, **how, device=first, progress=interrupt_at(128))
+    begun = simulate(P, Q, **how, device=first, progress=interrupt_at(64))
     assert begun.interrupted
-    assert begun.steps == 128  # two launches
+    assert begun.steps == 64  # two launches
     assert simulate(P, Q, **how, device=then) == on_cpu
 
 

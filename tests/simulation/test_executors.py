@@ -41,9 +41,9 @@ STEPS = 1_000_017
 
 
 @pytest.fixture(scope="module")
-def pool():
-    """Two processes, as a user would hand them over."""
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+def pool(full):
+    """One process or two, as a user would hand them over."""
+    with ProcessPoolExecutor(2 if full else 1, mp_context=get_context("spawn")) as executor:
         yield executor
 
 

@@ -46,7 +46,7 @@ def test_the_standard_rule(kind, gamma, trace):
     others = {"ngram": default_pair(), "tables": tables(), "trace": (trace, None)}
     sizes = {"zipf": 1000, "one-hot": 5, "two-point": 2}
     pair = others.get(kind) or synthetic_pair(kind, sizes[kind], 0.7, rng=0)
-    for step, tokens in enumerate(engine_steps(*pair, gamma, 30, root=9)):
+    for step, tokens in enumerate(engine_steps(*pair, gamma, 15, root=9)):
         assert replay(*pair, step=step, gamma=gamma, rng=9).tokens == tokens
 
 
@@ -64,7 +64,7 @@ def test_the_standard_rule(kind, gamma, trace):
 )
 def test_other_rules_and_trees(rule, tree):
     for pair in (synthetic_pair("zipf", 20, 0.7, rng=0), tables(), default_pair()):
-        for step, tokens in enumerate(engine_steps(*pair, tree, 20, root=9, rule=rule)):
+        for step, tokens in enumerate(engine_steps(*pair, tree, 10, root=9, rule=rule)):
             told = replay(*pair, step=step, rule=rule, gamma=tree, rng=9)
             assert told.tokens == tokens
             assert told.num_accepted == len(tokens) - 1

@@ -13,7 +13,7 @@ from specsim.models import LookaheadDecoding, PromptLookup, TableModel
 ZIPF = np.asarray(specsim.read_pair("zipf:vocab_size=300").target)[None].repeat(300, axis=0)
 MARKOV = np.random.default_rng(5).dirichlet(np.full(80, 0.03), 80)
 #: Targets, as the row after each token, and the length of a text.
-TARGETS = {"zipf": (ZIPF, 500), "markov": (MARKOV, 400)}
+TARGETS = {"zipf": (ZIPF, 300), "markov": (MARKOV, 250)}
 #: Of each kind of draft: the parameters, W and N and G or γ and n, in two settings.
 SETTINGS = {"lookahead": [(15, 5, 15), (3, 3, 4)], "prompt_lookup": [(10, 3), (3, 1)]}
 

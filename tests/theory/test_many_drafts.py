@@ -95,7 +95,7 @@ def test_no_set_of_tokens_is_better_than_a_prefix(full, drawing):
 
 
 def test_draws_without_replacement_inside_a_prefix():
-    for _, q in rational_rows(3, 30, sizes=(2, 4, 6)):
+    for _, q in rational_rows(3, 15, sizes=(2, 4, 6)):
         for drafts in range(1, min(len(q), 4) + 1):
             exact = [
                 sum(
@@ -149,7 +149,7 @@ def test_any_number_of_drafts_takes_a_few_rounds():
 
 def test_more_drafts_never_hurt_the_best_verifier():
     rng = np.random.default_rng(5)
-    for p, q in zip(*awkward_pairs(rng, 100, 6), strict=True):
+    for p, q in zip(*awkward_pairs(rng, 50, 6), strict=True):
         for drawing in SAMPLING_METHODS:
             values = [optimal_acceptance(p, q, drafts, drawing) for drafts in range(1, 7)]
             assert (np.diff(values) > -1e-12).all()
@@ -172,7 +172,7 @@ RULES = [
 
 @pytest.mark.parametrize(("rule", "drawing", "formula"), RULES, ids=[rule for rule, *_ in RULES])
 def test_a_verifier_accepts_as_often_as_its_rule_and_no_more_than_the_bound(rule, drawing, formula):
-    for p, q in rational_rows(6, 30, sizes=(2, 3, 4)):
+    for p, q in rational_rows(6, 15, sizes=(2, 3, 4)):
         for drafts in range(1, min(len(p), 3) + 1):
             value = formula(floats(p), floats(q), drafts)
             proof = prove(TableModel(p), TableModel(q), rule=rule, gamma=Tree((0,) * drafts, drawing))
@@ -195,7 +195,7 @@ def test_greedy_multi_draft_reaches_the_bound():
 def test_k_seq_is_within_its_factor_of_the_bound():
     rng = np.random.default_rng(8)
     for size in (2, 3, 6, 50):
-        for p, q in zip(*awkward_pairs(rng, 100, size), strict=True):
+        for p, q in zip(*awkward_pairs(rng, 40, size), strict=True):
             for drafts in (2, 3, 4, 8):
                 best = optimal_acceptance(p, q, drafts)
                 value = k_seq_acceptance(p, q, drafts)
@@ -205,13 +205,13 @@ def test_k_seq_is_within_its_factor_of_the_bound():
 
 def test_rho_solves_its_equation_from_the_valid_side():
     rng = np.random.default_rng(9)
-    for p, q in zip(*awkward_pairs(rng, 300, 5), strict=True):
+    for p, q in zip(*awkward_pairs(rng, 100, 5), strict=True):
         for drafts in (2, 3, 5):
             rho = k_seq_rho(p, q, drafts)
             assert 1 <= rho <= drafts
             b = np.minimum(q, p / rho).sum()
             if b > 1e-12:
-                factor = (1 - (1 - b) ** drafts) / b
+                factor = -np.expm1(drafts * np.log1p(-b)) / b  # (1 - (1 - b)^K) / b, where b is tiny too
                 assert rho >= factor * (1 - 1e-9)
                 assert rho == pytest.approx(factor, rel=1e-9) or rho == 1
                 residual = p - np.minimum(q, p / rho) * factor

@@ -450,7 +450,7 @@ SHAPES = [(1, 3, 3), (2, 2, 3), (2, 3, 5), (3, 2, 6), (3, 3, 4)]  # width, depth
 @pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
 def test_the_dynamic_tree_is_verified_without_bias(name, flavour):
     rng = np.random.default_rng(11)
-    for trial in range(20):
+    for trial in range(10):
         order = int(rng.integers(2))
         target, draft = rational_pair(rng, 3, order, order if flavour == "equal" else 1, flavour)
         tree, tokens = expand(rows_after(draft, (0, 2)), *SHAPES[trial % len(SHAPES)])
@@ -601,7 +601,7 @@ def test_no_tree_of_that_size_is_better(accept):
 def test_rank_acceptance_is_that_of_the_rule(flavour):
     """On one pair of rows, against the law of `without_replacement` over all draws of siblings."""
     rng = np.random.default_rng(14)
-    for _ in range(20):
+    for _ in range(8):
         target, draft = rational_pair(rng, 4, 0, 0, flavour)
         p, q = target.row([]), draft.row([])
         expected = [F(0)] * 3

@@ -136,10 +136,10 @@ def one_hot(row):
 def test_lookahead_emits_the_greedy_text(name, prompt):
     """Whatever the window, and its random beginning: the same text, in fewer steps."""
     target, _ = default_pair()
-    expected = greedy(target, prompt, 250)
+    expected = greedy(target, prompt, 190)
     for seed, (window, ngram, candidates) in enumerate([(5, 3, 3), (1, 2, 1), (8, 5, 4)]):
         lookahead = Lookahead(target, window, ngram, candidates, rng=np.random.default_rng(seed))
-        text, accepted = greedy_with(lookahead, rules.get(name), target, prompt, 250)
+        text, accepted = greedy_with(lookahead, rules.get(name), target, prompt, 190)
         assert text == expected
         assert np.mean(accepted[20:]) > 0.1
         assert max(accepted) == ngram - 1
