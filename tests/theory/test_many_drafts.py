@@ -211,7 +211,7 @@ def test_rho_solves_its_equation_from_the_valid_side():
             assert 1 <= rho <= drafts
             b = np.minimum(q, p / rho).sum()
             if b > 1e-12:
-                factor = -np.expm1(drafts * np.log1p(-b)) / b  # (1 - (1 - b)^K) / b, where b is tiny too
+                factor = float((1 - (1 - Fraction(b)) ** drafts) / Fraction(b))  # b may be tiny
                 assert rho >= factor * (1 - 1e-9)
                 assert rho == pytest.approx(factor, rel=1e-9) or rho == 1
                 residual = p - np.minimum(q, p / rho) * factor
