@@ -63,63 +63,6 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp
     assert not (tmp_path / "x.png").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["audit", "standrad"], "did you mean 'standard'"),
-        (["audit", "--level", "forever"], "level: 'forever' is unknown"),
-        (["audit", "--time", "0"], "--time: 0.0 is not a positive number of seconds"),
-        (["audit", "--time", "inf"], "--time: inf is not a positive number of seconds"),
-        (["audit", "--time", "1e308"], "is not a positive number of seconds, of at most 1e+08"),
-        (["audit", "--timeout", "9" * 29], "is not a positive number of seconds, of at most"),
-        (["audit", "--timeout", "-1"], "timeout: -1.0 is not a positive number of seconds"),
-        (["audit", "verifiers:right", "--against", "standrad"], "did you mean 'standard'"),
-        (["audit", "verifiers:right", "--against", "k_seq"], "only rules for chains"),
-        (["audit", "no_such:thing", "--against", "standard"], "cannot import no_such"),
-        (["audit", "offline", "."], "is not empty; give a new folder"),
-        (["audit", "offline", "no_such_folder", "--dtype", "bfloat16"], "bfloat16 cannot be written"),
-        (["audit", "offline", "nowhere", "."], "give the folder that export wrote"),
-        (["audit", "no_such:thing"], "cannot import no_such"), (["audit", "--seed", "x"], "seed"),
-        (["audit", "--seed", "-1"], "--seed: a seed must be at least 0"),
-        (["audit", "--threads", "0", "--level", "smoke"], "threads"),
-        (["audit", "--seed", "1.5"], "'1.5' is not a whole number"),
-        (["simulate", "zipf", "--steps", "1e-6"], "'1e-6' is not a whole number"),
-        (["simulate", "zipf", "--gamma", "1000000"], "at most 1,024"),
-        (["simulate", "zipf", "--vocab-size", "1000000000000"], "--vocab-size: 1000000000000 is not at most"),
-        (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
-        (["audit", "--out", "verifiers.py"], "verifiers.py"), (["audit", "--colour"], "colour"),
-        (["nonsense"], "nonsense"),
-        (["simulate", "nowhere"], "unknown pair 'nowhere'. A pair is 'ngram', a synthetic kind"),
-        (["simulate", "zipf", "--gamma", "0"], "gamma"), (["simulate", "zipf", "--steps", "0"], "steps"),
-        (["simulate", "zipf", "--vocab-size", "1"], "--vocab-size: 1 is not at least 2"),
-        (["simulate", "--rule", "standart"], "did you mean 'standard'"),
-        (["replay", "--step", "-1", "--seed", "1"], "step"), (["replay"], "step"),
-        (["trace", "info", "nowhere"], "there is no such file or folder"),
-        (["trace", "record", ".", "--steps", "5"], "not empty"),
-        (["trace", "record", "x.part", "--rule", "nope", "--steps", "3"], "unknown rule 'nope'"),
-        (["simulate", "zipf", "--rule", "k_seq"], "k_seq chooses between several drafts"),
-        (["simulate", "zipf", "--rule", "block", "--tree", "2,2"], "block verifies a chain of drafted tokens"),
-        (["simulate", "zipf", "--rule", "lenience:lenience=2"], "lenience: parameter lenience = 2.0 is outside (0, 1]"),
-        (["simulate", "zipf", "--rule", "k_seq", "--tree", "2,x"], "'2,x' is not a list of whole numbers"),
-        (["simulate", "zipf", "--rule", "without_replacement", "--tree", "2", "--draft-sampling", "sampled"], "forbids siblings with the same"),
-        (["simulate", "zipf", "--rule", "k_seq", "--tree", "2", "--draft-sampling", "sorted"], "'sorted' is unknown; give one of"),
-        (["simulate", "zipf", "--seed", "1", "--shard", "1-3", "--out", "x.part"], "'1-3' is not of the form i/n, such as 0/8"),
-        (["simulate", "zipf", "--seed", "1", "--shard", "3/3", "--out", "x.part"], "3/3 does not exist; give i from 0 to 2"),
-        (["simulate", "zipf", "--seed", "1", "--shard", "1/3"], "give the file for it with --out"),
-        (["simulate", "zipf", "--executor", "dusk"], "'dusk' is unknown; give one of threads, processes, dask"),
-        (["generate", "--prompt", "ab"], "prompt: 2 tokens are too few; give at least 4"),
-        (["generate", "--max-new-tokens", "0"], "--max-new-tokens: 0"), (["generate", "--drafting", "beam"], "drafting: 'beam'"),
-    ],
-)  # fmt: skip
-def test_bad_usage_is_one_line_and_exit_code_2(arguments, said, monkeypatch):
-    monkeypatch.chdir(HELPERS)
-    code, _, err = run(*arguments)
-    assert code == 2
-    assert said in err
-    assert err.startswith("specsim: ")
-    assert not Path("x.part").exists()
-
-
 def test_rules_are_compared(tmp_path, monkeypatch):
     few = partial(specsim.acceptance_by_drafts, max_drafts=3, steps=2**10)
     monkeypatch.setattr(specsim, "acceptance_by_drafts", few)

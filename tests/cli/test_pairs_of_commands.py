@@ -59,17 +59,6 @@ def test_as_many_tokens_are_drafted_as_a_trace_logged(command, here):
     assert json.loads(found.out)["gamma"] == logged
 
 
-@pytest.mark.parametrize(
-    "option",
-    ["--steps 5k", "--threads 2", "--executor threads", "--checkpoint x", "--checkpoint x --shard 0/2",
-     "--checkpoint x --checkpoint-seconds 1"],
-)  # fmt: skip
-def test_what_needs_drawn_steps_is_refused_where_none_is_drawn(option, here):
-    found = run("simulate", "transformers", *option.split(), cwd=here)
-    assert (found.code, found.err.startswith(f"specsim: {option.split()[0]} has no effect on ")) == (2, True)
-    assert not (here / "x").exists()
-
-
 def test_a_seed_is_taken_where_documents_are_resampled(here):
     one, other = (run("simulate", "transformers", "--seed", seed, "--json").out for seed in "12")
     assert json.loads(one)["intervals"] != json.loads(other)["intervals"]
