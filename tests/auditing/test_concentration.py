@@ -10,6 +10,7 @@ import pytest
 import verifiers
 
 from specsim import audit
+from specsim.adapters import declares
 from specsim.auditing import _runner, _schedule
 from specsim.auditing._checks import concentration
 from specsim.auditing._checks.concentration import (
@@ -127,12 +128,14 @@ def test_the_report_says_which_cases_ran_and_what_was_found_there(found):
             assert f"{case.case} ({case.first_token.detectable_tv:.3f})" in lines[1]
     shown = {row["case"]: row["verdict"] for row in words.evidence(found)}
     assert {name for name, verdict in shown.items() if verdict == "left out"} == set(found.out_of_time)
-    for form in (found, found.brief(), audit_page(found), junit_of(found)):
-        text = (
-            form if isinstance(form, str) else "\n".join(map(str, form if form != found else found.parts()))
-        )
+    junit = junit_of(found)
+    for text in (
+        *("\n".join(map(str, form)) for form in (found.parts(), found.brief())),
+        audit_page(found),
+        junit,
+    ):
         assert "were left out for time, after at most" in text
-    assert junit_of(found).count("left out for time after") == len(found.out_of_time)
+    assert junit.count("left out for time after") == len(found.out_of_time)
     assert json.loads(json_of(found))["out_of_time"] == list(found.out_of_time)
     assert f"detectable in {found.powerful} of 8 cases" in words.wanted_line(found)
     assert words.meaning(found).endswith(lines[1])
@@ -290,7 +293,7 @@ def test_the_steps_that_are_needed_give_the_wanted_power_and_no_fewer_do(name, p
 
 
 def test_a_decoder_needs_as_many_texts_for_each_prompt():
-    with open_subject(decoder_to_plan(), 1, 60.0) as subject:
+    with open_subject(declares(decoder=True)(lambda *_: None), 1, 60.0) as subject:
         plans = subject.plans("smoke")
     assert {len(plan.case.prompts) for plan in plans} > {1}
     for plan in plans:
@@ -299,14 +302,6 @@ def test_a_decoder_needs_as_many_texts_for_each_prompt():
         assert needed % prompts == 0
         assert detectable_in_table(table, needed // prompts, 1e-9) <= WANTED
         assert kind_of(plan) == ""
-
-
-def decoder_to_plan():
-    def decoder(*_):
-        raise AssertionError("it is planned only")
-
-    decoder.declared = {"decoder": True}
-    return decoder
 
 
 def test_a_table_that_no_steps_fill_is_out_of_reach(plans, monkeypatch):

@@ -28,6 +28,8 @@ from specsim.auditing._verifier.local import Local
 #: The false-alarm probability of one table: as in an audit, which makes fewer than a thousand tests.
 ALARM = BUDGET / 1000.0
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
 
 def on_case(function, name, level="smoke", timeout=60.0, **limits):
     """The result of one case of the battery that `function` declares."""
@@ -60,16 +62,16 @@ def is_consistent(function, *names):
 # --- what may be declared --------------------------------------------------------------------------------
 
 
-def test_nothing_declared_is_the_plain_contract():
+def test_a_dict_declares_without_an_import():
     assert declared(verifiers.right) == Declared()
 
-
-def test_a_dict_declares_without_an_import():
     def verify(draft_tokens, p, q, rng): ...
 
     verify.declared = {"batch": 2, "dtypes": "float32"}
     assert declared(verify) == Declared(batch=2, dtypes=("float32",))
     assert declared(declares(batch=2, dtypes=["float32", "float32"])(verify)) == declared(verify)
+    with pytest.raises(TypeError, match="expected a dict of promises, got list"):
+        declared(type("Verifier", (), {"declared": ["batch"]}))
 
 
 @pytest.mark.parametrize(
@@ -82,44 +84,27 @@ def test_a_dict_declares_without_an_import():
         ({"vocab_size": 1}, ValueError, "vocab_size: 1 is not an integer of at least 2"),
         ({"arrays": "mlx"}, ValueError, "arrays: 'mlx' is unknown; give one of numpy, torch, jax, cupy"),
         ({"arrays": "cupy", "dtypes": "bfloat16"}, ValueError, "dtypes: CuPy has no bfloat16; leave it out"),
-        (
-            {"device": "cuda"},
-            ValueError,
-            "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU",
-        ),
+        ({"device": "cuda"}, ValueError, "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU"),
         ({"decoder": True, "device": "cuda"}, ValueError, "device: 'cuda' for a decoder"),
         ({"dtypes": ()}, ValueError, "dtypes"),
         ({"dtypes": ("float8",)}, ValueError, "dtypes: 'float8' is unknown; give one of float64"),
         ({"lengths": "no"}, ValueError, "lengths: 'no' is neither True nor False"),
         ({"tree": True, "decoder": True}, ValueError, "declare only one"),
-        (
-            {"tree": True, "uniforms": True, "seeds": True},
-            ValueError,
-            "seeds, uniforms: only a verifier of chains",
-        ),
+        ({"tree": True, "uniforms": True, "seeds": True}, ValueError, "seeds, uniforms: only a verifier of chains"),
         ({"decoder": True, "lengths": True}, ValueError, "lengths: only a verifier of chains"),
-        (
-            {"tree": True, "draft_sampling": "sorted"},
-            ValueError,
-            "draft_sampling: 'sorted' is unknown; give one of sampled",
-        ),
+        ({"tree": True, "draft_sampling": "sorted"}, ValueError, "draft_sampling: 'sorted' is unknown; give one of sampled"),
         ({"decoder": True, "temperature": -1}, ValueError, "temperature: -1 is outside"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "temperature: nan is outside"),
         ({"decoder": True, "top_k": 0}, ValueError, "top_k: 0 is not at least 1"),
         ({"decoder": True, "min_tokens": -1}, ValueError, "min_tokens: -1 is not at least 0"),
         ({"decoder": True, "top_p": "all"}, TypeError, "top_p"),
     ],
-)
+)  # fmt: skip
 def test_promises_that_mean_nothing_are_refused(promise, error, said):
     with pytest.raises(error, match=said):
         declares(**promise)
     with pytest.raises(error, match=said):
         declared(type("Verifier", (), {"declared": promise}))
-
-
-def test_a_declaration_of_another_kind_is_refused():
-    with pytest.raises(TypeError, match="expected a dict of promises, got list"):
-        declared(type("Verifier", (), {"declared": ["batch"]}))
 
 
 # --- what is handed over ---------------------------------------------------------------------------------
@@ -139,7 +124,7 @@ def handed(**promise):
 
 @pytest.mark.parametrize(
     "dtype",
-    ["bfloat16", *(pytest.param(one, marks=pytest.mark.slow) for one in ("float64", "float32", "float16"))],
+    ["bfloat16", *map(slow, ("float64", "float32", "float16"))],
 )
 def test_rows_come_in_the_declared_dtype_and_cannot_be_written_to(dtype):
     verify, calls = handed(dtypes=dtype)
@@ -271,22 +256,17 @@ def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, defaul
 @pytest.mark.parametrize(
     ("promise", "names"),
     [
-        ({"lengths": True}, ("uneven lengths", "asymmetric")),
+        slow({"lengths": True}, ("uneven lengths", "asymmetric")),
         ({"uniforms": True}, ("disjoint", "own rows")),
-        ({"one_hot": True}, ("no q", "asymmetric")),
-        ({"seeds": True}, ("disjoint", "own rows")),
-        pytest.param({"batch": 1}, ("zeros",), marks=pytest.mark.slow),
+        slow({"one_hot": True}, ("no q", "asymmetric")),
+        ({"seeds": True}, ("disjoint",)),
+        slow({"batch": 1}, ("zeros",)),
         ({"batch": 16}, ("zeros",)),
-        (
-            {"dtypes": ("float32", "float16", "bfloat16")},
-            ("two-point, float16", "zeros, bfloat16", "Markov chain"),
-        ),
-        pytest.param(
-            {"dtypes": "float16", "lengths": True}, ("uneven lengths", "irregular"), marks=pytest.mark.slow
-        ),
-        pytest.param({"dtypes": "bfloat16"}, ("own rows", "Zipf 1 000"), marks=pytest.mark.slow),
+        ({"dtypes": ("float32", "float16", "bfloat16")}, ("two-point, float16", "zeros, bfloat16", "Markov chain")),
+        slow({"dtypes": "float16", "lengths": True}, ("uneven lengths", "irregular")),
+        slow({"dtypes": "bfloat16"}, ("own rows", "Zipf 1 000")),
     ],
-)
+)  # fmt: skip
 def test_a_right_verifier_keeps_what_it_declares(promise, names):
     is_consistent(declares(**promise)(seeded if "seeds" in promise else given), *names)
 
@@ -315,38 +295,30 @@ def test_an_output_buffer_may_be_used_again():
         buffer[:] = found
         return buffer
 
-    is_consistent(verify, "asymmetric", "n-gram pair")
+    is_consistent(verify, "asymmetric")
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint16, np.uint64])
 def test_tokens_may_be_of_any_integer_type(dtype):
-    def verify(draft_tokens, p, q, rng):
-        found = verifiers.right(draft_tokens, p, q, rng)
-        return found.astype(dtype)
-
-    result = on_case(verify, "asymmetric")
+    result = on_case(lambda *given: verifiers.right(*given).astype(dtype), "asymmetric")
     assert result.broken == (dtype is np.uint16)  # where -1 is 65535, a token
 
 
 # --- wrong verifiers -------------------------------------------------------------------------------------
 
 
-def ignores_lengths(draft_tokens, p, q, rng, lengths):
-    return given(draft_tokens, p, q, rng)
-
-
-def bonus_after_the_longest(draft_tokens, p, q, rng, lengths):
-    return verified(draft_tokens, p, q, rng.random((len(p), p.shape[1])), lengths, bonus=p.shape[1] - 1)
-
-
 def test_lengths_that_are_ignored_are_broken():
-    result = on_case(declares(lengths=True)(ignores_lengths), "uneven lengths")
+    verify = declares(lengths=True)(lambda d, p, q, rng, lengths: given(d, p, q, rng))
+    result = on_case(verify, "uneven lengths")
     assert result.verdict is Verdict.BROKEN
     assert "tokens where only" in text(result)
 
 
 def test_a_bonus_of_the_longest_draft_is_biased_where_lengths_differ():
-    verify = declares(lengths=True)(bonus_after_the_longest)
+    @declares(lengths=True)
+    def verify(draft_tokens, p, q, rng, lengths):
+        return verified(draft_tokens, p, q, rng.random((len(p), p.shape[1])), lengths, bonus=p.shape[1] - 1)
+
     assert kinds(on_case(verify, "uneven lengths")) == {"deviation"}
     assert on_case(verify, "asymmetric").verdict is Verdict.CONSISTENT
 
@@ -431,20 +403,21 @@ def test_other_randomness_than_the_generators_is_not_reproducible():
     def verify(draft_tokens, p, q, rng):
         return verifiers.right(draft_tokens, p, q, own)
 
-    result = promises(verify)
-    assert result.broken
-    assert "the same rng gave other tokens the second time" in text(result)
+    @declares(tree=True)
+    def on_trees(parents, tokens, p, q, rng):
+        return recursive_rejection(parents, tokens, p, q, own)
+
+    for result in map(promises, (verify, on_trees)):
+        assert result.broken
+        assert "the same rng gave other tokens the second time" in text(result)
     assert promises(declares(reproducible=False)(verify)).verdict is Verdict.CONSISTENT
 
 
 def test_q_that_is_needed_where_there_is_none_is_broken():
     result = on_case(declares(one_hot=True)(lambda d, p, q, rng: verifiers.right(d, p, q, rng)), "no q")
     assert result.broken
-    assert re_raised(result, "raised ")
-
-
-def re_raised(result, said):
-    return any(finding.kind == "contract" and said in finding.text for finding in result.findings)
+    assert "raised " in text(result)
+    assert kinds(result) == {"contract"}
 
 
 @pytest.mark.parametrize(
@@ -541,13 +514,7 @@ on_tree = declares(tree=True)
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "zeros, branches",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("Markov chain", "asymmetric, two chains", "irregular, branches")
-        ),
-    ],
+    ["zeros, branches", *map(slow, ("Markov chain", "asymmetric, two chains", "irregular, branches"))],
 )
 def test_a_right_verifier_of_trees_is_consistent(name, smaller_audits):
     is_consistent(on_tree(recursive_rejection), name)
@@ -564,29 +531,19 @@ def test_a_second_sibling_judged_as_the_first_is_biased():
     assert kinds(on_case(verify, "asymmetric, two chains")) == {"deviation"}
 
 
-def test_a_verifier_of_trees_must_draw_from_rng():
-    own = np.random.default_rng(5)
-    verify = on_tree(lambda parents, tokens, p, q, rng: recursive_rejection(parents, tokens, p, q, own))
-    assert "the same rng gave other tokens" in text(promises(verify))
-
-
 @pytest.mark.parametrize(
     ("spoil", "verdict", "said"),
     [
         (lambda path, token, n: (path[::-1], token), Verdict.BIASED, "is not a child of node 0 before it"),
         (lambda path, token, n: (path[1:], token), Verdict.BIASED, "is not a child of node 0"),
-        (
-            lambda path, token, n: ([node - 1 for node in path], token),
-            Verdict.BROKEN,
-            "node 0 of the path is outside [1,",
-        ),
+        (lambda path, token, n: ([i - 1 for i in path], token), Verdict.BROKEN, "node 0 of the path is outside [1,"),
         (lambda path, token, n: ([*path, n + 1], token), Verdict.BROKEN, "of the path is outside [1, "),
         (lambda path, token, n: (path, -1), Verdict.BROKEN, "token -1 is outside [0, 8)"),
         (lambda path, token, n: (path, 0.5), Verdict.BROKEN, "path and token are not integers"),
         (lambda path, token, n: (path, [1, 2]), Verdict.BROKEN, "path and token are not integers"),
         (lambda path, token, n: token, Verdict.BROKEN, "did not return a pair (path, token)"),
     ],
-)
+)  # fmt: skip
 def test_paths_that_are_none(spoil, verdict, said):
     @on_tree
     def verify(parents, tokens, p, q, rng):
@@ -615,20 +572,17 @@ def test_inputs_that_are_altered_behind_numpys_back_are_noticed(name):
     assert f"altered its input {name}" in text(result)
 
 
-def test_a_buffer_that_must_be_writable_was_not_written_to():
-    def verify(draft_tokens, p, q, rng):
-        raise ValueError("buffer source array is read-only")  # as Cython says
-
-    assert "raised ValueError: buffer source array is read-only" in text(on_case(verify, "asymmetric"))
-
-
 class Panic(BaseException):
     """As pyo3 raises where Rust panics."""
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("no"), SystemExit(0), Panic("no"), MemoryError("no"), GeneratorExit()]
-)
+    "error",
+    [
+        RuntimeError("no"), SystemExit(0), Panic("no"), MemoryError("no"), GeneratorExit(),
+        ValueError("buffer source array is read-only"),  # as Cython says, where nothing was written
+    ],
+)  # fmt: skip
 def test_whatever_is_raised_is_broken_with_the_smallest_batch(error):
     def verify(draft_tokens, p, q, rng):
         if len(p) >= 3:
@@ -678,16 +632,15 @@ def test_a_slow_verifier_does_not_hang_where_its_calls_grow():
         time.sleep(0.008 * len(p))
         return verifiers.right(draft_tokens, p, q, rng)
 
-    result = on_case(verify, "asymmetric", timeout=0.2, seconds=0.8)
-    assert not result.findings
+    assert not on_case(verify, "asymmetric", timeout=0.2, seconds=0.8).findings
     assert most * 0.008 > 0.2
 
     def hangs_later(draft_tokens, p, q, rng):
-        if len(p) > 20:
+        if len(p) > 8:
             time.sleep(60)
         return verify(draft_tokens, p, q, rng)
 
-    assert "hung: " in text(on_case(hangs_later, "asymmetric", timeout=0.2, seconds=0.8))
+    assert "hung: " in text(on_case(hangs_later, "asymmetric", timeout=0.2, seconds=0.4))
 
 
 def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):
@@ -752,10 +705,10 @@ def test_ctrl_c_keeps_what_was_drawn(smaller_audits):
     assert result.exit_code == 3
     assert result.verdict is Verdict.INCONCLUSIVE
     begun = result.cases[1:]
-    assert len(begun) > 5
+    assert len(begun) == len(cases)
     assert all(case.steps < case.planned for case in begun)  # all cases go on together
     assert all(case.interrupted for case in begun)
-    wrong = audit(verifiers.lenient, "smoke", rng=1, cases=cases, progress=progress, diagnose=False)
+    wrong = audit(verifiers.lenient, "smoke", rng=1, cases=cases[:2], progress=progress, diagnose=False)
     assert (wrong.interrupted, wrong.exit_code) == (True, 1)
 
 

@@ -113,6 +113,7 @@ def test_only_other_devices_have_calls_of_4096_rows_over_131072_ids():
         for device in ("cpu", "cuda")
     )
     assert set(gpu) - set(cpu) == {ON_DEVICE}
+    assert declared(declares(arrays="cupy")(on_devices.of("cupy"))).device == "cuda"
     assert all(gpu[name] == cpu[name] for name in cpu)
     case = gpu[ON_DEVICE]
     sizes = {(block.rows, block.gamma, block.vocab_size) for block in case.round((1, 2), 0)}
@@ -152,34 +153,23 @@ def test_a_write_does_not_reach_the_bank(small):
 @pytest.mark.parametrize(
     ("verifier", "device", "said"),
     [
-        (
-            on_devices.numpy,
-            "cuda",
-            "device: 'cuda' for a verifier of NumPy arrays, which are on the CPU; "
-            "declare arrays='torch', 'jax' or 'cupy', or leave device out",
-        ),
+        (on_devices.numpy, "cuda", "which are on the CPU; declare arrays='torch', 'jax' or 'cupy', or leave device out"),
         ("verifiers:samples", "cuda", "device: 'cuda' for a decoder, which gets models and no arrays; leave"),
-        (
-            "standard",
-            "cuda",
-            "device: 'cuda' for a built-in rule, .* specsim.simulate counts its steps on a GPU",
-        ),
+        ("standard", "cuda", "device: 'cuda' for a built-in rule, .* specsim.simulate counts its steps on a GPU"),
         (on_devices.cupy, "cpu", "device: 'cpu' is not a device of CuPy; leave device out"),
         ("on_devices:cupy", "cuda:7", "cupy cannot use 'cuda:7' here .*invalid device.* to audit on the CPU"),
     ],
-)
+)  # fmt: skip
 def test_a_device_that_cannot_be_used_is_an_error_with_the_remedy(verifier, device, said):
     with pytest.raises(ValueError, match=said):
         audit(verifier, "smoke", rng=1, device=device)
 
 
-def test_a_machine_without_a_gpu_is_an_error(monkeypatch):
+def test_no_gpu_and_rows_that_do_not_fit_are_an_error_before_the_audit_begins(monkeypatch):
     monkeypatch.setenv("GPUS", "0")
     with pytest.raises(ValueError, match="cupy cannot use 'cuda' here"):
         audit(on_devices.cupy, "smoke", rng=1)
-
-
-def test_rows_that_do_not_fit_are_an_error_before_the_audit_begins(monkeypatch):
+    monkeypatch.delenv("GPUS")
     monkeypatch.setenv("FREE", str(2**33))
     said = r"'shapes, 4 096 rows' has 12.0 GiB of rows, more than a quarter of the 8.0 GiB free on the Simulated GPU 0"
     with pytest.raises(ValueError, match=f"{said}.*smaller batch.*--case.*to audit on the CPU"):
@@ -190,10 +180,10 @@ def test_rows_that_do_not_fit_are_an_error_before_the_audit_begins(monkeypatch):
 def test_rows_that_do_not_fit_beside_what_the_verifier_keeps_are_a_finding(monkeypatch):
     library = library_of(Declared("cupy"))
 
-    def full(bank, places):
+    def full(*_):
         raise MemoryError("out of memory allocating 6,442,450,944 bytes")
 
-    monkeypatch.setattr(type(library), "take", lambda self, bank, places: full(bank, places))
+    monkeypatch.setattr(type(library), "take", full)
     found = audit(on_devices.cupy, "smoke", rng=1, cases=["asymmetric"], diagnose=False)
     assert found.verdict is Verdict.BROKEN
     assert "could not be handed a call of 1 rows (MemoryError: out of memory" in text(found)
@@ -220,7 +210,3 @@ def test_a_step_of_a_device_is_replayed_there(small):
     assert "emitted" in shown
     with pytest.raises(ValueError, match="is not a case of the audit"):
         replay_step("on_devices:numpy", ON_DEVICE, 70, "smoke", rng=1)
-
-
-def test_cupy_is_on_a_gpu_by_default():
-    assert declared(declares(arrays="cupy")(on_devices.of("cupy"))).device == "cuda"

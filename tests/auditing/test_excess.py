@@ -1,6 +1,7 @@
 """A finding names the kind of token that is too frequent, and never blames acceptance that is exact."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -69,12 +70,7 @@ def half_as_often(draft_tokens, p, q, rng, exact):
 
 
 def test_another_acceptance_is_no_finding_and_not_blamed():
-    def exact(draft_tokens, p, q, rng):
-        return half_as_often(draft_tokens, p, q, rng, exact=True)
-
-    def wrong(draft_tokens, p, q, rng):
-        return half_as_often(draft_tokens, p, q, rng, exact=False)
-
+    exact, wrong = (partial(half_as_often, exact=exact) for exact in (True, False))
     assert named(exact, ["asymmetric"]) == []
     kinds = {finding.emitted_as for _, finding in named(wrong, ["asymmetric"])}
     assert kinds - {None} == {"recovered"}

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from specsim.core._processes import calling
 pytestmark = pytest.mark.usefixtures("smaller_audits")
 
 ROOT = Path(__file__).parents[2]
+slow = partial(pytest.param, marks=pytest.mark.slow)
 
 MODULE = '''
 import contextlib, itertools, os, signal, time
@@ -144,12 +146,8 @@ def test_a_verifier_by_name_gives_the_counts_that_it_gives_here_whatever_it_prin
     ("name", "said"),
     [
         ("crashes", "ended its process (SIGSEGV)"),
-        pytest.param("exits", "ended its process (exit code 7)", marks=pytest.mark.slow),
-        pytest.param(
-            "raises",
-            "raised ZeroDivisionError: division by zero; a call of 1 row shows it",
-            marks=pytest.mark.slow,
-        ),
+        slow("exits", "ended its process (exit code 7)"),
+        slow("raises", "raised ZeroDivisionError: division by zero; a call of 1 row shows it"),
     ],
 )
 def test_after_a_crash_the_other_cases_are_still_run(name, said):
@@ -192,10 +190,7 @@ def test_what_cannot_be_loaded_is_named(reference, said, full):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "interrupts",
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("refuses", "leaves", "nonsense", "an_object")),
-    ],
+    ["interrupts", *map(slow, ("refuses", "leaves", "nonsense", "an_object"))],
 )
 def test_a_module_that_does_not_want_to_be_loaded(name):
     with pytest.raises((ValueError, TypeError), match=name):
@@ -218,7 +213,7 @@ def test_a_slow_verifier_is_not_taken_for_one_that_hangs(module):
     )
     with closing(Child("theirs:slower")) as child:
         started = time.monotonic()
-        answer(child, replace(rows(500), timeout=0.5))
+        answer(child, replace(rows(350), timeout=0.5))
         assert time.monotonic() - started > 0.5 + isolation.GRACE
 
 
@@ -264,21 +259,17 @@ def test_a_child_answers_as_the_function_does_here_whatever_the_arrays(child):
     assert child._process is process
 
 
-def test_a_child_that_died_between_questions_breaks_one_answer_and_is_replaced(child):
-    before = answer(child, rows())
-    os.kill(child._process.pid, signal.SIGKILL)
-    child._process.wait()
-    with pytest.raises(LostVerifier, match=r"ended its process \(SIGKILL\)"):
-        answer(child, rows())
-    assert np.array_equal(answer(child, rows()), before)
-
-
-def test_an_answer_that_is_not_read_to_its_end_is_not_taken_for_the_next(child):
+def test_a_child_whose_answer_is_not_read_to_its_end_or_that_died_between_questions_is_replaced(child):
     before = answer(child, rows())
     process = child._process
     child.ask(rows(100))
     assert np.array_equal(answer(child, rows()), before)
     assert child._process is not process
+    os.kill(child._process.pid, signal.SIGKILL)
+    child._process.wait()
+    with pytest.raises(LostVerifier, match=r"ended its process \(SIGKILL\)"):
+        answer(child, rows())
+    assert np.array_equal(answer(child, rows()), before)
 
 
 def test_a_child_that_can_no_longer_be_loaded_is_broken(child, module):
@@ -302,8 +293,7 @@ def test_an_interrupted_start_leaves_no_process(monkeypatch):
     assert started[0].returncode is not None
 
 
-def test_a_child_ends_with_the_processes_that_it_started(child, module):
-    """Also those of a child that ended by itself."""
+def test_a_child_that_ended_by_itself_ends_with_the_processes_that_it_started(module):
     (module / "theirs.py").write_text(
         "import os, time\n"
         "def verify(*_):\n"

@@ -114,11 +114,11 @@ def test_processes_and_workers_make_the_calls_of_one_process(notes, tasks):
 )
 def test_findings_are_those_of_one_process(name, cases, tasks):
     """Also where spans beyond the look at which a case ends were counted ahead, or broke the contract first."""
-    here = audited(f"verifiers:{name}", 1, cases=cases)
+    here = audited(getattr(verifiers, name), 1, cases=cases)
+    assert any(case.broken for case in here.cases) == (name == "breaks_at_some_steps")
     if name != "samples":
         assert any(case.findings and 0 < case.steps < case.planned for case in here.cases)
-    assert any(case.broken for case in here.cases) == (name == "breaks_at_some_steps")
-    check_same(audited(f"verifiers:{name}", 2, cases=cases), here)
+        check_same(audited(f"verifiers:{name}", 2, cases=cases), here)
     tasks.clear()
     check_same(elsewhere(f"verifiers:{name}", 2, cases=cases), here)
     assert max(Counter(case for case, *_ in tasks).values()) > 1
@@ -241,7 +241,7 @@ def test_ctrl_c_ends_all_processes_at_once(children):
 
     def interrupt(done, total):
         pids.update(child._process.pid for child in children[0].started if child._process)
-        if len(pids) == 2 and done > total / 50:
+        if len(pids) == 2 and done > total / 500:
             raise KeyboardInterrupt
 
     started = time.monotonic()
@@ -261,7 +261,7 @@ def test_an_error_of_ours_is_raised(monkeypatch):
 
     monkeypatch.setattr(_side_by_side, "try_span", fail)
     with pytest.raises(ZeroDivisionError, match="ours"):
-        audited("verifiers:right", 2)
+        audited("verifiers:right", 2, cases=["two-point"])
 
 
 # --- workers ---------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def efficiency(workers, names, steps, pace, split=None):
 
 def test_few_of_many_workers_are_idle():
     pace, share = 5e-5, 60.0
-    for workers in (1, 16, 200):
+    for workers in (1, 200):  # the next test has 16
         steps = int(workers * share / pace / 2) // 8 * 8
         assert efficiency(workers, {"two-point", "own rows"}, steps, pace) > 0.9
 

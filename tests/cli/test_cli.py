@@ -44,20 +44,18 @@ def test_audit_prints_a_verdict_and_writes_its_files(tmp_path, few_cases_in_modu
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
 
-def test_audit_of_a_wrong_verifier_exits_with_1(theirs, few_cases_in_module, full):
+def test_audit_of_a_wrong_verifier_exits_with_1(few_cases_in_module, full):
     wrong = "verifiers:resamples_from_target" if full else "one_coin_real_q"
     code, out, _ = run("audit", wrong, "--level", "smoke", "--seed", "1")
     assert code == 1
     assert f"{wrong.removeprefix('verifiers:')}: biased" in out
-    code, out, _ = run("audit", f"{theirs}:raises", "--level", "smoke", "--seed", "1")
-    assert code == 1
-    assert "out of cheese" in out
 
 
 def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp_path):
     options = ("--level", "smoke", "--case", "two-point", "-o", tmp_path / "x.png")
     code, out, err = run("audit", f"{theirs}:raises", *options, "--out", tmp_path / "out")
     assert f"{theirs}:raises: broken" in out
+    assert "out of cheese" in out
     assert (code, "x.png: not written: no case has a table to plot" in err) == (1, True)
     assert (tmp_path / "out" / "audit.json").exists()
     assert not (tmp_path / "x.png").exists()
@@ -73,8 +71,6 @@ def test_rules_are_compared(tmp_path, monkeypatch):
     names = {path.name for path in (tmp_path / "there").iterdir()}
     assert names == {"comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg"}
     assert len(json.loads((tmp_path / "there/comparison.json").read_text())["entries"]) == 2
-    code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--json")
-    assert len(json.loads(out)["entries"]) == 2
 
 
 def test_an_altered_shard_is_named_with_its_row(trace):
@@ -91,8 +87,10 @@ def test_an_altered_shard_is_named_with_its_row(trace):
     assert "shard-00000.safetensors, row 2" in err
 
 
-def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
-    """A real interrupt, to a real process, in the middle of a recording."""
+def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path, request):
+    """A real interrupt, to a real process, in the middle of a recording; also where the tests ignore it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     words = f"-m specsim trace record {tmp_path / 'trace'} --steps 100000000"
     command = [sys.executable, *words.split()]
     with interruptible(command, stderr=subprocess.PIPE) as process:
@@ -104,26 +102,9 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert err.strip() == "specsim: interrupted"
-    from specsim import open_trace
-
-    found = open_trace(tmp_path / "trace")
-    assert all(shard.ok for shard in found.verify())
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert all(shard.ok for shard in specsim.open_trace(tmp_path / "trace").verify())
     assert not [path for path in (tmp_path / "trace").iterdir() if path.suffix == ".tmp"]
-
-
-def test_what_tests_start_hears_an_interrupt_where_they_ignore_it():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = "import time; print('ready', flush=True); time.sleep(60)"
-        with interruptible(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            assert process.stdout.readline() == "ready\n"
-            process.send_signal(signal.SIGINT)
-            assert "KeyboardInterrupt" in process.communicate(timeout=20)[1]
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_a_module_that_exits_on_import_is_bad_usage(tmp_path, monkeypatch):
@@ -142,19 +123,17 @@ def test_a_trace_of_one_step_has_no_standard_errors(tmp_path):
     assert "nan" not in out
 
 
-@pytest.mark.parametrize(
-    "command", ["trace info", "trace alpha", "trace alpha --skip-damaged", "trace audit", "plan --c 0.1"]
-)
-def test_a_damaged_manifest_is_refused(trace, command):
+def test_a_damaged_manifest_is_refused(trace):
     """Also where damaged shards are left out: it says which shards there are."""
-    words = (*command.split(), trace)
-    assert run(*words)[0] == 0
+    commands = ("trace info", "trace alpha", "trace alpha --skip-damaged", "trace audit", "plan --c 0.1")
+    assert [run(*command.split(), trace).code for command in commands] == [0] * 5
     manifest = trace / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"vocab_size": 256', '"vocab_size": 257'))
-    code, out, err = run(*words)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"specsim: {manifest}: damaged or edited")
-    assert "restore the file" in err
+    for command in commands:
+        code, out, err = run(*command.split(), trace)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"specsim: {manifest}: damaged or edited")
+        assert "restore the file" in err
 
 
 def test_an_empty_trace_is_refused(tmp_path):
@@ -172,7 +151,7 @@ def test_an_empty_trace_is_refused(tmp_path):
 
 def test_generate_prints_text_and_numbers_beside_the_target_alone():
     code, out, _ = run(
-        "generate", "--prompt", "def ", "--max-new-tokens", "30", "--gamma", "3", "--seed", "1"
+        "generate", "--prompt", "def ", *["--max-new-tokens", "30", "--gamma", "3", "--seed", "1"]
     )
     assert code == 0
     assert out.startswith("def ")
@@ -238,11 +217,8 @@ def test_old_is_compared_with_new(theirs, tmp_path):
     assert code == 1
     assert "wrong against standard: changed" in out
     document = json.loads((tmp_path / "there" / "against.json").read_text())
-    assert (document["verdict"], document["exit_code"], document["cases"][0]["changed"]) == (
-        "changed",
-        1,
-        True,
-    )
+    assert (document["verdict"], document["exit_code"]) == ("changed", 1)
+    assert document["cases"][0]["changed"]
 
 
 def test_cases_are_exported_and_tokens_scored(tmp_path, monkeypatch, full):

@@ -12,9 +12,10 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import cyclopts
 import numpy as np
 import pytest
-from commands import every_command, help_of, run
+from commands import every_command, help_of, parse, run
 from rich.console import Console
 
 import specsim
@@ -71,19 +72,24 @@ def test_other_texts_are_no_numbers(text):
 def test_options_take_such_numbers():
     found = run(
         *[
-            "simulate", "zipf", "--overlap", "80%", "--steps", "1e3", "--vocab-size", ".1k", "--seed", "1",
+            "simulate",
+            "zipf",
+            "--overlap",
+            "80%",
+            "--steps",
+            "1e3",
+            "--vocab-size",
+            ".1k",
+            "--seed",
+            "1",
             "--json",
         ]
-    )  # fmt: skip
+    )
     document = json.loads(found.out)
     assert document["pair"]["name"] == "zipf:vocab_size=100,overlap=0.8"
     assert document["steps"] == 1000
-    assert "is not a whole number" in run("simulate", "zipf", "--steps", "1.5").err
-    assert "outside [0, 1]" in run("simulate", "zipf", "--overlap", "80").err
-    assert run("simulate", "zipf", "--steps", "1e400").code == 2
 
-
-def test_options_of_a_pair_and_of_a_rule_are_such_numbers():
+    # and those of a pair and of a rule
     p, q = specsim.read_pair("zipf:vocab_size=.1k,overlap=80%")
     assert p.shape == (100,)
     assert np.minimum(p, q).sum() == pytest.approx(0.8)
@@ -126,12 +132,6 @@ def test_a_result_is_written_to_a_file_besides(tmp_path, full):
     (tmp_path / "b.json").write_text("{}")
     specsim.plan(0.8, 0.05).save(tmp_path / "plan.json")
     for command, message in (
-        ("simulate zipf -o a.txt", "a.txt: expected a file that ends in .json, .csv"),
-        ("simulate zipf -o no/a.csv", "there is no such folder"),
-        (
-            "check-metrics --accepted 20 --emitted 27 --steps 7 -o a.png",
-            "a.png: there is no picture of this result",
-        ),
         ("simulate b.json", "b.json: not a result in the format"),
         ("simulate plan.json", "plan.json: a Plan; only a Simulation can be simulated again"),
         ("simulate a.json --seed 3", "--seed has no effect on a.json, which has all settings"),
@@ -157,31 +157,22 @@ OPTION = re.compile(r"^│ (?:\*? +)?(?:[A-Z-]+ )?(?:--\w|[A-Z]+ +\S)(?!elp|nsta
 
 
 def test_help_has_examples_and_exit_codes_in_plain_lines():
-    """Examples are not padded, and fit on a terminal; --out and --save are told apart."""
+    """Examples are not padded, fit on a terminal, and can be parsed; --out and --save are told apart."""
     for path in every_command():
         shown = help_of(path)
         assert "\n\n\n" not in shown, path
         examples = shown.partition("Examples:\n")[2].partition("\n\nExit codes: 0 ")[0].splitlines()
         assert examples, path
         assert all(line.startswith("    specsim ") and len(line) <= 80 for line in examples), path
-        words = " ".join(shown.replace("│", " ").split())
-        if "--out " in words and "--save" in words:
-            assert "-o FILE saves the result alone" in words, path
-
-
-def test_the_examples_of_every_help_exist():
-    import cyclopts
-    from commands import parse
-
-    for path in every_command():
-        lines = help_of(path).partition("Examples:")[2].partition("Exit codes:")[0].splitlines()
-        examples = [line.split()[1:] for line in lines if line.strip().startswith("specsim ")]
-        assert examples, path
-        for words in examples:
+        assert path not in (("trace",), ("audit",)) or {line.split()[1] for line in examples} == {*path}
+        for words in (line.split()[1:] for line in examples):
             try:
                 parse([word.strip("'") for word in words if word != "'"])
             except cyclopts.UnusedCliTokensError:
                 assert "--prompt" in words, words  # quoted words
+        words = " ".join(shown.replace("│", " ").split())
+        if "--out " in words and "--save" in words:
+            assert "-o FILE saves the result alone" in words, path
 
 
 @pytest.mark.parametrize("program", ["experiments", "figures"])
@@ -196,12 +187,6 @@ def test_the_other_programs_have_examples_and_exit_codes_too(program):
         if line.strip():
             module.app.parse_args(line.split()[3:], exit_on_error=False, print_error=False)
             assert all(word in module.known() for word in line.split()[3:4] if not word.startswith("-"))
-
-
-@pytest.mark.parametrize("group", ["trace", "audit"])
-def test_groups_have_examples_of_their_own_commands(group):
-    examples = help_of((group,)).partition("Examples:")[2].partition("Exit codes:")[0].splitlines()
-    assert all(line.split()[1] == group for line in examples if line.strip())
 
 
 def test_help_offers_pictures_where_there_are_some():
