@@ -288,15 +288,16 @@ def _of_longest(outcomes: Mapping[_Outcome, Any], tries: int) -> dict[_Outcome, 
     return {outcome: chance * weights[outcome[1]] for outcome, chance in outcomes.items()}
 
 
-class _Rows(dict[Tokens, list[Any]]):
-    """The rows of a model by context, each made once."""
+class _Rows(dict[Tokens, tuple[Any, ...]]):
+    """The rows of a model by context, each made once; laws keep what they compute by the object."""
 
     def __init__(self, model: Model):
         self.model = model
         self.order = None if getattr(model, "reads_all", False) else model.order
 
-    def __missing__(self, context: Tokens) -> list[Any]:
-        self[context] = list(self.model.row(context))
+    def __missing__(self, context: Tokens) -> tuple[Any, ...]:
+        row = self.model.row(context)
+        self[context] = tuple(row.tolist() if isinstance(row, np.ndarray) else row)
         return self[context]
 
     def context(self, text: Tokens) -> Tokens:
@@ -305,7 +306,7 @@ class _Rows(dict[Tokens, list[Any]]):
             return tuple(read_by(self.model, text))
         return text[len(text) - self.order :]
 
-    def after(self, text: Tokens) -> list[Any]:
+    def after(self, text: Tokens) -> tuple[Any, ...]:
         return self[self.context(text)]
 
 
