@@ -128,7 +128,7 @@ def test_a_masked_array_without_a_masked_entry_is_an_array():
     assert example(np.ma.masked_array([1.0, 2.0], [0, 0]), 2) == (1.5, [])
 
 
-def test_errors_that_name_an_argument_are_passed_on():
+def test_functions_context_managers_and_constructors_are_looked_at():
     @checked
     def refuses(rows: ArrayLike):
         raise ValueError("rows: 3 is wrong")
@@ -136,8 +136,6 @@ def test_errors_that_name_an_argument_are_passed_on():
     with pytest.raises(ValueError, match="rows: 3 is wrong"):
         refuses("x")
 
-
-def test_a_context_manager_is_looked_at_when_it_is_made():
     @checked
     @contextmanager
     def manager(count: int):
@@ -148,8 +146,6 @@ def test_a_context_manager_is_looked_at_when_it_is_made():
     with pytest.raises(TypeError, match="count: expected an int, got str"):
         manager("3")
 
-
-def test_of_a_class_the_constructor_is_looked_at():
     @checked
     class Made:
         def __init__(self, count: int):

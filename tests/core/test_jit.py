@@ -109,8 +109,6 @@ def test_cold_processes_may_share_a_folder_and_their_closures_meet_in_one_kernel
     assert called(adding(scaling(1.0), scaling(2.0))) == (30.0, 0)
 
 
-# --- in one process --------------------------------------------------------------------------------------
-
 OFFSET = 3.0
 
 
@@ -370,7 +368,7 @@ def sum_of(x):
     return total
 
 
-def test_an_inner_kernel_calls_inner_kernels_only(folder):
+def test_an_inner_kernel_calls_inner_kernels_only_and_allocates_nothing(folder):
     """What another one allocates would never be freed."""
     inner, outer = inner_kernel(sum_of), kernel(sum_of)
     x = np.arange(4.0)
@@ -378,9 +376,6 @@ def test_an_inner_kernel_calls_inner_kernels_only(folder):
     assert kernel(lambda x: inner(x) + outer(x))(x) == 12.0
     with pytest.raises(TypeError, match="calls sum_of, which is not inner"):
         inner_kernel(lambda x: inner(x) + outer(x))(x)
-
-
-def test_an_inner_kernel_allocates_nothing(folder):
     with pytest.raises(Exception, match="Only accept returning of array passed into the function"):
         inner_kernel(lambda n: np.empty(n)[0])(3)
 

@@ -58,15 +58,12 @@ def shown(result):
 P, Q = ([Fraction(n, 6) for n in weights] for weights in ((3, 2, 1), (1, 2, 3)))
 
 
-def test_a_proof_shows_what_was_proved():
+def test_a_proof_shows_what_was_proved_and_where_it_is_worst():
     found = dict(shown(specsim.prove(TableModel(P), TableModel(Q), gamma=2)).rows)
     assert found["TV from the target"] == "0, exactly"
     assert found["every next token"] == "as claimed"
     assert found["drafts enumerated"] == "9"
     assert found["tokens per step"] == "19/9 = 2.11111"
-
-
-def test_a_refuted_rule_shows_where_it_is_worst():
     proof = specsim.prove(TableModel(P), TableModel(Q), rule="pointwise_envelope", gamma=1)
     found = dict(shown(proof).rows)
     assert found["TV from the target"].startswith(f"{proof.tv} = 0.")
@@ -91,9 +88,12 @@ def test_ranked_drafts_stand_in_their_order():
     assert rows[1][-1] == "surely worse"
 
 
-def test_bars_scale_to_the_largest_and_leave_out_what_is_not_finite():
+def test_bars_leave_out_what_is_not_finite_and_json_has_no_arrays():
     assert bars([0.5, 0.25, float("nan")], width=8) == ["█" * 8, "█" * 4, ""]
     assert bars([0.0, float("inf")]) == ["", ""]
+    values = {"a": np.arange(2), "b": (float("nan"), np.float64(0.5)), "c": None}
+    assert plain(values) == {"a": [0, 1], "b": [None, 0.5], "c": None}
+    assert as_dict(plan(0.8, 0.05).best, without=("operations",), more=(1,))["more"] == [1]
 
 
 def test_terminal_and_jupyter_show_the_same_cells():
@@ -135,12 +135,6 @@ def test_pictures_show_the_numbers_of_the_result():
     compared = compare([0.5, 0.5], [0.2, 0.8], rules=["standard", "lenience"], steps=100, rng=1)
     points = [tuple(xy) for line in compared.plot(Figure().subplots()).lines for xy in line.get_xydata()]
     assert points == [(entry.tv, entry.tokens_per_step) for entry in compared]
-
-
-def test_values_for_json_have_no_arrays_and_nothing_infinite():
-    values = {"a": np.arange(2), "b": (float("nan"), np.float64(0.5)), "c": None}
-    assert plain(values) == {"a": [0, 1], "b": [None, 0.5], "c": None}
-    assert as_dict(plan(0.8, 0.05).best, without=("operations",), more=(1,))["more"] == [1]
 
 
 def test_policies_stand_side_by_side_and_the_fastest_in_bold():

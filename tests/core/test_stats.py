@@ -58,12 +58,6 @@ def test_chi_square_is_that_of_scipy(cells):
         assert got.df == cells - 1
 
 
-def test_chi_square_of_a_single_cell_or_of_nothing_has_nothing_to_say():
-    for counts, law in (([7], [1.0]), ([0, 0], [0.5, 0.5])):
-        result = chi_square(counts, law)
-        assert (result.statistic, result.df, result.p_value) == (0.0, 0, 1.0)
-
-
 @pytest.mark.parametrize(
     "function",
     [chi_square, log_e_value, lambda c, p: certified_tv(c, p, 0.1), lambda c, p: tv_interval(c, p, 0.1)],
@@ -79,11 +73,6 @@ def test_every_statistic_refuses_what_is_no_table_of_counts(function):
     for law in ([1.0, 0.0], [0.5, 0.4], [1.5, -0.5]):
         with pytest.raises(ValueError, match="every cell must have positive probability"):
             function([1, 2], law)
-
-
-def test_a_law_that_is_not_a_number_is_refused():
-    with pytest.raises(ValueError, match="pmf"):
-        chi_square([1, 2], [math.nan, 0.5])
 
 
 #: Every function of a table of counts and its law.
@@ -132,9 +121,11 @@ def test_statistics_of_the_most_draws_are_exact_up_to_rounding(counts):
     assert log_pooled_two_sample_e([[(counts, counts)] * 2]) == pytest.approx(0, abs=1e-3)
 
 
-def test_negative_counts_are_refused():
+def test_negative_counts_and_a_law_that_is_not_a_number_are_refused():
     with pytest.raises(ValueError, match="counts"):
         chi_square([-1, 5], [0.5, 0.5])
+    with pytest.raises(ValueError, match="pmf"):
+        chi_square([1, 2], [math.nan, 0.5])
 
 
 # --- the e-value -----------------------------------------------------------------------------------------
@@ -186,15 +177,21 @@ def test_the_e_value_has_expectation_one_under_the_null(law, other, n):
         assert elsewhere > 1 + 1e-7
 
 
-def test_no_draws_and_a_single_cell_are_no_evidence():
+def test_nothing_follows_from_no_draws_or_a_single_cell():
     assert log_e_value([0, 0], [0.5, 0.5]) == pytest.approx(0, abs=1e-9)
     assert log_e_value([1000], [1.0]) == 0.0
+    for counts, law in (([7], [1.0]), ([0, 0], [0.5, 0.5])):
+        result = chi_square(counts, law)
+        assert (result.statistic, result.df, result.p_value) == (0.0, 0, 1.0)
+    assert certified_tv([0, 0], [0.5, 0.5], 0.1) == 1.0
+    assert tv_interval([0, 0], [0.5, 0.5], 0.1)[1:] == (0.0, 1.0)
+    assert detectable_tv(1, 1000, 0.01) == 1.0
+    assert detectable_tv(8, 0, 0.01) == 1.0
+    assert detectable_tv(8, 5, 1e-9) == 1.0
 
 
 def vectorised_log_e_value(tables, law):
-    """`log_e_value` of each table [..., k] at once, as one Dirichlet–multinomial likelihood ratio per
-    concentration.
-    """
+    """`log_e_value` of each table [..., k]: one Dirichlet–multinomial likelihood ratio per concentration."""
     c = (len(law) / (4 * DEVIATIONS**2))[:, None]
     n = tables.sum(axis=-1, keepdims=True)
     ratios = (
@@ -326,12 +323,6 @@ def test_what_is_detectable_shrinks_with_n_and_grows_with_cells_and_severity():
     assert needed_draws(1e-4, 8, 1e-6, power=5e-324) == 1.0
 
 
-def test_nothing_is_detectable_without_cells_or_draws():
-    assert detectable_tv(1, 1000, 0.01) == 1.0
-    assert detectable_tv(8, 0, 0.01) == 1.0
-    assert detectable_tv(8, 5, 1e-9) == 1.0
-
-
 # --- bounds ----------------------------------------------------------------------------------------------
 
 
@@ -348,11 +339,6 @@ def test_bounds_on_total_variation_cover_it(tv):
     assert np.allclose(bounds, estimates + math.sqrt((4 * math.log(2) + math.log(100)) / (2 * n)))
     if tv == 0.2:  # the estimate alone does not cover
         assert (estimates < tv).sum() > most_hits(runs, delta)
-
-
-def test_bounds_without_draws_say_nothing():
-    assert certified_tv([0, 0], [0.5, 0.5], 0.1) == 1.0
-    assert tv_interval([0, 0], [0.5, 0.5], 0.1)[1:] == (0.0, 1.0)
 
 
 # --- cells -----------------------------------------------------------------------------------------------

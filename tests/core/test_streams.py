@@ -27,9 +27,7 @@ steps = st.one_of(st.integers(0, 2**40), st.integers(2**32 - 20, 2**32 + 20), st
 
 
 def other_philox(counter, key, blocks):
-    """`blocks` outputs of randomgen's Philox from `counter` on; it counts up before each, the first word
-    first.
-    """
+    """`blocks` outputs of randomgen's Philox from `counter` on; it counts up before each."""
     first = (as_integer(counter) - 1) % 2**128
     generator = Philox(counter=first, key=as_integer(key), number=4, width=32)
     return generator.random_raw(4 * blocks).reshape(blocks, 4)
@@ -37,9 +35,6 @@ def other_philox(counter, key, blocks):
 
 def as_integer(little_endian_words):
     return sum(word << (32 * i) for i, word in enumerate(little_endian_words))
-
-
-# --- the generator ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_ANSWERS)
@@ -60,9 +55,6 @@ def test_a_step_is_the_words_of_consecutive_counters(key, purpose, step):
         tens = last % 2**10, last // 2**10 % 2**10, last // 2**20 % 2**10
         expected += [(word * 2**10 + ten) / 2**42 for word, ten in zip(leading, tens, strict=True)]
     assert uniforms(key, purpose, step, 1, 9)[:, 0].tolist() == expected
-
-
-# --- compiled and plain ----------------------------------------------------------------------------------
 
 
 @given(keys, st.sampled_from(Purpose), steps, st.integers(1, 9), st.integers(1, 7))
@@ -108,9 +100,6 @@ def test_golden_uniforms():
     ]
 
 
-# --- uniformity ------------------------------------------------------------------------------------------
-
-
 def uniformity(cells, count):
     return stats.chisquare(np.bincount(cells, minlength=count)).pvalue
 
@@ -154,40 +143,28 @@ def test_uniforms_are_independent_within_a_slot_between_slots_and_between_steps(
     assert uniformity(pairs(x, reused), 256) < FALSE_ALARM
 
 
-# --- rng= ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", [0, 7, 2**200, np.int32(5), np.uint64(2**64 - 1)])
 def test_an_integer_is_its_own_root(seed):
     assert root_of(seed) == int(seed)
     assert type(root_of(seed)) is int
 
 
-def test_a_seed_sequence_always_gives_the_same_root():
+def test_roots_of_sequences_generators_and_nothing():
     sequence = np.random.SeedSequence(5)
     child = sequence.spawn(1)[0]
     assert root_of(sequence) == root_of(sequence) == root_of(np.random.SeedSequence(5))
     assert 2**40 < root_of(sequence) < 2**53
     assert root_of(child) != root_of(sequence)
-
-
-def test_a_generator_gives_53_bits_and_moves_on():
     generator = np.random.default_rng(5)
     first, second = root_of(generator), root_of(generator)
     assert first == int(np.random.default_rng(5).integers(2**53))
     assert first != second
-
-
-def test_none_gives_fresh_entropy():
     assert root_of(None) != root_of(None)
+    with pytest.raises(ValueError, match="at least 0, got -1"):
+        root_of(-1)
 
 
 @pytest.mark.parametrize("rng", [True, 1.0, np.float64(1), "7", (1, 2), np.random.RandomState(1)])
 def test_anything_else_is_refused_by_type(rng):
     with pytest.raises(TypeError, match=f"rng: expected .* got {type(rng).__name__}"):
         root_of(rng)
-
-
-def test_a_negative_seed_is_refused():
-    with pytest.raises(ValueError, match="at least 0, got -1"):
-        root_of(-1)

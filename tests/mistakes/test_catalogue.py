@@ -119,9 +119,7 @@ def tv(one, other):
 
 
 def worst_tv(law, target, context):
-    """The largest deviation of a next token, given prefix and that the step got there, from the target's
-    law.
-    """
+    """The largest deviation of a next token, given its prefix, from the target's law."""
     return max(tv(nexts, next_law(target, context + prefix)) for prefix, nexts in conditional_laws(law))
 
 
@@ -167,9 +165,7 @@ def noncentrality(law, right):
 
 
 def enough(law, right, full, most):
-    """How many draws from `law`, `most` of them if all tests are run, tell it from `right`; the fewest if
-    even `most` do not.
-    """
+    """How many draws from `law` tell it from `right`: `most` with --all, the fewest if even `most` do not."""
     least, needed = max(800, most // 10), 250 / max(noncentrality(law, right), 1e-12)
     return most if full else least if needed > most else max(least, int(needed))
 
@@ -531,10 +527,7 @@ def test_the_longest_of_more_tries_is_further_from_the_target(right_law):
     laws = [sequence_law(mistakes.get(f"longest_of_tries:tries={n}"), *STORY) for n in (1, 2, 5)]
     once, twice, often = (tv(law, right_law) for law in laws)
     assert once == 0 < twice < often
-
-
-def test_the_longest_of_two_tries_of_one_token():
-    """Of p = (1/2, 1/2) and q = (3/4, 1/4): 3/4 of tries are accepted, with token 0 in 2/3 of these."""
+    # of p = (1/2, 1/2) and q = (3/4, 1/4): 3/4 of tries are accepted, with token 0 in 2/3 of these
     p, q = TableModel([Fraction(1, 2)] * 2), TableModel([Fraction(3, 4), Fraction(1, 4)])
     one = mistakes.get("longest_of_tries")
     decode = replace(one.decode, gamma=1, overshoots=True)

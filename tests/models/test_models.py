@@ -92,14 +92,6 @@ def test_a_wrong_law_would_be_noticed():
     assert np.abs(row - np.array(brute.row(b"\x01\x02"), dtype=float)).max() > 1e-3
 
 
-def test_hand_worked_bigram():
-    # bigrams ab:3 ba:2 bc:1, so n1 = n2 = 1 and D2 = 1/3; a, b and c each follow one byte: n1 = 3, D1 = 1
-    # p1 = 1/256 throughout; p2(c | b) = (1 - 1/3 + 1/3 * 2/256) / 3
-    model = NGramModel.train([b"ababa", b"abc"], 2)
-    np.testing.assert_allclose(model.discounts, [0, 1, 1 / 3])
-    assert model.row(b"b")[ord("c")] == pytest.approx((2 / 3 + 2 / 768) / 3, rel=1e-15)
-
-
 @pytest.mark.parametrize("text", [b"abababababab", b"a", b"aaaa", b"abcdefgh", b"aabbccdd" * 5])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_degenerate_counts_of_counts_leave_every_byte_possible(text, n):
@@ -109,20 +101,19 @@ def test_degenerate_counts_of_counts_leave_every_byte_possible(text, n):
     np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=0, atol=1e-14)
 
 
-def test_no_window_crosses_two_texts():
+def test_small_models_by_hand():
     grams = {bytes(gram) for gram in NGramModel.train([b"abc", b"def"], 2).ngrams}
     assert grams == {b"ab", b"bc", b"de", b"ef"}
-
-
-def test_counts_are_of_occurrences():
     model = NGramModel.train([b"abab", b"ab"], 2)
     counts = {bytes(g): int(c) for g, c in zip(model.ngrams, model.counts, strict=True)}
     assert counts == {b"ab": 3, b"ba": 1}
-
-
-def test_default_contexts_are_those_seen():
     assert NGramModel.train([b"abab"], 3).contexts.tolist() == [[97, 98], [98, 97]]
     assert NGramModel.train([b"abab"], 1).contexts.shape == (1, 0)
+    # bigrams ab:3 ba:2 bc:1, so n1 = n2 = 1 and D2 = 1/3; a, b and c each follow one byte: n1 = 3, D1 = 1
+    # p1 = 1/256 throughout; p2(c | b) = (1 - 1/3 + 1/3 * 2/256) / 3
+    model = NGramModel.train([b"ababa", b"abc"], 2)
+    np.testing.assert_allclose(model.discounts, [0, 1, 1 / 3])
+    assert model.row(b"b")[ord("c")] == pytest.approx((2 / 3 + 2 / 768) / 3, rel=1e-15)
 
 
 # --- n-grams: rows and row -------------------------------------------------------------------------------
@@ -439,15 +430,12 @@ def test_table_orders(order, exact):
             assert by_hand == tuple(table[tuple(context)])
 
 
-def test_table_rows_write_to_out():
+def test_table_rows_write_to_out_and_integers_may_stand_among_fractions():
     model = TableModel([[0.25, 0.75], [1, 0]])
     out = np.full((2, 3, 2), np.nan)
     assert np.shares_memory(model.rows([[1], [0]], out[:, 1]), out)
     assert out[:, 1].tolist() == [[1, 0], [0.25, 0.75]]
     assert np.isnan(out[:, [0, 2]]).all()
-
-
-def test_integers_may_stand_among_fractions():
     assert TableModel([[Fraction(1, 2), Fraction(1, 2)], [1, 0]]).row([1]) == (Fraction(1), Fraction(0))
 
 

@@ -35,9 +35,6 @@ def acceptance(rule, p, q, drafts, drawing=None):
     return prove(TableModel(p), TableModel(q), rule=RULE[rule], gamma=tree, context=()).mean_tokens - 1
 
 
-# --- one rule is another ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -101,9 +98,6 @@ def test_at_temperature_zero_the_standard_rule_is_greedy_match():
             )
 
 
-# --- many drafts -----------------------------------------------------------------------------------------
-
-
 def test_gumbel_agreement():
     """Daliri, Musco & Suresh, arXiv 2408.07978: Σ 1/Σ max(p_y/p_x, q_y/q_x), from (1-TV)/(1+TV) to 1-TV."""
     for p, q in fixed_pairs(100, seed=27):
@@ -138,9 +132,7 @@ def test_the_lower_bound_of_list_matching(drafts, full):
 
 
 def test_traversal_against_going_down_from_the_root(full):
-    """Never less without replacement; with independent siblings, whose subtrees only the latter merges, both
-    ways.
-    """
+    """Never less without replacement; both ways with independent siblings, whose subtrees do not merge."""
     below = above = 0
     for target, draft, tree, context in generated(RULE["without_replacement"], 150 if full else 60, seed=32):
         up, down = lengths(

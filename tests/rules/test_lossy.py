@@ -26,9 +26,7 @@ HALVES = ([F(1, 2), F(1, 2), F(0)], [F(1, 2), F(0), F(1, 2)])
 
 
 def first_token(rule, p, q):
-    """The law of the first token of a step that drafts one token from q, and the probability of rejecting
-    it.
-    """
+    """The law of the first token where one is drafted from q, and the probability of a rejection."""
     rule = rules.get(rule) if isinstance(rule, str) else rule
     values = {name: F(value) for name, value in rule.values.items()}
     law, rejected = [F(0)] * len(p), F(0)
@@ -65,9 +63,6 @@ def pairs(count, seed=0):
         yield p, q
 
 
-# --- limits ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "rule",
     [
@@ -92,9 +87,6 @@ def test_one_end_of_the_range_is_the_standard_rule(rule):
 def test_the_other_end_follows_the_draft(rule):
     for p, q in pairs(50):
         assert first_token(rule, p, q) == (q, 0)
-
-
-# --- what acceptance costs -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lenience", [0.1, 0.3, 0.5, 0.9])
@@ -143,9 +135,6 @@ def test_cascades_pay_the_same_price():
             assert rejected + tv(law, p) == tv(p, q)
 
 
-# --- ears ------------------------------------------------------------------------------------------------
-
-
 def test_ears_relaxes_the_test_where_the_target_is_uncertain():
     p, q = [F(1, 2), F(1, 2), F(0)], [F(1, 4), F(1, 4), F(1, 2)]
     assert first_token("ears:tolerance=0.5", p, q) == ([F(7, 16), F(7, 16), F(1, 8)], F(3, 8))  # t = 1/4
@@ -153,9 +142,6 @@ def test_ears_relaxes_the_test_where_the_target_is_uncertain():
         certain = [F(x == p.index(max(p))) for x in range(len(p))]
         assert first_token("ears:tolerance=1", certain, q) == (certain, tv(certain, q))
         assert first_token("ears:tolerance=1", p, q)[1] <= first_token("ears", p, q)[1] <= tv(p, q)
-
-
-# --- mentored --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("divergence", [0.001, 0.1, 1.0])
@@ -219,9 +205,6 @@ def test_mentored_does_not_accept_in_part_what_the_target_cannot_say():
     assert first_token("mentored:divergence=0.7", p, q) == (q, 0)  # log 2 = .693…
 
 
-# --- rules that fall back on the argmax ------------------------------------------------------------------
-
-
 def test_greedy_lenience_of_1_matches_the_argmax_and_its_ties():
     for p, q in pairs(50):
         if p.count(max(p)) == 1:
@@ -259,9 +242,6 @@ def test_mars_keeps_a_runner_up_whose_logit_is_near():
     ratio = (20 + math.log(0.3)) / (20 + math.log(0.5))
     assert first_token(f"mars:theta={ratio - 1e-9}", p, q)[1] == F(2, 5)
     assert first_token(f"mars:theta={ratio + 1e-9}", p, q)[1] == F(4, 5)
-
-
-def test_mars_on_ties_and_impossible_tokens():
     third, q = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
     assert first_token("mars", third, q) == ([F(3, 4), F(1, 4), F(0)], F(1, 4))  # token 1 is the runner-up
     assert first_token("mars:theta=1", third, q) == (
@@ -344,9 +324,6 @@ def test_a_minimum_block_is_accepted_unseen():
     assert tables[2].tolist() == [[1.0, 1.0]] * 2  # as many rows as there are positions
 
 
-# --- standard verification against another law -----------------------------------------------------------
-
-
 def test_who_decides_in_a_cascade():
     p, q = [F(7, 10), F(2, 10), F(1, 10)], [F(5, 10), F(5, 10), F(0)]
     follows_target = {
@@ -395,9 +372,6 @@ def test_rows_of_q_at_the_leaf_are_asked_for():
         verify([1], p, q[:1], "fuzzy")
 
 
-# --- cactus ----------------------------------------------------------------------------------------------
-
-
 def test_cactus_by_hand():
     p = [F(1, 2), F(1, 2)]
     assert first_token("cactus:delta=0.125", p, [F(1), F(0)]) == (
@@ -407,9 +381,6 @@ def test_cactus_by_hand():
     assert first_token("cactus:delta=0.5", p, [F(1), F(0)]) == ([F(1), F(0)], 0)  # h = 1
     certain = [F(1), F(0)]
     assert first_token("cactus", certain, p) == (certain, F(1, 2))  # p(n) = 1 keeps p, and p(n) = 0 too
-
-
-def test_the_recovered_token_of_cactus_depends_on_the_rejected_one():
     rule = rules.get("cactus:delta=0.125")
     p, q = [F(1, 2), F(1, 4), F(1, 4), F(0)], [F(0), F(1, 8), F(3, 8), F(1, 2)]
     rejected = [rule.law((0,), (x,), [p, p], [q, q], delta=F(1, 8))[1][0] for x in (2, 3)]
@@ -425,9 +396,6 @@ def test_cactus_exceeds_its_budget():
     p, q = [F(3, 10), F(4, 10), F(3, 10)], [F(1, 2), F(0), F(1, 2)]
     assert first_token("cactus", p, q) == (q, 0)
     assert kl(q, p) == pytest.approx(math.log(5 / 3))  # 5.1 times δ
-
-
-# --- two thresholds --------------------------------------------------------------------------------------
 
 
 def test_one_coin_is_cut_by_the_siblings():

@@ -51,9 +51,7 @@ def rows(rng, tree, size):
 
 
 def draw(rng, tree, p, q):
-    """tokens[steps, n] drawn from q; nodes that carry the same tokens are given the same rows, as from a
-    model.
-    """
+    """tokens[steps, n] drawn from q; nodes with the same tokens before them have the same rows."""
     steps, nodes, size = q.shape
     tokens, path = np.empty((steps, tree.size), dtype=np.int64), np.zeros((nodes, steps), dtype=np.int64)
     for node in range(nodes):
@@ -79,9 +77,7 @@ def nearby(u, values):
 
 
 def differing(rule, naive, values, given):
-    """The steps compared of the shapes `given`, those where kernel and `naive` differ in a close decision, and
-    those where they just differ.
-    """
+    """Of the shapes `given`, how many steps were compared, how many differ closely, and which differ."""
     compared, close, wrong = 0, 0, []
     for size, tree in given:
         rng = np.random.default_rng([crc32(rule.name.encode()), size, tree.size])

@@ -45,9 +45,6 @@ DECLARED = [name for name in rules.names() if rules.get(name).declared]
 CONTROLS = rules.names("controls")
 
 
-# --- the law ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_a_lossless_rule_is_proved_exact(name, models):
     rule = rules.get(name)
@@ -69,9 +66,7 @@ def test_a_rule_with_a_declared_law_follows_it(name, models):
 
 
 def settings_of(rule):
-    """The default parameters, and each parameter towards both ends of its range, the others at their
-    defaults.
-    """
+    """The default parameters, and each parameter towards both ends of its range."""
     yield {}
     for parameter in rule.parameters:
         width = min(parameter.high, parameter.default + 4) - parameter.low
@@ -145,9 +140,6 @@ def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule(full):
                 assert prove(target, draft, rule=name, gamma=tree, context=context).exact
 
 
-# --- kernels against their plain twins -------------------------------------------------------------------
-
-
 #: Of each way of drawing some rules whose row kernels are run on the net too; `test_naive` has them all, step by step.
 ROWS_ON_NETS = {"standard", "traversal", "without_replacement", "univer"}
 
@@ -215,9 +207,7 @@ def test_the_row_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
 
 
 def check_step(rule, tree, emitted, accepted, drafted, p):
-    """Accepted tokens are a path of the draft; then one token more; then padding; nothing impossible if
-    lossless.
-    """
+    """Accepted tokens are a path of the draft, then one token, then padding; nothing impossible."""
     assert (emitted[: accepted + 1] >= 0).all()
     assert (emitted[accepted + 1 :] == -1).all()
     alike = {0}
@@ -244,9 +234,6 @@ def test_the_fixed_pair_kernel_is_its_plain_twin_bit_for_bit(name, drawing, full
             tokens, accepted = compiled_and_interpreted(rule.fixed_pair.kernel, *given, shape=shape)
             assert not rule.lossless or (p[tokens[tokens >= 0]] > 0).all()
             assert ((tokens >= 0).sum(axis=0) == accepted + 1).all()
-
-
-# --- kernels against the law -----------------------------------------------------------------------------
 
 
 def some_pair(rng, size, order):
@@ -469,9 +456,6 @@ def test_a_rule_may_be_handed_over_itself():
     ours, few = replace(rules.get("standard"), name="ours"), ["two-point", "asymmetric"]
     audit = specsim.audit(ours, level="smoke", rng=1, threads=1, cases=few)
     assert (audit.verifier, audit.exit_code, audit.proof.as_claimed) == ("ours", 0, True)
-
-
-# --- the registry ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", rules.names())

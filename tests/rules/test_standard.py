@@ -34,9 +34,7 @@ HALF = Fraction(1, 2)
 
 
 def algorithm_1(target, draft, gamma, context):
-    """The law of what a step emits, from the probabilities that a prefix is kept, without enumerating
-    drafts.
-    """
+    """The law of a step, from the probabilities that a prefix is kept, without enumerating drafts."""
     law = defaultdict(Fraction)
 
     def reach(prefix, chance):
@@ -61,9 +59,7 @@ def algorithm_1(target, draft, gamma, context):
 
 
 def generated_pairs(trials, seed, most_drafts=256):
-    """(target, draft, γ, context): V in 2..6, γ in 1..4, V^γ ≤ `most_drafts`, orders 0 to 2, every flavour in
-    turn.
-    """
+    """(target, draft, γ, context): V in 2..6, γ in 1..4, V^γ ≤ `most_drafts`, orders 0 to 2."""
     rng = np.random.default_rng(seed)
     shapes = [(size, gamma) for size in range(2, 7) for gamma in range(1, 5) if size**gamma <= most_drafts]
     for trial in range(trials):
@@ -80,9 +76,6 @@ def generated_pair(rng, size, gamma, flavour):
     return target, draft, gamma, context
 
 
-# --- the law ---------------------------------------------------------------------------------------------
-
-
 def test_the_law_is_that_of_algorithm_1():
     for target, draft, gamma, context in generated_pairs(85, seed=1):
         assert step_law(RULE, target, draft, chain(gamma), context) == algorithm_1(
@@ -90,7 +83,7 @@ def test_the_law_is_that_of_algorithm_1():
         )
 
 
-def test_the_law_of_one_draft_node_by_node():
+def test_the_law_of_one_draft_node_by_node_and_in_floats():
     p = [
         [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)],
         [Fraction(1), Fraction(0), Fraction(0)],
@@ -104,9 +97,6 @@ def test_the_law_of_one_draft_node_by_node():
     stop, follow = RULE.law((0, 1), (0, 0), p, q)
     assert list(stop) == [0, 0, 1]
     assert list(follow[2]) == p[2]
-
-
-def test_the_law_works_in_floats_too():
     p, q = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3)).tolist()
     exact_p, exact_q = ([[Fraction(x) for x in row] for row in rows] for rows in (p, q))
     stop, follow = RULE.law((0, 1), (2, 0), p, q[:2])
@@ -114,14 +104,8 @@ def test_the_law_works_in_floats_too():
     assert np.allclose(stop, [float(x) for x in exact_stop])
     for row, exact_row in zip(follow, exact_follow, strict=True):
         assert np.allclose(row, [float(x) for x in exact_row])
-
-
-def test_a_tree_that_is_no_chain_is_refused():
     with pytest.raises(ValueError, match=r"standard verifies a chain .* parents \(0, 0\)"):
         RULE.law((0, 0), (1, 1), [[HALF, HALF]] * 3, [[HALF, HALF]] * 2)
-
-
-# --- the proof -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("size", "flavour"), [(5, "zeros"), (6, "plain")])
@@ -162,9 +146,7 @@ def test_the_rule_is_proved_exact_for_tokens_drafted_several_at_a_time(block):
 
 
 def wrong_law(name, accept=None, residual=None, bonus=None):
-    """The standard rule with one part replaced: accept(p, q), residual(p, q, x) or bonus(p, q) of one
-    position.
-    """
+    """The standard rule with accept(p, q), residual(p, q, x) or bonus(p, q) of one position replaced."""
 
     def law(parents, tokens, p, q):
         gamma = len(parents)
@@ -192,9 +174,7 @@ def without(p, x):
 
 
 def reused_uniform_law(parents, tokens, p, q):
-    """One uniform for every accept test: the draft survives node i iff it lies below all ratios up to
-    there.
-    """
+    """One uniform for every accept test: node i survives iff it lies below all ratios up to there."""
     ratios = [min(Fraction(1), p[i][x] / q[i][x]) for i, x in enumerate(tokens)]
     survival = [min(ratios[:i], default=Fraction(1)) for i in range(len(parents) + 2)][: len(parents) + 1]
     stop = [a - b for a, b in zip(survival, [*survival[1:], Fraction(0)], strict=True)]
@@ -209,9 +189,7 @@ REUSED_UNIFORM = replace(RULE, name="reused uniform", law=reused_uniform_law)
 
 
 def differs_after(token):
-    """Order-1 pair over 3 tokens: p and q agree on (1/2, 1/4, 1/4), but after `token` they differ by TV
-    1/4.
-    """
+    """Order 1, three tokens: p and q agree on (1/2, 1/4, 1/4), but after `token` they differ by TV 1/4."""
     common = [HALF, Fraction(1, 4), Fraction(1, 4)]
     p, q = [common] * 3, [common] * 3
     p[token], q[token] = [Fraction(1, 4), HALF, Fraction(1, 4)], common
@@ -279,9 +257,6 @@ def test_the_least_deviation_is_no_proof():
     assert 0 < proof.worst_tv < 10 * least
 
 
-# --- other rules, other claims ---------------------------------------------------------------------------
-
-
 def test_a_lossy_rule_is_held_to_what_it_declares():
     p, q = [HALF, HALF], [Fraction(3, 4), Fraction(1, 4)]
     proof = prove(TableModel(p), TableModel(q), rule="lenience:lenience=0.5", gamma=1)
@@ -323,9 +298,6 @@ def test_prove_names_what_it_cannot_do():
         prove(*pair, gamma=0)
     with pytest.raises(ValueError, match="unknown rule 'standart'; did you mean 'standard'"):
         prove(*pair, rule="standart")
-
-
-# --- kernels against the step by hand, and against their plain twins ----------------------------------------------------------------------
 
 
 def awkward_uniforms(rng, shape, ratios=None):

@@ -146,12 +146,17 @@ def test_what_greedy_multi_path_block_accepts_of_drafts_of_one_token(drafts):
     assert short > 0
 
 
-def test_two_paths_may_be_worse_than_one():
+def test_small_trees_by_hand():
     """For p = q, the greatest of two paths is no sample of p, and the only one is."""
     fair = single(1, 1)
     assert tokens("block", fair, fair, chain(1), ()) == 2
     assert tokens("greedy_multi_path_block", fair, fair, Tree(ONE_OF_TWO), ()) == Fraction(7, 4)
     assert tokens("traversal", fair, fair, Tree(ONE_OF_TWO), ()) == 2
+    # with drafts of one token it is recursive rejection
+    target, draft, tree = single(1, 2), single(2, 1), Tree(ONE_OF_TWO)
+    assert tokens("traversal", target, draft, tree, ()) == Fraction(16, 9)
+    assert tokens("recursive_rejection", target, draft, tree, ()) == Fraction(16, 9)
+    assert tokens("k_seq", target, draft, tree, ()) > Fraction(181, 100)
 
 
 def test_greedy_multi_path_block_is_often_the_best_of_all_rules_for_two_chains_of_two_tokens():
@@ -234,14 +239,6 @@ def test_two_chains_of_which_traversal_accepts_less(other):
     target, draft, tree = single(0, 1), single(1, 2), Tree(TWO_CHAINS)
     assert tokens("traversal", target, draft, tree, ()) == Fraction(67, 27)
     assert tokens(other, target, draft, tree, ()) == Fraction(209, 81)
-
-
-def test_two_drafts_of_which_traversal_accepts_less_than_k_seq():
-    """With drafts of one token it is recursive rejection."""
-    target, draft, tree = single(1, 2), single(2, 1), Tree(ONE_OF_TWO)
-    assert tokens("traversal", target, draft, tree, ()) == Fraction(16, 9)
-    assert tokens("recursive_rejection", target, draft, tree, ()) == Fraction(16, 9)
-    assert tokens("k_seq", target, draft, tree, ()) > Fraction(181, 100)
 
 
 @pytest.mark.parametrize("other", ["greedy_multi_draft", "token_tree", "naive_matching"])

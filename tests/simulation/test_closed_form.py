@@ -52,10 +52,13 @@ def test_the_drafting_of_the_most_probable_tokens_is_heeded():
         assert closed(rule, tree) == pytest.approx(enumerated(rule, tree), rel=1e-9)
 
 
-def test_the_formula_of_another_rule_is_another_number():
+def test_other_rules_and_deeper_trees_have_other_numbers():
     alpha = np.minimum(P, Q).sum()
     assert closed("standard", chain(3)) == pytest.approx(expected_tokens(alpha, 3))
     assert abs(enumerated("lenience:lenience=0.1", chain(3)) - expected_tokens(alpha, 3)) > 0.5
+    found = acceptance_by_position(rules.get("recursive_rejection"), np.array(P), np.array(Q), branching(2))
+    product = expected_tokens_by_position([*found, *found])
+    assert enumerated("recursive_rejection", branching(2, 2)) > product + 1e-3
 
 
 @pytest.mark.parametrize(
@@ -73,12 +76,6 @@ def test_none_is_given_where_none_is_known(rule, tree):
     assert (run.acceptance, run.expected_tokens) == (None, None)
     assert "formula" not in shown(run)
     assert "closed form" not in shown(run)
-
-
-def test_merging_is_why_deeper_trees_have_none():
-    found = acceptance_by_position(rules.get("recursive_rejection"), np.array(P), np.array(Q), branching(2))
-    product = expected_tokens_by_position([*found, *found])
-    assert enumerated("recursive_rejection", branching(2, 2)) > product + 1e-3
 
 
 def test_what_is_shown(tmp_path):

@@ -21,9 +21,7 @@ P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 
 
 def test_the_shipped_table_is_what_the_seed_gives(full):
-    """Rules of every kind again, or every third one too, from the seed, steps and γ that the table records;
-    bit for bit, but for sums of TV.
-    """
+    """Rules of every kind again, or every third too, from the recorded seed; only sums of TV may round."""
     stored = load_bundled()
     names = [entry.name for entry in stored]
     assert names == [name for name in rules.names() if name in names]  # a rule just added comes later

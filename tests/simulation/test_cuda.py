@@ -102,9 +102,6 @@ def test_a_draft_of_the_most_probable_tokens():
     assert simulate([0.3, 0.5, 0.2], [0.2, 0.5, 0.3], **how, device="cuda").lengths[3] == 50
 
 
-# --- negative controls -----------------------------------------------------------------------------------
-
-
 def first_twice(k0, k1, purpose, step, out):
     steps.fill_uniforms(k0, k1, purpose, step, out)
     out[1] = out[0]
@@ -148,9 +145,6 @@ def test_a_mistake_in_device_code_changes_the_counts(
             assert_same(*both(rule, "zipf", 7, 4, 0, 40))
 
 
-# --- machine code ----------------------------------------------------------------------------------------
-
-
 def compiled(*names):
     """What `tests/helpers/machine_code.py` prints: of each step, and of the row kernels of these rules."""
     program = Path(__file__).parents[1] / "helpers/machine_code.py"
@@ -190,8 +184,6 @@ def test_no_row_kernel_that_is_taken_is_fused():
     assert len(found) > 35
     assert not any(found.values())
 
-
-# --- results, shards and checkpoints ---------------------------------------------------------------------
 
 P, Q = synthetic_pair("zipf", 20, 0.7, rng=0)
 RUN = {"gamma": 3, "rule": "block", "steps": 200, "rng": 5}
@@ -245,9 +237,6 @@ def test_the_command_line():
     assert lengths[0] == lengths[1]
 
 
-# --- errors ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -273,7 +262,7 @@ def test_too_little_memory_is_noticed_beforehand(monkeypatch):
         simulate(P, Q, **RUN, device="cuda")
 
 
-def test_a_library_that_is_missing_is_asked_for():
+def test_a_library_that_is_missing_is_asked_for_and_small_launches_are_fine():
     with (
         pytest.raises(
             ValueError, match=r"not installed \(no libnvvm\): pip install 'specsim-decoding\[cuda\]'"
@@ -281,9 +270,6 @@ def test_a_library_that_is_missing_is_asked_for():
         explained(),
     ):
         raise DynamicLibNotFoundError("no\nlibnvvm")
-
-
-def test_nothing_is_said_of_small_launches():
     with explained():
         warnings.warn(NumbaPerformanceWarning("low occupancy"), stacklevel=1)
 

@@ -111,9 +111,6 @@ def test_a_run_of_both(tmp_path):
     assert specsim.merge([tmp_path / "0.part", tmp_path / "1.part"]) == simulate(*MARKOV, **how)
 
 
-# --- negative controls -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["VERIFY", "fill_uniforms"])
 def test_a_mistake_in_device_code_changes_the_tokens(monkeypatch, simulated, name):
     def next_step(k0, k1, purpose, step, out):
@@ -123,9 +120,6 @@ def test_a_mistake_in_device_code_changes_the_tokens(monkeypatch, simulated, nam
     monkeypatch.setattr(rows, name, rows.VERIFY - 1 if name == "VERIFY" else next_step)
     with pytest.raises(AssertionError, match="Mismatched"):
         assert_same_tokens(*tokens_of("standard"))
-
-
-# --- what the device does not do ---------------------------------------------------------------------------
 
 
 @kernel
@@ -168,9 +162,6 @@ def test_too_little_memory_is_noticed_beforehand(monkeypatch):
     monkeypatch.setattr(rows, "current_device", lambda: ("small GPU", 1, 2**9))
     with pytest.raises(ValueError, match=r"MiB of rows for V = 4, 2 .* small GPU has 0 MiB free.*leave dev"):
         simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")
-
-
-def test_too_little_memory_for_what_a_rule_allocates(monkeypatch):
     monkeypatch.setattr(rows, "heap", lambda wanted: 2**10)
     with pytest.raises(ValueError, match=r"device: a step has .*leave device out"):
         simulate(*MARKOV, gamma=2, steps=10, rng=1, device="cuda")

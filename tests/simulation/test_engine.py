@@ -199,9 +199,6 @@ def test_alphas_of_hand_counted_lengths():
     assert result.tokens_per_step_error == pytest.approx(emitted.std() / np.sqrt(10))
     assert (hand_counted([4, 0]).alpha_verified, hand_counted([0, 4]).alpha_verified) == (0.0, 1.0)
     assert (result.gamma, result.tree) == (3, chain(3))
-
-
-def test_of_a_tree_the_depth_counts_for_lengths_and_all_nodes_for_what_was_drafted():
     result = hand_counted([5, 3, 2], branching(3, 2))  # 10 steps, 9 drafted each: 7 accepted
     assert (result.gamma, result.tree.size) == (2, 9)
     assert result.alpha_drafted == 7 / 90
@@ -218,9 +215,7 @@ def test_alpha_context_is_the_mean_overlap_where_steps_begin(small_trace):
 
 
 def test_two_regimes_tell_the_alphas_apart():
-    """β is .3 or .95 throughout a step, γ = 5: Eq. 1 gives 2.51 from one α and 3.64 from another; truth is
-    3.36.
-    """
+    """β is .3 or .95 throughout a step, γ = 5: Eq. 1 gives 2.51 or 3.64, by the α; truth is 3.36."""
     p, q = np.zeros((4, 4)), np.zeros((4, 4))
     p[:2, :2], q[:2, :2] = [1.0, 0.0], [0.3, 0.7]
     p[2:, 2:], q[2:, 2:] = [0.5, 0.5], [0.55, 0.45]
@@ -372,9 +367,7 @@ def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
 
 
 def test_tokens_drafted_ahead_are_drawn_from_the_law_given_the_context_alone():
-    """Two independent heads after token 0, where the draft's second token would be certain given the
-    first.
-    """
+    """Two independent heads: the draft's second token would be certain given the first."""
     flip = TableModel([[0.5, 0.5], [1.0, 0.0]], contexts=[[0]])
     ahead, seen = (simulate(flip, flip, gamma=chain(2, block=b), steps=50_000, rng=1) for b in (2, 1))
     assert seen.lengths.tolist() == [0, 0, 50_000]

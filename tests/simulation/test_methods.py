@@ -48,14 +48,11 @@ def test_first_tokens_have_the_law_of_the_target(name):
     assert np.abs(wrong.tokens / wrong.tokens.sum() - p).max() > 5 / np.sqrt(steps)
 
 
-def test_a_chain_from_a_model_is_the_standard_simulation():
+def test_chains_from_a_model():
     plain = simulate(P, Q, gamma=4, steps=1000, rng=3)
     named = simulate(P, Q, method="autoregressive:gamma=4", steps=1000, rng=3)
     assert np.array_equal(plain.lengths, named.lengths)
     assert np.array_equal(plain.tokens, named.tokens)
-
-
-def test_a_draft_nearer_the_target_rejects_more_rarely():
     run = simulate(P, Q, method="distillspec:gamma=3,nearer=0.25", steps=100, rng=1)
     alpha = np.minimum(P, Q).sum()
     assert run.expected_tokens == pytest.approx(expected_tokens(alpha + 0.25 * (1 - alpha), 3))

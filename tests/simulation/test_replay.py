@@ -81,9 +81,6 @@ def is_path(told):
     return bool(alike)
 
 
-# --- number by number ------------------------------------------------------------------------------------
-
-
 def test_every_number_of_a_fixed_pair_is_what_the_step_by_hand_takes():
     p, q = (dyadic(row) for row in synthetic_pair("zipf", 50, 0.7, rng=0))
     by_hand = standard_steps_of_a_pair(p, q)

@@ -20,9 +20,6 @@ def rows(size, vocab_size, entries, fill=0.1):
     return array
 
 
-# --- speculative_accept ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tokens", "p", "q", "r", "accepted"),
     [
@@ -39,10 +36,16 @@ def test_reference_examples(tokens, p, q, r, accepted):
     assert speculative_accept(tokens, p, q, np.array(r)) == accepted
 
 
-def test_a_uniform_equal_to_the_ratio_accepts():
+def test_the_accept_test_at_its_ends():
     p, q = [[0.25, 0.75]], [[0.5, 0.5]]
     assert speculative_accept([0], p, q, [0.5]) == [0]
     assert speculative_accept([0], p, q, [np.nextafter(0.5, 1)]) == []
+    assert speculative_accept([0], [[1.0]], [[5e-324]], [0.5]) == [0]
+    assert speculative_accept([], np.empty((0, 4)), np.empty((0, 4)), []) == []
+    p, q = [[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]
+    assert speculative_accept([0, 0], p, q, [0.5, 0.5]) == []
+    with pytest.raises(TypeError, match="expected integer token ids"):
+        speculative_accept([0.0], [[1.0]], [[1.0]], [0.5])
 
 
 def test_the_accept_test_lets_an_impossible_token_through_at_r_zero_and_verify_cannot():
@@ -57,14 +60,6 @@ def test_the_accept_test_lets_an_impossible_token_through_at_r_zero_and_verify_c
     assert emitted[:, 0].tolist() == [0, -1]
     assert accepted.tolist() == [0]
     assert standard_step([1], p * 2, q, [0.0, 0.0]) == [0]
-
-
-def test_a_ratio_too_large_for_a_float_accepts():
-    assert speculative_accept([0], [[1.0]], [[5e-324]], [0.5]) == [0]
-
-
-def test_no_drafted_tokens_are_accepted_whole():
-    assert speculative_accept([], np.empty((0, 4)), np.empty((0, 4)), []) == []
 
 
 @pytest.mark.parametrize(
@@ -89,19 +84,6 @@ def test_speculative_accept_names_what_is_wrong(change, message):
     arguments = {"draft_tokens": [0, 0], "p": [[0.5, 0.5]] * 2, "q": [[0.5, 0.5]] * 2, "r": [0.5, 0.5]}
     with pytest.raises(ValueError, match=message):
         speculative_accept(**arguments | change)
-
-
-def test_q_zero_after_a_rejection_is_never_looked_at():
-    p, q = [[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]
-    assert speculative_accept([0, 0], p, q, [0.5, 0.5]) == []
-
-
-def test_speculative_accept_wants_integer_tokens():
-    with pytest.raises(TypeError, match="expected integer token ids"):
-        speculative_accept([0.0], [[1.0]], [[1.0]], [0.5])
-
-
-# --- verify ----------------------------------------------------------------------------------------------
 
 
 def random_batch(size, gamma, vocab_size, seed=0):
@@ -175,9 +157,6 @@ def test_extremes():
     assert (impossible.tokens, impossible.num_accepted) == ([1], 0)
     certain = verify([1, 0], [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]], rng=0)
     assert (certain.tokens, certain.num_accepted) == ([1, 0, 1], 2)
-
-
-def test_one_token_in_the_vocabulary_is_accepted():
     step = verify([0], [[1.0], [1.0]], [[1.0]], rng=0)
     assert (step.tokens, step.num_accepted) == ([0, 0], 1)
     batch = verify([[0], [0]], [[[1.0], [1.0]]] * 2, [[[1.0]]] * 2, rng=0)
@@ -264,9 +243,6 @@ def test_float16_rows_that_sum_to_one_up_to_their_rounding_are_taken():
     assert 0 < abs(q.astype(np.float64).sum() - 1) < 2e-3
     token = int(q.argmax())
     assert verify([token], np.array([q, q]), q[None], rng=0).num_accepted == 1
-
-
-# --- other rules, trees ----------------------------------------------------------------------------------
 
 
 def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
@@ -364,9 +340,7 @@ def test_a_rule_that_reads_q_wants_it(name):
 
 
 def test_siblings_with_the_same_token_are_trials_of_their_own():
-    """Allowed where siblings are sampled independently; here nothing of token 0 is left for a second
-    trial.
-    """
+    """Where siblings are sampled independently; nothing of token 0 is left for a second trial here."""
     steps, p, q = 4000, [[[0.25, 0.75]] * 3] * 4000, [[HALF]] * 4000
     twice = verify([[0, 0]] * steps, p, q, "recursive_rejection", rng=0, parents=(0, 0))
     once = verify([[0]] * steps, np.array(p)[:, :2], q, rng=0)

@@ -87,9 +87,6 @@ def test_of_one_row_the_token_by_token_length_is_the_closed_form():
         assert found == pytest.approx(table, abs=1e-12)
 
 
-# --- the range for i.i.d. pairs --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 0.722, 0.9, 1.0])
 @pytest.mark.parametrize("gamma", [1, 2, 5])
 def test_the_ends_of_the_range_are_attained(alpha, gamma):
@@ -137,9 +134,6 @@ def test_the_pairs_of_two_tokens_are_symmetric():
             a = alpha * part / 10
             one, other = (accepted_tokens([b + 1 - alpha, alpha - b], [b, 1 - b], 5) for b in (a, alpha - a))
             assert one == other
-
-
-# --- arguments -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,7 @@ def test_verification_with_both_rows_masked_is_lossless_for_the_projected_law():
 
 
 def first_token(p, q, drawn):
-    """The law of a first token that is drafted from `drawn`, and verified by the standard rule with weights
-    p, q.
-    """
+    """The law of a first token drafted from `drawn`, which the standard rule verifies with weights p, q."""
     law, rejected = [F(0)] * len(p), F(0)
     for x, chance in enumerate(drawn):
         if chance:

@@ -44,9 +44,7 @@ def floats(row):
 
 
 def best_coupling(p, q, drafts, drawing):
-    """max P(output ∈ drafts) over joint laws of the drafted tuple and an output of law p, by linear
-    programming.
-    """
+    """max P(output ∈ drafts) over joint laws of the drafts and an output of law p, as a linear program."""
     tuples = dict(sibling_laws(drawing, q, drafts))
     size = len(p)
     inside = np.array([[x in drafted for x in range(size)] for drafted in tuples], dtype=float)
@@ -67,9 +65,6 @@ def best_coupling(p, q, drafts, drawing):
 
 def subsets(size):
     return chain.from_iterable(combinations(range(size), count) for count in range(size + 1))
-
-
-# --- the bound -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("drawing", SAMPLING_METHODS)
@@ -106,10 +101,7 @@ def test_draws_without_replacement_inside_a_prefix():
                 for i in range(len(q) + 1)
             ]
             assert draws_inside(np.array(floats(q)), drafts) == pytest.approx(floats(exact), abs=1e-12)
-
-
-def test_draws_without_replacement_from_very_uneven_rows():
-    """Where the tokens that fill up the draft have probabilities of 1e-3 to 1e-300."""
+    # where the tokens that fill up the draft have probabilities of 1e-3 to 1e-300
     for tiny in (1e-3, 1e-12, 1e-100, 1e-300):
         q = np.array([tiny, 1.0, 2 * tiny, 5 * tiny])
         weights = [Fraction(weight) for weight in q]
@@ -118,10 +110,7 @@ def test_draws_without_replacement_from_very_uneven_rows():
             laws = list(sibling_laws("without replacement", weights, drafts))
             exact = [float(sum(chance for drawn, chance in laws if max(drawn) < i)) for i in range(5)]
             assert draws_inside(q, drafts) == pytest.approx(exact, abs=1e-12)
-
-
-def test_draws_without_replacement_of_a_large_vocabulary():
-    """Of V alike tokens K fall among the first i with probability C(i, K) / C(V, K)."""
+    # of V alike tokens K fall among the first i with probability C(i, K) / C(V, K)
     size, drafts = 1000, 6
     i, k = np.arange(size + 1)[:, None], np.arange(drafts)
     exact = np.prod((i - k).clip(min=0) / (size - k), axis=1)
@@ -156,8 +145,6 @@ def test_more_drafts_never_hurt_the_best_verifier():
             assert 0 <= values[0] <= values[-1] + 1e-12 <= 1 + 2e-12
         assert optimal_acceptance(p, q, 6, "top") == pytest.approx(1)
 
-
-# --- verifiers -------------------------------------------------------------------------------------------
 
 #: The rule that each formula is of, and the drawing it is for.
 RULES = [
@@ -237,19 +224,13 @@ def test_the_cover_property():
         p[trial % 5] = 1
         p, q = p / p.sum(), q / q.sum()
         assert without_replacement_acceptance(p, q, int((q > 0).sum())) == pytest.approx(1, abs=1e-12)
-
-
-def test_the_cover_property_is_about_the_tokens_of_the_draft():
-    """As many drafts as p has tokens are not enough; and drafts with replacement never are."""
+    # as many drafts as p has tokens are not enough; and drafts with replacement never are
     p, q = [1, 0], [0.5, 0.5]
     assert without_replacement_acceptance(p, q, 1) == 0.5
     assert without_replacement_acceptance(p, q, 2) == 1
     assert recursive_rejection_acceptance(p, q, 2) == 0.75
     assert k_seq_acceptance(p, q, 2) == pytest.approx(0.75, abs=1e-15)
     assert optimal_acceptance(p, q, 2) == 0.75
-
-
-# --- shared noise ----------------------------------------------------------------------------------------
 
 
 def test_gumbel_agreement_of_awkward_rows():
@@ -267,9 +248,6 @@ def test_gumbel_agreement_by_simulation():
         p, q = rng.dirichlet(np.ones(6), 2)
         agreed = int(((clocks / p).argmin(axis=1) == (clocks / q).argmin(axis=1)).sum())
         assert binomtest(agreed, len(clocks), gumbel_agreement(p, q)).pvalue > FALSE_ALARM
-
-
-# --- arguments -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ FIGURE_3 = {
 }
 
 
-# --- formulas --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("alpha", "gamma", "operations", "speed"), TABLE_1)
 def test_table_1(alpha, gamma, operations, speed):
     assert round(operations_factor(alpha, gamma, 0.0), 2) == operations
@@ -58,6 +55,8 @@ def test_the_ends_of_figures_2_and_4():
     assert oracle_improvement(0.9, 0.0) == pytest.approx(10.0)
     operations = [round(operations_factor(0.5, gamma, 0.0), 3) for gamma in (1, 3, 5, 7, 10)]
     assert operations == [1.333, 2.133, 3.048, 4.016, 5.503]
+    assert memory_access_factor(0.8, 5) * expected_tokens(0.8, 5) == pytest.approx(1.0)
+    assert memory_access_factor(1.0, 3) == 0.25
 
 
 @pytest.mark.parametrize("c", FIGURE_3)
@@ -112,14 +111,6 @@ def test_the_oracle_is_a_bound():
     assert oracle_improvement(1.0, 0.25) == 4.0
 
 
-def test_memory_is_read_once_a_step():
-    assert memory_access_factor(0.8, 5) * expected_tokens(0.8, 5) == pytest.approx(1.0)
-    assert memory_access_factor(1.0, 3) == 0.25
-
-
-# --- acceptance ------------------------------------------------------------------------------------------
-
-
 def test_divergence_lenience_and_plain_rejection_of_one_pair():
     p, q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.1, 0.3, 0.5, 0.1])
     assert divergence(p, q) == pytest.approx(1.0 - acceptance_rate(p, q))
@@ -138,13 +129,8 @@ def test_a_beam_is_accepted_if_the_drafts_hold_it():
     assert beam_acceptance([p, q], [p, p], 2, 2).tolist() == [1.0, 0.0]
 
 
-# --- steps by position -----------------------------------------------------------------------------------
-
-
 def test_three_alphas_where_the_acceptance_rate_varies_from_step_to_step():
-    """β is .3 or .95 throughout a step of five: the mean is not what the formula needs, nor is accepted /
-    tested.
-    """
+    """β is .3 or .95 throughout a step of five: neither mean is what the formula needs."""
     reached = np.mean([beta ** np.arange(6) for beta in (0.3, 0.95)], axis=0)
     by_position = reached[1:] / reached[:-1]
     tokens = expected_tokens_by_position(by_position)
@@ -152,9 +138,6 @@ def test_three_alphas_where_the_acceptance_rate_varies_from_step_to_step():
     assert round(tokens, 2) == 3.36
     assert round(expected_tokens(0.625, 5), 2) == 2.51
     assert round(expected_tokens(verified, 5), 2) == 3.64
-
-
-def test_equal_positions_are_the_formula():
     assert expected_tokens_by_position(np.full((3, 5), 0.8)) == pytest.approx([expected_tokens(0.8, 5)] * 3)
 
 
@@ -171,9 +154,7 @@ def test_markov_steps_of_one_row_are_independent():
 
 
 def test_markov_steps_are_those_of_enumeration():
-    """From each context, weighted by how often a step begins there: the weights follow from the others'
-    agreement.
-    """
+    """From each context, weighted by how often a step begins there."""
     by_start = [accepted_tokens(P, Q, 3, start=(P[s], Q[s])).token for s in range(3)]
     found = markov_steps(P, Q, 3)
     assert min(by_start) + 1 < found.tokens_per_step < max(by_start) + 1
@@ -217,9 +198,6 @@ def test_second_order_contexts_are_read_as_a_table_model_reads_them():
     assert twice.tokens_per_step != pytest.approx(
         found.tokens_per_step
     )  # the order of the two tokens matters
-
-
-# --- bad input -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

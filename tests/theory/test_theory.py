@@ -18,14 +18,11 @@ def test_expected_tokens_are_the_geometric_sum(gamma):
         assert expected_tokens(alpha, gamma) == pytest.approx(float(exact), rel=1e-13)
 
 
-def test_expected_tokens_at_the_ends():
+def test_expected_tokens_at_the_ends_and_of_tables():
     assert expected_tokens(0.0, 7) == 1.0
     assert expected_tokens(1.0, 7) == 8.0
     assert expected_tokens(0.3, 0) == 1.0
     assert type(expected_tokens(0.3, 2)) is float
-
-
-def test_expected_tokens_broadcast():
     table = expected_tokens(np.array([[0.0], [0.5], [1.0]]), np.array([1, 2]))
     assert table.tolist() == [[1.0, 1.0], [1.5, 1.75], [2.0, 3.0]]
     assert expected_tokens([0.5, 1.0], 1).tolist() == [1.5, 2.0]
@@ -57,15 +54,12 @@ def test_the_acceptance_rate_is_the_overlap_of_two_rows():
             assert rate == 0
 
 
-def test_the_acceptance_rate_of_a_row_with_itself_never_exceeds_one():
+def test_the_acceptance_rate_of_many_rows():
     rows = np.random.default_rng(3).dirichlet(np.ones(37), size=500)
     rates = acceptance_rate(rows, rows)
     assert rates.shape == (500,)
     assert (rates <= 1).all()
     assert np.allclose(rates, 1, atol=1e-14)
-
-
-def test_the_acceptance_rate_broadcasts_over_rows():
     p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([0.25, 0.75])
     assert acceptance_rate(p, q).tolist() == [0.75, 0.25]
     assert acceptance_rate(p[:, None], np.array([q, q, q])).shape == (2, 3)

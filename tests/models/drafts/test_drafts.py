@@ -54,7 +54,7 @@ def test_the_laws_of_siblings_are_laws(drawing):
             assert all(len(set(drawn)) == count for drawn, _ in laws)
 
 
-def test_with_and_without_replacement_by_hand():
+def test_siblings_by_hand():
     q = [F(1, 2), F(1, 3), F(1, 6)]
     for x, y in itertools.product(range(3), repeat=2):
         assert dict(sibling_laws("sampled", q, 2))[x, y] == q[x] * q[y]
@@ -63,9 +63,6 @@ def test_with_and_without_replacement_by_hand():
     assert dict(sibling_laws("top and sample", q, 2)) == {(0, 1): F(2, 3), (0, 2): F(1, 3)}
     for drawing in ("sampled", "without replacement", "top and sample"):
         assert dict(sibling_laws(drawing, q, 1)) == {(x,): q[x] for x in range(3)}
-
-
-def test_what_fills_up_is_uniform():
     q = [F(0), F(1), F(0)]
     for drawing in ("without replacement", "top and sample"):
         assert dict(sibling_laws(drawing, q, 2)) == {(1, 0): F(1, 2), (1, 2): F(1, 2)}
@@ -92,9 +89,7 @@ def as_floats(rows):
 
 
 def counts_of(drawing, q, u):
-    """Counts of ordered draws, in the order of `sibling_laws`, and the law; draws outside the law must not
-    occur.
-    """
+    """Counts of ordered draws in the order of `sibling_laws`, and the law; no draw is outside it."""
     laws = dict(sibling_laws(drawing, q, len(u)))
     digits = len(q) ** np.arange(len(u))
     tokens = draw_siblings(drawing, np.tile(as_floats([q]), (u.shape[1], 1)), u)
@@ -112,9 +107,7 @@ def test_siblings_follow_their_law(full, drawing, q):
 
 @pytest.mark.parametrize("drawing", ["sampled", "without replacement", "top and sample"])
 def test_wrong_siblings_are_noticed(full, drawing):
-    """Negative controls: uniforms that are not uniform; one uniform for all siblings; siblings in another
-    order.
-    """
+    """Negative controls: uneven uniforms, one uniform for all siblings, siblings in another order."""
     u = np.random.default_rng(7).random((2, 1_000_000 if full else 500_000))
     wrong = {"uneven": u**1.02, "shared": np.stack([u[0], u[0]])}
     for name, uniforms in wrong.items():
@@ -151,16 +144,13 @@ def test_a_uniform_equal_to_a_sum_draws_the_token_behind_it(drawing):
 # --- trees -----------------------------------------------------------------------------------------------
 
 
-def test_the_shape_of_a_tree():
+def test_shapes_of_trees():
     tree = Tree((0, 0, 1, 1, 3))
     assert (tree.size, tree.depth, tree.num_rows, tree.is_chain) == (5, 3, 4, False)
     assert tree.depths == (0, 1, 1, 2, 2, 3)
     assert [tree.children(node) for node in range(6)] == [(1, 2), (3, 4), (), (5,), (), ()]
     assert [tree.path(node) for node in (0, 2, 5)] == [(), (2,), (1, 3, 5)]
     assert str(tree) == "sampled tree with parents (0, 0, 1, 1, 3)"
-
-
-def test_chains_and_branchings():
     assert chain(4) == Tree((0, 1, 2, 3))
     assert (chain(4).depth, chain(4).num_rows, chain(4).is_chain) == (4, 4, True)
     assert chain(3, block=3) == Tree((0, 1, 2), block=3)
@@ -173,15 +163,15 @@ def test_chains_and_branchings():
     assert tree.parents == (0, 0, 1, 2, 3, 3, 3, 4, 4, 4)
     assert [len(tree.children(node)) for node in range(5)] == [2, 1, 1, 3, 3]
     assert (tree.draft_sampling, tree.block, as_tree(tree)) == ("top", 2, tree)
-
-
-def test_distinct_siblings():
     assert not branching(2).distinct
     assert chain(3).distinct
     assert all(
         branching(2, draft_sampling=drawing).distinct == (drawing != "sampled")
         for drawing in SAMPLING_METHODS
     )
+    tree = Tree(np.array([0, 0, 1]))
+    assert tree == Tree((0, 0, 1))
+    assert all(type(parent) is int for parent in tree.parents)
 
 
 @pytest.mark.parametrize(
@@ -202,12 +192,6 @@ def test_distinct_siblings():
 def test_bad_trees(parents, error, message):
     with pytest.raises(error, match=message):
         Tree(parents)
-
-
-def test_numpy_integers_are_parents():
-    tree = Tree(np.array([0, 0, 1]))
-    assert tree == Tree((0, 0, 1))
-    assert all(type(parent) is int for parent in tree.parents)
 
 
 @pytest.mark.parametrize(
@@ -273,9 +257,7 @@ def test_what_a_drafted_token_has_seen(block, seen):
     "tree", [branching(2, 1, 2, block=3), branching(2, 1, 2, block=2), branching(2, 1, 2)]
 )
 def test_rows_of_blocks_are_those_of_the_enumeration(full, tree):
-    """Independent heads see the context only, blocks also the blocks before, autoregressive drafts all
-    tokens.
-    """
+    """Independent heads see the context, blocks the blocks before too, autoregressive drafts all tokens."""
     target, draft = rational_pair(np.random.default_rng(4), 3, 1, 1, "plain")
     each = 100 if full else 20
     u = np.random.default_rng(5).random((tree.size, 3 * each))
@@ -422,9 +404,7 @@ def rows_after(model, context):
 
 
 def law_of_draft(rule, target, tree, tokens, context=(), draft=None):
-    """The law of what one step of `rule` emits for a given draft; q is a uniform row unless there is a draft
-    model.
-    """
+    """The law of a step of `rule` for a given draft; q is uniform without a draft model."""
     above = paths(tree, tokens)
     p = [target.row((*context, *path)) for path in above]
     size = target.vocab_size
@@ -471,9 +451,7 @@ def test_taking_the_dynamic_tree_for_a_sample_of_q_is_noticed():
 
 @pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
 def test_the_dynamic_tree_keeps_the_worthiest_paths(flavour):
-    """With width V nothing is cut on the way: no other set of n paths is worth more, and it is a tree in
-    order.
-    """
+    """With width V nothing is cut on the way: no other set of n paths is worth more."""
     rng = np.random.default_rng(12)
     for nodes in range(1, 13):
         _, draft = rational_pair(rng, 3, 1, 1, flavour)
@@ -506,9 +484,6 @@ def test_a_narrow_tree_expands_the_best_of_a_level_only():
     assert asked == [(), (1,), (2,), (1, 1), (1, 2)]  # (2, 1) is worth as much as (1, 2), and comes later
     assert (tree.parents, tokens) == ((0, 0, 1, 1, 2, 2, 3, 3, 4, 4), (1, 2) * 5)
     assert expand(row, width=1, depth=3, nodes=3) == (Tree((0, 1, 2), "top"), (1, 1, 1))
-
-
-def test_certain_drafts_leave_only_ties():
     tree, tokens = expand(lambda path: [F(0), F(1)], width=2, depth=3, nodes=5)
     assert (tree.parents, tokens) == ((0, 0, 1, 1, 3), (1, 0, 1, 0, 1))
 
@@ -568,9 +543,7 @@ ACCEPTANCES = [
 
 
 def all_trees(nodes, ranks):
-    """Every tree of `nodes` drafted tokens with at most `ranks` children a node; ordered ones several
-    times.
-    """
+    """Every tree of `nodes` tokens with at most `ranks` children a node; ordered ones several times."""
     for parents in itertools.product(*(range(j + 1) for j in range(nodes))):
         if max(Counter(parents).values()) <= ranks:
             yield Tree(parents)

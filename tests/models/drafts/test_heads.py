@@ -35,13 +35,10 @@ def test_no_tree_is_better(seed, nodes):
     assert worth(tree_of_heads(table, nodes), table) == pytest.approx(best, rel=1e-12)
 
 
-def test_it_is_not_the_tree_of_another_table():
+def test_trees_of_tables_by_hand():
     steep, flat = [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5], [0.1, 0.1]]
     assert tree_of_heads(steep, 2).is_chain
     assert tree_of_heads(flat, 2).parents == (0, 0)
-
-
-def test_tokens_that_are_never_right_are_not_drafted():
     tree = tree_of_heads([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], 9)
     assert (tree.parents, tree.draft_sampling, tree.block) == ((0, 0), "top", 2)
 

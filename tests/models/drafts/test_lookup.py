@@ -18,9 +18,6 @@ from specsim.models._drafts.prompt_lookup import lookup_drafts, prompt_lookup
 SOURCE = np.frombuffer((Path(specsim.__file__).parent / "core/distributions.py").read_bytes(), dtype=np.uint8)
 
 
-# --- prompt lookup ---------------------------------------------------------------------------------------
-
-
 def looked_up(history, gamma, max_ngram):
     """The same by going through the text from the left."""
     for n in range(max_ngram, 0, -1):
@@ -96,9 +93,6 @@ def test_bad_lookups():
     assert lookup_drafts([1, 2], [], 3).shape == (0, 3)
 
 
-# --- lookahead decoding ----------------------------------------------------------------------------------
-
-
 def greedy(target, history, length):
     text = list(history)
     while len(text) < length:
@@ -107,9 +101,7 @@ def greedy(target, history, length):
 
 
 def greedy_with(lookahead, rule, target, history, length):
-    """The text that lookahead decoding emits, and how many tokens each step accepted; the target's argmax is
-    p.
-    """
+    """The text of lookahead decoding, and what each step accepted; p is the target's argmax."""
     text, accepted = list(history), []
     while len(text) < length:
         draft = lookahead.draft(text)
@@ -231,15 +223,12 @@ def test_the_pool_holds_the_ngrams_of_the_window(window, ngram):
             assert found[0] == tails[0]
 
 
-def test_the_pool_keeps_the_latest():
+def test_the_pool_keeps_the_latest_and_the_same_seed_drafts_the_same():
     lookahead = Lookahead(cycle(5), window=1, ngram=3, candidates=2, rng=np.random.default_rng(0))
     for tail in [(1, 2), (2, 3), (1, 2), (3, 4)]:  # (2, 3) was seen least recently
         lookahead._remember(0, tail)
     assert lookahead.draft([4, 0]) == (chains(2, 2, "top"), (3, 1, 4, 2))
     assert lookahead.draft([4]) is None
-
-
-def test_the_same_seed_drafts_the_same():
     target, _ = default_pair()
     drafts = []
     for seed in (1, 1, 2):
