@@ -40,9 +40,6 @@ def by_case(found):
     return {case.case: case for case in found.cases}
 
 
-# --- the e-value of two samples --------------------------------------------------------------------------
-
-
 def in_blocks(rng, one, other, n):
     """Multinomial counts of two laws, `n` draws of each, in the blocks of a comparison."""
     ends = block_ends(n, BLOCKS, LEAST)
@@ -114,9 +111,6 @@ def test_what_is_called_detectable_is_detected(cells, n):
     assert binom.cdf(times, 200, POWER) > FALSE_ALARM
     assert times >= 197
     assert found(tv / 3.0, 50) <= 10
-
-
-# --- two verifiers ---------------------------------------------------------------------------------------
 
 
 def test_a_verifier_is_the_same_as_itself_token_by_token():
@@ -224,9 +218,6 @@ def test_tokens_that_leave_the_path_are_broken_too():
     assert "new: step" in by_case(found)["identical"].text
 
 
-# --- which cases -----------------------------------------------------------------------------------------
-
-
 def test_the_cases_are_those_that_both_take():
     one = declares(vocab_size=6, lengths=True)(lambda d, p, q, rng, lengths: verifiers.raises(d, p, q, rng))
     assert list(by_case(compare(one, right))) == CASES
@@ -250,17 +241,10 @@ def test_two_that_share_no_case_are_refused(promise):
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="did you mean 'standard'"):
-        compare("standart", right)
     with pytest.raises(ValueError, match="one of smoke, quick"):
         compare(right, right, "forever")
-    with pytest.raises(ValueError, match="only rules for chains"):
-        compare("k_seq", right)
     with pytest.raises(ValueError, match="timeout"):
         compare(right, right, timeout=0)
-
-
-# --- Ctrl-C ----------------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_keeps_the_cases_that_were_compared():

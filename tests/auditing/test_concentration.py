@@ -235,9 +235,6 @@ def test_a_case_that_breaks_is_no_case_left_out_for_time(limit):
     assert found.out_of_time
 
 
-# --- the choice by itself --------------------------------------------------------------------------------
-
-
 def case(name, cost, kind="", *, done=0, planned=10_000, needed=1000):
     """A candidate whose `needed` steps take `cost` seconds."""
     return Candidate(name, kind, needed, planned, done, cost / (needed - done))

@@ -117,7 +117,7 @@ def handed(**promise):
     @declares(**promise)
     def verify(draft_tokens, p, q, rng, **more):
         calls.append((draft_tokens, p, q, rng, more))
-        return verified(draft_tokens, p, q, rng.random((len(p), p.shape[1])), more.get("lengths"))
+        return given(draft_tokens, p, q, rng, lengths=more.get("lengths"))
 
     return verify, calls
 
@@ -208,36 +208,12 @@ def test_every_call_of_a_batch_continues_one_generator():
 # --- right verifiers -------------------------------------------------------------------------------------
 
 
-def verified(draft_tokens, p, q, u, lengths=None, passes=np.less, bonus=None):
-    """Standard verification with given uniforms u[B, γ+1], of drafts of `lengths`; without q the drafts were
-    certain.
-
-    To spoil it: another comparison, or the position `bonus` of the row that a whole accepted draft is
-    followed by.
-    """
-    steps, gamma = draft_tokens.shape
-    lengths = np.full(steps, gamma) if lengths is None else lengths
+def given(draft_tokens, p, q, rng, uniforms=None, lengths=None, **how):
+    """Right, unless `how` spoils it; without q the drafts were certain."""
+    u = rng.random((len(p), p.shape[1])) if uniforms is None else uniforms
     p = p.astype(np.float64)
     q = np.eye(p.shape[2])[draft_tokens] if q is None else q.astype(np.float64)
-    each, drafted = np.arange(steps), draft_tokens[..., None]
-    p_drafted, q_drafted = (np.take_along_axis(row, drafted, axis=2)[..., 0] for row in (p[:, :gamma], q))
-    passed = passes(u[:, :gamma] * q_drafted, p_drafted) & (np.arange(gamma) < lengths[:, None])
-    passed = np.cumprod(passed, axis=1).astype(bool)
-    accepted = passed.sum(axis=1)
-    whole = accepted == lengths
-    weights = p[each, np.where(whole & (bonus is not None), bonus or 0, accepted)]
-    excess = np.maximum(weights[~whole] - q[each[~whole], accepted[~whole]], 0.0)
-    weights[~whole] = np.where(excess.any(axis=1, keepdims=True), excess, weights[~whole])
-    cdf = weights.cumsum(axis=1)
-    output = np.full((steps, gamma + 1), -1)
-    output[:, :gamma][passed] = draft_tokens[passed]
-    output[each, accepted] = (cdf <= u[:, gamma:] * cdf[:, -1:]).sum(axis=1)
-    return output
-
-
-def given(draft_tokens, p, q, rng, uniforms=None, lengths=None):
-    u = rng.random((len(p), p.shape[1])) if uniforms is None else uniforms
-    return verified(draft_tokens, p, q, u, lengths)
+    return verifiers.verified(draft_tokens, p, q, u, lengths, **how)
 
 
 def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, default=None):
@@ -250,7 +226,7 @@ def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, defaul
             u[row] = np.random.default_rng(stream(row, seed)).random(p.shape[1])
         elif default is not None:
             u[row] = np.random.default_rng(default).random(p.shape[1])
-    return verified(draft_tokens, p, q, u)
+    return given(draft_tokens, p, q, rng, u)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +293,7 @@ def test_lengths_that_are_ignored_are_broken():
 def test_a_bonus_of_the_longest_draft_is_biased_where_lengths_differ():
     @declares(lengths=True)
     def verify(draft_tokens, p, q, rng, lengths):
-        return verified(draft_tokens, p, q, rng.random((len(p), p.shape[1])), lengths, bonus=p.shape[1] - 1)
+        return given(draft_tokens, p, q, rng, None, lengths, bonus=p.shape[1] - 1)
 
     assert kinds(on_case(verify, "uneven lengths")) == {"deviation"}
     assert on_case(verify, "asymmetric").verdict is Verdict.CONSISTENT
@@ -362,7 +338,7 @@ def test_uniforms_that_are_ignored_break_the_promise():
 
 def test_a_uniform_of_zero_must_not_pass_an_impossible_token():
     def verify(draft_tokens, p, q, rng, uniforms):
-        return verified(draft_tokens, p, q, uniforms, passes=np.less_equal)
+        return given(draft_tokens, p, q, rng, uniforms, passes=np.less_equal)
 
     result = promises(declares(uniforms=True)(verify))
     assert result.verdict is Verdict.BIASED
@@ -374,7 +350,7 @@ def test_a_uniform_of_zero_must_not_pass_an_impossible_token():
 
 def test_a_last_uniform_that_rounds_to_1_is_out_of_range():
     def verify(draft_tokens, p, q, rng, uniforms):
-        return verified(draft_tokens, p, q, uniforms.astype(np.float32).astype(np.float64))
+        return given(draft_tokens, p, q, rng, uniforms.astype(np.float32).astype(np.float64))
 
     result = promises(declares(uniforms=True)(verify))
     assert result.verdict is Verdict.BROKEN
@@ -445,17 +421,11 @@ def test_one_row_with_a_seed_at_each_call_is_biased():
 def test_a_wrong_law_of_first_tokens_is_no_dependence():
     assert kinds(on_case(verifiers.resamples_from_target, "opposite")) == {"deviation"}
 
-    class InPairs:
-        def __init__(self, rng):
-            self.rng = rng
+    def in_pairs(draft_tokens, p, q, rng):
+        u = np.repeat(rng.random(p.shape[:2]), 2, axis=0)[: len(p)]
+        return verifiers.verified(draft_tokens, p, q, u, residual="target")
 
-        def random(self, shape):
-            return np.repeat(self.rng.random(shape), 2, axis=0)[: shape[0]]
-
-    def both(draft_tokens, p, q, rng):
-        return verifiers.resamples_from_target(draft_tokens, p, q, InPairs(rng))
-
-    assert "dependent" in kinds(on_case(both, "opposite"))
+    assert "dependent" in kinds(on_case(in_pairs, "opposite"))
 
 
 def test_a_last_token_that_never_comes_is_found():

@@ -57,9 +57,6 @@ def text(result):
     return "; ".join(finding.text for case in result.cases for finding in case.findings)
 
 
-# --- the same audit --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "name", ["on_devices:cupy", pytest.param(on_devices.cupy, marks=pytest.mark.slow)], ids=["child", "here"]
 )
@@ -104,9 +101,6 @@ def test_the_device_is_the_one_that_is_asked_for(monkeypatch, small):
     assert found.provenance.machine.endswith(", Simulated GPU 1")
 
 
-# --- the case of large calls -----------------------------------------------------------------------------
-
-
 def test_only_other_devices_have_calls_of_4096_rows_over_131072_ids():
     cpu, gpu = (
         {case.name: case for case in shapes.shape_cases(Declared("torch", device))}
@@ -123,9 +117,6 @@ def test_only_other_devices_have_calls_of_4096_rows_over_131072_ids():
         case for case in shapes.shape_cases(Declared("torch", "cuda", batch=100)) if case.name == ON_DEVICE
     )
     assert {block.rows for block in fewer.round((1, 2), 0)} == {100}
-
-
-# --- inputs that are altered -----------------------------------------------------------------------------
 
 
 def test_a_write_does_not_reach_the_bank(small):
@@ -145,9 +136,6 @@ def test_a_write_does_not_reach_the_bank(small):
     half = len(seen) // 2
     assert half > 100
     assert all(np.array_equal(*pair) for pair in zip(seen[:half], seen[half:], strict=True))
-
-
-# --- what cannot be --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -192,9 +180,6 @@ def test_rows_that_do_not_fit_beside_what_the_verifier_keeps_are_a_finding(monke
 def test_workers_have_the_declared_device_alone():
     with pytest.raises(ValueError, match="device: workers put arrays where the verifier declares"):
         audit("on_devices:cupy", "smoke", rng=1, device="cuda", executor="processes")
-
-
-# --- the command -----------------------------------------------------------------------------------------
 
 
 def test_the_command_takes_a_device(monkeypatch):

@@ -14,12 +14,8 @@ from specsim.cli import _audit as command
 
 #: One for each way, but for an exit and deafness, which `test_isolation` has; the others are tried with all tests.
 ALWAYS = {
-    "forks_and_both_answer",
-    "closes_everything",
-    "sends_rows_without_end",
-    "answers_another_question",
-    "forges_the_answer",
-    "patches_the_judge",
+    *("forks_and_both_answer", "closes_everything", "sends_rows_without_end"),
+    *("answers_another_question", "forges_the_answer", "patches_the_judge"),
 }
 NAMES = [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in hostile.VERDICTS]
 
@@ -28,10 +24,8 @@ pytestmark = pytest.mark.usefixtures("smaller_audits")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(child, "GRACE", 0.5)
-    monkeypatch.setattr(child, "GRACE_AGAIN", 0.5)
-    monkeypatch.setattr(child, "END", 0.5)
-    monkeypatch.setattr(child, "LOOK_EVERY", 0.05)
+    for name, seconds in (("GRACE", 0.5), ("GRACE_AGAIN", 0.5), ("END", 0.5), ("LOOK_EVERY", 0.05)):
+        monkeypatch.setattr(child, name, seconds)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -190,14 +190,11 @@ def test_what_cannot_be_loaded_is_named(reference, said, full):
 
 @pytest.mark.parametrize(
     "name",
-    ["interrupts", *map(slow, ("refuses", "leaves", "nonsense", "an_object"))],
+    ["interrupts", "leaves", *map(slow, ("refuses", "nonsense", "an_object"))],
 )
 def test_a_module_that_does_not_want_to_be_loaded(name):
     with pytest.raises((ValueError, TypeError), match=name):
         Child(f"{name}:verify")
-
-
-# --- one child -------------------------------------------------------------------------------------------
 
 
 def rows(steps=4, vocab_size=2, **more):
@@ -320,9 +317,6 @@ def test_a_child_whose_parent_has_ended_ends_silently(module):
         theirs.close()
         assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
-
-
-# --- Ctrl-C ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 from scipy import stats
-from verifiers import Given, verify
+from verifiers import verified, verify
 
 from specsim import audit
 from specsim.adapters._contract import Declared
@@ -302,7 +302,8 @@ def test_declarations_reach_the_calls(declared):
         seen.add((p.dtype.name, len(p), draft_tokens.shape[1], lengths is not None, seeds is not None))
         if lengths is None:
             return verify(draft_tokens, p.astype(float), q.astype(float), rng)
-        return one_by_one(draft_tokens, p, q, lengths, seeds, rng)
+        rngs = (rng if seed is None else np.random.default_rng(seed) for seed in seeds)
+        return verified(draft_tokens, p, q, np.stack([one.random(p.shape[1]) for one in rngs]), lengths)
 
     result = judged(own, FEW, 0.2 if "batch" in declared else 0.1, **declared)
     assert not result.findings
@@ -310,20 +311,6 @@ def test_declarations_reach_the_calls(declared):
     assert {one[0] for one in seen} == {declared.get("dtypes", ("float64",))[0]}
     assert len({one[2] for one in seen}) > 3
     assert all(one[3:] == ("lengths" in declared, "seeds" in declared) for one in seen)
-
-
-def one_by_one(draft_tokens, p, q, lengths, seeds, rng):
-    output = np.full((len(p), p.shape[1]), -1)
-    for b, (length, seed) in enumerate(zip(lengths, seeds, strict=True)):
-        own = rng if seed is None else np.random.default_rng(seed)
-        n, row = 0, p[b]
-        while n < length and own.random() * q[b, n, draft_tokens[b, n]] < row[n, draft_tokens[b, n]]:
-            output[b, n] = draft_tokens[b, n]
-            n += 1
-        weights = np.maximum(row[n] - q[b, n], 0.0) if n < length else row[n]
-        cdf = (weights if weights.any() else row[n]).cumsum()
-        output[b, n] = np.searchsorted(cdf, own.random() * cdf[-1], side="right")
-    return output
 
 
 def test_a_child_process_is_given_the_same_rows():
@@ -399,7 +386,7 @@ def test_rows_of_a_call_that_share_their_random_numbers_are_found(apart):
         first = np.arange(rows) // distance % 2 == 0
         both = np.flatnonzero(first[: rows - distance])
         u[both + distance] = u[both]
-        return verify(draft_tokens, p, q, Given(u))
+        return verified(draft_tokens, p, q, u)
 
     result = judged(sharing, FEW)
     assert {finding.kind for finding in result.findings} == {"dependent"}
@@ -411,7 +398,7 @@ def test_random_numbers_that_are_too_even_in_a_call_are_found():
     def stratified(draft_tokens, p, q, rng):
         rows, width = p.shape[:2]
         strata = rng.permuted(np.tile(np.arange(rows)[:, None], (1, width)), axis=0)
-        return verify(draft_tokens, p, q, Given((strata + rng.random((rows, width))) / rows))
+        return verified(draft_tokens, p, q, (strata + rng.random((rows, width))) / rows)
 
     result = judged(stratified, FEW, rounds=24)
     assert {finding.kind for finding in result.findings} == {"dependent"}
@@ -430,7 +417,7 @@ def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
         elif kept[0] is not None:
             u[0, 0] = kept[0]
         kept[0] = u[-1, -1]
-        return verify(draft_tokens, p, q, Given(u))
+        return verified(draft_tokens, p, q, u)
 
     result = judged(overlapping, FEW, rounds=2 if which == "row" else 8)
     assert {finding.kind for finding in result.findings} == {"dependent"}
@@ -445,7 +432,7 @@ def test_a_uniform_that_two_places_share_is_found_at_any_distance(apart):
         u = rng.random(p.shape[:2])
         places = np.arange(draft_tokens.shape[1])
         u[:, : len(places)] = u[:, places % apart if apart > 1 else places // 2 * 2]
-        return verify(draft_tokens, p, q, Given(u))
+        return verified(draft_tokens, p, q, u)
 
     result = judged(sharing, FEW, rounds=1 if apart == 1 else 2)
     assert any(
@@ -460,7 +447,7 @@ def test_random_numbers_kept_from_call_to_call_are_found():
 
     def keeping(draft_tokens, p, q, rng):
         kept.setdefault(p.shape, rng.random((len(p), p.shape[1])))
-        return verify(draft_tokens, p, q, Given(kept[p.shape]))
+        return verified(draft_tokens, p, q, kept[p.shape])
 
     result = judged(keeping, FEW, rounds=2)
     assert any(table.rejected and "successive calls" in table.where for table in result.tables)

@@ -8,29 +8,42 @@ import time
 import numpy as np
 
 
-def verify(draft_tokens, p, q, rng, *, lenience=1.0, residual="excess", one_uniform=False, stratified=False):
+def verify(draft_tokens, p, q, rng, *, one_uniform=False, stratified=False, **how):
     """Standard verification of whole arrays in NumPy, with ways to spoil it."""
     steps, gamma = draft_tokens.shape
     u = _uniforms(rng, steps, gamma + 1, stratified)
-    tests = np.repeat(u[:, :1], gamma, axis=1) if one_uniform else u[:, :gamma]
+    if one_uniform:
+        u[:, :gamma] = u[:, :1]
+    return verified(draft_tokens, p, q, u, **how)
+
+
+def verified(
+    draft_tokens, p, q, u, lengths=None, *, lenience=1.0, residual="excess", passes=np.less, bonus=None
+):
+    """The same with given uniforms u[B, γ+1], of drafts of `lengths`.
+
+    More ways to spoil it: another comparison, or the position `bonus` of the row that a whole accepted draft
+    is followed by.
+    """
+    steps, gamma = draft_tokens.shape
+    lengths = np.full(steps, gamma) if lengths is None else lengths
     drafted = draft_tokens[..., None]
     p_drafted = np.take_along_axis(p[:, :gamma], drafted, axis=2)[..., 0]
     q_drafted = np.take_along_axis(q, drafted, axis=2)[..., 0]
-    passed = np.cumprod(tests * q_drafted * lenience < p_drafted, axis=1).astype(bool)
+    passed = passes(u[:, :gamma] * q_drafted * lenience, p_drafted) & (np.arange(gamma) < lengths[:, None])
+    passed = np.cumprod(passed, axis=1).astype(bool)
     accepted = passed.sum(axis=1)
-    each = np.arange(steps)
-    weights = p[each, accepted]
-    rejected = accepted < gamma
+    each, rejected = np.arange(steps), accepted < lengths
+    weights = p[each, accepted if bonus is None else np.where(rejected, accepted, bonus)]
     if residual == "excess":
         excess = np.maximum(weights[rejected] - q[each[rejected], accepted[rejected]], 0.0)
         weights[rejected] = np.where(excess.any(axis=1, keepdims=True), excess, weights[rejected])
     elif residual == "one-hot":
         weights[each[rejected], draft_tokens[each[rejected], accepted[rejected]]] = 0.0
     cdf = weights.cumsum(axis=1)
-    last = (cdf <= u[:, gamma:] * cdf[:, -1:]).sum(axis=1)
     output = np.full((steps, gamma + 1), -1)
     output[:, :gamma][passed] = draft_tokens[passed]
-    output[each, accepted] = last
+    output[each, accepted] = (cdf <= u[:, gamma:] * cdf[:, -1:]).sum(axis=1)
     return output
 
 
@@ -101,10 +114,6 @@ def returns_floats(draft_tokens, p, q, rng):
     return verify(draft_tokens, p, q, rng).astype(float)
 
 
-def returns_nan(draft_tokens, p, q, rng):
-    return np.full((len(p), p.shape[1]), np.nan)
-
-
 def wrong_shape(draft_tokens, p, q, rng):
     return verify(draft_tokens, p, q, rng)[:, :-1]
 
@@ -131,10 +140,6 @@ def hole_in_padding(draft_tokens, p, q, rng):
 def alters_p(draft_tokens, p, q, rng):
     p *= 0.5
     return verify(draft_tokens, p, q, rng)
-
-
-def exits(draft_tokens, p, q, rng):
-    raise SystemExit(0)
 
 
 def ragged(draft_tokens, p, q, rng):
