@@ -1,6 +1,4 @@
-"""Distributions: checks that name what is wrong, reshaping against naive code, rounding, draws, synthetic
-pairs.
-"""
+"""Distributions: checks, reshaping against naive code, rounding, draws, synthetic pairs."""
 
 import itertools
 import math

@@ -1,6 +1,4 @@
-"""Compiled code on disk: found by what goes into it, by any number of processes, and never trusted when
-damaged.
-"""
+"""Compiled code on disk: found by what goes into it, by any process, and never trusted when damaged."""
 
 import errno
 import hashlib

@@ -1,6 +1,4 @@
-"""What results show in Jupyter: the numbers that they hold, in tables, and nothing that a name could
-break.
-"""
+"""What results show in Jupyter: their numbers, in tables, and nothing that a name could break."""
 
 import dataclasses
 import io

@@ -1,6 +1,4 @@
-"""Statistics against SciPy, exact enumeration and slow code, and what they promise under optional
-stopping.
-"""
+"""Statistics against SciPy, enumeration and slow code, and their promises under optional stopping."""
 
 import itertools
 import math

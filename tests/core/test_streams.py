@@ -114,13 +114,11 @@ def million():
     return uniforms(key_of(20), Purpose.VERIFY, 0, 2**18, 6)
 
 
-def test_uniforms_are_uniform_in_their_high_bits(million):
+def test_uniforms_are_uniform_in_their_high_and_low_bits(million):
     u = million.ravel()
     assert uniformity((u * 256).astype(int), 256) > FALSE_ALARM
     assert uniformity((u**1.02 * 256).astype(int), 256) < FALSE_ALARM  # bent by a hundredth
 
-
-def test_uniforms_are_uniform_in_their_low_bits(million):
     def low_bits(u):
         return (u * 2**42).astype(np.int64) % 256
 

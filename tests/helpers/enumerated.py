@@ -48,6 +48,10 @@ def continued_law(law, target, length, context=()):
     return found
 
 
+def tv(one, other):
+    return sum(abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys()) / 2
+
+
 def conditional_laws(law):
     """Each prefix at which a step of `step_law` may continue, and {(token,): probability} after it."""
     masses = defaultdict(lambda: defaultdict(int))

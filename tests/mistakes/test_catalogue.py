@@ -9,7 +9,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM, rational_pair
-from enumerated import conditional_laws
+from enumerated import conditional_laws, tv
 
 from specsim import mistakes, rules
 from specsim.core.stats import chi_square, merge_cells
@@ -112,10 +112,6 @@ def seen(name):
 
 def lawful(kind):
     return [name for name in mistakes.names(kind) if mistakes.get(name).law and mistakes.get(name).verify]
-
-
-def tv(one, other):
-    return sum(abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys()) / 2
 
 
 def worst_tv(law, target, context):

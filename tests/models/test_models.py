@@ -385,24 +385,21 @@ def test_bad_counts():
 @pytest.mark.parametrize("model", [NGramModel.train(TEXTS, 3), TableModel(np.full((2, 2, 2), 0.5))])
 def test_bad_histories(model):
     v = model.vocab_size
-    with pytest.raises(ValueError, match=r"T ≥ 2"):
-        model.rows([[1]])
-    with pytest.raises(ValueError, match="give \\[B, T\\]"):
-        model.rows([1, 1])
-    with pytest.raises(ValueError, match=rf"position \(1, 0\): token {v} is outside"):
-        model.rows([[0, 1], [v, 1]])
-    with pytest.raises(ValueError, match="token -1 is outside"):
-        model.rows([[0, -1]])
-    with pytest.raises(TypeError, match="integer"):
-        model.rows([[0.0, 1.0]])
-    with pytest.raises(ValueError, match="context: 1 tokens"):
-        model.row([1])
-    with pytest.raises(ValueError, match="outside the vocabulary"):
-        model.row([1, v])
-    with pytest.raises(ValueError, match=rf"give float64 \[1, {v}\]"):
-        model.rows([[0, 1]], np.empty((2, v)))
-    with pytest.raises(ValueError, match="give float64"):
-        model.rows([[0, 1]], np.empty((1, v), dtype=np.float32))
+    for histories, error, message in (
+        ([[1]], ValueError, r"T ≥ 2"),
+        ([1, 1], ValueError, r"give \[B, T\]"),
+        ([[0, 1], [v, 1]], ValueError, rf"position \(1, 0\): token {v} is outside"),
+        ([[0, -1]], ValueError, "token -1 is outside"),
+        ([[0.0, 1.0]], TypeError, "integer"),
+    ):
+        with pytest.raises(error, match=message):
+            model.rows(histories)
+    for context, message in (([1], "context: 1 tokens"), ([1, v], "outside the vocabulary")):
+        with pytest.raises(ValueError, match=message):
+            model.row(context)
+    for out in (np.empty((2, v)), np.empty((1, v), dtype=np.float32)):
+        with pytest.raises(ValueError, match=rf"give float64 \[1, {v}\]"):
+            model.rows([[0, 1]], out)
 
 
 # --- tables ----------------------------------------------------------------------------------------------

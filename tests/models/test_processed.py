@@ -53,12 +53,14 @@ def distributions_p_value(counts, law):
     return specsim.stats.chi_square(counts, np.asarray(law)).p_value
 
 
-def test_a_processed_model_can_be_processed_and_an_exact_one_becomes_one_of_floats():
+def test_a_processed_model_can_be_processed_and_nothing_but_a_model():
     exact = TableModel([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)])
     twice = exact.processed(temperature=0.5).processed(top_k=1)
     assert twice.row([]).tolist() == [1.0, 0.0, 0.0]
     assert (twice.vocab_size, twice.order, twice.reads_all) == (3, 0, False)
     assert np.array_equal(twice.contexts, exact.contexts)
+    with pytest.raises(TypeError, match="model: expected"):
+        Processed(P)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +76,3 @@ def test_a_processed_model_can_be_processed_and_an_exact_one_becomes_one_of_floa
 def test_values_out_of_range_are_refused_at_once(setting, message):
     with pytest.raises(ValueError, match=message):
         TableModel(P).processed(**setting)
-
-
-def test_what_is_no_model_is_refused():
-    with pytest.raises(TypeError, match="model: expected"):
-        Processed(P)

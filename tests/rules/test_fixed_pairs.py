@@ -1,6 +1,4 @@
-"""Draws of the fixed-pair kernels, one by one, against inverse CDFs in plain Python: a small error needs no
-statistics.
-"""
+"""Draws of the fixed-pair kernels, one by one, against inverse CDFs in plain Python."""
 
 from contextlib import nullcontext
 

@@ -92,10 +92,10 @@ def test_a_control_is_refuted(name, models):
     rule = rules.get(name)
     proofs = [
         prove(target, draft, rule=rule, gamma=tree, context=context)
-        for target, draft, tree, context in generated(rule, models, seed=3)
+        for target, draft, tree, context in generated(rule, models // 2, seed=3)
     ]
     refuted = [proof for proof in proofs if not proof.exact]
-    assert len(refuted) > models / 10
+    assert len(refuted) > models / 20
     assert max(proof.worst_tv for proof in refuted) > Fraction(1, 20)
 
 

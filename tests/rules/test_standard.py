@@ -281,23 +281,19 @@ def test_a_lossy_rule_that_declares_the_wrong_law_is_refuted():
 
 
 def test_prove_names_what_it_cannot_do():
-    pair = TableModel([0.5, 0.5]), TableModel([0.5, 0.5])
-    with pytest.raises(ValueError, match=r"2\^13 drafts are too many to enumerate \(at most 4096\)"):
-        prove(*pair, gamma=13)
-    with pytest.raises(ValueError, match=r"2\^14 drafts are too many to enumerate"):
-        prove(*pair, rule="k_seq", gamma=branching(2, 2, 2))
-    with pytest.raises(ValueError, match=r"standard verifies a chain .* parents \(0, 0\)"):
-        prove(*pair, gamma=branching(2))
-    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"):
-        prove(*pair, rule="lenience:lenience=0")
-    with pytest.raises(ValueError, match="target, draft: 2 and 1 tokens"):
-        prove(pair[0], TableModel([1.0]))
-    with pytest.raises(ValueError, match=r"the row after \(\) sums to .*, not exactly 1"):
-        prove(TableModel([0.1] * 10), TableModel([0.1] * 10))
-    with pytest.raises(ValueError, match="gamma: 0"):
-        prove(*pair, gamma=0)
-    with pytest.raises(ValueError, match="unknown rule 'standart'; did you mean 'standard'"):
-        prove(*pair, rule="standart")
+    half, tenths = TableModel([0.5, 0.5]), TableModel([0.1] * 10)
+    for options, message in (
+        ({"gamma": 13}, r"2\^13 drafts are too many to enumerate \(at most 4096\)"),
+        ({"rule": "k_seq", "gamma": branching(2, 2, 2)}, r"2\^14 drafts are too many to enumerate"),
+        ({"gamma": branching(2)}, r"standard verifies a chain .* parents \(0, 0\)"),
+        ({"rule": "lenience:lenience=0"}, r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"),
+        ({"draft": TableModel([1.0])}, "target, draft: 2 and 1 tokens"),
+        ({"target": tenths, "draft": tenths}, r"the row after \(\) sums to .*, not exactly 1"),
+        ({"gamma": 0}, "gamma: 0"),
+        ({"rule": "standart"}, "unknown rule 'standart'; did you mean 'standard'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            prove(**{"target": half, "draft": half} | options)
 
 
 def awkward_uniforms(rng, shape, ratios=None):

@@ -240,6 +240,11 @@ def test_a_result_goes_to_json_and_to_html():
     assert ", sampled chain of 2: 1,000 steps, seed 6<" in result._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.steps = 1
+    result = simulate(P, Q, rule="k_seq", gamma=branching(2, 2), steps=1000, rng=6)
+    told = json.loads(json.dumps(result.to_dict()))
+    assert (told["rule"], told["gamma"], told["draft"]["parents"]) == ("k_seq", 2, [0, 0, 1, 1, 2, 2])
+    assert result.alpha_drafted == result.accepted / 6000
+    assert "sampled tree with parents (0, 0, 1, 1, 2, 2)" in result._repr_html_()
 
 
 # --- other rules, trees ----------------------------------------------------------------------------------
@@ -374,14 +379,6 @@ def test_tokens_drafted_ahead_are_drawn_from_the_law_given_the_context_alone():
     # the second head has (3/4, 1/4): after 0 it is tested against (1/2, 1/2), after 1 against (1, 0)
     assert chi_square_p_value(ahead.lengths[1:], [0.25, 0.75]) > FALSE_ALARM
     assert ahead.lengths[0] == 0
-
-
-def test_a_simulated_tree_says_what_was_drafted():
-    result = simulate(P, Q, rule="k_seq", gamma=branching(2, 2), steps=1000, rng=6)
-    told = json.loads(json.dumps(result.to_dict()))
-    assert (told["rule"], told["gamma"], told["draft"]["parents"]) == ("k_seq", 2, [0, 0, 1, 1, 2, 2])
-    assert result.alpha_drafted == result.accepted / 6000
-    assert "sampled tree with parents (0, 0, 1, 1, 2, 2)" in result._repr_html_()
 
 
 def test_a_chain_of_a_trace_takes_any_rule_for_chains(small_trace):

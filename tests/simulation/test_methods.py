@@ -1,5 +1,6 @@
 """Drafting systems by name: their drafts, what their rules claim, and what is refused."""
 
+from functools import cache
 from itertools import cycle
 
 import numpy as np
@@ -44,8 +45,13 @@ def test_first_tokens_have_the_law_of_the_target(name):
     run = simulate(P, Q, method=method.with_parameters(**own), steps=steps, rng=1)
     share = run.tokens / run.tokens.sum()
     assert np.abs(share - p).max() < 5 / np.sqrt(steps)
+    assert np.abs(lossy_share(steps) - p).max() > 5 / np.sqrt(steps)
+
+
+@cache
+def lossy_share(steps):
     wrong = simulate(P, Q, rule="lenience:lenience=0.1", gamma=2, steps=steps, rng=1)
-    assert np.abs(wrong.tokens / wrong.tokens.sum() - p).max() > 5 / np.sqrt(steps)
+    return wrong.tokens / wrong.tokens.sum()
 
 
 def test_chains_from_a_model():
@@ -74,15 +80,12 @@ def test_prompt_lookup_searches_a_text_of_the_target():
     assert np.abs(follows / follows.sum(axis=1, keepdims=True) - ROWS[0]).max() < 0.15
 
 
-def test_a_result_is_saved_with_its_method(tmp_path):
+def test_a_result_is_saved_and_merged_with_its_method(tmp_path):
     run = simulate(specsim.read_pair("zipf:vocab_size=20"), method="spectr:drafts=2", steps=500, rng=1)
     run.save(tmp_path / "run.json")
     assert load(tmp_path / "run.json") == run
     assert rerun(tmp_path / "run.json") == run
     assert "spectr:drafts=2" in str(run)
-
-
-def test_parts_of_a_run_are_merged_with_their_method(tmp_path):
     pair, options = specsim.read_pair("zipf:vocab_size=20"), {"method": "spectr", "steps": 2**18, "rng": 1}
     for i in range(2):
         simulate(pair, **options, shard=(i, 2), checkpoint=tmp_path / f"{i}.part")

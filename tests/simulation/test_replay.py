@@ -138,7 +138,7 @@ def test_kernels_are_interpreted_in_the_block_and_in_this_thread_only():
     assert kernel() == "compiled"
 
 
-def test_a_replay_prints_every_number():
+def test_a_replay_prints_every_number_and_below_which_node_a_token_hangs():
     told = str(replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, gamma=2, rng=1))
     for words in (
         "step 7 of fixed pair, rule standard, seed 1",
@@ -152,9 +152,6 @@ def test_a_replay_prints_every_number():
     ):
         assert words in told
     assert "below" not in told
-
-
-def test_a_replay_of_a_tree_says_below_which_node_a_token_hangs():
     told = replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, rule="k_seq", gamma=branching(2, 2), rng=1)
     lines = [line.partition(": u")[0] for line in told.parts() if line.startswith("draft")]
     assert lines == [
@@ -188,13 +185,10 @@ def test_drafts_that_are_not_drawn_have_no_uniform(draft, rule, tree):
         assert node.q > 0
 
 
-def test_the_most_probable_tokens_of_a_pair_have_no_uniform_either():
+def test_a_replay_prints_no_uniform_where_none_was_drawn_and_not_one_for_every_token():
     pair, tree = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), branching(2, draft_sampling="top")
     told = replay(*pair, step=7, rule="deterministic_children", gamma=tree, rng=1)
     assert [(node.u, node.token, node.q) for node in told.nodes] == [(None, 2, 0.5), (None, 1, 0.3)]
-
-
-def test_a_replay_does_not_print_a_uniform_for_every_token_of_the_vocabulary():
     told = replay(*default_pair(), step=7, rule="gumbel", gamma=2, rng=1)
     assert len(told.verify_uniforms) == 2 * 256 + 1
     assert str(told).count("verify ") == 64

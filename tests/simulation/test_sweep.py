@@ -59,15 +59,12 @@ def test_alpha_against_temperature():
     assert cold["alpha_context"] != usual["alpha_context"]
 
 
-def test_rules_can_be_swept_and_wrong_ones_have_no_tv():
+def test_rules_can_be_swept_and_are_named(tmp_path):
     found = sweep(
         P, Q, over={"rule": ["standard", "lenience", "pointwise_envelope"]}, gamma=2, steps=50, rng=1
     )
     assert [row["tv"] for row in found.records()] == [0.0, pytest.approx(0.2), None]
     assert "pointwise_envelope" in str(found)
-
-
-def test_rules_are_named_in_the_result(tmp_path):
     some = [specsim.rules.get("lenience:lenience=0.5"), "standard"]
     found = sweep(P, Q, over={"rule": some}, steps=100, rng=1)
     assert found.over == {"rule": ("lenience:lenience=0.5", "standard")}

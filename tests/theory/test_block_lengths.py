@@ -1,6 +1,4 @@
-"""Accepted lengths: token by token ≤ block verification ≤ the min-joint bound, and the range for i.i.d.
-pairs.
-"""
+"""Accepted lengths: token by token ≤ block verification ≤ the bound, and the range for i.i.d. pairs."""
 
 from fractions import Fraction as F
 

@@ -4,6 +4,7 @@ from fractions import Fraction as F
 from itertools import product
 
 import pytest
+from enumerated import tv
 
 from specsim import prove
 from specsim.models import TableModel
@@ -13,10 +14,6 @@ from specsim.theory import _constrained, conditioned_law, projected_law, target_
 AFTER = {0: (1, 2), 1: (0,), 2: (0, 1, 2)}
 TARGET = [[F(n, 12) for n in row] for row in ((3, 4, 5), (2, 2, 8), (6, 1, 5))]
 DRAFT = [[F(n, 12) for n in row] for row in ((6, 3, 3), (4, 4, 4), (1, 1, 10))]
-
-
-def tv(one, other):
-    return sum(abs(one.get(x, 0) - other.get(x, 0)) for x in one.keys() | other.keys()) / 2
 
 
 def after_last(start):

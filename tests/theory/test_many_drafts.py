@@ -1,6 +1,4 @@
-"""The multi-draft bound against linear programs and all subsets, and known verifiers against their rules and
-the bound.
-"""
+"""The multi-draft bound against linear programs and all subsets, and verifiers against rules and bound."""
 
 from fractions import Fraction
 from itertools import chain, combinations

@@ -1,6 +1,4 @@
-"""Wall time, operations and the best γ, held to the printed tables and figures of Leviathan et al.; steps by
-position.
-"""
+"""Wall time, operations and the best γ, as Leviathan et al. print them; steps by position."""
 
 import numpy as np
 import pytest
