@@ -8,7 +8,4 @@ from specsim.core.distributions import dyadic, min_p, normalise, synthetic_pair,
 
 __all__ = ["dyadic", "min_p", "normalise", "synthetic_pair", "temperature", "top_k", "top_p"]
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
+__dir__ = __all__.copy  # for completion

@@ -21,7 +21,4 @@ __all__ = [
     "tv_interval",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
+__dir__ = __all__.copy  # for completion

@@ -19,10 +19,7 @@ from specsim.core._streams import RandomSource
 
 __all__ = ["assert_exact", "assert_same"]
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
+__dir__ = __all__.copy  # for completion
 
 
 def assert_exact(

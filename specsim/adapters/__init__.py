@@ -38,11 +38,7 @@ GROUP, SIMPLE = "specsim.engines", re.compile(r"[\w.-]+")
 #: How a parameter is read, by the type of its default.
 READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
+__dir__ = __all__.copy  # for completion
 
 #: The engines that specsim adapts itself: where the verifier or decoder of each is made, and what it is.
 ENGINES: dict[str, tuple[str, str]] = {
@@ -114,7 +110,8 @@ def is_engine(reference: str) -> bool:
     (True, False)
     """
     name = name_of(reference)
-    return name in ENGINES or (_is_free(name) and name in _of_others())
+    simple = SIMPLE.fullmatch(name) is not None  # no function of a module
+    return name in ENGINES or (simple and name not in rules.names() and name in _of_others())
 
 
 def name_of(reference: str) -> str:
@@ -189,11 +186,6 @@ def _of_others() -> dict[str, list[EntryPoint]]:
     for point in entry_points(group=GROUP):
         found.setdefault(point.name, []).append(point)
     return found
-
-
-def _is_free(name: str) -> bool:
-    """Whether another package may call an engine so: no rule, and no function of a module."""
-    return SIMPLE.fullmatch(name) is not None and name not in rules.names()
 
 
 def _clash(name: str) -> str:

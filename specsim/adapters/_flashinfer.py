@@ -22,7 +22,6 @@ from specsim.adapters._contract import Verifier, declares
 
 
 def adapt(chain_speculative_sampling: engines.Function, device: str = "cpu") -> Verifier:
-    """Make a verifier of any function with the signature of `chain_speculative_sampling`, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

@@ -32,7 +32,6 @@ INSTALL = "pip install torch transformers"
 
 
 def adapt(speculative_sampling: engines.Function) -> Verifier:
-    """Make a verifier of any function with the signature of `_speculative_sampling`."""
     parameters = inspect.signature(speculative_sampling).parameters
 
     @declares(arrays="torch", dtypes=("float32",))

@@ -22,7 +22,6 @@ BACKENDS = "lmdeploy.pytorch.backends"
 
 
 def adapt(forward: engines.Function) -> Verifier:
-    """Make a verifier of any function with the signature of `forward`."""
 
     @declares(arrays="torch", dtypes=("float32",), one_hot=True)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

@@ -21,7 +21,6 @@ from specsim.models import Model
 
 
 def adapt(speculative_generate_step: engines.Function) -> Verifier:
-    """Make a decoder of any function with the signature of `speculative_generate_step`."""
 
     @engines.decoder_for()
     def decode(request: engines.Request) -> list[int]:

@@ -62,7 +62,6 @@ UNO_TOP_K = 128
 
 
 def adapt(tree_speculative_sampling: engines.Function, device: str = "cpu") -> Verifier:
-    """Make a tree verifier of any function with the signature above, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, draft_sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:

@@ -172,12 +172,8 @@ class _Anything(type):
 
 
 def _stand_in(name: str) -> Any:
-    names = {"stands_in": True, "__qualname__": name, "__init_subclass__": _takes_anything}
+    names = {"stands_in": True, "__qualname__": name, "__init_subclass__": lambda *_, **__: None}
     return _Anything(name, (), names)
-
-
-def _takes_anything(*_: Any, **__: Any) -> None:
-    """For `class Name(Base, option=value)`, where the base is a stand-in."""
 
 
 class Unpinned:

@@ -23,7 +23,6 @@ INSTALL = "pip install --no-deps tpu-inference, and jax"
 
 
 def adapt(rejection_sample: engines.Function) -> Verifier:
-    """Make a verifier of any function with the signature of `rejection_sample`."""
 
     import jax
 

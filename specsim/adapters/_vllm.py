@@ -52,7 +52,6 @@ from specsim.adapters._triton import language
 
 
 def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
-    """Make a verifier of any function with the signature of V1's `rejection_sample`, on `device`."""
     takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
 
     @declares(arrays="torch", device=device, dtypes=("float32",), lengths=True, seeds=True, one_hot=True)

@@ -51,7 +51,6 @@ INSTALL = (
 
 
 def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: engines.Function) -> Verifier:
-    """Make a verifier of any two functions with the signatures above."""
 
     @declares(arrays="torch", dtypes=("float32",), lengths=True, one_hot=True)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None) -> Any:

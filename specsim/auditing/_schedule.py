@@ -118,7 +118,6 @@ class Run:
         raise NotImplementedError
 
     def result(self) -> CaseResult:
-        """The result of the steps counted so far."""
         raise NotImplementedError
 
     @property

@@ -18,11 +18,7 @@ from specsim.core._registry import modules_beside
 
 __all__ = ["main", "run_app"]
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
+__dir__ = __all__.copy  # for completion
 
 #: Options that have another name than the argument that they set.
 OPTIONS = {

@@ -97,7 +97,6 @@ class Generation(Shown):
         return self.accepted / tested if tested else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         return as_dict(self, *DERIVED, without=("tree",), draft=self.tree)
 
     def table(self) -> Mapping[str, str]:

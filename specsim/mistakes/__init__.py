@@ -28,11 +28,7 @@ from specsim.mistakes._base import Mistake
 
 __all__ = ["Mistake", "catalogue", "exact_controls", "get", "names"]
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
+__dir__ = __all__.copy  # for completion
 
 _FAMILIES = (_proposal, _residual, _randomness, _precision, _acceptance, _indexing, _processing, _candidates)
 

@@ -54,7 +54,6 @@ class Plan(Shown):
     sensitivity: tuple[Shift, ...]  #: for shifted α and c
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         return as_dict(self, cost=str(self.cost))
 
     def parts(self) -> Iterator[Piece]:

@@ -25,11 +25,7 @@ from specsim.rules._common.base import FixedPair, Rule
 
 __all__ = ["FixedPair", "Parameter", "Rule", "get", "kernel", "names", "tokenwise"]
 
-
-def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
-
+__dir__ = __all__.copy  # for completion
 
 #: The groups of rules, and what is claimed of each.
 GROUPS: dict[str, str] = {

@@ -233,16 +233,12 @@ def choose_with_small_rho(p, q, children, u, values, weights):
     return sequential(p, q, children, u, 1.0, children.size, weights)
 
 
-def small_rho_table(p: Floats, q: Floats, drafts: int) -> Floats:
-    return k_seq.tables_with(p, q, drafts, lambda count: 1.0)
-
-
 K_SEQ_SMALL_RHO = wrong(
     k_seq.RULE,
     "k_seq_small_rho",
     "arXiv 2310.15141 with ρ < ρ*",
     **of_nodes(small_rho_law, choose_with_small_rho),
-    pair=nodewise.fixed_pair(k_seq.pick, small_rho_table),
+    pair=nodewise.fixed_pair(k_seq.pick, lambda p, q, drafts: k_seq.tables_with(p, q, drafts, lambda _: 1.0)),
 )
 
 
@@ -343,17 +339,13 @@ def recover_passing(p, q, x, values, weights):
         weights[y] = min(p[y], q[y])
 
 
-def passing_shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    return capped_ratio(p, q), np.minimum(p, q), p
-
-
 POINTWISE_ENVELOPE = wrong(
     standard.RULE,
     "pointwise_envelope",
     "lecture notes on von Neumann's acceptance-rejection",
     tokenwise.law("pointwise_envelope", standard.acceptance, next_passing),
     tokenwise.rows(standard.accept, recover_passing),
-    tokenwise.fixed_pair(passing_shares),
+    tokenwise.fixed_pair(lambda p, q: (capped_ratio(p, q), np.minimum(p, q), p)),
 )
 
 

@@ -294,7 +294,6 @@ class Acceptance(Shown):
         return int(self.contradicting > 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         return as_dict(self, confidence=CONFIDENCE)
 
     def records(self) -> list[dict[str, Any]]:

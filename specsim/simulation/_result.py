@@ -97,7 +97,6 @@ class Simulation(Shown):
         return statistics.alpha_verified_error(self.lengths)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         derived = ("gamma", "alpha_verified", "alpha_verified_error", "alpha_drafted")
         means = ("tokens_per_step", "tokens_per_step_error", "expected_tokens", "interrupted")
         return as_dict(self, *derived, *means, without=("tree",), draft=self.tree)

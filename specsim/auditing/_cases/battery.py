@@ -100,7 +100,6 @@ class Case:
 
 
 def case_key(root: int, case: str) -> Key:
-    """The random numbers of one case."""
     return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 

@@ -35,7 +35,6 @@ class DecoderCase:
     is_pair = False
 
     def prompt_of(self, number: int) -> tuple[int, ...]:
-        """The prompt of request `number`."""
         return self.prompts[number % len(self.prompts)]
 
     @property
@@ -54,7 +53,6 @@ class DecoderCase:
 
 
 def decoder_battery() -> list[DecoderCase]:
-    """All cases of a decoder."""
     return [_case(*case) for case in _CASES]
 
 

@@ -121,7 +121,6 @@ class ShapesCase:
 
     @cached_property
     def round_steps(self) -> int:
-        """The steps of a round."""
         return sum(rows * calls for rows, calls in self.sizes)
 
     @cached_property
@@ -147,7 +146,6 @@ class ShapesCase:
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The orders in which its tokens are counted."""
         return ORDERS if self.together else ORDERS[:-1]
 
     @property

@@ -35,7 +35,6 @@ RARE_TOKEN = 4
 
 
 def check_promises(callee: Callee, key: Key, timeout: float) -> list[Failure]:
-    """Check all promises of a verifier, and return what is broken."""
     failures: list[Failure] = []
     for check in CHECKS:
         try:

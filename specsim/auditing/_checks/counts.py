@@ -57,7 +57,6 @@ def counts_ids(case: Case) -> bool:
 
 
 def prefix_cells(case: Case | DecoderCase) -> int:
-    """The number of cells of all prefix tables."""
     return sum(case.target.vocab_size ** (i + 1) for i in range(table_positions(case)))
 
 

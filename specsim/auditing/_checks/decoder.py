@@ -60,7 +60,6 @@ class Processing:
 
     @classmethod
     def of(cls, declared: Declared) -> Self:
-        """What a decoder declares."""
         return cls(**{field.name: getattr(declared, field.name) for field in fields(cls)})
 
     @property

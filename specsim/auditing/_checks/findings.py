@@ -124,7 +124,6 @@ def evidence(plan: Plan, counts: Counts, level: float) -> tuple[float, float]:
 
 
 def pooled_log_e(plan: Plan, counts: Counts) -> float:
-    """The logarithm of the e-value of the pooled tables of a case."""
     return float(plan.pooled.log_pooled_e(plan.pooled.counts(counts))[0])
 
 

@@ -100,7 +100,6 @@ class Plan:
         return len(self.tables) + 3
 
     def log_e(self, counts: Counts) -> Floats:
-        """The logarithm of the e-value of each table."""
         of_bins = iter(self.by_bins.log_e(self.by_bins.counts(counts))[0])
         return np.array(
             [one.log_e(one.counts(counts)) if one.kind == "ids" else next(of_bins) for one in self.tables]
@@ -174,7 +173,6 @@ def interim_looks(steps: int) -> list[int]:
 
 
 def plan_case(tally: AuditTally, kernel: str, steps: int, alpha_context: float) -> Plan:
-    """The plan of the case that `tally` counts."""
     case, claim = tally.case, tally.claim
     return Plan(
         case,

@@ -27,13 +27,11 @@ def block_ends(total: int, blocks: int, least: int) -> list[int]:
 
 
 def totals(blocks: Blocks) -> tuple[Ints, Ints]:
-    """The counts of each sample in all blocks."""
     one, other = (np.sum([block[side] for block in blocks], axis=0) for side in (0, 1))
     return one, other
 
 
 def rejects(log_e: float, level: float) -> bool:
-    """Whether evidence is enough at a false-alarm probability of `level`."""
     return bool(log_e >= -np.log(level))
 
 

@@ -64,7 +64,6 @@ EDGE_CASE = (
 
 
 def headline(audit: Audit) -> str:
-    """The verdict in a line."""
     if not audit.steps and audit.verdict is Verdict.INCONCLUSIVE:
         return f"{audit.verifier}: inconclusive, nothing was run"
     lossy = f" as declared, TV up to {audit.declared_tv:.3f}" if audit.verdict is Verdict.LOSSY else ""
@@ -96,7 +95,6 @@ def meaning(audit: Audit) -> str:
 
 
 def remedy(audit: Audit) -> str:
-    """What to do about it."""
     if audit.interrupted and audit.verdict is Verdict.INCONCLUSIVE:
         return "Run the audit again to the end: the remaining cases were not tested."
     return {
@@ -313,7 +311,6 @@ def power_line(audit: Audit) -> str:
 
 
 def run_line(audit: Audit) -> str:
-    """How it was run."""
     run = audit.provenance
     threads = _counted(run.threads, "thread")
     return f"Level {audit.level}, seed {run.root}, {run.seconds:.1f} s on {threads}, specsim {run.specsim}."

@@ -81,7 +81,6 @@ class TwoSampleAudit(Judged):
         return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         return as_dict(self, "verdict", "identical", "exit_code")
 
     def records(self) -> list[dict[str, Any]]:

@@ -60,7 +60,6 @@ class Library:
         return bank.take(self.convert(places), axis=0)
 
     def copy(self, array: Any) -> Any:
-        """A copy of an array of the library."""
         return array.copy()
 
     def device(self) -> Device:
@@ -289,7 +288,6 @@ def as_texts(output: Any, requests: int, number: int) -> list[Any]:
 
 
 def _what_is_wrong(tokens: NDArray[Any], case: DecoderCase) -> str | None:
-    """What is wrong with the output of a decoder."""
     if tokens.ndim != 1:
         return f": returned shape {tokens.shape}, expected a single row of tokens"
     if tokens.size == 0:
@@ -312,7 +310,6 @@ def _what_is_wrong(tokens: NDArray[Any], case: DecoderCase) -> str | None:
 
 
 def padded(tokens: Sequence[int] | TokenArray, width: int) -> Ints:
-    """`tokens`, padded with -1 to `width`."""
     row = np.full(width, -1, dtype=np.int64)
     row[: len(tokens)] = tokens
     return row

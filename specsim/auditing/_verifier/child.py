@@ -140,7 +140,6 @@ class Child:
         self._unread = False
 
     def _begin(self) -> None:
-        """Start a process."""
         self._end, other = socket.socketpair()
         self._sent, self._nonce = {}, os.urandom(16)
         given = [str(other.fileno()), self._nonce.hex(), self.reference, self._wanted or ""]

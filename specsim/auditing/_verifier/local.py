@@ -81,7 +81,6 @@ class Local:
             yield self._call(asked, slice(start, min(start + asked.size, rows)), rng)
 
     def _call(self, asked: RowsAsked, part: slice, rng: np.random.Generator) -> Ints:
-        """The tokens of one call."""
         extras = {name: asked.arrays[name] for name in ("lengths", "uniforms") if name in asked.arrays}
         handed: dict[str, Any] = {name: array[part] for name, array in extras.items() if array is not None}
         shape = part.stop - part.start, asked.width

@@ -48,7 +48,6 @@ class Origin:
 
 
 def origin_of(function: Callable[..., Any]) -> Origin:
-    """The origin of a function in this process."""
     while isinstance(function, partial):
         function = function.func
     file, line = "", 0

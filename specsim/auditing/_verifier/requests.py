@@ -145,7 +145,6 @@ def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
 
 
 def ask_for_lines(end: socket, nonce: bytes) -> None:
-    """Ask which lines no call ran."""
     _send_header(end, {"nonce": nonce.hex(), "lines": True})
 
 
@@ -172,7 +171,6 @@ def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked | None, Ar
 
 
 def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
-    """Send one frame to the parent."""
     end.sendall(FRAME.pack(nonce, kind, len(content)) + content)
 
 

@@ -315,7 +315,6 @@ def _width(model: Any) -> int:
 
 
 def _ends(model: Any) -> frozenset[int]:
-    """The tokens that end a text."""
     found = model.generation_config.eos_token_id
     return frozenset(found if isinstance(found, list | tuple) else [] if found is None else [int(found)])
 

@@ -49,7 +49,6 @@ class Places:
 
 
 def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Completion]) -> Places:
-    """The places of `texts`."""
     width = len(law.offsets) + bool(law.openers)
     contexts = [np.zeros((0, width), dtype=np.int64)]
     tokens = [np.zeros(0, dtype=np.int64)]

@@ -110,7 +110,12 @@ class ServerComparison(Judged):
 
     def evidence(self) -> Iterator[Piece]:
         if self.greedy:
-            yield _greedy_table(self)
+            rows = [
+                (one.prompt, one.place or "equal", *("yes" if same else "no" for same in one.repeated))
+                for one in self.greedy
+                if one.place or not all(one.repeated)
+            ]
+            yield Table(("prompt", "first different token", "first repeats", "second repeats"), rows[:SHOWN])
         elif self.tests:
             yield table_of_tests(self.tests, "texts", p_values=False)
 
@@ -155,13 +160,3 @@ class ServerComparison(Judged):
     def facts(self) -> dict[str, Any]:
         names = (f"{side.url}, {side.engine} {side.version}" for side in (self.one, self.other))
         return dict(zip(("first server", "second server"), names, strict=True)) | {"compared": self.form}
-
-
-def _greedy_table(found: ServerComparison) -> Table:
-    """The prompts whose texts differ or are not repeated."""
-    rows = [
-        (one.prompt, one.place or "equal", *("yes" if same else "no" for same in one.repeated))
-        for one in found.greedy
-        if one.place or not all(one.repeated)
-    ]
-    return Table(("prompt", "first different token", "first repeats", "second repeats"), rows[:SHOWN])

@@ -203,7 +203,6 @@ class Decoder:
         self._act("drafts", step)
 
     def _verify_and_emit(self, step: Step) -> None:
-        """Verify the drafts, and write down the tokens that come out."""
         run = step.run
         step.raw_p = step.target_rows(0, step.gamma + 1)
         step.p = step.process(step.raw_p)

@@ -116,7 +116,6 @@ class BatchRun(Shown):
         return "latency still grows along the run, and is too small; simulate more requests" if grows else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         estimates = {row["quantity"]: row for row in self.records()}
         more = {"work": str(self.work), "estimates": estimates}
         return as_dict(self, "replications", "verdict", without=("cost",), **more)

@@ -50,7 +50,6 @@ class BatchSweep(Swept):
         return estimate(self.runs[number].values["capacity"] / self.plain[number].values["capacity"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         return as_dict(self, "interrupted", records=self.records())
 
     def records(self) -> list[dict[str, Any]]:

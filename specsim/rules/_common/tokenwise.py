@@ -207,7 +207,6 @@ def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Fl
 
 
 def draft_pmf(q: Floats, tree: Tree) -> Floats:
-    """The law of a drafted token."""
     return np.eye(1, q.size, int(q.argmax()))[0] if tree.draft_sampling == "top" else q
 
 

@@ -20,7 +20,6 @@ from specsim.rules._common import deferral
 
 
 def follows_target(p: Row, q: Row, alpha: Any) -> bool:
-    """Whether π is p."""
     return float(max(q)) < float(max(p)) - float(alpha)
 
 
@@ -33,7 +32,6 @@ def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
 
 @kernel
 def defers(p, q, alpha):
-    """Whether π is p."""
     return q.max() < p.max() - alpha
 
 

@@ -24,7 +24,6 @@ from specsim.rules._common import deferral
 
 
 def follows_target(p: Row, q: Row, alpha: Any) -> bool:
-    """Whether π is p."""
     distance = sum(max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True))
     return float(max(p)) - float(max(q)) > float(alpha) * distance
 
@@ -37,7 +36,6 @@ def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
 
 @kernel
 def defers(p, q, alpha):
-    """Whether π is p."""
     distance = 0.0
     for y in range(p.size):
         distance += max(p[y] - q[y], 0.0)

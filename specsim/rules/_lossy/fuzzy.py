@@ -24,7 +24,6 @@ from specsim.rules._common import deferral
 
 
 def follows_target(p: Row, q: Row, threshold: Any) -> bool:
-    """Whether π is p."""
     divergence = 0.0
     for a, b in zip(map(float, p), map(float, q), strict=True):
         divergence += a * math.log(2 * a / (a + b)) / 2 if a > 0 else 0.0
@@ -45,7 +44,6 @@ def entropy(row: Row) -> float:
 
 @inner_kernel
 def defers(p, q, threshold):
-    """Whether π is p."""
     divergence = 0.0
     for y in range(p.size):
         if p[y] > 0.0:

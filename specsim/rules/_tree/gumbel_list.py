@@ -47,7 +47,6 @@ import numpy as np
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Ints, Row, StepLaw
-from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
 from specsim.rules._common.fixed_pairs import build_tables, draw_sorted, guide, guided_count_up_to, index_of
@@ -127,11 +126,6 @@ def choose(p, q, children, u, values, weights):
     return match(children, best, weights)
 
 
-def fixed_pair_uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """Four for each drafted token, one for the bonus."""
-    return 4 * tree.size + 1
-
-
 class Turns(NamedTuple):
     """For each token the share of e in m + e from which on it has had its turn.
 
@@ -178,7 +172,7 @@ RULE = nodewise.rule(
     "Rowan, Phan & Khisti 2025, arXiv 2506.05632, Algorithm 2",
     node_law,
     choose,
-    nodewise.fixed_pair(pick, table, fixed_pair_uniforms),
+    nodewise.fixed_pair(pick, table, lambda tree: 4 * tree.size + 1),
     draft_sampling=("sampled",),
     uniforms=uniforms,
 )

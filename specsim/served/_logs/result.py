@@ -108,7 +108,6 @@ class ServedAudit(Judged):
         return Verdict.INCONCLUSIVE if small or nothing else Verdict.CONSISTENT
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
         findings = [[finding.kind, finding.text] for finding in self.findings]
         tests: dict[str, Any] = {"tables": self.records(), "rare": _tested(self.rare)}
         more: dict[str, Any] = {"findings": findings, **tests, "false_alarm": BUDGET, "level": LEVEL}
