@@ -64,6 +64,7 @@ def test_the_files_of_a_report_are_written_where_there_is_no_picture(theirs, tmp
 def test_rules_are_compared(tmp_path, monkeypatch):
     few = partial(specsim.acceptance_by_drafts, max_drafts=3, steps=2**10)
     monkeypatch.setattr(specsim, "acceptance_by_drafts", few)
+    monkeypatch.setattr("specsim.core._plotting.save_figure", lambda figure, path: path.touch())
     options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
     code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
     assert code == 0
@@ -229,6 +230,9 @@ def test_cases_are_exported_and_tokens_scored(tmp_path, monkeypatch, full):
         save_file(
             {"tokens": np.column_stack([drafted, np.zeros(len(drafted), np.int64)])}, tokens / file.name
         )
+    # test_audit_prints_a_verdict_and_writes_its_files draws them
+    monkeypatch.setattr("specsim.auditing._report.html.audit_page", lambda _: "")
+    monkeypatch.setattr("specsim.core._plotting.save_figure", lambda figure, path: path.touch())
     score = ("audit", "offline", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
     code, out, _ = run(*score)
     assert code == 1

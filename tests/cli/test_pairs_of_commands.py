@@ -22,7 +22,7 @@ def here(tmp_path_factory):
 @pytest.mark.parametrize(
     ("command", "vocab_size", "nodes"),
     [
-        ("prove", 8, 2), ("prove zipf", 8, 2), ("prove zipf:overlap=80%", 8, 2), ("prove zipf --vocab-size 4", 4, 2),
+        ("prove", 8, 2), ("prove zipf", 8, 2), ("prove zipf --vocab-size 4", 4, 2),
         ("prove zipf:vocab_size=5 --gamma 3", 5, 3), ("prove zipf --tree 2,1 --rule traversal", 8, 4),
         ("prove ngram", 256, 1), ("prove zipf:vocab_size=100", 100, 1),
     ],
