@@ -32,14 +32,14 @@ measured improvement that the formula's choice loses. alpha_verified and alpha_d
 where an engine would have measured them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments import Floats, Progress, Row
 from specsim import default_pair, draft_log
-from specsim.core._autocorrelation import autocorrelation
 from specsim.models import Mixture
 from specsim.planning import Constant, ConstantRatio
 from specsim.planning._policies._log import ACCEPTED, DraftLog
@@ -74,6 +74,14 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
         log = draft_log(target, moved, FAST_LENGTH if fast else LENGTH, rng=rng, ahead=0)
         rows += [{"weight": weight, **row} for row in _rows_of(log)]
     return rows
+
+
+def autocorrelation(series: ArrayLike, lags: Iterable[int]) -> list[float]:
+    """Σ x_t x_{t+k} / Σ x_t² of the centred `series` [N] at each lag k; 0 if it is constant."""
+    x = np.asarray(series, dtype=np.float64)
+    x = x - x.mean()
+    total = float(x @ x) or 1.0
+    return [float(x[:-lag] @ x[lag:]) / total for lag in lags]
 
 
 def _rows_of(log: DraftLog) -> Iterator[Row]:

@@ -3,17 +3,16 @@
 The contexts are those of `alpha_context`: positions 0 … τ of each step; without accept flags those where
 steps begin; in a text (γ = 0) all. Intervals resample whole documents, since tokens of one are correlated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._autocorrelation import grouped_autocorrelation
 from specsim.core._checks import check_count
 from specsim.core._kernels import summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
@@ -280,6 +279,25 @@ def _correlations(found: _Contexts, layout: Layout) -> dict[str, list[tuple[floa
         width = found.beta[1] - found.beta[0]
         series["β"] = np.where(width == 0, found.beta[0], np.nan)
     return {name: grouped_autocorrelation(values, found.document, LAGS) for name, values in series.items()}
+
+
+def grouped_autocorrelation(
+    series: ArrayLike, groups: ArrayLike, lags: Iterable[int]
+) -> list[tuple[float, int]]:
+    """Autocorrelation of several series, concatenated in `series` [N] and labelled by `groups` [N].
+
+    NaN marks unknown values. For each lag: the mean of x_t x_{t+k} over the pairs within a group, relative to
+    the mean of x_t² (0 without pairs), and the number of pairs."""
+    x, belongs = np.asarray(series, dtype=np.float64), np.asarray(groups)
+    known = np.isfinite(x)
+    x = np.where(known, x - (x[known].mean() if known.any() else 0.0), 0.0)
+    scale = float(x @ x) / max(1, int(known.sum())) or 1.0
+    found = []
+    for lag in lags:
+        pairs = int((known[:-lag] & known[lag:] & (belongs[:-lag] == belongs[lag:])).sum())
+        total = float(x[:-lag] @ np.where(belongs[:-lag] == belongs[lag:], x[lag:], 0.0))
+        found.append((total / max(1, pairs) / scale, pairs))
+    return found
 
 
 # The entropy of rows in nats, at about the speed at which they are read. Of a float32 number x = 2^e·m, m

@@ -18,7 +18,6 @@ from experiments._tables import table
 from experiments.literature import synthetic_acceptance
 from experiments.simulation import iid_gap, lossy_speed, precision
 from specsim import default_pair, draft_log
-from specsim.core._autocorrelation import autocorrelation
 from specsim.core.distributions import dyadic, round_to, synthetic_pair
 from specsim.core.stats import chi_square
 from specsim.models import TableModel
@@ -274,10 +273,10 @@ def test_autocorrelation_is_that_of_plain_loops(clinging):
 def test_autocorrelation_leaves_the_band_for_text_and_stays_for_independent_values(clinging):
     series = clinging[1].beta
     band = norm.isf(FALSE_ALARM / 2) * len(series) ** -0.5
-    assert autocorrelation(series, range(1, 2))[0] > band
+    assert iid_gap.autocorrelation(series, range(1, 2))[0] > band
     shuffled = np.random.default_rng(1).permutation(series)
-    assert max(map(abs, autocorrelation(shuffled, range(1, 21)))) < band
-    assert autocorrelation([1.0, 1.0, 1.0], range(1, 3)) == [0.0, 0.0]
+    assert max(map(abs, iid_gap.autocorrelation(shuffled, range(1, 21)))) < band
+    assert iid_gap.autocorrelation([1.0, 1.0, 1.0], range(1, 3)) == [0.0, 0.0]
 
 
 def test_best_gamma_and_what_another_one_loses(clinging):

@@ -11,11 +11,10 @@ from conftest import FALSE_ALARM
 from scipy import stats as distributions
 
 from specsim import default_pair, open_trace
-from specsim.core._autocorrelation import grouped_autocorrelation
 from specsim.decoding import record
 from specsim.decoding._recording.models import STEPS_PER_TEXT
 from specsim.traces import default_trace, summarise, truncate, writer
-from specsim.traces._analysis import read_alpha
+from specsim.traces._analysis import grouped_autocorrelation, read_alpha
 from specsim.traces._consistency import _Flags, _log_ratios, audit_log
 from specsim.traces._expected import expect_tokens
 

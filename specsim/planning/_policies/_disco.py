@@ -30,9 +30,7 @@ class Disco(Policy):
     max_gamma: int = 16
 
     counts, probabilities = ("max_gamma",), ("threshold",)
-
-    def __str__(self) -> str:
-        return f"DISCO {self.threshold:g}"
+    title = "DISCO {threshold:g}"
 
     @classmethod
     def fit(cls, train: DraftLog, threshold: float = 0.5, max_gamma: int = 16) -> "Disco":

@@ -28,9 +28,7 @@ class Goodput(PlannedPolicy):
     alpha: float = 0.7
 
     counts, probabilities = ("max_gamma", "window"), ("alpha",)
-
-    def __str__(self) -> str:
-        return "SmartSpec goodput"
+    title = "SmartSpec goodput"
 
     def reset(self, cost: StepCost) -> None:
         self._times = [cost.step(k) for k in range(self.max_gamma + 1)]
@@ -81,13 +79,11 @@ class Cascade(PlannedPolicy):
     settle: int = 256
 
     counts = ("gamma", "max_gamma", "trial", "trials", "settle")
+    title = "Cascade utility"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_begin(self.gamma, self.max_gamma)
-
-    def __str__(self) -> str:
-        return "Cascade utility"
 
     def reset(self, cost: StepCost) -> None:
         self._cost, self._plain = cost, cost.step(0)

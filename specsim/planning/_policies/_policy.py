@@ -59,13 +59,15 @@ class Policy(AnyPolicy):
 
     #: Whether `more` depends only on the number of drafted tokens and on earlier steps.
     planned = False
+    #: What is shown, with fields in braces; by default the name of the class.
+    title: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_between("overhead", self.overhead, 0.0, math.inf, "time in passes of the target")
 
     def __str__(self) -> str:
-        return type(self).__name__
+        return self.title.format_map(vars(self)) or type(self).__name__
 
     def reset(self, cost: StepCost) -> None:
         """Begin a new text, in which a step of g drafted tokens takes `cost.step(g)`."""

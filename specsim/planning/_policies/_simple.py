@@ -23,9 +23,7 @@ class Constant(Policy):
 
     planned = True
     counts, least = ("gamma",), {"gamma": 0}
-
-    def __str__(self) -> str:
-        return f"constant {self.gamma}"
+    title = "constant {gamma}"
 
     def more(self, step: Drafted) -> bool:
         return step.size < self.gamma
@@ -143,15 +141,12 @@ class SVIP(Policy):
     c: float = 0.15
     max_gamma: int = 40
 
-    counts = ("max_gamma",)
+    counts, title = ("max_gamma",), "SVIP {h:g}"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_between("h", self.h, 0.0, math.inf, "threshold on √(c·H)")
         check_between("c", self.c, 0.0, math.inf, "factor on the entropy in nats")
-
-    def __str__(self) -> str:
-        return f"SVIP {self.h:g}"
 
     def more(self, step: Drafted) -> bool:
         if step.size == 0:
@@ -174,11 +169,7 @@ class Oracle(Policy):
     max_gamma: int = 64
 
     planned = True
-
-    counts = ("max_gamma",)
-
-    def __str__(self) -> str:
-        return "oracle"
+    counts, title = ("max_gamma",), "oracle"
 
     def foresee(self, log: DraftLog, cost: StepCost) -> None:
         """Plan the steps on `log`, which it knows."""
