@@ -4,7 +4,9 @@ job of a shell: what they start would ignore them too, and never end.
 
 import os
 import signal
+import struct
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,3 +45,13 @@ def ends(pid):
             time.sleep(0.05)
         return False
     return True
+
+
+def writes_half_a_result(marker):
+    """Sends the length of a result to the pool, and nothing of the result."""
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["result_queue"]._writer._send(struct.pack("!i", 1000))
+    marker.touch()
+    time.sleep(600)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ import numpy as np
 import psutil
 import pytest
 import verifiers
-from interrupting import interruptible
+from interrupting import interruptible, writes_half_a_result
 from sent import Failing, HeldJob, NotingJob, NotingTally, Sending
 from test_parts import P, Q, counts_of, steps_in
 
@@ -538,16 +537,6 @@ def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster,
     assert 0 < steps_in(path) < STEPS
     run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1, checkpoint=path)
     assert counts_of(run) == whole
-
-
-def writes_half_a_result(marker):
-    """Sends the length of a result to the pool, and nothing of the result."""
-    frame = sys._getframe()
-    while "result_queue" not in frame.f_locals:
-        frame = frame.f_back
-    frame.f_locals["result_queue"]._writer._send(struct.pack("!i", 1000))
-    marker.touch()
-    time.sleep(600)
 
 
 def test_a_process_that_is_ended_in_the_middle_of_a_result_leaves_nobody_waiting(tmp_path):
