@@ -171,10 +171,10 @@ def test_few_tasks_are_under_way_however_many_there_are():
 # --- audits ----------------------------------------------------------------------------------------------
 
 
-def test_an_audit_counts_and_finds_the_same(pool):
+def test_an_audit_counts_and_finds_the_same(sent):
     here, there = (
         audit("one_coin_real_q", level="smoke", rng=0, threads=2, executor=executor, cases=["asymmetric"])
-        for executor in (None, pool)
+        for executor in (None, sent)
     )
     assert here.verdict == there.verdict == "biased"
     assert [case.findings for case in here.cases] == [case.findings for case in there.cases]
@@ -258,11 +258,11 @@ def audit_elsewhere(reference, executor):
         Schedule(there, [run]).to_the_end()
 
 
-def test_a_verifier_that_workers_cannot_load_is_named(pool):
+def test_a_verifier_that_workers_cannot_load_is_named(sent):
     with pytest.raises(ValueError, match="a function cannot go to workers; give its name"):
-        audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
+        audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=sent)
     with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
-        audit_elsewhere("verifiers:nobody", pool)
+        audit_elsewhere("verifiers:nobody", sent)
 
 
 # --- what dies -------------------------------------------------------------------------------------------
