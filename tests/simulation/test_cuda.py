@@ -90,7 +90,7 @@ def test_every_rule_with_device_code():
     having = [name for name in specsim.rules.names() if kernel_of(name) in steps.STEPS]
     assert len(having) > 15
     for name in having:
-        assert_same(*both(name, "dirichlet", 12, 3, 0, 40))
+        assert_same(*both(name, "dirichlet", 12, 3, 0, 24))
 
 
 def kernel_of(name):

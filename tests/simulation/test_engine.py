@@ -166,7 +166,7 @@ def test_the_first_token_has_the_target_law_given_the_context():
     )
     for chosen_draft in (TableModel(Q), two_tokens):
         source = make_source(one_context, chosen_draft, rule="standard", gamma=2)
-        first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2).counts["first"]
+        first = run(source, FirstTokens(), KEY, 0, 100_000, threads=2).counts["first"]
         assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
         assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
@@ -340,7 +340,7 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
         source = make_source(one_context, TableModel(Q), rule=rule, gamma=tree)
     else:
         source = make_source(one_context, PromptLookup(np.array([1] * 50)), rule=rule, gamma=tree)
-    first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2).counts["first"]
+    first = run(source, FirstTokens(), KEY, 0, 100_000, threads=2).counts["first"]
     assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
     assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 

@@ -471,9 +471,16 @@ def audited(audit):
     return told
 
 
-def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
-    rule = "one_coin_real_q"  # wrong, so that there are findings
-    whole = specsim.audit(rule, level="smoke", rng=0, wanted_tv=0.05)
+WRONG = "one_coin_real_q"  # so that there are findings
+
+
+@pytest.fixture(scope="module")
+def whole_audit(few_cases_in_module):
+    return specsim.audit(WRONG, level="smoke", rng=0, wanted_tv=0.05)
+
+
+def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path, whole_audit):
+    rule, whole = WRONG, whole_audit
     paths = [tmp_path / f"{i}.part" for i in range(3)]
     names = [audit_shard(rule, paths[i], (i, 3), "smoke", rng=0) for i in (2, 0, 1)]
     assert sorted(itertools.chain(*names)) == sorted(case.case for case in whole.cases)
@@ -492,7 +499,7 @@ def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
         audit_shard(rule, paths[0], (0, 3), "smoke", rng=1)
 
 
-def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
+def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path, whole_audit):
     """It counts no case again; and examples of impossible tokens come back from the file."""
     path, told = tmp_path / "run.part", []
 
@@ -502,14 +509,12 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        audit_shard("standard", path, (0, 1), "smoke", rng=0, threads=1, progress=interrupt)
+        audit_shard(WRONG, path, (0, 1), "smoke", rng=0, threads=1, progress=interrupt)
     assert len(Part.read(path).found) == 1
     told.clear()
-    audit_shard("standard", path, (0, 1), "smoke", rng=0, progress=lambda done, _: told.append(done))
+    audit_shard(WRONG, path, (0, 1), "smoke", rng=0, progress=lambda done, _: told.append(done))
     assert min(told) > LEVELS["smoke"].rule
-    assert audited(specsim.merge([path])) == audited(
-        specsim.audit("standard", level="smoke", rng=0, wanted_tv=0.05)
-    )
+    assert audited(specsim.merge([path])) == audited(whole_audit)
 
 
 def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path):
