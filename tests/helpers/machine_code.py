@@ -4,8 +4,7 @@ Prints, as JSON, how many instructions of double precision the machine code of t
 each rule whether the code of the row kernel has operations that are fused, or may be. Arguments are the rules; all
 that a GPU verifies by default.
 
-Neither a GPU nor a driver is needed, only the compiler and the linker that the extra cuda installs. Ends with
-77 if they are not there.
+Neither a GPU nor a driver is needed, only the compiler and the linker that the extra cuda installs.
 """
 
 import json
@@ -16,7 +15,6 @@ from types import SimpleNamespace
 
 import numba.cuda.dispatcher
 from cuda.core import Linker, LinkerOptions, ObjectCode
-from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 from numba import cuda, types
 
 from specsim import rules
@@ -61,8 +59,6 @@ def instructions(ptx):
 
 
 def main():
-    for library in ("nvvm", "nvrtc", "nvJitLink"):
-        load_nvidia_dynamic_lib(library)
     # device functions are compiled for the current device
     numba.cuda.dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=CAPABILITY)
     found = {}
@@ -84,8 +80,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DynamicLibNotFoundError:
-        print("needs numba-cuda's compiler: pip install 'specsim-decoding[cuda]'")
-        sys.exit(77)
+    main()

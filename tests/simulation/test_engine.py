@@ -349,7 +349,7 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
 @pytest.mark.parametrize(
     ("rule", "tree"),
     [
-        *tried(DRAFTS.items(), {"lenience:lenience=0.5", "gumbel"}),
+        *tried(DRAFTS.items(), {"lenience:lenience=0.5", "gumbel", "k_seq", "traversal"}),
         ("standard", chain(3, block=3)),
         pytest.param("k_seq", chains(2, 2), marks=pytest.mark.slow),
         ("k_seq", Tree((0, 0, 1, 2), block=2)),
