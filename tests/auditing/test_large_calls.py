@@ -90,4 +90,4 @@ def test_a_mistake_of_large_calls_is_named(name):
         assert not found.named
         return
     assert [one.name for one in found.named] == [name]
-    assert found.evidence.startswith("It makes this mistake in calls of 512 rows over 4,096 ids")
+    assert found.evidence.startswith("It does so in calls of 512 rows over 4,096 ids")

@@ -176,10 +176,10 @@ def _in_large_calls(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis 
     if not found.named:
         return None
     rows, ids = shape
-    where = (
-        f"It makes this mistake in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact."
-    )
-    return odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=(where, ""))
+    where = f"It does so in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact."
+    result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=(where, ""))
+    # what it does in some calls alone cannot be declared
+    return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
 
 
 def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
