@@ -311,7 +311,7 @@ def net(full):
     return 20 if full else 18
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def sobol(net, dimensions):
     """2^net points of a Sobol' sequence."""
     return np.ascontiguousarray(qmc.Sobol(dimensions, seed=1).random_base2(net).T)
