@@ -1,8 +1,7 @@
 """specsim proves, tests and measures the verification core of speculative decoding.
 
 The public names, listed in `__init__.pyi`, are loaded when they are first used, so that importing the package
-costs nothing.
-"""
+costs nothing."""
 
 from typing import Any
 

@@ -16,8 +16,7 @@ only source of randomness. `declares` extends these arguments, and the audit tes
     decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop; with
                `batch`, for a list of up to that many prompts, and the result is a list of texts
 
-The first four are only for verifiers of chains.
-"""
+The first four are only for verifiers of chains."""
 
 import math
 import operator

@@ -10,8 +10,7 @@
 
 It needs a GPU. Its first call compiles for about 90 s: give an audit `--timeout 300` then. Known issues:
 `accepted` counts every position whose own test passes, as if they were independent, `emitted` stops at the
-first rejection; of a tensor of seeds only the first is read.
-"""
+first rejection; of a tensor of seeds only the first is read."""
 
 from typing import Any
 

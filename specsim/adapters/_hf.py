@@ -16,8 +16,7 @@ on purpose, the distribution w·p + (1-w)·q.
 
 `generate` runs `model.generate(assistant_model=…)` with the engine's defaults: 20 drafted tokens, fewer where
 the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both
-models.
-"""
+models."""
 
 import inspect
 from functools import lru_cache

@@ -7,8 +7,7 @@
         -> (int[B, γ+1], padded with -1, rejected[B], last token[B])
 
 The bonus tokens are sampled outside, before: the adapter does that. Known issue: one exponential vector per
-request serves all its positions, as in vLLM.
-"""
+request serves all its positions, as in vLLM."""
 
 from typing import Any
 

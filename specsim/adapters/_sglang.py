@@ -37,8 +37,7 @@ and `sglang/kernels/ops/speculative/dspark/blockwise_rejection.py`, in PyTorch a
         -> (accepted[B], token[B], cut off[B])
 
 Triton's kernels are interpreted without a GPU, at 10 to 30 ms a row. Known issues: where rounding
-leaves no residual, the first emits token V - 1.
-"""
+leaves no residual, the first emits token V - 1."""
 
 from functools import partial
 from itertools import pairwise

@@ -7,8 +7,7 @@ a stand-in again: a decorator that changes nothing, a base class, an annotation,
 set. To count with one, to go through it or to hand it to a library raises, so that what an engine needs to
 verify is not left out unnoticed.
 
-Nothing of it stays in `sys.modules`, so an engine that is installed whole can be imported afterwards.
-"""
+Nothing of it stays in `sys.modules`, so an engine that is installed whole can be imported afterwards."""
 
 import importlib
 import importlib.abc

@@ -16,8 +16,7 @@ drafts and verifies (`_torch/speculative/interface.py`), FlashInfer's kernel is 
 adapts.
 
 Known issues: rejects where u > q/p, its p being the draft; no guard where the residual is zero, so that
-`multinomial` raises.
-"""
+`multinomial` raises."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

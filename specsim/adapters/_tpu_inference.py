@@ -8,8 +8,7 @@
 The first n places of the result are those of the drafts, -1 where nothing is emitted, the last B the bonus
 tokens; these are sampled outside, before: the adapter does that. Known issues: 1e-9 is added to q in the
 ratio and to the exponentials of the race; accepts at p/q ≥ u with a float32 u, so that an impossible token
-passes with probability 2^-23.
-"""
+passes with probability 2^-23."""
 
 from typing import Any
 

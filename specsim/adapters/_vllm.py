@@ -31,8 +31,7 @@ first `draft_sampled` is the token before the drafts. Noise is a hash of a reque
 text and the token, so that a request with a seed draws the same tokens in any batch: the adapter hands over
 seeds drawn from `rng` for the others.
 
-The kernels are Triton's. Without a GPU they are interpreted, at 40 to 90 ms a row.
-"""
+The kernels are Triton's. Without a GPU they are interpreted, at 40 to 90 ms a row."""
 
 import inspect
 import warnings

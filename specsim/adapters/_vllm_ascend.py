@@ -25,8 +25,7 @@ IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in pl
 (vllm-project/vllm-ascend#2881); with `enable_block_verify` the longest prefix is kept whose product of
 min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`); in Triton the
 ratios are clamped otherwise (`reject_sample.py:755`); the model runner V2 uses the coin that rejects as the
-noise of token 0 (`:297`, `:71`).
-"""
+noise of token 0 (`:297`, `:71`)."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,6 @@
 """Statistics of accepted lengths: `lengths[k]` is the number of steps that accepted exactly k drafted tokens.
 
-k goes from 0 to the depth of the draft, γ for a chain.
-"""
+k goes from 0 to the depth of the draft, γ for a chain."""
 
 import numpy as np
 

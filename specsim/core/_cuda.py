@@ -6,8 +6,7 @@ that, so `exactly()` hands one to its compiler, and searches the compiled code f
 is never used.
 
 A `Kernel` that device code calls is compiled for the device too. What it computes there is the same, unless
-it uses what `inexact` looks for.
-"""
+it uses what `inexact` looks for."""
 
 import dis
 import re

@@ -14,8 +14,7 @@ share the folder. What a file holds is executed: folders and files are made for 
 others, but root, can change is not read. Kernels written elsewhere, as in a notebook, and those made of them
 are compiled in every session.
 
-`interpreted()` runs kernels as plain Python for a while; NUMBA_DISABLE_JIT=1 does so throughout.
-"""
+`interpreted()` runs kernels as plain Python for a while; NUMBA_DISABLE_JIT=1 does so throughout."""
 
 import dis
 import hashlib

@@ -2,8 +2,7 @@
 
 Functions that take long have `progress`: None shows a bar in terminals and notebooks, True everywhere, False
 nowhere, and a function is called as progress(done, total) instead. Work within other work shows none of its
-own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars.
-"""
+own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars."""
 
 import sys
 import warnings

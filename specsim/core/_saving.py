@@ -2,8 +2,7 @@
 
 A file is JSON with the SHA-256 of its own content. Dataclasses, tuples and enumerations are written with the
 address of their class; an object that is neither needs `saved()`, the arguments that its class makes it from.
-`CLASSES` lists the classes that a file can hold: nothing else is imported or made because a file names it.
-"""
+`CLASSES` lists the classes that a file can hold: nothing else is imported or made because a file names it."""
 
 import importlib
 import json

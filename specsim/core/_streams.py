@@ -11,8 +11,7 @@ resolution of 2^-42. The counter is (slot, step mod 2^32, step div 2^32, purpose
 step is part `index % 3` of slot `index // 3`.
 
 The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is the user's seed, which results
-record; `cell` names the part of an experiment.
-"""
+record; `cell` names the part of an experiment."""
 
 from collections.abc import Sequence
 from enum import IntEnum

@@ -2,8 +2,7 @@
 
 The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERANCE`) and are then taken as
 float64. A larger deviation is an error that states its size; rows are never renormalised silently. Rows that
-are no pmfs, and numbers out of range, raise ValueError.
-"""
+are no pmfs, and numbers out of range, raise ValueError."""
 
 import math
 from collections.abc import Sequence

@@ -7,8 +7,7 @@ of `_serving.py` around their verification: `specsim serve --mistake` makes them
 standard rule: an audit that rejects one raises a false alarm.
 
 `_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
-of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows.
-"""
+of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows."""
 
 from specsim.core._parameters import split_name
 from specsim.core._registry import suggestion

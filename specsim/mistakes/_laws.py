@@ -1,8 +1,7 @@
 """The parts of the laws of mistakes: a correct verifier's law whose parts can be replaced.
 
 The parts are those of `specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats.
-All parts get the mistake's values.
-"""
+All parts get the mistake's values."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction

@@ -2,8 +2,7 @@
 
 A test takes u float[B, γ], the drafted tokens x int[B, γ], and p and q float[B, γ, V] at the drafted
 positions. A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R];
-weights need not be normalised, and a row of zeros is replaced by p. All parts get the mistake's values.
-"""
+weights need not be normalised, and a row of zeros is replaced by p. All parts get the mistake's values."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

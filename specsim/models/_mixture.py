@@ -4,8 +4,7 @@ It represents the training of a draft on its target, as in DistillSpec (Zhou et 
 number w. Real distillation moves some rows more than others, and needs no p to draft.
 
 Writing p as w·p + (1 - w)·p gives min(p, (1 - w)·q + w·p) = w·p + (1 - w)·min(p, q) token by token. Hence
-β(w) = w + (1 - w)·β for β = Σ min(p, q) in every context: rejections become rarer by the factor 1 - w.
-"""
+β(w) = w + (1 - w)·β for β = Σ min(p, q) in every context: rejections become rarer by the factor 1 - w."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """The distribution of a later token given the context alone, whatever tokens come in between.
 
 The heads of Medusa (Cai et al., arXiv 2401.10774) are trained to predict it: head i predicts the token i
-places further on without seeing those before it.
-"""
+places further on without seeing those before it."""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -18,8 +18,7 @@ A text contributes its windows of n bytes and nothing else, so no context reache
 distinct windows with their counts *are* the model: every lower level follows from them. They are all that a
 file stores. In memory the contexts of 2 bytes and more are a hash table, that of 0 or 1 byte a dense array,
 so that a row costs one scaled copy and a few sparse updates. Each level is a pmf by its formula, so a row
-sums to 1 within a few units of rounding, without a pass to normalise it.
-"""
+sums to 1 within a few units of rounding, without a pass to normalise it."""
 
 import json
 import os

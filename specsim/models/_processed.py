@@ -1,8 +1,7 @@
 """A model at another temperature, or cut to its most probable tokens, as samplers process rows.
 
 The order is that of transformers: temperature, top-k, top-p, min-p, each on what the one before left,
-renormalised.
-"""
+renormalised."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """A model together with the tokens that it has consumed: an engine's forward pass and its key-value cache.
 
 The rows of a session depend only on the tokens that it consumed. A token that is fed twice, left out, or kept
-after its rejection therefore shows in the rows, as in a real engine.
-"""
+after its rejection therefore shows in the rows, as in a real engine."""
 
 from collections.abc import Sequence
 

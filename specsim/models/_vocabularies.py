@@ -5,8 +5,7 @@ need not, since the draft reads the target's tokens. Rows may be longer than the
 multiple that suits the hardware; numbers without a token must have probability 0 on both sides.
 
 Read are `tokenizer.json`, of Hugging Face's tokenizers, and in folders without it `vocab.json` and
-`vocab.txt`; from `config.json` the length of the rows and the tokens that end and pad texts.
-"""
+`vocab.txt`; from `config.json` the length of the rows and the tokens that end and pad texts."""
 
 import os
 from collections.abc import Mapping

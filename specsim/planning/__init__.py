@@ -13,8 +13,7 @@ log, which `specsim.draft_log` draws or `log_from_trace` converts.
 
 **Servers.** `simulate_batch` simulates one that decodes many requests at once, `sweep_batch` compares it with
 one that does not speculate. A `preset`, or `BatchCost` of two `PassTime`, has its costs. `Budget`, `Blocks`,
-`Bands` and `Classifier` are policies for servers alone.
-"""
+`Bands` and `Classifier` are policies for servers alone."""
 
 import lazy_loader as _lazy
 

@@ -8,8 +8,7 @@ controls. To add a rule, add a file: see docs/adding-a-rule.md.
 
 `_common` has what rules share: `base` defines a rule, `tokenwise` and `nodewise` decide along a chain and
 down a tree, `deferral` follows the target or the draft at each position, `fixed_pairs` has the tables of a
-fixed pair.
-"""
+fixed pair."""
 
 import importlib
 import pkgutil

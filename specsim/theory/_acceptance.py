@@ -2,8 +2,7 @@
 
 α is the probability that a drafted token is accepted. The formulas in α alone assume independent acceptances
 with one common probability. On real text that assumption fails; `specsim.simulate` measures by how much.
-Arguments outside the ranges given here, and rows that are no pmfs over one vocabulary, raise ValueError.
-"""
+Arguments outside the ranges given here, and rows that are no pmfs over one vocabulary, raise ValueError."""
 
 import numpy as np
 from numpy.typing import ArrayLike

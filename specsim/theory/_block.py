@@ -14,8 +14,7 @@ with a(x^ℓ) the probability of drafting x^ℓ and accepting at least ℓ token
   not reach.
 
 From one line to the next a can only grow (induction on ℓ), so token ≤ block ≤ bound. All three are equal
-where every target row is one-hot (temperature 0), the first two also where every draft row is.
-"""
+where every target row is one-hot (temperature 0), the first two also where every draft row is."""
 
 import math
 from collections.abc import Sequence

@@ -11,8 +11,7 @@ validity is the missing statistic", arXiv 2605.07698).
 
 Speculative decoding does not change that. With both rows masked and renormalised, the standard rule is
 lossless for the projected distribution. With only the target's row masked it is too, and wastes the drafts
-that the mask forbids. With rows masked and not renormalised it is biased for either.
-"""
+that the mask forbids. With rows masked and not renormalised it is biased for either."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable

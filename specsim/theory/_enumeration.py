@@ -5,8 +5,7 @@ distribution, where the target continues a step that emits fewer. Equivalently, 
 emitted prefix and given that the step got that far, the next token has the target's distribution. Both are
 checked with zero tolerance, over every draft of positive probability. A lossy rule is checked in the same way
 against the distribution that it declares, given prefix and position. A row that does not sum to exactly 1
-raises ValueError.
-"""
+raises ValueError."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

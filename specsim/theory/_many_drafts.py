@@ -1,8 +1,7 @@
 """K drafts of one token: the probability that one of them is accepted, by known verifiers and at best.
 
 "Accepted" means that the emitted token, whose distribution is p, is one of the K drafted. Rows that are not
-pmfs over one vocabulary, and arguments outside the ranges given here, raise ValueError or TypeError.
-"""
+pmfs over one vocabulary, and arguments outside the ranges given here, raise ValueError or TypeError."""
 
 import math
 

@@ -3,8 +3,7 @@
 For a Markov pair the answer is linear algebra on its contexts. With A[s, t] = Σ min(p, q) over the tokens
 that lead from context s to t, R the same sum of (p - q)₊ and P of p, a step from s accepts at least k tokens
 with probability (A^k 1)(s). The next step begins from the distribution K = Σ_{k<γ} A^k R + A^γ P, since a
-rejection and the token recovered after it have the joint mass (p - q)₊.
-"""
+rejection and the token recovered after it have the joint mass (p - q)₊."""
 
 from typing import NamedTuple
 

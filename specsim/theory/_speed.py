@@ -2,8 +2,7 @@
 
 All formulas assume independent acceptances of one probability α, and that γ+1 parallel positions of the
 target take as long as one; `specsim.planning` has better models. Theorem numbers are those of
-Leviathan, Kalman & Matias, arXiv 2211.17192. Arguments outside the ranges given here raise ValueError.
-"""
+Leviathan, Kalman & Matias, arXiv 2211.17192. Arguments outside the ranges given here raise ValueError."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,5 @@
 """What connections to engines in this process share: installed packages, checkpoints that an engine converts,
-requests side by side, crashes.
-"""
+requests side by side, crashes."""
 
 import subprocess
 import sys

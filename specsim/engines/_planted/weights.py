@@ -15,8 +15,7 @@ a power of 4: then each norm multiplies by a power of two, without rounding in a
 
 For a table, each unit of the MLP is an AND gate of one context, and the head's column of that context has its
 logits. Otherwise the logits are linear in the codes, and the MLP is empty. All weights are numbers that
-bfloat16 and float16 hold.
-"""
+bfloat16 and float16 hold."""
 
 from dataclasses import dataclass
 from itertools import count

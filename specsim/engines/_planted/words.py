@@ -1,8 +1,7 @@
 """The text of each token: words of lower-case letters, openers of upper-case ones, a space before each.
 
 Tokenizers split text before such words, and look up each of them whole, so that text and tokens are one to
-one. `checkpoints.py` writes the same spelling for engines.
-"""
+one. `checkpoints.py` writes the same spelling for engines."""
 
 import re
 from collections.abc import Sequence

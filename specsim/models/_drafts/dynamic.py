@@ -12,8 +12,7 @@ its `depth` counts the levels below the first; here it is the depth of the tree.
 The tree is a function of q alone. A rule that is lossless for any draft, such as `deterministic_children` or
 `naive_matching`, verifies it without bias; a rule that assumes siblings sampled from q does not.
 
-Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
-"""
+Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort."""
 
 from dataclasses import dataclass
 from typing import Any

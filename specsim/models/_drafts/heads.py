@@ -8,8 +8,7 @@ products: they never rise along a path, so the nodes chosen are connected.
 Cai et al., "Medusa", arXiv 2401.10774, section 2.3.3. There it is a greedy search, which adds the node of the
 highest accuracy, and is optimal under the independence that it assumes.
 
-Cost: O(n log n) for n nodes.
-"""
+Cost: O(n log n) for n nodes."""
 
 import heapq
 

@@ -18,8 +18,7 @@ Fu, Bailis, Stoica & Zhang, "Break the sequential dependency of LLM inference us
 2402.02057. As in the authors' code the first level starts as random tokens of the text, the others are filled
 one a step, and the window moves by one token even where a step emits more.
 
-Cost: W rows of the target a step and those of the drafts; in a real engine all are one pass.
-"""
+Cost: W rows of the target a step and those of the drafts; in a real engine all are one pass."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

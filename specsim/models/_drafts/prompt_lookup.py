@@ -9,8 +9,7 @@ with the text, as in Hugging Face's transformers; Saxena's published snippet req
 occurrence.
 
 Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a text once, for any number of
-positions.
-"""
+positions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

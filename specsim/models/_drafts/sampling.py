@@ -1,8 +1,7 @@
 """How the children of a node are sampled from the draft's row q.
 
 A rule is lossless for a sampling method, never on its own: what a verifier may conclude from a drafted token
-depends on how it was drafted.
-"""
+depends on how it was drafted."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

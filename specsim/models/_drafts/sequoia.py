@@ -17,8 +17,7 @@ tree at most 1/(1 - P_1 - P_2).
 
 Chen et al., "Sequoia", arXiv 2402.12374.
 
-Cost: O(n² · B) for B ranks, times the depth if that is limited.
-"""
+Cost: O(n² · B) for B ranks, times the depth if that is limited."""
 
 import math
 from collections.abc import Sequence

@@ -4,8 +4,7 @@ Node 0 is the prefix; drafted token number j (from 0) is at node j + 1, below no
 before their children, and siblings are in the order in which they are sampled. A chain of γ tokens has
 parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree are p after every node, n + 1 of
 them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
-Arguments out of range raise ValueError or TypeError.
-"""
+Arguments out of range raise ValueError or TypeError."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

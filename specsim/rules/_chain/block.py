@@ -15,8 +15,7 @@ see the tests). At temperature 0 it is the standard rule.
 Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444, Algorithm 2.
 
 Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair, since h is evaluated from
-the end.
-"""
+the end."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -16,8 +16,7 @@ Cheng et al., "DSpark: confidence-scheduled speculative decoding with semi-autor
 how likely the prefix is to survive, and decides with the throughput of the server where to cut. Here max q is
 the confidence, compared in floating point and then taken as given. A threshold of 0 is the standard rule.
 
-Cost: as the standard rule, and a pass over q at each position from rows.
-"""
+Cost: as the standard rule, and a pass over q at each position from rows."""
 
 from typing import Any
 

@@ -10,8 +10,7 @@ sampler match and block verification all become this one.
 The `GREEDY_MATCH` strategy of naive-speculate; exact match in Stern, Shazeer & Uszkoreit, arXiv 1811.03115,
 section 3.
 
-Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair.
-"""
+Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair."""
 
 from typing import Any
 

@@ -21,8 +21,7 @@ Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant sp
 From rows, e = -log(1 - u), and the lowest token wins a tie.
 
 Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the
-accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
-"""
+accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race."""
 
 from itertools import pairwise
 from typing import Any

@@ -15,8 +15,7 @@ step; see `hierarchical_uncapped`.
 
 Zhou et al., "Hierarchical speculative decoding", arXiv 2601.05724, and its public code.
 
-Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair.
-"""
+Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair."""
 
 from collections.abc import Sequence
 from itertools import accumulate

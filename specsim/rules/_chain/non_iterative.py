@@ -10,8 +10,7 @@ Lossless for a chain whose every token was sampled from the q handed over.
 
 Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2, the non-iterative version.
 
-Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
-"""
+Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair."""
 
 from typing import Any
 

@@ -10,8 +10,7 @@ vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE
 Algorithm 1 of Leviathan, Kalman & Matias, arXiv 2211.17192, at a one-hot q.
 
 Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a
-different token is left out each time.
-"""
+different token is left out each time."""
 
 from typing import Any
 

@@ -9,8 +9,7 @@ drafts), not exactness.
 Used by Hugging Face's prompt lookup, MLX-LM's `speculative_generate_step` and llama.cpp's server. Why a token
 drawn from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.1, at a one-hot q.
 
-Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
-"""
+Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair."""
 
 import numpy as np
 

@@ -18,8 +18,7 @@ u·q < p, u in [0, 1), strictly, so that a token with p = 0 can never pass.
 An all-zero residual cannot follow a rejection, except by rounding: a rejection needs q(x) > p(x), so rows of
 equal sums leave p above q elsewhere. Where rounding does leave nothing, the recovered token comes from p.
 
-Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(1) for a fixed pair.
-"""
+Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(1) for a fixed pair."""
 
 from collections.abc import Callable
 from typing import Any

@@ -15,8 +15,7 @@ leaves S; so it is here where q has no mass outside S, and elsewhere a step is l
 vocabularies have one numbering here, in which the first `shared`·V tokens are shared; p may have mass on the
 others, which are then recovered or bonus tokens.
 
-Cost: as the standard rule, and a pass over q at each position from rows; O(log V) for a fixed pair.
-"""
+Cost: as the standard rule, and a pass over q at each position from rows; O(log V) for a fixed pair."""
 
 from typing import Any
 

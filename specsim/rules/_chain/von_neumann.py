@@ -18,8 +18,7 @@ Lossless for a chain whose every token was sampled from the q handed over.
 von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling
 Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2.
 
-Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
-"""
+Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair."""
 
 from typing import Any
 

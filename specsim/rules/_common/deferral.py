@@ -3,8 +3,7 @@
 They are the standard rule against π, so that every token follows π exactly: accept x with probability min(1,
 π(x)/q(x)), else emit a token from (π - q)₊, normalised. The bonus comes from π as well, so that q is needed
 after the last drafted token too. The test is evaluated in floating point, and its outcome is then taken as
-given. This module builds a rule from its test.
-"""
+given. This module builds a rule from its test."""
 
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,7 @@ them passes, the children of all of them are next. (Those children were sampled 
 so they may be taken as children of a single node.)
 
 Such a rule is a law at one node, from which this module builds the law of a whole step, the row kernel, and
-the fixed-pair kernel. After a path that was accepted whole, the bonus comes from p.
-"""
+the fixed-pair kernel. After a path that was accepted whole, the bonus comes from p."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,8 +1,7 @@
 """Rules that decide token by token, also along the rows of two models from tables.
 
 Only the steps that come to a position need its row, and there are fewer rows than steps: those after a
-context are kept, with sums of them to draw from.
-"""
+context are kept, with sums of them to draw from."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -2,8 +2,7 @@
 
 Such a rule is three functions: the probability of accepting the token drafted at a position, the pmf of the
 token recovered after a rejection, and the pmf of the bonus, by default p. This module builds from them the
-law of a whole step, the row kernel, and the fixed-pair kernel.
-"""
+law of a whole step, the row kernel, and the fixed-pair kernel."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -15,8 +15,7 @@ top-k selection, distance-based selection and minimum block size. Its blocks beg
 prediction, which for us is the last token of the step before: `min_block` drafted tokens are a minimum of
 `min_block` + 1 there.
 
-Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
-"""
+Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair."""
 
 from collections.abc import Sequence
 from typing import Any

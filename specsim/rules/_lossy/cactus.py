@@ -20,8 +20,7 @@ draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then KL(π‖p) = log(1/s):
 as log k.
 
 Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the
-rejected one.
-"""
+rejected one."""
 
 import math
 from fractions import Fraction

@@ -8,8 +8,7 @@ as `_common/deferral.py` says.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named Chow.
 
-Cost: a maximum over q a position more than the standard rule from rows; the same for a fixed pair.
-"""
+Cost: a maximum over q a position more than the standard rule from rows; the same for a fixed pair."""
 
 from typing import Any
 

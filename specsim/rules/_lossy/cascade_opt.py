@@ -12,8 +12,7 @@ Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261,
 with 1 - (largest probability) as the estimate of a model's loss at a position, and α the price of a
 rejection.
 
-Cost: three passes over the rows a position more than the standard rule; the same for a fixed pair.
-"""
+Cost: three passes over the rows a position more than the standard rule; the same for a fixed pair."""
 
 from typing import Any
 

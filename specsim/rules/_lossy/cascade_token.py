@@ -11,8 +11,7 @@ then taken as given.
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the
 token-specific rules (TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
 
-Cost: two passes over the rows a position more than the standard rule; the same for a fixed pair.
-"""
+Cost: two passes over the rows a position more than the standard rule; the same for a fixed pair."""
 
 from typing import Any
 

@@ -15,8 +15,7 @@ Sun et al., "EARS: efficient adaptive rejection sampling", arXiv 2512.13194: the
 in proportion to it by which the test is relaxed; vllm-ascend's `VLLM_EARS_TOLERANCE`, in [0, 1], is β. What
 is sampled after a rejection is taken from the standard rule, and π and its total variation are derived here.
 
-Cost: as the standard rule, and a pass over p at each position from rows.
-"""
+Cost: as the standard rule, and a pass over p at each position from rows."""
 
 from typing import Any
 

@@ -6,8 +6,7 @@ rejected with probability w·TV(p, q): the two add up to TV(p, q), the least tha
 arXiv 2411.00841).
 
 `assistant_ensemble_weight` = w in Hugging Face transformers. `judge` with overrule 1 - w accepts and recovers
-alike, and so follows the same π. Cost: as the standard rule.
-"""
+alike, and so follows the same π. Cost: as the standard rule."""
 
 from typing import Any
 

@@ -21,8 +21,7 @@ drafter, are left out. π is derived here.
 
 The entropy is computed in floating point, and how it compares is then taken as given.
 
-Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
-"""
+Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair."""
 
 import math
 from collections.abc import Callable, Sequence

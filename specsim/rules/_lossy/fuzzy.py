@@ -10,8 +10,7 @@ at most log 2.
 Holsman, Huang & Dhingra, "Fuzzy speculative decoding", arXiv 2502.20704, which tries other divergences too.
 
 Cost: two logarithms a token from rows, where a draft fails the standard test; for a fixed pair as the
-standard rule.
-"""
+standard rule."""
 
 import math
 from typing import Any

@@ -12,8 +12,7 @@ Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, lenience at temperat
 one-hot. The paper prints the condition as p(x) ≤ l·max p, which would keep the improbable tokens; the sign is
 meant as above.
 
-Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
-"""
+Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair."""
 
 from typing import Any
 

@@ -10,8 +10,7 @@ every point of acceptance gained is paid for by one of total variation, the leas
 et al., arXiv 2411.00841). `scaled_lenience` takes the other residual in use, which pays more.
 
 Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a
-rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1. Cost: as the standard rule.
-"""
+rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1. Cost: as the standard rule."""
 
 from typing import Any
 

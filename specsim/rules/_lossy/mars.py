@@ -14,8 +14,7 @@ z = log p + L with one number for all rows, `log_partition` = L = log Σ exp(log
 p_1 > exp(-L) and p_2 > p_1^θ·exp(-(1 - θ)·L). Where z_1 ≤ 0, which the paper leaves open, or p_2 = 0, only
 the argmax passes. Logarithms are computed in floating point, and how they compare is then taken as given.
 
-Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
-"""
+Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair."""
 
 import math
 from typing import Any

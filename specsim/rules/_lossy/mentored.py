@@ -23,8 +23,7 @@ is TV(π, p); only KL(p‖π) is smaller.
 Tran-Thien, mentored decoding (2023, notebook and proof in vivien000/mentored_decoding), where p is the draft
 and q the target. The notebook bisects at most 10 times, to a tolerance of .2; we bisect 50 times.
 
-Cost: a sort of the vocabulary a position from rows; as the standard rule for a fixed pair.
-"""
+Cost: a sort of the vocabulary a position from rows; as the standard rule for a fixed pair."""
 
 from fractions import Fraction
 from typing import Any

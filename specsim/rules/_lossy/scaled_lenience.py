@@ -10,8 +10,7 @@ But this residual also feeds tokens that acceptance has already raised above p, 
 α(l) - α(1) of `lenience`. It is larger by (1 - l)/(4 - 2l) for p = (1/2, 1/2, 0), q = (1/2, 0, 1/2); a search
 over pairs found no more than the 1/4 that this approaches as l falls to 0.
 
-Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, as `lenience`. Cost: as the standard rule.
-"""
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, as `lenience`. Cost: as the standard rule."""
 
 from typing import Any
 

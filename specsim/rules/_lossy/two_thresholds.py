@@ -21,8 +21,7 @@ SGLang, `tree_speculative_sampling_target_only`, called with `draft_probs` set t
 ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
 
 Cost: a uniform for each node, one used in each family, and one for the last token; O(K) a node and O(V) for
-the last token from rows, O(K² + log V) for a fixed pair.
-"""
+the last token from rows, O(K² + log V) for a fixed pair."""
 
 from collections.abc import Sequence
 from typing import Any

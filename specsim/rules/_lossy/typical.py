@@ -13,8 +13,7 @@ function that does the test has .3 and .09 as its own defaults, and with these Î
 is about 1 at most. We verify a chain; Medusa takes the longest accepted path of a tree, the likeliest among
 those of equal length.
 
-Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
-"""
+Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair."""
 
 import math
 from typing import Any

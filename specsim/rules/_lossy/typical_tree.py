@@ -11,8 +11,7 @@ taken for what can follow.
 Cai et al., "Medusa", arXiv 2401.10774, and the function `evaluate_posterior` of its code. Of paths that are
 as likely the first in the order of the tree is taken.
 
-Cost: O(V) a node from rows, O(1) for a fixed pair.
-"""
+Cost: O(V) a node from rows, O(1) for a fixed pair."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

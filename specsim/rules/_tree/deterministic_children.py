@@ -13,8 +13,7 @@ EAGLE's use of q = 1 has been called a bug several times; it is exact.
 Li et al., "EAGLE-2", arXiv 2406.16858, and the function `evaluate_posterior` of its public code.
 
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed
-pair.
-"""
+pair."""
 
 from collections.abc import Sequence
 

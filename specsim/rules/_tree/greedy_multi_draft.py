@@ -13,8 +13,7 @@ Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779 
 
 Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child
 leaves that to the last uniform. Cost: a uniform for each node and one for the last token; O(V) a node from
-rows, O(K² + log V) for a fixed pair, O(V) where q has fewer than K tokens.
-"""
+rows, O(K² + log V) for a fixed pair, O(V) where q has fewer than K tokens."""
 
 from collections.abc import Sequence
 

@@ -32,8 +32,7 @@ and the proofs are derived here, and may differ from the paper's.
 
 η_i is uniforms[i-1], the last uniform draws the last token. Cost: as many uniforms as the tree is deep, and
 one; O(V·(K + log V)) from rows at each node that the block may be cut at; for a fixed pair O(K·log V) there
-for each of the few changes of the sign of b·p - r along the order.
-"""
+for each of the few changes of the sign of b·p - r along the order."""
 
 from collections.abc import Sequence
 from math import prod
@@ -144,8 +143,7 @@ def count_children(edges, low, mass, depth, degrees, counts, law):
 
     `edges` has parents, children and the children's depths, from the leaves up; low[i, s] and mass[i, s] are
     l and q of the chosen tokens; counts[n+1, :, S] is used for the c_k of the subtrees, degrees[n+1] for
-    their largest k.
-    """
+    their largest k."""
     above, below, depths = edges
     steps = law.shape[1]
     first = law[0]  # for sums, until the end

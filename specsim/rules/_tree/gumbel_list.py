@@ -33,8 +33,7 @@ From rows, e = -log(1 - u), and the first of the drafts and the lowest of the to
 
 Cost: from rows V uniforms and O(V) a node; for a fixed pair four uniforms and O(log V) a node: the share of
 e in m + e, which decides whether x_k is Y_k, two for the sum m + e, which says when, and one to choose
-another token.
-"""
+another token."""
 
 import math
 from collections import defaultdict

@@ -18,8 +18,7 @@ the standard rule.
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 
 Cost: a uniform for each node and one for the last token; O(V) times the passes of a search for ρ* at a node
-from rows, O(K) for a fixed pair, with an alias table for each number of surviving branches.
-"""
+from rows, O(K) for a fixed pair, with an alias table for each number of surviving branches."""
 
 from collections.abc import Sequence
 from fractions import Fraction

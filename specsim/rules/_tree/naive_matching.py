@@ -10,8 +10,7 @@ draw", the output is not the target's (a bug that foundation-model-stack's fms-e
 
 The NSS baseline of SpecInfer (Miao et al., arXiv 2305.09781); sampler match is the same on a chain.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair.
-"""
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair."""
 
 from collections.abc import Sequence
 

@@ -14,8 +14,7 @@ drafts also Yang et al., "Multi-candidate speculative decoding", arXiv 2401.0670
 random order; for i.i.d. siblings the order of drawing is random already.
 
 Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K + log V) for a fixed
-pair, where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone.
-"""
+pair, where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone."""
 
 from collections.abc import Sequence
 

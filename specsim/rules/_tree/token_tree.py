@@ -12,8 +12,7 @@ branches that start with the chosen token), with the standard rule of Leviathan,
 
 Of a node's uniforms the first tests the first child and the second draws the recovered token; an only child
 leaves that to the last uniform. Cost: a uniform for each node and one for the last token; O(V) a node from
-rows, O(K + log V) for a fixed pair.
-"""
+rows, O(K + log V) for a fixed pair."""
 
 from collections.abc import Sequence
 from typing import Any

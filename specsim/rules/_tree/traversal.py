@@ -22,8 +22,7 @@ Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.
 reconstructed and proved here by enumeration.
 
 Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·log V) for a fixed pair, where
-M_u is (b·p - d·q)₊ with two numbers.
-"""
+M_u is (b·p - d·q)₊ with two numbers."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -28,8 +28,7 @@ Weng, Hu & Yairi, "UniVer: a unified perspective for multi-step and multi-draft 
 of drawing, the order of the visits and the proof are derived here, and may differ from the paper's.
 
 Cost: a uniform for each node and one for the last token; O(V) for each node with children from rows, O(K² +
-log V) for a fixed pair.
-"""
+log V) for a fixed pair."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -14,8 +14,7 @@ Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly
 speculative decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, alike.
 
 Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K·(K + log V)) for a
-fixed pair: a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
-"""
+fixed pair: a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers."""
 
 from collections.abc import Sequence
 
