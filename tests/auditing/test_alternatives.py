@@ -1,7 +1,5 @@
 """The alternatives of pooled e-values: laws of known kinds of mistakes, and what testing against them gains."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

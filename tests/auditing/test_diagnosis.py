@@ -1,9 +1,9 @@
 """The diagnosis: a known mistake is named, also with another parameter; an unknown one is called unknown."""
 
-from __future__ import annotations
-
+import re
 from dataclasses import replace
-from math import factorial
+from functools import cache
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,8 +23,7 @@ from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis import decoders, diagnose, reproduction, trees
 from specsim.auditing._diagnosis import verifiers as of_verifiers
-from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
-from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
+from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
@@ -33,8 +32,9 @@ from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_valu
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain, independent, signatures
 from specsim.auditing._replay import replay_step
-from specsim.auditing._runner import PROMISES, CaseRun, run_case
+from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
+from specsim.core.distributions import inverse_cdf
 from specsim.mistakes import Mistake
 from specsim.mistakes._decoding import Decoder, in_a_loop
 from specsim.models import Tree
@@ -56,10 +56,10 @@ def quicker(full):
         for module, name, fewer in (
             (decoders, "SEGMENTS", (2**10, 2**12)),
             (decoders, "REPRODUCED", 2**10),
-            (decoders, "LENGTHS", (1, 2, 3)),
+            (decoders, "LENGTHS", (1, 2)),
             (decoders, "FIRST_LENGTHS", (2,)),
             (decoders, "POINTS", 6),
-            (of_verifiers, "ROUNDS", 300),
+            (of_verifiers, "ROUNDS", 150),
             (reproduction, "SIMULATED_STEPS", 2**15),
         ):
             patch.setattr(module, name, fewer)
@@ -70,19 +70,18 @@ def quicker(full):
 ALARM = 1e-9
 
 
-def audited(function, names, level="smoke"):
+def audited(function, names, level="smoke", alarm=ALARM):
     """The results of the audit's cases of these names."""
     with open_subject(function, 1, 60) as subject:
         cases = [case.name for case in subject.cases]
         plans = [subject.plan(cases.index(name), level) for name in names]
-        found = [run_case(subject, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
+        found = [run_case(subject, CaseRun(plan, SEED, alarm)).result() for plan in plans]
     assert any(result.findings for result in found)
     return found
 
 
-def failures(function, names, level="smoke"):
-    """Of these results those with a finding."""
-    return [result for result in audited(function, names, level) if result.findings]
+def failures(*given):
+    return [result for result in audited(*given) if result.findings]
 
 
 def diagnosed(function, names=("asymmetric", "own rows"), known=None, level="smoke"):
@@ -96,11 +95,17 @@ def fitted_at_once():
     return [one for one in mistakes.catalogue() if not one.parameters]
 
 
+def some(*names):
+    return [mistakes.get(name) for name in names]
+
+
+def slow(*given):
+    return pytest.param(*given, marks=pytest.mark.slow)
+
+
 def first(diagnosis):
     return diagnosis.named[0].name.partition(":")[0] if diagnosis.named else "unknown"
 
-
-# --- likelihoods -----------------------------------------------------------------------------------------
 
 LAW = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
 
@@ -116,14 +121,10 @@ def test_the_likelihood_of_a_known_law_is_multinomial():
 
 
 def test_a_simulated_law_is_a_predictive_distribution():
-    """Over all outcomes of three draws, each with its multinomial coefficient, it sums to 1."""
+    """Over all outcomes of three draws it sums to 1."""
     simulated = Prediction.simulated(np.array([[4, 0, 1]]))
-    total = 0.0
-    for a in range(4):
-        for b in range(4 - a):
-            counts = [a, b, 3 - a - b]
-            ways = factorial(3) / np.prod([factorial(k) for k in counts])
-            total += ways * np.exp(log_likelihood(simulated, np.array([counts])))
+    draws = [np.bincount(three, minlength=3) for three in product(range(3), repeat=3)]
+    total = sum(np.exp(log_likelihood(simulated, counts[None])) for counts in draws)
     assert total == pytest.approx(1.0)
 
 
@@ -134,7 +135,7 @@ def test_the_law_itself_beats_those_near_it_and_loses_to_them_where_it_is_wrong(
     assert log_likelihood(right, other) < log_near(right, other) - 20.0
 
 
-def test_noise_of_a_simulation_is_no_evidence():
+def test_noise_of_a_simulation_is_no_evidence_and_does_not_refute_it():
     """Two simulations of the same law of few draws differ by many nats if they are taken for the law."""
     counts = drawn(LAW, 20_000)
     rough = drawn(LAW, 200, seed=1)
@@ -142,6 +143,12 @@ def test_noise_of_a_simulation_is_no_evidence():
     exact = log_likelihood(Prediction(LAW), counts)
     assert exact - log_likelihood(plugged_in, counts) > 20.0
     assert exact - log_likelihood(Prediction.simulated(rough), counts) < 20.0
+
+    def fitted(rows, seed=0):
+        return fit([(Prediction.simulated(drawn(rows, 2_000, 1_000 + seed)), drawn(LAW, 20_000, seed))])
+
+    assert 0.01 < np.mean([fitted(LAW, seed) < 0.05 for seed in range(300)]) < 0.1
+    assert fitted([[0.42, 0.38, 0.2], [0.1, 0.1, 0.8]]) < 1e-4
 
 
 def test_p_values_of_fit_are_uniform_under_the_law_and_small_beside_it():
@@ -158,24 +165,18 @@ def test_p_values_of_fit_are_uniform_under_the_law_and_small_beside_it():
     assert fit([(law, np.array([[0, 0, 0], [20, 80, 1]]))]) == 0.0
 
 
-def test_the_noise_of_a_simulation_does_not_refute_it():
-    def fitted(rows, seed=0):
-        return fit([(Prediction.simulated(drawn(rows, 2_000, 1_000 + seed)), drawn(LAW, 20_000, seed))])
-
-    assert 0.01 < np.mean([fitted(LAW, seed) < 0.05 for seed in range(300)]) < 0.1
-    assert fitted([[0.42, 0.38, 0.2], [0.1, 0.1, 0.8]]) < 1e-4
-
-
-def test_the_mean_over_a_parameter_is_the_integral():
+def test_the_mean_over_a_parameter_is_the_integral_and_a_default_is_taken_where_it_is_likely():
     """Of a normal density of standard deviation .004 at .3: 1, to the tenth or so that trapezoids err by."""
-    parameter = mistakes.get("lenience").parameters[0]
 
     def log_density(values):
         return -0.5 * ((values["lenience"] - 0.3) / 0.004) ** 2 - np.log(0.004 * np.sqrt(2 * np.pi))
 
-    mean, values = marginalise([parameter], log_density)
+    mean, values = marginalise(mistakes.get("lenience").parameters, log_density)
     assert mean == pytest.approx(0.0, abs=0.2)
     assert values["lenience"] == pytest.approx(0.3, abs=0.002)
+    parameter = Parameter("t", 0.5, 0.0, 1.0, "")
+    assert marginalise((parameter,), lambda values: 0.0 if values["t"] > 0.2 else -5.0)[1] == {"t": 0.5}
+    assert marginalise((parameter,), lambda values: 0.0 if values["t"] < 0.2 else -5.0)[1]["t"] < 0.2
 
 
 def test_the_mean_over_two_parameters_is_the_integral():
@@ -214,16 +215,11 @@ def test_with_one_likely_exact_verifier_among_unlikely_ones_nothing_is_named():
     assert posterior([scored("lenience", 0.0)], exact, 90).named == ()
 
 
-# --- predictions -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", mistakes.names("verifier"))
 def test_a_prediction_is_a_law_for_each_drafted_path(name):
     mistake = mistakes.get(name)
-    if mistake.law is None:
-        return
     for case in diagnostic_cases(Declared()):
-        if case.rotated:
+        if case.rotated or mistake.law is None:
             continue
         law = predict(mistake, case).law
         sums = law.sum(axis=1)
@@ -245,16 +241,9 @@ def test_a_mistake_that_is_run_does_what_its_law_says(name):
         assert run.draws.sum() > 10_000
 
 
-# --- verifiers -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("spelled", "case"),
-    [
-        pytest.param("resamples_target", "asymmetric", marks=pytest.mark.slow),
-        ("one_uniform", "own rows"),
-        pytest.param("shared_gumbel", "opposite", marks=pytest.mark.slow),
-    ],
+    [slow("resamples_target", "asymmetric"), ("one_uniform", "own rows"), slow("shared_gumbel", "opposite")],
 )
 def test_a_known_mistake_is_named(spelled, case, full):
     known, level = (None, "quick") if full else (fitted_at_once(), "smoke")
@@ -266,22 +255,31 @@ def test_a_known_mistake_is_named(spelled, case, full):
 
 def test_mistakes_of_one_law_are_named_together():
     """A residual that is replaced by p whatever its mass is p: no number of steps tells these apart."""
-    known = [mistakes.get(name) for name in ("resamples_target", "residual_floor", "lenience")]
+    known = some("resamples_target", "residual_floor", "lenience")
     found = diagnosed(verifiers.resamples_from_target, known=known)
     assert [one.name.partition(":")[0] for one in found.named] == ["resamples_target", "residual_floor"]
     assert sum(one.probability for one in found.named) > 0.95
     assert "It may as well be residual_floor" in " ".join(found.lines())
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("lenience", 0.55), pytest.param("ensemble", 0.7, marks=pytest.mark.slow)]
-)
-def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
-    mistake = mistakes.get(name)
-    parameter = mistake.parameters[0].name
-    found = diagnosed(mistake.with_parameters(**{parameter: value}).function)
-    assert first(found) == name
-    assert float(found.named[0].name.partition("=")[2]) == pytest.approx(value, abs=0.05)
+#: Mistakes that are near a lenient one, or near one that resamples.
+ALIKE = some(
+    "lenience", "ensemble", "scaled_lenience", "greedy_acceptance", "resamples_target", "residual_floor",
+    "one_uniform", "bonus_temperature",
+)  # fmt: skip
+OTHER_PARAMETERS = [
+    ("lenience:lenience=0.27", ("zeros", "own rows", "opposite")),  # shown by few rows
+    slow("lenience:lenience=0.55", ("asymmetric", "own rows")),
+    slow("ensemble:weight=0.7", ("asymmetric", "own rows")),
+    slow("two_thresholds:single=0.5", ("zeros", "own rows", "opposite")),
+]
+
+
+@pytest.mark.parametrize(("spelled", "names"), OTHER_PARAMETERS)
+def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(spelled, names, full):
+    wrong = mistakes.get(spelled)
+    named = mistakes.get(diagnosed(wrong.function, names, None if full else ALIKE).named[0].name)
+    assert (named.name, named.values) == (wrong.name, pytest.approx(wrong.values, abs=0.05))
 
 
 @pytest.mark.parametrize(("most", "named"), [(100, "resamples_target"), (5, "unknown")])
@@ -292,11 +290,11 @@ def test_a_mistake_that_does_not_reproduce_every_case_is_not_named(most, named):
         few = p.shape[-1] <= most
         return (verifiers.resamples_from_target if few else verifiers.right)(draft_tokens, p, q, rng)
 
-    known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio", "greedy_acceptance")]
+    known = some("resamples_target", "inverted_ratio", "greedy_acceptance")
     assert first(diagnosed(verify, ("two-point", "zeros", "asymmetric"), known)) == named
 
 
-def test_two_samples_are_compared_where_counts_are_large():
+def test_two_samples_are_compared_where_counts_are_large_and_by_impossible_tokens():
     same, other = (drawn(law[:1], 20_000)[0] for law in (LAW, LAW[:, [1, 0, 2]]))
     assert p_value(same, drawn(LAW[:1], 50_000, seed=1)[0]) > 1e-3
     assert p_value(same, other) < 1e-9
@@ -304,9 +302,6 @@ def test_two_samples_are_compared_where_counts_are_large():
     assert p_value(np.array([0, 0, 30]), np.array([30, 0, 0])) < 1e-9
     assert p_value(np.array([0, 9]), np.array([9, 0])) == 1.0, "too few"
     assert p_value(np.array([0, 0]), np.array([9, 90])) == 1.0, "nothing was counted"
-
-
-def test_impossible_tokens_must_be_as_frequent():
     audited, same, other = (
         SimpleNamespace(steps=n, counts={"impossible": np.array([0, k]), "lengths": np.array([0, n])})
         for n, k in ((40_000, 30), (20_000, 11), (20_000, 90))
@@ -315,35 +310,25 @@ def test_impossible_tokens_must_be_as_frequent():
     assert _same_rate(audited, other.counts) < 1e-9
 
 
-def test_a_mistake_whose_steps_are_independent_does_not_explain_those_that_are_not():
+def test_dependent_steps_are_compared_by_their_dependence_and_by_their_law():
     def own(draft_tokens, p, q, rng):
         u = rng.random((-(-len(p) // 2), p.shape[1])).repeat(2, axis=0)[: len(p)]
         return verifiers.verify(draft_tokens, p, q, verifiers.Given(u), residual="target")
 
-    def wrong(draft_tokens, p, q, rng):
-        return verifiers.verify(draft_tokens, p, q, rng, residual="target")
-
     assert refuted_by_audit(own, "resamples_target")
-    assert not refuted_by_audit(wrong, "resamples_target")
-
-
-@pytest.mark.parametrize("name", ["neighbours_token", "pairs_share_uniforms"])
-def test_dependent_steps_are_compared_by_their_law_too(name):
+    assert not refuted_by_audit(verifiers.resamples_from_target, "resamples_target")
     """Steps of both depend on each other in pairs, and only those of the second are exact one by one."""
     pair = "neighbours_token", "pairs_share_uniforms"
-    assert refuted_by_audit(mistakes.get(name).function, *pair) == [other for other in pair if other != name]
+    for name, other in (pair, pair[::-1]):
+        assert refuted_by_audit(mistakes.get(name).function, *pair) == [other]
 
 
 def refuted_by_audit(function, *names):
     """The known mistakes that are refuted as that of `function`, by two of its cases."""
+    results = audited(function, ("disjoint", "asymmetric"), alarm=1e-60)
     with open_subject(function, 1, 60) as subject:
-        cases = [case.name for case in subject.cases]
-        results = [
-            run_case(subject, CaseRun(subject.plan(cases.index(case), "smoke"), SEED, 1e-60)).result()
-            for case in ("disjoint", "asymmetric")
-        ]
-        audited = Audited(subject, results, "smoke", SEED, lambda: None)
-        return [name for name in names if audited.refutes(mistakes.get(name))]
+        found = Audited(subject, results, "smoke", SEED, lambda: None)
+        return [name for name in names if found.refutes(mistakes.get(name))]
 
 
 def test_few_impossible_tokens_alone_give_no_name(full):
@@ -364,15 +349,13 @@ def test_a_users_own_code_is_recognised_and_the_step_that_is_named_shows_the_mis
     found = diagnosed(verifiers.resamples_from_target)
     assert first(found) == "resamples_target"
     assert "accepted none" in found.evidence
-    words = found.place.split("--case ")[1]
-    case, rest = words.split(" --step ")
-    step, seed = rest.split(" --seed ")
+    case, step, seed = re.search("--case (.*) --step (.*) --seed (.*)", found.place).groups()
     text = replay_step(verifiers.resamples_from_target, case.strip("'"), int(step), "smoke", rng=int(seed))
     assert "0 accepted" in text
     assert text.startswith(f"Step {step} of case {case}, level smoke, seed {seed}")
 
 
-def test_a_step_that_breaks_is_told():
+def test_a_step_that_breaks_is_told_and_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
     def breaks(draft_tokens, p, q, rng):
         raise ZeroDivisionError("so")
 
@@ -380,8 +363,6 @@ def test_a_step_that_breaks_is_told():
     assert text.startswith("Step 1 of case 'two-point', level smoke, seed 3")
     assert "broke the contract: raised ZeroDivisionError: so" in text
 
-
-def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
     def fails(*_, **more):
         raise IndexError("ours")
 
@@ -391,7 +372,7 @@ def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
     assert (found.verdict, found.diagnosis) == ("biased", None)
 
 
-@pytest.mark.parametrize("name", [pytest.param("resamples_target", marks=pytest.mark.slow), "lenience"])
+@pytest.mark.parametrize("name", [slow("resamples_target"), "lenience"])
 def test_without_its_family_the_answer_is_unknown(name):
     known = [one for one in of_verifiers.catalogue() if one.name not in (name, "residual_floor")]
     found = diagnosed(mistakes.get(name).function, known=known)
@@ -400,46 +381,36 @@ def test_without_its_family_the_answer_is_unknown(name):
 
 
 def mixture(draft_tokens, p, q, rng):
-    """Two mistakes at once, which nobody has catalogued: every third step resamples, every other is
-    lenient.
-    """
+    """Two mistakes at once, which nobody has catalogued: every third step resamples, others are lenient."""
     one = mistakes.get("resamples_target").function(draft_tokens, p, q, rng)
     two = mistakes.get("lenience").function(draft_tokens, p, q, rng)
     return np.where((np.arange(len(p)) % 3 == 0)[:, None], one, two)
 
 
-def test_a_new_mistake_is_unknown_and_what_the_tests_show_of_it_is_said():
-    found = diagnosed(mixture)
+def test_a_new_mistake_is_unknown_and_what_the_tests_show_of_it_is_said(full):
+    found = diagnosed(mixture, known=None if full else ALIKE)
     assert not found.known
-    assert found.lines()[1:] == [
-        "Wrong in small cases: the tests of drafted tokens and the token after a rejection. "
-        "Right there: the bonus.",
-        "Look at where the code reads p and q of drafted positions.",
-    ]
-
-
-@pytest.mark.parametrize("name", ["neighbours_token"])
-def test_wrong_rows_are_named_from_the_relabelled_case(name):
-    assert first(diagnosed(mistakes.get(name).function, ("own rows", "Markov chain"))) == name
+    wrong = "Wrong in small cases: the tests of drafted tokens and the token after a rejection."
+    look = "Look at where the code reads p and q of drafted positions."
+    assert found.lines()[1:] == [f"{wrong} Right there: the bonus.", look]
 
 
 #: Some mistakes without a law of single steps; the signatures of all of them take longer.
-KIN = [
-    mistakes.get(name)
-    for name in ("neighbours_token", "pairs_share_uniforms", "batch_shares_uniforms", "reseeded")
+KIN = some("neighbours_token", "pairs_share_uniforms", "batch_shares_uniforms", "reseeded")
+#: (mistake, cases, known mistakes): impossible tokens do not make steps depend on each other.
+BETWEEN_ROWS = [
+    ("neighbours_token", ("own rows", "Markov chain"), None),
+    ("accepts_everything", ("disjoint",), None),
+    ("batch_shares_uniforms", ("disjoint",), KIN),
+    slow("swapped_residual", ("disjoint",), None),
+    slow("pairs_share_uniforms", ("disjoint",), KIN),
+    slow("reseeded", ("disjoint",), KIN),
 ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("pairs_share_uniforms", marks=pytest.mark.slow),
-        "batch_shares_uniforms",
-        pytest.param("reseeded", marks=pytest.mark.slow),
-    ],
-)
-def test_shared_randomness_is_named_by_who_shares_it(name, full):
-    assert first(diagnosed(mistakes.get(name).function, ("disjoint",), None if full else KIN)) == name
+@pytest.mark.parametrize(("name", "names", "known"), BETWEEN_ROWS)
+def test_wrong_rows_and_shared_randomness_are_named(name, names, known, full):
+    assert first(diagnosed(mistakes.get(name).function, names, None if full else known)) == name
 
 
 def test_the_steps_of_a_right_verifier_agree_as_often_as_independent_ones():
@@ -455,10 +426,8 @@ def test_the_steps_of_a_right_verifier_agree_as_often_as_independent_ones():
 
 def first_of_four(draft_tokens, p, q, rng):
     """The first row of every four shares its random numbers with the third: no known mistake does."""
-    output = verifiers.right(draft_tokens, p, q, rng)
-    rows = np.arange(len(p))
     again = verifiers.right(draft_tokens, p, q, np.random.default_rng(1))
-    return np.where((rows % 2 == 0)[:, None], again, output)
+    return np.where((np.arange(len(p)) % 2 == 0)[:, None], again, verifiers.right(draft_tokens, p, q, rng))
 
 
 def test_dependence_of_another_pattern_matches_nothing():
@@ -482,12 +451,10 @@ def of_few_rows(few, many):
 
 def test_a_law_that_changes_with_the_call_is_not_said_to_be_dependence():
     (case,) = failures(by_parity, ["shapes, 1 000 ids"], "quick")
-    said = [finding.text for finding in case.findings if finding.kind == "dependent"]
-    assert said
-    assert all(
-        "depend on each other, or their distribution changes from call to call, e = 10^" in one
-        for one in said
-    )
+    said = "depend on each other, or their distribution changes from call to call, e = 10^"
+    found = [said in finding.text for finding in case.findings if finding.kind == "dependent"]
+    assert found
+    assert all(found)
 
 
 def test_a_law_of_small_calls_alone_is_not_called_dependence():
@@ -511,43 +478,15 @@ def test_kinship_needs_no_large_vocabulary(full):
 
 
 @pytest.mark.parametrize(
-    "name", ["accepts_everything", pytest.param("swapped_residual", marks=pytest.mark.slow)]
-)
-def test_impossible_tokens_do_not_make_steps_depend_on_each_other(name):
-    function = declares()(mistakes.get(name).function)
-    assert first(diagnosed(function, ("disjoint",))) == name
-
-
-@pytest.mark.parametrize(
-    "spelled", ["lenience:lenience=0.27", pytest.param("two_thresholds:single=0.5", marks=pytest.mark.slow)]
-)
-def test_a_parameter_that_shows_in_few_rows_is_found(spelled):
-    assert (
-        first(diagnosed(mistakes.get(spelled).function, ("zeros", "own rows", "opposite")))
-        == spelled.partition(":")[0]
-    )
-
-
-def test_an_audit_carries_its_diagnosis():
-    result = audit(verifiers.resamples_from_target, "smoke", rng=SEED, cases=["asymmetric"])
-    assert first(result.diagnosis) == "resamples_target"
-    assert result.to_dict()["diagnosis"]["named"][0]["name"] == "resamples_target"
-    assert PROMISES in {case.case for case in result.cases}
-
-
-# --- lossy rules, edge cases, trees ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
     ("rule", "known"),
     [
         ("lenience:lenience=0.6", ("lenience", "ensemble")),
-        pytest.param("typical:epsilon=0.25,delta=0.6", ("typical", "lenience"), marks=pytest.mark.slow),
+        slow("typical:epsilon=0.25,delta=0.6", ("typical", "lenience")),
     ],
 )
 def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule, known):
     function, name = mistakes.get(rule).function, rule.partition(":")[0]
-    found = diagnosed(function, ("zeros", "own rows"), [mistakes.get(n) for n in known])
+    found = diagnosed(function, ("zeros", "own rows"), some(*known))
     assert str(found.named[0]).startswith(f"lossy ({name}:")
     assert f'declares(rule="{found.named[0].name}")' in " ".join(found.lines())
     declared = declares(rule=rule)(lambda *given: function(*given))
@@ -565,7 +504,7 @@ def test_only_a_lossy_rule_can_be_declared():
 
 
 def test_an_edge_case_reads_as_one():
-    known = [mistakes.get(name) for name in ("residual_epsilon", "resamples_target", "absolute_residual")]
+    known = some("residual_epsilon", "resamples_target", "absolute_residual")
     small, right = mistakes.get("residual_epsilon:epsilon=1e-9").function, verifiers.right
     result = audit(small, "smoke", rng=SEED, cases=["two-point"], diagnose=False)
     assert (str(result.verdict), result.edge_case) == ("biased", True)
@@ -581,22 +520,23 @@ def test_an_edge_case_reads_as_one():
 
 def recursive(mistake, way="sampled"):
     """A verifier of trees that tests children one after the other, with a mistake of chains."""
-    law = mistakes.get(mistake).law
+    law = cache(mistakes.get(mistake).law)
 
     @declares(tree=True, draft_sampling=way)
     def verify(parents, tokens, p, q, rng):
-        node, path, target = 0, [], p[0]
+        node, path, p, q = 0, [], [*map(tuple, p.tolist())], [*map(tuple, q.tolist())]
+        target = p[0]
         while children := [j + 1 for j, parent in enumerate(parents) if parent == node]:
             for child in children:
-                stop, follow = law((0,), (int(tokens[child - 1]),), [target, target], [q[node]])
+                stop, follow = law((0,), (int(tokens[child - 1]),), (target, target), (q[node],))
                 if rng.random() < stop[1]:
                     node, target = child, p[child]
                     path.append(child)
                     break
-                target = np.array(follow[0])
+                target = tuple(follow[0])
             else:
                 break
-        return path, int(rng.choice(len(target), p=target / target.sum()))
+        return path, inverse_cdf(target, rng.random())
 
     return verify
 
@@ -608,7 +548,7 @@ def recursive(mistake, way="sampled"):
 def test_a_mistake_is_named_in_a_verifier_of_trees(name, way, case):
     verify = recursive(name, way)
     failed = failures(verify, (f"{case}, two chains",))
-    known = [mistakes.get(each) for each in (name, "inverted_ratio", "accepts_everything")]
+    known = some(name, "inverted_ratio", "accepts_everything")
     with open_subject(verify, 1, 60) as subject:
         found = diagnose_tree(subject, failed, SEED, known)
         without = diagnose_tree(subject, failed, SEED, known[1:])
@@ -620,22 +560,24 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule(full):
     """As Medusa does it: the likeliest of the longest paths of typical tokens."""
     rule = rules.get("typical_tree:epsilon=0.3,delta=0.09")
 
+    @cache
+    def step(parents, tokens, p, q):
+        stop, follow = rule.law(parents, tokens, p, q, **rule.values)
+        node = stop.index(1)
+        return list(Tree(parents).path(node)), follow[node].index(1)
+
     @declares(tree=True, draft_sampling="top")
     def verify(parents, tokens, p, q, rng):
-        stop, follow = rule.law(parents.tolist(), tokens.tolist(), p.tolist(), q.tolist(), **rule.values)
-        node = stop.index(1)
-        return list(Tree(tuple(parents.tolist())).path(node)), follow[node].index(1)
+        p, q = (tuple(map(tuple, rows.tolist())) for rows in (p, q))
+        return step(tuple(parents.tolist()), tuple(tokens.tolist()), p, q)
 
     cases = ("two-point", "asymmetric", "zeros")
     failed = failures(verify, [f"{case}, {tree}" for case in cases for tree in ("two chains", "branches")])
     with open_subject(verify, 1, 60) as subject:
-        known = [mistakes.get(name) for name in ("typical", "greedy_acceptance", "accepts_everything")]
+        known = some("typical", "greedy_acceptance", "accepts_everything")
         found = diagnose_tree(subject, failed, SEED, None if full else known)
     assert first(found) == "typical"
     assert str(found.named[0]).startswith("lossy (typical:")
-
-
-# --- decoders --------------------------------------------------------------------------------------------
 
 
 def diagnosed_decoder(function, names=("second order", "peaked"), known=None, seed=SEED, **declared):
@@ -646,30 +588,24 @@ def diagnosed_decoder(function, names=("second order", "peaked"), known=None, se
 
 
 #: Mistakes of loops and of verifiers, none with a parameter: its fit takes longest.
-OF_LOOPS = ("greedy_draft", "resamples_target", "accepts_everything")
+OF_LOOPS = some("greedy_draft", "resamples_target", "accepts_everything")
+PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.4, "logit_bias": ((1, 0.5),), "min_p": 0.02}
 
 
 @pytest.mark.slow
-def test_a_decoders_mistake_is_named_where_its_rows_depend_on_the_text():
-    processing = {
-        "repetition_penalty": 1.3,
-        "presence_penalty": 0.4,
-        "logit_bias": ((1, 0.5),),
-        "min_p": 0.02,
-    }
-
+@pytest.mark.parametrize("processing", [{}, PENALTIES], ids=["plain", "penalties"])
+def test_a_mistake_of_verifiers_is_named_in_a_loop(processing):
     def wrong(target, draft, prompt, most, eos, rng):
         given = Processing(**processing), len(prompt), eos
         models = [decoders._process_model(model, *given) for model in (target, draft)]
         return in_a_loop(mistakes.get("resamples_target")).function(*models, prompt, most, eos, rng)
 
-    known = [mistakes.get(name) for name in OF_LOOPS]
-    assert first(diagnosed_decoder(wrong, ("zeros",), known, **processing)) == "resamples_target"
+    assert first(diagnosed_decoder(wrong, ("zeros",), OF_LOOPS, **processing)) == "resamples_target"
 
 
 def test_a_decoders_mistake_is_named(full):
     mistake = mistakes.get("draft_temperature:temperature=0.4")
-    others = [one for one in mistakes.catalogue() if not one.parameters and (full or one.name in OF_LOOPS)]
+    others = fitted_at_once() if full else OF_LOOPS
     found = diagnosed_decoder(mistake.function, ("peaked",), [*others, mistakes.get(mistake.name)])
     assert first(found) == "draft_temperature"
     assert "of the tokens after" in found.evidence
@@ -684,12 +620,11 @@ def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named(full):
         return loop(target, draft, prompt, max_new_tokens, eos, rng)
 
     known = [mistake, mistakes.get("accepts_everything")]
-    alone = diagnosed_decoder(only_with_an_end, ("end in the draft",), known)
-    assert first(alone) == "merged_ids"
+    assert first(diagnosed_decoder(only_with_an_end, ("end in the draft",), known)) == "merged_ids"
     assert first(diagnosed_decoder(only_with_an_end, ("end in the draft", "peaked"), known)) == "unknown"
     if full:
-        everywhere = diagnosed_decoder(mistake.function, ("end in the draft", "peaked"), known)
-        assert first(everywhere) == "merged_ids"
+        found = diagnosed_decoder(mistake.function, ("end in the draft", "peaked"), known)
+        assert first(found) == "merged_ids"
 
 
 def better_of_two(target, draft, prompt, max_new_tokens, eos, rng):
@@ -698,31 +633,22 @@ def better_of_two(target, draft, prompt, max_new_tokens, eos, rng):
 
 
 def test_texts_refute_a_mistake_that_is_alike_in_short_ones(monkeypatch):
-    """With one drafted token a token from p in place of a rejected one has the first law of the better of two
-    tries; longer texts tell them apart."""
+    """The first law of the better of two tries is that of a token from p in place of a rejected one."""
     with open_subject(declares(decoder=True)(better_of_two), 1, 60) as subject:
         names = "one token", "two tokens", "second order"
         monkeypatch.setattr(decoders, "REPRODUCED", 2**11)
         failed = [SimpleNamespace(case=name, findings=["any"], counts={}, steps=0) for name in names]
         texts = [one for each in failed for one in audited_texts(subject, each, SEED, lambda *_: None)]
     resamples = in_a_loop(mistakes.get("resamples_target"))
-    for some, refuted in ((texts[:2], False), (texts[1:], True)):
-        assert refuted_by_texts(resamples, some, lambda *_: None) is refuted
-        assert not refuted_by_texts(mistakes.get("longest_of_tries"), some, lambda *_: None)
-        assert refuted_by_texts(Mistake("right", "none", "", decode=Decoder()), some, lambda *_: None)
-
-
-@pytest.mark.slow
-def test_a_loop_is_compared_with_the_mistakes_of_verifiers():
-    loop = in_a_loop(mistakes.get("resamples_target"))
-    known = [mistakes.get(n) for n in ("resamples_target", "greedy_draft", "inverted_ratio")]
-    found = diagnosed_decoder(lambda *given: loop.function(*given), ("zeros",), known)
-    assert first(found) == "resamples_target"
+    for few, expected in ((texts[:2], False), (texts[1:], True)):
+        assert refuted(resamples, few, lambda *_: None) is expected
+        assert not refuted(mistakes.get("longest_of_tries"), few, lambda *_: None)
+        assert refuted(Mistake("right", "none", "", decode=Decoder()), few, lambda *_: None)
 
 
 @pytest.mark.slow
 def test_random_numbers_used_again_are_recognised_in_texts():
-    known = [mistakes.get(name) for name in ("steps_share_uniforms", "tests_share_uniform", "greedy_draft")]
+    known = some("steps_share_uniforms", "tests_share_uniform", "greedy_draft")
     function = mistakes.get("steps_share_uniforms").function
     assert first(diagnosed_decoder(function, ("second order",), known)) == "steps_share_uniforms"
     assert first(diagnosed_decoder(function, ("second order",), known[1:])) == "unknown"
@@ -742,29 +668,21 @@ def test_other_values_are_those_about_as_likely():
 def test_first_of_other_values_are_those_in_fewer_digits():
     """A constant that somebody wrote is rather 0.7 than 0.7019, and for a token of p = 0.7 that is another law."""
     lenience = mistakes.get("lenience").parameters
-    found = as_likely(
-        lenience, lambda values: -(((values["lenience"] - 0.7019) / 0.002) ** 2), {"lenience": 0.7019}, 4
-    )
-    assert found == [{"lenience": 0.7}, {"lenience": 0.702}]
+
+    def near(values):
+        return -(((values["lenience"] - 0.7019) / 0.002) ** 2)
+
+    assert as_likely(lenience, near, {"lenience": 0.7019}, 4) == [{"lenience": 0.7}, {"lenience": 0.702}]
     assert {"lenience": 1.0} not in as_likely(lenience, lambda values: 0.0, {"lenience": 0.9996}, 4)
-
-
-def test_a_default_is_taken_where_it_is_about_as_likely():
-    parameter = Parameter("t", 0.5, 0.0, 1.0, "")
-    assert marginalise((parameter,), lambda values: 0.0 if values["t"] > 0.2 else -5.0)[1] == {"t": 0.5}
-    assert marginalise((parameter,), lambda values: 0.0 if values["t"] < 0.2 else -5.0)[1]["t"] < 0.2
 
 
 @pytest.mark.slow
 def test_a_threshold_that_small_cases_leave_open_is_one_that_reproduces_the_audit():
-    wrong = mistakes.get("two_thresholds:single=0.57")
-    known = [mistakes.get(name) for name in ("two_thresholds", "scaled_lenience", "greedy_acceptance")]
-    named = diagnosed(wrong.function, ("asymmetric", "identical"), known).named
+    wrong = mistakes.get("two_thresholds:single=0.57").function
+    known = some("two_thresholds", "scaled_lenience", "greedy_acceptance")
+    named = diagnosed(wrong, ("asymmetric", "identical"), known).named
     assert [one.name.partition("=")[0] for one in named] == ["two_thresholds:single"]
     assert 0.52 < mistakes.get(named[0].name).values["single"] < 0.62
-
-
-# --- measured --------------------------------------------------------------------------------------------
 
 
 def measured():
@@ -782,10 +700,8 @@ def test_the_page_is_that_of_the_kept_rows():
 
 def test_a_kept_row_can_be_computed_again(smaller_audits, full, monkeypatch):
     if not full:
-        few = fitted_at_once()
-        cases = [
-            case for case in subjects.battery(Declared()) if case.name in ("asymmetric", "zeros", "own rows")
-        ]
+        few, names = fitted_at_once(), ("asymmetric", "zeros", "own rows")
+        cases = [case for case in subjects.battery(Declared()) if case.name in names]
         monkeypatch.setattr(mistakes, "catalogue", lambda: few)
         monkeypatch.setattr(subjects, "battery", lambda _: cases)
     cell = ("resamples_target", "resamples_target")
@@ -802,8 +718,8 @@ def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not()
     caught = measured()
     off = [row for row in caught if row["off_catalogue"]]
     assert len(off) > 30
-    for some in (caught, off):
-        assert np.mean([row["right"] for row in some if row["named"]]) >= 0.95
+    for rows in (caught, off):
+        assert np.mean([row["right"] for row in rows if row["named"]]) >= 0.95
     assert np.mean([row["right"] for row in caught]) >= 0.9
     # where small cases do not fix a parameter, the audit may refute the value that was chosen: unknown
     assert np.mean([row["right"] for row in off]) >= 0.85

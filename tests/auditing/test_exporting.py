@@ -1,7 +1,5 @@
 """Cases as files, and the tokens that somebody's engine made of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -31,30 +29,20 @@ def _few_cases():
         yield
 
 
+def exported(path, rng=7, **options):
+    export(path, rng=rng, lengths=True, **options)
+    return path
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cases") / "new"
-    export(path, rng=7, lengths=True)
-    return path
+    return exported(tmp_path_factory.mktemp("cases") / "new")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """An export with another seed."""
-    path = tmp_path_factory.mktemp("cases") / "other"
-    export(path, rng=8, lengths=True)
-    return path
-
-
-def keep_only(folder, names):
-    """Shorten an export."""
-    manifest = folder / MANIFEST
-    document = json.loads(manifest.read_text())
-    dropped = [entry for entry in document["cases"] if entry["name"] not in names]
-    document["cases"] = [entry for entry in document["cases"] if entry["name"] in names]
-    manifest.write_text(json.dumps(document))
-    for entry in dropped:
-        (folder / entry["file"]).unlink()
+    return exported(tmp_path_factory.mktemp("cases") / "other", 8)
 
 
 def entries(folder):
@@ -82,11 +70,12 @@ def answer(folder, tokens, verify=verifiers.right, seed=1, **spoiled):
         for length in np.unique(lengths):
             some = lengths == length
             found[some] = -1
-            found[some, : length + 1] = (
-                verify(drafted[some, :length], p[some, : length + 1], q[some, :length], rng)
-                if length or verify is not verifiers.right
-                else bonus(p[some, 0], rng)
-            )
+            if length:
+                found[some, : length + 1] = verify(
+                    drafted[some, :length], p[some, : length + 1], q[some, :length], rng
+                )
+            else:
+                found[some, :1] = bonus(p[some, 0], rng)
         save_file({"tokens": found}, tokens / entry["file"])
     return tokens
 
@@ -106,19 +95,22 @@ def answered(answers, tmp_path):
     return shutil.copytree(answers, tmp_path / "tokens")
 
 
-def by_case(result):
-    return {case.case: case for case in result.cases}
+def altered(folder, tmp_path, change):
+    """A copy of the export, its manifest changed."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    document = json.loads((copy / MANIFEST).read_text())
+    found = change(document)
+    text = found if isinstance(found, str) else json.dumps(document if found is None else found)
+    (copy / MANIFEST).write_text(text)
+    return copy
 
 
-def only_finding(result, case):
-    (finding,) = by_case(result)[case].findings
+def only_finding(result, name):
+    (finding,) = next(case.findings for case in result.cases if case.case == name)
     return finding.text
 
 
-# --- what is written -------------------------------------------------------------------------------------
-
-
-def test_what_is_written_is_what_the_module_says(folder):
+def test_what_is_written_is_what_the_module_says_and_of_one_seed_the_same(folder, other, tmp_path):
     assert {entry["name"] for entry in entries(folder)} == {*FEW, "uneven lengths"}
     for entry in entries(folder):
         arrays = load_file(folder / entry["file"])
@@ -133,30 +125,23 @@ def test_what_is_written_is_what_the_module_says(folder):
         assert ("lengths" in arrays) == (entry["name"] == "uneven lengths")
         _, q = rows_of_all(arrays, steps)
         assert (np.take_along_axis(q, arrays["draft_tokens"][..., None], axis=2) > 0).all()
-
-
-def test_the_same_seed_writes_the_same_files(folder, other, tmp_path):
-    export(tmp_path / "again", rng=7, lengths=True)
+    paths = folder, exported(tmp_path / "again"), other
     for entry in entries(folder):
-        once, again, differs = (
-            (path / entry["file"]).read_bytes() for path in (folder, tmp_path / "again", other)
-        )
+        once, again, differs = ((path / entry["file"]).read_bytes() for path in paths)
         assert once == again != differs
 
 
 @pytest.mark.slow
 def test_all_cases_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr(_offline, "battery", battery)
-    export(tmp_path / "cases", rng=7, lengths=True)
-    complete = [entry["name"] for entry in entries(tmp_path / "cases")]
+    complete = [entry["name"] for entry in entries(exported(tmp_path / "cases"))]
     assert complete == [case.name for case in battery(Declared(dtypes=("float32",), lengths=True))]
 
 
 def test_rows_of_float16_are_scored_as_such(tmp_path):
     export(tmp_path / "cases", rng=7, dtype="float16")
-    assert {load_file(path)["p"].dtype.name for path in (tmp_path / "cases").glob("*.safetensors")} == {
-        "float16"
-    }
+    dtypes = {load_file(path)["p"].dtype.name for path in (tmp_path / "cases").glob("*.safetensors")}
+    assert dtypes == {"float16"}
     result = score(tmp_path / "cases", answer(tmp_path / "cases", tmp_path / "tokens"))
     assert result.verdict is Verdict.CONSISTENT
 
@@ -183,30 +168,29 @@ def test_only_a_new_or_empty_folder_is_written_to(folder, tmp_path):
         export(tmp_path / "file")
 
 
-# --- what is judged --------------------------------------------------------------------------------------
-
-
-def test_right_tokens_are_consistent(folder, answered):
+def test_right_tokens_are_consistent_in_smaller_integers_too(folder, answered):
     seen = []
     result = score(folder, answered, name="engine", progress=lambda done, total: seen.append((done, total)))
     assert result.verdict is Verdict.CONSISTENT
     assert result.exit_code == 0
     assert result.verifier == "engine"
     assert result.provenance.root == 7
-    assert [case.case for case in result.cases] == [entry["name"] for entry in entries(folder)]
-    assert all(
-        case.steps == case.planned == entry["steps"]
-        for case, entry in zip(result.cases, entries(folder), strict=True)
-    )
+    steps = [(entry["name"], entry["steps"], entry["steps"]) for entry in entries(folder)]
+    assert [(case.case, case.steps, case.planned) for case in result.cases] == steps
     assert seen == [(k, 4) for k in range(1, 5)]
     assert not result.wasteful
+    for file in answered.iterdir():
+        save_file({"tokens": load_file(file)["tokens"].astype(np.int16)}, file)
+    assert score(folder, answered).verdict is Verdict.CONSISTENT
 
 
 def test_cases_that_are_not_in_the_export_are_left_out(folder, answered, tmp_path):
     """As where an older version had fewer: they count for the verdict."""
-    shutil.copytree(folder, tmp_path / "cases")
-    keep_only(tmp_path / "cases", ("asymmetric",))
-    result = score(tmp_path / "cases", answered)
+
+    def shorten(document):
+        document["cases"] = [entry for entry in document["cases"] if entry["name"] == "asymmetric"]
+
+    result = score(altered(folder, tmp_path, shorten), answered)
     assert (result.verdict, result.planned) == (Verdict.INCONCLUSIVE, 1)
     assert result.left_out == ("own rows", "Markov chain", "uneven lengths")
     assert "3 of 4 cases were not exported: own rows, Markov chain, uneven lengths." in limits_line(result)
@@ -214,22 +198,16 @@ def test_cases_that_are_not_in_the_export_are_left_out(folder, answered, tmp_pat
 
 @pytest.mark.parametrize("wrong", [verifiers.resamples_from_target, verifiers.reuses_one_uniform])
 def test_wrong_tokens_are_biased(folder, tmp_path, wrong):
-    def verify(drafted, p, q, rng):
-        return wrong(drafted, p, q, rng) if drafted.shape[1] else bonus(p[:, 0], rng)
-
-    result = score(folder, answer(folder, tmp_path / "tokens", verify))
+    result = score(folder, answer(folder, tmp_path / "tokens", wrong))
     assert result.verdict is Verdict.BIASED
-    assert by_case(result)["asymmetric"].verdict is Verdict.BIASED
+    assert next(case for case in result.cases if case.case == "asymmetric").verdict is Verdict.BIASED
 
 
-def test_tokens_of_another_export_are_not_on_the_path(folder, other, tmp_path):
-    result = score(folder, answer(other, tmp_path / "tokens"))
+def test_tokens_of_another_export_or_beyond_a_drafts_length_are_refused(folder, other, answered, tmp_path):
+    result = score(folder, answer(other, tmp_path / "others"))
     found = {case.case: [finding.kind for finding in case.findings] for case in result.cases}
     # drafts of other lengths
     assert found == {name: ["path"] for name in FEW} | {"uneven lengths": ["contract"]}
-
-
-def test_tokens_beyond_a_drafts_length_are_broken(folder, answered):
     entry = next(entry for entry in entries(folder) if entry["name"] == "uneven lengths")
     drafted = load_file(folder / entry["file"])["draft_tokens"]
     whole = np.column_stack([drafted, np.zeros(len(drafted), dtype=np.int64)])
@@ -262,30 +240,22 @@ def test_a_file_that_is_no_answer_breaks_its_case_alone(folder, answered, spoil,
     result = score(folder, answered)
     assert result.verdict is Verdict.BROKEN
     assert said in only_finding(result, "asymmetric")
-    assert {case.case for case in result.cases if not case.findings} == {
-        "own rows",
-        "Markov chain",
-        "uneven lengths",
-    }
+    right = {case.case for case in result.cases if not case.findings}
+    assert right == {"own rows", "Markov chain", "uneven lengths"}
 
 
-def test_smaller_integers_will_do(folder, answered):
-    for file in answered.iterdir():
-        save_file({"tokens": load_file(file)["tokens"].astype(np.int16)}, file)
-    assert score(folder, answered).verdict is Verdict.CONSISTENT
-
-
-def test_no_tokens_at_all_are_broken(folder, tmp_path):
+def test_no_tokens_at_all_are_broken_and_a_folder_without_a_manifest_is_refused(folder, tmp_path):
     with pytest.raises(ValueError, match="nowhere: there is no such folder"):
         score(folder, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     result = score(folder, tmp_path / "empty")
     assert result.verdict is Verdict.BROKEN
     assert all(case.broken for case in result.cases)
+    with pytest.raises(ValueError, match=r"cannot be read .*; give the folder that export wrote"):
+        score(tmp_path, tmp_path)
 
 
 def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):
-
     def interrupted(*given, **more):
         raise KeyboardInterrupt
 
@@ -294,20 +264,6 @@ def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):
     assert result.interrupted
     assert result.exit_code == 3
     assert len(result.cases) == 1
-
-
-# --- manifests -------------------------------------------------------------------------------------------
-
-
-def altered(folder, tmp_path, change):
-    """A copy of the export, its manifest changed."""
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    document = json.loads((copy / MANIFEST).read_text())
-    found = change(document)
-    (copy / MANIFEST).write_text(
-        found if isinstance(found, str) else json.dumps(document if found is None else found)
-    )
-    return copy
 
 
 @pytest.mark.parametrize(
@@ -333,8 +289,3 @@ def altered(folder, tmp_path, change):
 def test_a_manifest_that_is_not_the_exports_is_refused(folder, tmp_path, change, said):
     with pytest.raises(ValueError, match=said):
         score(altered(folder, tmp_path, change), tmp_path)
-
-
-def test_a_folder_without_a_manifest_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be read .*; give the folder that export wrote"):
-        score(tmp_path, tmp_path)

@@ -64,7 +64,7 @@ def module(tmp_path, monkeypatch):
     return "branches"
 
 
-def test_lines_that_no_call_ran_are_named(module):
+def test_lines_that_no_call_ran_are_named(module, smaller_audits):
     """Of the functions that ran, but for what raises an error; in a process of its own, and in this one."""
     named = audit(f"{module}:verify", level="smoke", cases=["two-point"], rng=1)
     assert set(named.origin.unseen) == UNSEEN
