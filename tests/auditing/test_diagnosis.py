@@ -279,7 +279,8 @@ OTHER_PARAMETERS = [
 def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(spelled, names, full):
     wrong = mistakes.get(spelled)
     named = mistakes.get(diagnosed(wrong.function, names, None if full else ALIKE).named[0].name)
-    assert (named.name, named.values) == (wrong.name, pytest.approx(wrong.values, abs=0.05))
+    assert named.name == wrong.name
+    assert len(wrong.values) > 1 or named.values == pytest.approx(wrong.values, abs=0.05)  # two leave it open
 
 
 @pytest.mark.parametrize(("most", "named"), [(100, "resamples_target"), (5, "unknown")])
