@@ -360,7 +360,7 @@ def test_a_last_uniform_that_rounds_to_1_is_out_of_range():
 @pytest.mark.parametrize("name", ["last_id_if_degenerate", "first_id_if_degenerate", "residual_epsilon"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dtype):
-    result = promises(declares(dtypes=(dtype,))(mistakes.get(name).function))
+    result = promises(declares(dtypes=(dtype,))(partial(mistakes.get(name).function)))
     assert result.verdict is Verdict.BIASED
     assert kinds(result) == {"support"}
     assert "a drafted token of p = 0, q = 6e-08" in text(result)
@@ -370,7 +370,7 @@ def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dty
 def test_an_exact_verifier_replaces_a_draft_that_hardly_ever_comes(dtype):
     controls = [control.function for control in mistakes.exact_controls() if control.decode is None]
     for function in (verifiers.right, *controls):
-        assert text(promises(declares(dtypes=(dtype,))(function))) == ""
+        assert text(promises(declares(dtypes=(dtype,))(partial(function)))) == ""
 
 
 def test_other_randomness_than_the_generators_is_not_reproducible():
