@@ -210,7 +210,7 @@ def test_a_slow_verifier_is_not_taken_for_one_that_hangs(module):
     )
     with closing(Child("theirs:slower")) as child:
         started = time.monotonic()
-        answer(child, replace(rows(350), timeout=0.5))
+        answer(child, replace(rows(450), timeout=0.5))
         assert time.monotonic() - started > 0.5 + isolation.GRACE
 
 
