@@ -1,4 +1,4 @@
-"""Rules side by side: the table that comes with specsim is what is computed, and so is its page."""
+"""Rules side by side, and the page of the table that comes with specsim."""
 
 import json
 from dataclasses import asdict, replace
@@ -10,7 +10,6 @@ from conftest import FALSE_ALARM
 from scipy.stats import norm
 
 import experiments.simulation.rules
-import specsim
 from specsim import acceptance_by_drafts, compare, rules
 from specsim.core.distributions import synthetic_pair
 from specsim.simulation._comparison import SWEEP, load_bundled, sweep_values
@@ -18,29 +17,6 @@ from specsim.theory import expected_tokens
 
 ROOT = Path(__file__).parents[2]
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
-
-
-def test_the_shipped_table_is_what_the_seed_gives(full):
-    """Rules of every kind again, or every third too, from the recorded seed; only sums of TV may round."""
-    stored = load_bundled()
-    names = [entry.name for entry in stored]
-    assert names == [name for name in rules.names() if name in names]  # a rule just added comes later
-    assert len(names) > 50
-    assert [entry.rule for entry in stored] == [str(rules.get(name)) for name in names]
-    some = ("standard", "recursive_rejection", "lenience", "block_first_failure")
-    kept = [entry for i, entry in enumerate(stored) if entry.name in some or (full and i % 3 == 0)]
-    assert {entry.group for entry in kept} == set(rules.GROUPS)
-    again = compare(
-        *specsim.default_pair(),
-        rules=[entry.name for entry in kept],
-        gamma=stored.gamma,
-        steps=stored.steps,
-        rng=stored.provenance.root,
-    )
-    for one, other in zip(kept, again, strict=True):
-        assert (one.rule, one.group, one.drafts) == (other.rule, other.group, other.drafts)
-        assert one.tokens_per_step == other.tokens_per_step
-        assert one.tv == (None if other.tv is None else pytest.approx(other.tv, abs=1e-12))
 
 
 def test_the_page_of_rules_is_that_of_the_table():
