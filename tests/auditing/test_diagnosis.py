@@ -595,7 +595,11 @@ PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.4, "logit_bias": (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processing", [{}, PENALTIES], ids=["plain", "penalties"])
-def test_a_mistake_of_verifiers_is_named_in_a_loop(processing):
+def test_a_mistake_of_verifiers_is_named_in_a_loop(processing, monkeypatch):
+    if processing:  # then all of a text is its context
+        monkeypatch.setattr(decoders, "LENGTHS", (2,))
+        monkeypatch.setattr(decoders, "SEGMENTS", (2**10, 2**12))
+
     def wrong(target, draft, prompt, most, eos, rng):
         given = Processing(**processing), len(prompt), eos
         models = [decoders._process_model(model, *given) for model in (target, draft)]

@@ -101,7 +101,7 @@ def is_bounded_by_the_oracle(found):
 
 def test_policies_are_bounded_by_the_oracle(fast):
     found = fast("draft_length_policies")
-    assert len(found) == 4 * 11
+    assert len(found) == 4 * 9
     assert is_bounded_by_the_oracle(found)
     assert not is_bounded_by_the_oracle(
         changed(found, "time_per_token", lambda x: 0.9 * x, policy="constant 5")
