@@ -131,7 +131,7 @@ class VerifierSource:
         if self.declared.tree:
             arrays["parents"] = rows.parents
         arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
-        width = rows.draft_tokens.shape[1] + 1
+        width = (self.case.gamma if self.declared.tree else rows.draft_tokens.shape[1]) + 1
         return RowsAsked(arrays, extras.get("seeds"), size, width, rng, first, self.timeout, bank=bank)
 
     def _bank_of(self, rows: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
