@@ -18,6 +18,8 @@ from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 
+LARGE = [case for case in diagnostic_cases(Declared()) if case.name in large_calls.CASES]
+
 
 def in_large_calls(mistake):
     """`mistake` in calls of ten rows over a thousand ids, or more of both, and right in smaller ones."""
@@ -27,9 +29,7 @@ def in_large_calls(mistake):
     )(*given)
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in diagnostic_cases(Declared()) if case.name in large_calls.CASES]
-)
+@pytest.mark.parametrize("case", LARGE)
 def test_a_large_call_has_the_outcomes_of_a_small_one(case):
     """The verifier reads rows of the shape, whose mass is that of the case, and its tokens are read back."""
     shapes = set()
@@ -52,7 +52,8 @@ def test_a_large_call_has_the_outcomes_of_a_small_one(case):
 def test_an_id_without_mass_is_no_outcome():
     case = diagnostic_cases(Declared())[0]
     wrong = Local(lambda draft_tokens, p, q, rng: np.where(np.arange(p.shape[1]) == 0, 1, -1), Declared())
-    audited = SimpleNamespace(subject=SimpleNamespace(declared=Declared(), callee=wrong, timeout=60.0))
+    subject = SimpleNamespace(declared=Declared(), callee=wrong, timeout=60.0)
+    audited = SimpleNamespace(subject=subject, in_time=lambda: None)
     assert case.name in large_calls.CASES
     assert large_calls.outcomes_of(audited, 16, 1000) == []
 
@@ -73,6 +74,8 @@ def test_the_shape_is_that_of_the_clearest_table():
     )
     for cases, shape in (([], None), ([of_rows], (512, 50)), ([of_rows, together], (256, 128_256))):
         assert large_calls.shape_that_failed(SimpleNamespace(failed=cases)) == shape
+    assert (large_calls.fitting(256, 32_000), large_calls.fitting(256, 262_144)) == (256, 54)
+    assert all(2 * case.gamma + 1 <= large_calls.OF_A_STEP for case in LARGE)
 
 
 def test_a_mistake_of_large_calls_is_named():

@@ -21,6 +21,8 @@ from specsim.core._types import Ints, TokenArray
 
 #: The cases, and the most steps of each, and ids in one row of all its steps.
 CASES, STEPS, IDS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27
+#: The most numbers in p and q of a call, as in the cases of a server, and those of a step for each id.
+NUMBERS, OF_A_STEP = 10**8, 7
 #: The key of their random numbers.
 KEY = (0x5EED, 0x1A46)
 
@@ -80,11 +82,17 @@ def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
     return None
 
 
+def fitting(rows: int, ids: int) -> int:
+    """As many of these rows as a call has room for."""
+    return max(1, min(rows, NUMBERS // (OF_A_STEP * ids)))
+
+
 def outcomes_of(audited: Audited, rows: int, ids: int) -> list[tuple[Any, Ints]]:
     """The cases with the counts of their outcomes in calls of this shape; none if one breaks the contract."""
     subject, seen = audited.subject, []
     for case in diagnostic_cases(subject.declared):
-        if case.name in CASES:
+        if case.name in CASES and case.vocab_size <= ids:
+            audited.in_time()
             source = LargeCalls(subject.callee, case, subject.timeout, rows=rows, ids=ids)
             counts = count_steps(source, OutcomeTally(case), KEY, max(rows, min(STEPS, IDS // ids)))
             if counts is None:

@@ -169,13 +169,14 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
 
 def _in_large_calls(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
     """The mistakes that explain the steps of calls in a shape that failed, where small ones are exact."""
-    shape = large_calls.shape_that_failed(audited)
-    if shape is None or not (seen := large_calls.outcomes_of(audited, *shape)):
+    if (shape := large_calls.shape_that_failed(audited)) is None:
+        return None
+    rows, ids = large_calls.fitting(*shape), shape[1]
+    if not (seen := large_calls.outcomes_of(audited, rows, ids)):
         return None
     found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
     if not found.named:
         return None
-    rows, ids = shape
     where = f"It does so in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact."
     result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=(where, ""))
     # what it does in some calls alone cannot be declared
