@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
@@ -17,6 +18,9 @@ from specsim.mistakes._rows import within
 FAMILY = "reused randomness"
 mistake = partial(verifier_mistake, FAMILY)
 decoder = partial(decoder_mistake, FAMILY)
+
+#: The token whose uniform is that of a test, where not each token after the accepted ones is.
+RECOVERED, BONUS = 1, 2
 
 
 def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
@@ -34,20 +38,25 @@ def one_test_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     return chances
 
 
-def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, only: float) -> Ints:
     u = rng.random(draft_tokens.shape)
     accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
-    same = u[np.arange(len(p)), np.minimum(accepted, u.shape[1] - 1)]
-    return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, same))
+    last = u[np.arange(len(p)), np.minimum(accepted, u.shape[1] - 1)]
+    if only:
+        last = np.where((accepted == u.shape[1]) == (only == BONUS), last, rng.random(len(p)))
+    return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, last))
 
 
 @of_chain
-def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows, only: float) -> StepLaw:
     """After a rejection the uniform lies above the ratio; after the whole draft, below the last."""
     passed, part = ratios(tokens, p, q), laws.by_rows(within)
-    rows = zip(laws.follow_rows(tokens, p, q), passed, strict=False)
-    recovered = [part(row, low=float(ratio), high=1.0) for row, ratio in rows]
-    return stop_law(passed), [*recovered, part(p[-1], low=0.0, high=float(passed[-1]))]
+    *follow, bonus = laws.follow_rows(tokens, p, q)
+    if only != BONUS:
+        follow = [part(row, low=float(ratio), high=1.0) for row, ratio in zip(follow, passed, strict=True)]
+    if only != RECOVERED:
+        bonus = part(bonus, low=0.0, high=float(passed[-1]))
+    return stop_law(passed), [*follow, bonus]
 
 
 def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -121,6 +130,7 @@ MISTAKES = (
         threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
         verify=test_draws_too,
         law=test_draws_too_law,
+        parameters=(Parameter("only", 0, 0, 2, "1: the recovered token; 2: the bonus; 0: both", whole=True),),
     ),
     mistake(
         "shared_gumbel",

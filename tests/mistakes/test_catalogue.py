@@ -286,7 +286,10 @@ def test_the_law_of_rows_is_one_in_floats_too():
             assert row_floats == pytest.approx([float(a) for a in row], abs=1e-12)
 
 
-@pytest.mark.parametrize("name", lawful("verifier") + lawful("exact control"))
+@pytest.mark.parametrize(
+    "name",
+    [*lawful("verifier"), *lawful("exact control"), *(f"test_uniform_draws:only={only}" for only in (1, 2))],
+)
 def test_a_verifier_follows_its_law_and_no_other(name, full):
     mistake, visible = seen(name), False
     for i, (key, pair) in enumerate(PAIRS.items()):
