@@ -22,8 +22,8 @@ def test_every_subject_is_in_its_module(each):
     rows = independent_set.first_verdicts(each)
     assert {f"{each}:{row['name']}" for row in rows} <= {*independent_set.subjects()}
     for row in rows:
-        module = importlib.import_module(independent_set.module_of(each, row["kind"]))
-        assert callable(getattr(module, row["name"]))
+        module, function = independent_set.place_of(each, row["kind"], row["name"])
+        assert callable(getattr(importlib.import_module(module), function))
         assert (row["tv"] is None) == row["kind"].startswith("right")
 
 
@@ -33,12 +33,12 @@ def test_the_sources_are_those_that_the_authors_left(tmp_path, monkeypatch):
     (tmp_path / "subjects.zip").write_bytes(changed)
     monkeypatch.setattr(independent_set, "ARCHIVE", tmp_path / "subjects.zip")
     with pytest.raises(ValueError, match="not the authors' sources"):
-        independent_set.module_of("first", "wrong verifier")
+        independent_set.place_of("first", "wrong verifier", "")
 
 
 def test_a_process_of_its_own_imports_subjects_from_the_archive():
-    module = independent_set.module_of("second", "right verifier")
-    name = independent_set.first_verdicts("second")[-1]["name"]
+    last = independent_set.first_verdicts("second")[-1]["name"]
+    module, name = independent_set.place_of("second", "right verifier", last)
     with closing(Child(f"{module}:{name}", None)) as child:
         origin = child.origin
     assert Path(origin.file) == independent_set.ARCHIVE / f"{module}.py"
