@@ -1,3 +1,4 @@
+from ._afterwards import diagnose as diagnose
 from ._cases.battery import LEVELS as LEVELS
 from ._replay import replay_step as replay_step
 from ._results.audit import Verdict as Verdict

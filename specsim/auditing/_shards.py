@@ -6,21 +6,19 @@ user's verifier are one more case."""
 import os
 import shlex
 from concurrent.futures import Executor
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
-from specsim import adapters
 from specsim.adapters._contract import Declared, Verifier
+from specsim.auditing._afterwards import diagnosed, is_installed
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
-from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._results.audit import BUDGET, Diagnosis
 from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, result_of
 from specsim.auditing._schedule import Schedule
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.origin import Origin, digest_of, source_of
+from specsim.auditing._verifier.origin import Origin
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, this_code
@@ -140,37 +138,10 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     )
     if not diagnose or promise is None or not any(case.findings for case in merged.cases):
         return merged
-    verifier = subject.name if diagnose is True else diagnose
-    if diagnose is True and not _is_installed(subject.name):
+    if diagnose is True and not is_installed(subject.name):
         why = f"specsim merge imports only what you name: --diagnose {shlex.quote(subject.name)}"
         return replace(merged, diagnosis=Diagnosis(reason=f"It was not made: {why}."))
-    return replace(merged, diagnosis=_diagnosis(verifier, subject, merged))
-
-
-def _is_installed(name: str) -> bool:
-    """Whether specsim adapts the engine `name`, and its code is an installed package, not a folder in it."""
-    return adapters.name_of(name) in adapters.ENGINES and "source=" not in name
-
-
-def _diagnosis(verifier: str | Verifier, planned: subjects.Subject, merged: Audit) -> Diagnosis | None:
-    """The diagnosis of a merged audit of a user's verifier, or why it has none: more steps are drawn, so
-    it must be here, and the one that was audited. Its file is compared before it is imported."""
-    audited = merged.origin and merged.origin.digest
-    another = Diagnosis(reason="It was not made: the verifier's file is not the one that was audited.")
-    if isinstance(verifier, str) and audited and not adapters.is_engine(verifier):
-        here = digest_of(source_of(verifier.partition(":")[0]))
-        if here is not None and here != audited:
-            return another
-    with ExitStack() as stack:
-        try:
-            subject = stack.enter_context(subjects.open_subject(verifier, 1, TIMEOUT))
-        except (ValueError, TypeError) as error:
-            return Diagnosis(reason=f"It was not made: the verifier cannot be opened here: {error}.")
-        if subject.origin is None or (subject.origin.digest or None) != audited:
-            return another
-        if [case.name for case in subject.cases] != [case.name for case in planned.cases]:
-            return Diagnosis(reason="It was not made: the verifier declares something else here.")
-        return diagnosis_of(subject, merged)
+    return replace(merged, diagnosis=diagnosed(merged, subject.name if diagnose is True else diagnose))
 
 
 def _which_run(subject: subjects.Subject, level: str, root: int) -> dict[str, Any]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The files that --out writes.
 REPORT, AGAINST = ("audit.json", "audit.png", "audit.svg"), "against.json"
+#: What `audit diagnose` reads of them: the result with all counts.
+SAVED = "audit.saved"
 
 
 @default(audit_app)
@@ -43,8 +45,8 @@ def audit(
     out: Annotated[
         Path | None,
         Parameter(
-            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for "
-            "against.html, .json and .xml; with --shard the file to write" + NOT_SAVE
+            help="Folder for audit.html, .json, .saved, .xml (JUnit), .png and .svg; of --against for "
+            "against.html, .json and .xml; of --shard the file to write" + NOT_SAVE
         ),
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
@@ -98,7 +100,34 @@ def audit(
         form.make_folder(out, *REPORT)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
     how: dict[str, Any] = {"pair": own, "cases": case, "fail_fast": fail_fast, "device": device}
-    return report(specsim.audit(verifier, level, rng=seed, **how, **limits, **wanted), out, form)
+    return write(specsim.audit(verifier, level, rng=seed, **how, **limits, **wanted), out, form)
+
+
+@command(audit_app, "audit diagnose results/audit mine:verify", name="diagnose", codes=VERDICT)
+def audit_diagnose(
+    report: Path,
+    verifier: str | None = None,
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(help="Folder for the report's files" + NOT_SAVE)] = None,
+    form: PictureForm = TEXT_OR_PICTURE,
+) -> int:
+    """Name the mistake of an audit that is over, where its time limit left no time for that.
+
+    Args:
+        report: Folder that --out of the audit wrote, a report in it, or a result that Audit.save wrote.
+        verifier: The verifier that was audited, package.module:function; it is imported.
+    """
+    from specsim.auditing import diagnose
+    from specsim.auditing._report.audit import Audit
+
+    form.make_folder(out, *REPORT)
+    folder = report if report.is_dir() else report.parent
+    file = folder / SAVED if report.is_dir() or report.name in REPORT else report
+    found = specsim.load(file)
+    if not isinstance(found, Audit):
+        raise ValueError(f"{file}: not an audit; name a folder that --out of specsim audit wrote")
+    return write(diagnose(found, verifier), out, form)
 
 
 @command(
@@ -146,7 +175,7 @@ def audit_offline(
     written = ("level", "dtype", "lengths", "seed")
     refuse(audit_offline, values, f"has no effect with ANSWERS: the cases are in {folder}", *written)
     form.make_folder(out, *REPORT)
-    return report(_offline.score(folder, answers, name=name), out, form)
+    return write(_offline.score(folder, answers, name=name), out, form)
 
 
 @command(app, "merge one.part two.part", codes=VERDICT)
@@ -171,10 +200,10 @@ def merge(
         raise ValueError("--out has no effect on parts of a simulation; use -o for its result")
     form.make_folder(out, *REPORT)
     found = specsim.merge(files, diagnose=True if diagnose is None else diagnose)
-    return report(found, out, form) if isinstance(found, Audit) else print_result(found, form)
+    return write(found, out, form) if isinstance(found, Audit) else print_result(found, form)
 
 
-def report(result: "Audit", out: Path | None, form: PictureForm) -> int:
+def write(result: "Audit", out: Path | None, form: PictureForm) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing._report.figures import audit_figure, worst_tables
     from specsim.auditing._report.html import audit_page
@@ -195,6 +224,7 @@ def report(result: "Audit", out: Path | None, form: PictureForm) -> int:
         figure = audit_figure(result)
         for ending in ("png", "svg"):
             save_figure(figure, out / f"audit.{ending}")
+        result.save(out / SAVED)
         if form.is_text:
-            print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
+            print(f"wrote audit.html, .json, .saved, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code

@@ -8,7 +8,7 @@ from commands import run
 
 from specsim import adapters, audit, rules
 from specsim.adapters import EngineMissing
-from specsim.auditing._shards import _is_installed
+from specsim.auditing._afterwards import is_installed
 
 THEIRS = """\
 import numpy as np
@@ -85,9 +85,9 @@ def test_it_is_audited_with_its_parameters(install):
 
 def test_a_part_that_names_it_does_not_have_it_imported(install):
     install("their-package", "their-engine = their_audits:verifier")
-    assert not _is_installed("their-engine")
-    assert _is_installed("hf")
-    assert not _is_installed("vllm-ascend:source=folder")
+    assert not is_installed("their-engine")
+    assert is_installed("hf")
+    assert not is_installed("vllm-ascend:source=folder")
 
 
 def test_two_packages_with_one_name(install):

@@ -471,12 +471,12 @@ def test_the_worst_tables_are_those_of_cases_with_findings(audits):
 
 def test_it_is_said_how_to_run_it_again_and_how_to_go_on(audits):
     stopped = replace(audits["biased"], diagnosis=Diagnosis(reason=STOPPED))
-    failed = next(case.case for case in stopped.cases if case.findings)
-    command = "Continue: specsim audit verifiers:resamples_from_target --level smoke --seed 1 "
-    assert words.diagnosis(stopped)[-1].startswith(f"{command}--case {failed} ")
+    command = (
+        "Continue: specsim audit diagnose FOLDER verifiers:resamples_from_target (FOLDER: that of --out)"
+    )
+    assert words.diagnosis(stopped)[-1] == command
     named = replace(stopped, verifier="<lambda>")
-    assert words.diagnosis(named)[-1].startswith("Continue: the same function or tokens, with level ")
-    assert words.diagnosis(named)[-1].endswith(" and no seconds")
+    assert words.diagnosis(named)[-1] == "Continue: specsim.auditing.diagnose(this result, the same function)"
     engine = replace(audits["biased"], verifier="hf:generate")
     clone = replace(engine, verifier="vllm-ascend:source=my clone")
     names = "standard", "verifiers:resamples_from_target", "hf:generate", "'vllm-ascend:source=my clone'"

@@ -141,7 +141,7 @@ def test_a_result_is_written_to_a_file_besides(tmp_path, full):
 
 
 #: What `specsim` may offer at most.
-MAX_COMMANDS, MAX_OPTIONS = 22, 20
+MAX_COMMANDS, MAX_OPTIONS = 23, 20
 
 
 def test_there_are_few_commands_with_few_options():
@@ -153,7 +153,7 @@ def test_there_are_few_commands_with_few_options():
 
 
 #: A parameter in a help, with its value's name if it can be given without that of the option.
-OPTION = re.compile(r"^│ (?:\*? +)?(?:[A-Z-]+ )?(?:--\w|[A-Z]+ +\S)(?!elp|nstall|ersion)", re.M)
+OPTION = re.compile(r"^│ (?:\*? {1,3})?(?:[A-Z-]+ )?(?:--\w|[A-Z]+ +\S)(?!elp|nstall|ersion)", re.M)
 
 
 def test_help_has_examples_and_exit_codes_in_plain_lines():
@@ -196,7 +196,7 @@ def test_help_offers_pictures_where_there_are_some():
         if ".png, .svg or .pdf" in " ".join(help_of(path).replace("│", " ").split())
     }
     assert offering == {
-        ("simulate",), ("compare",), ("audit",), ("audit", "offline"), ("merge",), ("trace", "alpha"), ("simulate-batch",),
+        ("simulate",), ("compare",), ("audit",), ("audit", "diagnose"), ("audit", "offline"), ("merge",), ("trace", "alpha"), ("simulate-batch",),
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import os
 import random
 import shutil
@@ -15,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 from conftest import smaller_audits_of
 from safetensors.numpy import load_file, save_file
 
 import specsim
 from specsim import mistakes, open_trace, rules, simulate
-from specsim.auditing import audit_shard
+from specsim.auditing import audit_shard, diagnose
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.subjects import RuleSubject
@@ -552,6 +554,18 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     name = "merged_here:wrong"
     whole = specsim.audit(name, level="smoke", rng=0, wanted_tv=0.05)
     assert whole.diagnosis.named[0].name == "resamples_target"
+    replace(whole, diagnosis=None).save(tmp_path / "audit.saved")
+    for verifier, message in (
+        (None, "not given, and it would"),
+        ("merged_here:right", "not the audited one; n"),
+    ):
+        with pytest.raises(ValueError, match=f"verifier: .*{message}.* 'merged_here:wrong'"):
+            diagnose(specsim.load(tmp_path / "audit.saved"), verifier)
+    again = run("audit", "diagnose", tmp_path, name, "--json", "--out", tmp_path / "again")
+    assert (again.code, json.loads(again.out)["diagnosis"]) == (1, whole.to_dict()["diagnosis"])
+    assert specsim.load(tmp_path / "again/audit.saved") == whole
+    simulate([0.5, 0.5], [0.5, 0.5], steps=1, rng=1).save(tmp_path / "simulated")
+    assert "simulated: not an audit; name a folder" in run("audit", "diagnose", tmp_path / "simulated").err
     paths = [tmp_path / "0.part"]
     audit_shard(name, *paths, (0, 1), "smoke", rng=0)
     merged = specsim.merge(paths, diagnose=name)

@@ -119,12 +119,12 @@ def diagnosis(audit: Audit) -> list[str]:
 
 
 def _onward(audit: Audit) -> str:
-    """How to repeat the failed cases without a time limit."""
-    failed = [case.case for case in audit.cases if case.findings and not case.broken]
-    again = replay(audit)
-    if again.startswith("specsim"):
-        return "".join([f"Continue: {again}", *(f" --case {shlex.quote(case)}" for case in failed)])
-    return f"Continue: {again}, cases={failed} and no seconds"
+    """How to make the diagnosis without a time limit."""
+    if replay(audit).startswith("specsim"):
+        return (
+            f"Continue: specsim audit diagnose FOLDER {shlex.quote(audit.verifier)} (FOLDER: that of --out)"
+        )
+    return "Continue: specsim.auditing.diagnose(this result, the same function)"
 
 
 def progress_lines(audit: Audit) -> list[str]:
