@@ -29,10 +29,9 @@ from experiments.audit._step_laws import (
 )
 from specsim import mistakes
 from specsim.auditing import LEVELS
-from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.contract_checks import PROMISES, check_promises
+from specsim.auditing._checks.contract_checks import check_promises
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -120,7 +119,7 @@ def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviatio
 
 def _breaks_a_promise(mistake: Mistake) -> bool:
     """Whether the contract checks detect it before a step is drawn."""
-    return bool(check_promises(Local(mistake.function), case_key(PILOT, PROMISES), TIMEOUT))
+    return bool(check_promises(Local(mistake.function), PILOT, TIMEOUT).failures)
 
 
 def _pilot(subject: Subject, rng: int) -> tuple[int, str] | None:

@@ -2,7 +2,6 @@
 
 Everything runs here but the verifier, which may be in a child process (`_verifier/child.py`)."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -12,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from specsim.adapters._contract import BrokenVerifier, Verifier
-from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.adapters._contract import Verifier
+from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks import subjects
-from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
-from specsim.auditing._checks.findings import evidence, judge_case
+from specsim.auditing._checks.contract_checks import check_promises, promises_result
 from specsim.auditing._checks.tables import Plan
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, ProofSummary
-from specsim.auditing._schedule import Limit, Run, Schedule
+from specsim.auditing._schedule import CaseRun as CaseRun
+from specsim.auditing._schedule import Limit, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.origin import Origin
@@ -33,12 +32,9 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.models import TableModel, Tree
 from specsim.rules import Rule
-from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._executors import workers_of
 from specsim.theory._enumeration import prove
 
-#: How many times the steps that raised an alarm are drawn to find the table that deviates.
-SHOWN = 4
 #: Share of a time limit for the tests; the rest is for the diagnosis of what they find.
 TESTING = 0.8
 #: Share of a device's free memory that the rows of a call may take; verifiers make copies of them.
@@ -196,7 +192,7 @@ def _audit(
     interrupted = False
     try:
         if isinstance(subject, subjects.VerifierSubject):
-            promises.append(promises_result(check_promises_at(subject, root)))
+            promises.append(promises_result(check_promises(subject.callee, root, subject.timeout)))
         broken = [finding.text for result in promises for finding in result.findings]
         if any("hung: " in text for text in broken):
             schedule.hung()
@@ -291,36 +287,6 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
         if found[plan.case.name].findings:
             return i
     return None
-
-
-def check_promises_at(subject: subjects.VerifierSubject, root: int) -> Partial:
-    """Check the promises of a verifier; broken promises are the failures of the result."""
-    failures = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
-    return Partial({}, failures=tuple(failures))
-
-
-class CaseRun(Run):
-    """A case whose counts are tested at its looks.
-
-    It ends early if a table rejects; if only the tables together do, it has up to `SHOWN` times its steps, to
-    show where."""
-
-    _alarmed = math.inf
-
-    def look(self) -> None:
-        done = self.total.steps
-        self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
-        if self.evidence >= 1.0:
-            self._alarmed = min(self._alarmed, done)
-            self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
-
-    def fail(self, error: BrokenVerifier) -> None:
-        """End the case as broken: its process has ended."""
-        self.total = self.plan.nothing
-        self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
-
-    def result(self) -> CaseResult:
-        return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
 
 def run_case(subject: subjects.Subject, run: CaseRun) -> CaseRun:

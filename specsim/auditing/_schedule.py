@@ -14,18 +14,22 @@ from itertools import pairwise
 from threading import Lock
 from typing import Any
 
+from specsim.adapters._contract import BrokenVerifier
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._checks.concentration import Candidate, choose, steps_needed, too_slow
+from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.subjects import Span, Subject, try_span
 from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._results.audit import CaseResult, Finding
 from specsim.auditing._side_by_side import NextSpan, OnWorkers, Processes, Tell
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._progress import Progress
-from specsim.simulation._counting import Partial
+from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._executors import Spans
 from specsim.simulation._rows import pieces
 
+#: How many times the steps that raised an alarm are drawn to find the table that deviates.
+SHOWN = 4
 #: Shares of a time limit that all cases have had, each as much as the others, at the end of each round. What
 #: cases leave goes to the one whose evidence is nearest to an alarm, in pieces of at least that share.
 ROUNDS, PIECE = (0.1, 0.25, 0.5, 1.0), 0.05
@@ -44,13 +48,14 @@ NEAR = 0.5
 SLOWER = 4.0
 
 
-class Run:
+class CaseRun:
     """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
     It has eight looks, and if it `extends` a ninth, where its `evidence` is near an alarm, which is 1; each
-    test has false-alarm probability `alarm`. It ends for now after its `seconds` or at its `goal`, and is
-    `left_out` if others got its time. A call hangs after `timeout` seconds times the `patience`, or later
-    where the `pace` says so."""
+    test has false-alarm probability `alarm`. It ends early if a table rejects; if only the tables together
+    do, it has up to `SHOWN` times its steps, to show where. It ends for now after its `seconds` or at its
+    `goal`, and is `left_out` if others got its time. A call hangs after `timeout` seconds times the
+    `patience`, or later where the `pace` says so."""
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class Run:
         self._key = case_key(root, plan.case.name)
         ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
         self._ends = [*(PACE_STEPS if seconds else ()), *ends]
-        self._before_pace = 0.0
+        self._before_pace, self._alarmed = 0.0, math.inf
 
     def next(self) -> Span | None:
         """The steps to be counted next; None at the end, or while it has no seconds or no goal left."""
@@ -115,10 +120,19 @@ class Run:
 
     def look(self) -> None:
         """Find the evidence in the counts so far, and whether the case ends here."""
-        raise NotImplementedError
+        done = self.total.steps
+        self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
+        if self.evidence >= 1.0:
+            self._alarmed = min(self._alarmed, done)
+            self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
+
+    def fail(self, error: BrokenVerifier) -> None:
+        """End the case as broken: its process has ended."""
+        self.total = self.plan.nothing
+        self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
 
     def result(self) -> CaseResult:
-        raise NotImplementedError
+        return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
     @property
     def done(self) -> int:
@@ -176,9 +190,14 @@ class Schedule:
     """The cases of an audit, and whose turn it is; with `alone` one process of the verifier counts them."""
 
     def __init__(
-        self, subject: Subject, runs: Sequence[Run], progress: Progress | None = None, *, alone: bool = False
+        self,
+        subject: Subject,
+        runs: Sequence[CaseRun],
+        progress: Progress | None = None,
+        *,
+        alone: bool = False,
     ):
-        self.runs: Sequence[Run] = runs
+        self.runs = runs
         self._left_out = len(subject.left_out)
         self.place: Here | Processes | OnWorkers = Here(subject)
         if subject.workers is not None:
@@ -186,16 +205,16 @@ class Schedule:
         elif subject.children is not None and not alone:
             self.place = Processes(subject, subject.children)
         #: Cases that one process would not have begun, since others had broken alike before.
-        self._not_begun: set[Run] = set()
+        self._not_begun: set[CaseRun] = set()
         self._broken: Counter[tuple[str, str]] = Counter()
-        self._needed_steps: dict[Run, int] = {}
+        self._needed_steps: dict[CaseRun, int] = {}
         self._progress, self._lock = progress, Lock()
         self._told = {run.plan.case.name: 0 for run in runs}
         self._steps = {run.plan.case.name: run.plan.steps for run in runs}
         self._limit, self._wanted_tv = Limit(0.0, math.inf), 1.0
         self._whole = False
 
-    def in_turn(self) -> Iterator[Run]:
+    def in_turn(self) -> Iterator[CaseRun]:
         """Count each case to its end, the first ones first; yield each at its end."""
         for run in self._count(self.runs, in_turn=True):
             if run.next() is None:
@@ -229,7 +248,7 @@ class Schedule:
         self._whole = not self._broken_alike
 
     @property
-    def begun(self) -> list[Run]:
+    def begun(self) -> list[CaseRun]:
         """The cases that were counted, or all if nothing has ended the audit before."""
         begun = (run for run in self.runs if run not in self._not_begun)
         return [run for run in begun if self._whole or run.total.steps or run.total.failures]
@@ -248,7 +267,7 @@ class Schedule:
         ended = sum(run.ended and run.total.steps >= self._needed(run) for run in self.runs)
         return too_slow(self._candidates(), self._left(), len(self.runs) + self._left_out, ended)
 
-    def _concentrate(self) -> Sequence[Run]:
+    def _concentrate(self) -> Sequence[CaseRun]:
         """Count the cases that `choose` names up to the wanted power, and leave out the others."""
         by_name = {run.plan.case.name: run for run in self.runs}
         served: dict[str, Candidate] = {}
@@ -271,7 +290,7 @@ class Schedule:
         begun = [run for run in self.runs if run.total.steps and not run.ended]
         return [Candidate.of(run.plan, self._needed(run), run.total.steps, run.pace) for run in begun]
 
-    def _needed(self, run: Run) -> int:
+    def _needed(self, run: CaseRun) -> int:
         if run not in self._needed_steps:
             self._needed_steps[run] = steps_needed(run.plan, self._wanted_tv, run.alarm)
         return self._needed_steps[run]
@@ -287,7 +306,7 @@ class Schedule:
         """The seconds that are left for one case: one process at a time counts it, or several workers."""
         return self._left() if self.place.slots is None else self._limit.left()
 
-    def _finish(self, runs: Sequence[Run], most: int | None = None) -> None:
+    def _finish(self, runs: Sequence[CaseRun], most: int | None = None) -> None:
         """Count `runs` to their goals, the `most` nearest to an alarm first, in half of the time left."""
         while (still := [run for run in runs if not run.at_goal]) and (left := self._left()) > 0:
             nearest = sorted(still, key=lambda run: -run.evidence)[:most]
@@ -297,7 +316,7 @@ class Schedule:
             if sum(run.total.steps for run in nearest) == before:
                 break
 
-    def _give(self, runs: Sequence[Run], seconds: Sequence[float]) -> None:
+    def _give(self, runs: Sequence[CaseRun], seconds: Sequence[float]) -> None:
         """Count until each of `runs` has taken its `seconds` in all, or the time is over."""
         for run, most in zip(runs, seconds, strict=True):
             run.seconds = most
@@ -305,7 +324,7 @@ class Schedule:
 
     # The turn of a case.
 
-    def _advance(self, runs: Sequence[Run]) -> None:
+    def _advance(self, runs: Sequence[CaseRun]) -> None:
         """Count each of `runs` until it asks for no more steps."""
         self._keep_to_the_limit(runs)
         for looked in self._count(runs):
@@ -317,7 +336,7 @@ class Schedule:
                         other.ended = True
                         self._not_begun.add(other)
 
-    def _keep_to_the_limit(self, runs: Sequence[Run]) -> None:
+    def _keep_to_the_limit(self, runs: Sequence[CaseRun]) -> None:
         left = self._left_of_one()
         for run in runs:
             if run.seconds is not None:
@@ -338,7 +357,7 @@ class Schedule:
                 return i + 1
         return len(self.runs)
 
-    def _count(self, runs: Sequence[Run], *, in_turn: bool = False) -> Iterator[Run]:
+    def _count(self, runs: Sequence[CaseRun], *, in_turn: bool = False) -> Iterator[CaseRun]:
         """Count each of `runs` until it asks for no more steps; yield each whenever it has looked."""
         cases = {run.plan.case.name: _Case(run, self.place.cut(run.plan.case.name)) for run in runs}
 
@@ -367,7 +386,7 @@ class Schedule:
                 self._progress(sum(self._told.values()), sum(self._steps.values()))
 
 
-def _broken(run: Run) -> set[tuple[str, str]]:
+def _broken(run: CaseRun) -> set[tuple[str, str]]:
     """How a case has broken the contract."""
     return {Finding(*failure).alike for failure in run.total.failures}
 
@@ -398,7 +417,7 @@ class _Segment:
 class _Case:
     """A case in spans, up to its next look and, if it is `cut`, ahead of it: dropped if it ends there."""
 
-    def __init__(self, run: Run, cut: tuple[Spans, int | None] | None):
+    def __init__(self, run: CaseRun, cut: tuple[Spans, int | None] | None):
         self.run, self._cut = run, cut is not None
         self._spans, self._chunk = cut or (Spans((), WHOLE), None)
         self._segments: deque[_Segment] = deque()

@@ -12,11 +12,11 @@ from typing import Any
 from specsim.adapters._contract import Declared, Verifier
 from specsim.auditing._afterwards import diagnosed, is_installed
 from specsim.auditing._checks import subjects
-from specsim.auditing._checks.contract_checks import PROMISES, promises_result
+from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._results.audit import BUDGET, Diagnosis
-from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, result_of
-from specsim.auditing._schedule import Schedule
+from specsim.auditing._runner import Audit, check_limits, result_of
+from specsim.auditing._schedule import CaseRun, Schedule
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._kernels import available_threads
@@ -105,7 +105,7 @@ def audit_shard(
         total, to_come = (sum(plan.steps for plan in some) for some in (mine, left))
         with kept:
             if isinstance(subject, subjects.VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
-                kept.keep(PROMISES, check_promises_at(subject, root))
+                kept.keep(PROMISES, check_promises(subject.callee, root, subject.timeout))
             report = offset(told(progress), total - to_come, total)
             runs = [CaseRun(plan, root, alarm, seconds=share, timeout=subject.timeout) for plan in left]
             for run in Schedule(subject, runs, report).in_turn():

@@ -130,46 +130,40 @@ def sweep(
     [(0.5, 0.2), (1.0, 0.0)]
     """
     root, pair, values = root_of(rng), pair_of(target, draft), swept_values(over)
-    cells = [_Cell.of(pair, rule, gamma, setting) for setting in combinations(values)]
-
+    cells = [_cell(pair, rule, gamma, setting) for setting in combinations(values)]
     work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
 
-    def one_of(cell: _Cell, threads: int | None) -> tuple[Simulation, float | None]:
-        run = simulate(cell.pair, rule=cell.rule, gamma=cell.gamma, **work, threads=threads)
-        return run, tv_of(cell.rule, partial(context_rows, *cell.pair))
+    def one_of(cell: tuple[Pair, rules.Rule, int], threads: int | None) -> tuple[Simulation, float | None]:
+        pair, rule, gamma = cell
+        run = simulate(pair, rule=rule, gamma=gamma, **work, threads=threads)
+        return run, tv_of(rule, partial(context_rows, *pair))
 
     ran = run_grid(one_of, cells, "sweep", " runs", root=root, threads=threads, progress=progress)
-    named = {"rule": tuple(map(str, values["rule"]))} if "rule" in values else {}
-    values |= named
+    if "rule" in values:
+        values["rule"] = tuple(map(str, values["rule"]))
     settings = tuple(product(*values.values()))[: len(ran.rows)]
     runs, tvs = zip(*ran.rows, strict=True)
     return Sweep(values, settings, runs, tvs, len(cells), ran.provenance)
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """One combination of values."""
-
-    pair: Pair
-    rule: rules.Rule
-    gamma: int
-
-    @classmethod
-    def of(cls, pair: Pair, rule: str | rules.Rule, gamma: int, setting: dict[str, Any]) -> "_Cell":
-        chosen, gamma = rules.get(setting.pop("rule", rule)), setting.pop("gamma", gamma)
-        own = [parameter.name for parameter in chosen.parameters]
-        known = (*own, "gamma", "rule", *SAMPLING)
-        for name in setting:
-            if name not in known and (owners := _owners(name)):
-                raise ValueError(
-                    f"over: {name} is not a setting of {chosen.name}; give one of the rules {owners}"
-                )
-            check_known(f"setting of {chosen.name}", name, known)
-        of_rule = {name: value for name, value in setting.items() if name in own}
-        sampling = {name: value for name, value in setting.items() if name not in own}
-        if of_rule:
-            chosen = chosen.with_parameters(**of_rule)
-        return cls(_processed(pair, sampling) if sampling else pair, chosen, gamma)
+def _cell(
+    pair: Pair, rule: str | rules.Rule, gamma: int, setting: dict[str, Any]
+) -> tuple[Pair, rules.Rule, int]:
+    """The pair, the rule and γ of one combination of values."""
+    chosen, gamma = rules.get(setting.pop("rule", rule)), setting.pop("gamma", gamma)
+    own = [parameter.name for parameter in chosen.parameters]
+    known = (*own, "gamma", "rule", *SAMPLING)
+    for name in setting:
+        if name not in known and (owners := _owners(name)):
+            raise ValueError(
+                f"over: {name} is not a setting of {chosen.name}; give one of the rules {owners}"
+            )
+        check_known(f"setting of {chosen.name}", name, known)
+    of_rule = {name: value for name, value in setting.items() if name in own}
+    sampling = {name: value for name, value in setting.items() if name not in own}
+    if of_rule:
+        chosen = chosen.with_parameters(**of_rule)
+    return _processed(pair, sampling) if sampling else pair, chosen, gamma
 
 
 def _owners(setting: str) -> str:

@@ -18,10 +18,10 @@ from specsim import audit, mistakes
 from specsim.adapters._contract import Declared, declared, declares
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
-from specsim.auditing._checks.contract_checks import promises_result
+from specsim.auditing._checks.contract_checks import check_promises, promises_result
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._results.audit import BUDGET, Verdict
-from specsim.auditing._runner import CaseRun, check_promises_at, run_case
+from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 
@@ -39,8 +39,7 @@ def on_case(function, name, level="smoke", timeout=60.0, **limits):
 
 
 def promises(function, timeout=60.0):
-    subject = VerifierSubject("verifier", Local(function, declared(function)), timeout)
-    return promises_result(check_promises_at(subject, 1))
+    return promises_result(check_promises(Local(function, declared(function)), 1, timeout))
 
 
 def kinds(result):

@@ -81,6 +81,12 @@ class Case:
         return self.target.order == 0 and self.draft.order == 0
 
     @property
+    def pmfs(self) -> tuple[Floats, Floats]:
+        """p and q [V] of a pair."""
+        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.target, self.draft))
+        return p, q
+
+    @property
     def contexts(self) -> NDArray[np.int32]:
         return shared_contexts(self.target, self.draft)
 

@@ -60,12 +60,10 @@ def rows_by_token(model: Model) -> Floats | None:
 
 def tables_of(case: Case) -> tuple[Floats, Floats]:
     """p and q [C, V] of a pair, C = 1, or of a case whose rows are `CaseRows.last`."""
-    models = case.target, case.draft
     if case.is_pair:
-        p, q = (np.asarray(model.row(()), dtype=np.float64)[None] for model in models)
-    else:
-        p, q = (np.asarray(rows_by_token(model)) for model in models)
-    return _of_one_shape(p, q)
+        p, q = case.pmfs
+        return p[None], q[None]
+    return _of_one_shape(*(np.asarray(rows_by_token(model)) for model in (case.target, case.draft)))
 
 
 def _of_one_shape(p: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -160,11 +158,6 @@ class TableRows(ModelRows):
     def inverse(self) -> InverseCDF:
         return InverseCDF(self.tables[1])
 
-    @cached_property
-    def made(self) -> dict[int, Ints]:
-        """The parents of the latest number of steps."""
-        return {}
-
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         (p_table, q_table), gamma, size = self.tables, self.tree.size, self.vocab_size
         start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
@@ -178,11 +171,8 @@ class TableRows(ModelRows):
             text = np.concatenate([start, last[:, 1:]], axis=1)
             histories = np.lib.stride_tricks.sliding_window_view(text, start.shape[1], axis=1)
             self.target.rows(histories.reshape(-1, start.shape[1]), out=p.reshape(-1, size))
-        if steps not in self.made:
-            self.made.clear()
-            self.made[steps] = tile_parents(self.tree, steps)
         both = None if p_table is None else last
-        return CaseRows(tokens, p, q, self.made[steps], last=both, places=last)
+        return CaseRows(tokens, p, q, tile_parents(self.tree, steps), last=both, places=last)
 
 
 @dataclass(frozen=True)
@@ -204,15 +194,10 @@ class PairRows:
         return self.case.target.vocab_size
 
     @cached_property
-    def pair(self) -> tuple[Floats, Floats]:
-        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
-        return p, q
-
-    @cached_property
     def rows_in_dtype(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """p and q [V] in the dtype of the case."""
         dtype = dtype_of(self.case.dtype)
-        p, q = (row.astype(dtype) for row in self.pair)
+        p, q = (row.astype(dtype) for row in self.case.pmfs)
         return p, q
 
     @cached_property
@@ -235,11 +220,11 @@ class PairRows:
 
     @cached_property
     def inverse(self) -> InverseCDF:
-        return InverseCDF(self.pair[1][None])
+        return InverseCDF(self.case.pmfs[1][None])
 
     def alpha_context(self) -> float:
         """β of the pair; Σ q·p if q is None."""
-        p, q = self.pair
+        p, q = self.case.pmfs
         return float(p @ q) if self.case.certain else float(acceptance_rate(p, q))
 
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:

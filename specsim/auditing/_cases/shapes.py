@@ -426,23 +426,10 @@ def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return p, normalise(p * rng.uniform(0.9, 1.1, size=size))
 
 
-_PAIRS = dict(
-    zip(
-        KINDS,
-        (
-            _zipf,
-            _peaked,
-            _mostly_zeros,
-            _heavy_last,
-            _disjoint,
-            _one_hot_draft,
-            _even_odds,
-            _close,
-            _near_equal,
-        ),
-        strict=True,
-    )
-) | {"softmax": _softmax}
+_OF_KINDS = (
+    _zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _one_hot_draft, _even_odds, _close, _near_equal,
+)  # fmt: skip
+_PAIRS = dict(zip(KINDS, _OF_KINDS, strict=True)) | {"softmax": _softmax}
 
 _FEW = ((1, 400), (2, 200), (3, 128), (4, 128), (5, 64), (8, 64))
 _SOME = ((7, 16), (15, 8), (16, 8), (17, 8), (31, 6), (32, 6), (33, 6), (63, 4), (64, 4), (65, 4), (100, 4))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
-from specsim.auditing._cases.battery import Case, battery
+from specsim.auditing._cases.battery import Case, battery, case_key
 from specsim.auditing._results.audit import CaseResult, Finding
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.requests import Callee
@@ -34,8 +34,9 @@ RARE = 2.0**-24
 RARE_TOKEN = 4
 
 
-def check_promises(callee: Callee, key: Key, timeout: float) -> list[Failure]:
-    failures: list[Failure] = []
+def check_promises(callee: Callee, root: int, timeout: float) -> Partial:
+    """Check the promises of a verifier; broken promises are the failures of the result."""
+    key, failures = case_key(root, PROMISES), list[Failure]()
     for check in CHECKS:
         try:
             failures += check(callee, key, timeout)
@@ -43,7 +44,7 @@ def check_promises(callee: Callee, key: Key, timeout: float) -> list[Failure]:
             failures.append(Failure("contract", str(error), error.details))
         except NotADraftPath as error:
             failures.append(Failure("path", str(error)))
-    return failures
+    return Partial({}, failures=tuple(failures))
 
 
 def promises_result(found: Partial) -> CaseResult:

@@ -124,7 +124,7 @@ class RuleSubject(_Counted):
         case = self.case(name)
         tally = AuditTally(case, Claim(self.rule, case.tree))
         if case.is_pair:
-            p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
+            p, q = case.pmfs
             return FixedPairSource(self.rule, p, q, case.tree), tally
         rows = model_rows(case.target, case.draft, case.tree, self.rule.leaf_rows)
         return RowSource(rows, rule_verifier(self.rule, case.tree)), tally

@@ -219,7 +219,7 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
 
     tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps, claim)]
     if claim.lossless and counts_ids(case):
-        p = np.asarray(case.target.row(()), dtype=np.float64)
+        p, _ = case.pmfs
         cells = np.where(p > 0.0, np.cumsum(p > 0.0) - 1, -1)
         law = p[p > 0.0]
         tables.append(Table("ids", 0, (), "ids", 0, cells, law / law.sum(), "tokens at all positions"))

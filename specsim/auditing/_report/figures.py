@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
+from operator import attrgetter
 
 import numpy as np
 
@@ -73,10 +74,7 @@ def main_tables(audit: Audit) -> list[Tested]:
     last = [Tested(case, case.last_position) for case in ran if case.last_position and case.last_position.n]
     if not first:
         return []
-
-    def detectable(tested: Tested) -> float:
-        return tested.table.detectable_tv
-
+    detectable = attrgetter("table.detectable_tv")
     chosen = [min(first, key=detectable), max(first, key=detectable), max(last, key=detectable)]
     return list({tested.name: tested for tested in chosen}.values())
 

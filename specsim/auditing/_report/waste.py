@@ -57,5 +57,4 @@ def _efficiency(case: Case, control: Mistake) -> float:
     """The mean tokens of a step relative to the standard rule's, every draft enumerated."""
     law = step_law(control, case.target, case.draft, case.tree)  # type: ignore[arg-type]  # it has a law
     mean = sum(len(emitted) * float(mass) for emitted, mass in law.items())
-    p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
-    return mean / float(expected_tokens(np.minimum(p, q).sum(), case.gamma))
+    return mean / float(expected_tokens(np.minimum(*case.pmfs).sum(), case.gamma))

@@ -143,9 +143,6 @@ class _JAX(Library):
             return self.convert(here.take(places, axis=0))
         return self._jax.numpy.take(there, places, axis=0, mode="clip")
 
-    def copy(self, array: Any) -> Any:
-        return array
-
     def device(self) -> Device:
         memory = self._device.memory_stats() or {}
         free = memory["bytes_limit"] - memory["bytes_in_use"] if "bytes_limit" in memory else None

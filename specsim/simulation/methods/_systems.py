@@ -189,10 +189,11 @@ def heads_tree(pair: Pair, heads: int, top: int, nodes: int, size: float) -> Dra
 def accuracies(pair: Pair, heads: int) -> Floats:
     """How often the token of each rank of each head is the target's, [heads, ranks], along a text of its own.
 
-    Of two pmfs the probabilities themselves."""
+    Of two pmfs the probabilities themselves; no rank is more often right than the one before it."""
     if not isinstance(pair.target, Model):
         p, q = check_rows(pair.target, "target"), check_rows(pair.draft, "draft")
-        return _falling(np.tile(p[np.argsort(-q, kind="stable")][:RANKS], (heads, 1)))
+        found = np.tile(p[np.argsort(-q, kind="stable")][:RANKS], (heads, 1))
+        return np.minimum.accumulate(found, axis=1)
     text, order = own_text(pair.target), max(pair.target.order, pair.draft.order)
     places = np.arange(order, len(text) - heads, PLACES)
     seen = text[places[:, None] + np.arange(-order, 0)]
@@ -201,11 +202,6 @@ def accuracies(pair: Pair, heads: int) -> Floats:
         rows = rows_ahead(pair.draft, seen, head)
         ranked = np.argsort(-rows, axis=1, kind="stable")[:, :RANKS]
         found[head] = (ranked == text[places + head][:, None]).mean(axis=0)
-    return _falling(found)
-
-
-def _falling(found: Floats) -> Floats:
-    """The same where no rank is more often right than the one before it."""
     return np.minimum.accumulate(found, axis=1)
 
 
