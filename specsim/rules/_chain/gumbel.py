@@ -3,22 +3,14 @@
 With independent exponentials E_x, one for each token and fresh at every position, the draft takes argmin
 E_x/q(x) and the target argmin E_x/p(x). The target's token is emitted in any case, so the output is a sample
 of p whatever the draft does, and a different draft model does not even change it, only the speed. With r =
-q/p the draft's token x is also the target's with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) -
-q(y))₊, and so they agree with probability Σ_x 1/Σ_y max(p(y)/p(x), q(y)/q(x)) over the tokens with p, q > 0:
-at least (1 - TV)/(1 + TV), and at most the 1 - TV of the standard rule.
+q/p the draft's token x is accepted with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) - q(y))₊.
 
 Here the verifier is handed a drafted token and not the noise, so it samples the noise conditional on that
-token: the smallest E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent
-exponentials, since they have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose
-every token was sampled from the q handed over, by whatever method, and drafts and tokens are distributed
-jointly as with the shared noise.
-Given that x is not the target's token, the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to
-r_x.
+token. Hence the rule is lossless for a chain whose every token was sampled from the q handed over, by
+whatever method, and drafts and tokens are distributed jointly as with the shared noise (docs/proofs.md).
 
 Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv
-2408.07978 (the bound); the distribution of the pair (x, y) is derived here and proved by enumeration.
-
-From rows, e = -log(1 - u), and the lowest token wins a tie.
+2408.07978. From rows, e = -log(1 - u), and the lowest token wins a tie.
 
 Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the
 accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race."""

@@ -10,14 +10,10 @@ positions follow
 
     π(y) = min(q(y), h_y(y)) + Σ_n (q(n) - h_n(n))₊ · (h_n(y) - q(y))₊ / Σ_z (h_n(z) - q(z))₊.
 
-The root is computed in floating point and then taken as given. δ = 0 is the standard rule.
+The root is computed in floating point and then taken as given. δ = 0 is the standard rule. It is a budget for
+KL(h‖p), and bounds no divergence of the output (docs/proofs.md).
 
-Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget
-for KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. This
-budget does not bound the output's divergence. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft
-passes, and KL(π‖p) = log(5/3) is 5.1 times δ. If q is uniform on k tokens and p = s/k on each of them, every
-draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then KL(π‖p) = log(1/s): at any δ > 0 it grows without bound,
-as log k.
+Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target.
 
 Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the
 rejected one."""

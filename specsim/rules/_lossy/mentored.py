@@ -6,19 +6,10 @@ comes from p. A token follows
 
     π = p/α where p/q < α,   p/β where p/q > β,   q between.
 
-α is the smallest for which KL(p‖π) ≤ D, the `divergence`. D = 0 gives α = 1, the standard rule; where KL(p‖q)
-≤ D everything is accepted. If p > 0 on all tokens of q, no rule with KL(p‖π) ≤ D accepts more. Tokens of q
-with p = 0 would have to be accepted in part for that, and here are not, so that for targets cut to their top
-k or p the rule is not optimal: with p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2) it rejects half of the drafts at
-any D in (0, log 2), though the third token could pass with probability 2 - 2·exp(-D).
-
-With tokens sorted by falling p/q the residual covers the first k of them, and
-
-    1/β = (1 - R + q_1 + … + q_k) / (p_1 + … + p_k),   R the chance of acceptance,
-
-k being the largest with p_k/q_k > β. α comes from bisection in floating point, ending on the side where the
-divergence is not exceeded, and is then taken as given. The acceptance is that of `lenience` at l = α, and so
-is TV(π, p); only KL(p‖π) is smaller.
+α is the smallest for which KL(p‖π) ≤ D, the `divergence`. D = 0 gives α = 1, the standard rule; where
+KL(p‖q) ≤ D everything is accepted. If p > 0 on all tokens of q, no rule with KL(p‖π) ≤ D accepts more
+(docs/proofs.md, with β). α comes from bisection in floating point, ending on the side where the divergence is
+not exceeded, and is then taken as given.
 
 Tran-Thien, mentored decoding (2023, notebook and proof in vivien000/mentored_decoding), where p is the draft
 and q the target. The notebook bisects at most 10 times, to a tolerance of .2; we bisect 50 times.

@@ -1,29 +1,14 @@
 """Greedy multi-path block verification: choose one of K chains by an order, then verify it as a block.
 
 After every prefix tokens are ordered by p/q, those with the same ratio by their number. Of the drafted paths
-the greatest is chosen, token by token from the root, nodes with the same tokens merged. It begins with u if
-no path is greater, and one begins with u; so with S the probability that a drafted path begins with u, L that
-it is below u, and l(y) = Σ q(z) over the tokens z below y, its next token follows
-
-    r(y | u) = ((L + S·(l(y) + q(y)))^K - (L + S·l(y))^K) / ((L + S)^K - L^K).
-
-The chosen path is verified by block verification (`_chain/block.py`) with r in place of q: b_i = min(1,
-b_{i-1}·p/r), and so on. K = 1 is block verification.
+the greatest is chosen, token by token from the root, nodes with the same tokens merged. Its next token after
+u follows r(y | u), which docs/proofs.md derives from l(y) = Σ q(z) over the tokens z below y. It is verified
+by block verification (`_chain/block.py`) with r in place of q: b_i = min(1, b_{i-1}·p/r), and so on. K = 1 is
+block verification.
 
 Lossless for siblings sampled independently from q: the order is made of p and q alone, so the chosen path is
-a chain whose every token was sampled from r, and for such a chain block verification is lossless. In another
-tree each branch has its own power: after u, k children are drafted with probability ∝ c_k and r(y | u) = Σ_k
-c_k·((l(y) + q(y))^k - l(y)^k)/Σ_k c_k, over k ≥ 1, with c_k the probability that no path is above u and k
-nodes follow it; of K chains, c_k is C(K, k)·S^k·L^(K-k). A chosen path that ends before others could have is
-verified up to its end: b does not depend on what would follow.
-
-Where all paths are of one length, a prefix u is accepted with probability β(u), where β(uy) = min(r(uy),
-β(u)·p(y | u)). No lossless rule that accepts nothing but beginnings of the chosen path accepts more, whatever
-else it looks at: uy is accepted with probability at most r(uy), the chance that the path begins so, and at
-most β(u)·p(y | u), as after an accepted u the next token follows p. Another choice of the path may be better.
-For two chains of two tokens out of two this one is often the best of all rules, found by linear programming;
-but it takes the path away from p where q was near, and for p = q = (½, ½) it accepts less of two drafts than
-block verification of one (both in the tests).
+a chain whose every token was sampled from r. No lossless rule that accepts nothing but beginnings of this
+path accepts more.
 
 Thomas & Pal, "Greedy multi-path block verification for faster decoding in speculative sampling", arXiv
 2602.16961: a greedy choice among K i.i.d. paths with block verification, and the optimality of block

@@ -2,34 +2,14 @@
 
 With independent exponentials S_k(y), one for each draft and token and fresh at every node, draft k takes
 x_k = argmin S_k(y)/q(y) and the target Y = argmin_y min_k S_k(y)/p(y). Y is emitted in any case; the drafts
-that have it are followed. As min_k S_k(y) are independent exponentials of rate K, Y is a sample
-of p whatever the draft does. K = 1 is `_chain/gumbel.py`.
+that have it are followed. As min_k S_k(y) are independent exponentials of rate K, Y is a sample of p whatever
+the draft does. K = 1 is `_chain/gumbel.py`. Here too the verifier samples the noise conditional on the
+drafted tokens, so that the rule is lossless for children sampled independently from q, in any tree.
+docs/proofs.md has ρ, T_k, Y_k, H and the law of Y given the drafts, and bounds how often one is accepted.
 
-Here the verifier is handed drafted tokens and not the noise, so it samples the noise conditional on them: the
-drafts are independent, and for each S_k(y)/q(y) is m, exponential, at x_k, and all others exceed it by
-independent exponentials, since they have no memory: S_k(y) = m·q(y) + e(y). Hence the rule is lossless for
-children sampled independently from q, in any tree, and drafts and tokens are distributed jointly as with the
-shared noise. Let ρ_y = p(y)/q(y), T_k = min_y S_k(y)/p(y) and Y_k the token there, so that Y is the Y_k of
-the least T_k.
-With H(s) = s + Σ_y (p(y) - s·q(y))₊, convex and linear between the ρ, and m = s·t,
-
-    P(T_k > t | x) = ∫ t·exp(-t·H(s)) ds from ρ_x to ∞,
-    P(Y_k = y, T_k ∈ dt | x) = p(y)·∫ t·exp(-t·H(s)) ds dt from ρ_x to ρ_y for ρ_y > ρ_x,
-    P(Y_k = x, T_k ∈ dt | x) = ρ_x·exp(-t·H(ρ_x)) dt.
-
-These are sums of exponentials in t, and P(Y = y | x_1 … x_K) = Σ_k ∫ P(Y_k = y, T_k ∈ dt) Π_{l≠k} P(T_l > t).
-That the draft of the least T_k has Y itself is one of the ways of accepting a draft, which therefore happens
-with probability
-
-    at least Σ_x K / (Σ_y max(p(y)/p(x), q(y)/q(x)) + (K - 1)/p(x)),
-
-the sum over the tokens with p, q > 0; K = 1, p = q and a draft that is certain of a token give equality.
-
-Rowan, Phan & Khisti, "List-level distribution coupling", arXiv 2506.05632, Algorithms 1 and 2; their list
-matching lemma (Theorem 1) bounds the same probability, with equality in the same three cases. The law and
-bound above are derived here. Drafts from several models, which the paper treats too, are left out.
-
-From rows, e = -log(1 - u), and the first of the drafts and the lowest of the tokens wins a tie.
+Rowan, Phan & Khisti, "List-level distribution coupling", arXiv 2506.05632, Algorithms 1 and 2. Drafts from
+several models, which the paper treats too, are left out. From rows, e = -log(1 - u), and the first of the
+drafts and the lowest of the tokens wins a tie.
 
 Cost: from rows V uniforms and O(V) a node; for a fixed pair four uniforms and O(log V) a node: the share of
 e in m + e, which decides whether x_k is Y_k, two for the sum m + e, which says when, and one to choose

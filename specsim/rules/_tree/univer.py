@@ -8,20 +8,10 @@ c_m. With R = Σ (w·p(y) - q'(y))₊ over all other tokens y, the children's we
 
 Visit x first, then c_1 to c_m, each with all that is below it, and then u itself: accept it with probability
 R/(R + 1 - w), and emit a token from (w·p - q')₊ without c_1 … c_m, normalised. A leaf is accepted with
-probability w, and a token of p follows. The root is always accepted.
+probability w, and a token of p follows. The root is always accepted. In a chain it is block verification.
 
 Lossless where the last child was sampled from q without those before it: the K - 1 most probable tokens and
-a sample, or drawn without replacement. By induction from the leaves up: given all that is drafted elsewhere,
-a visit of u accepts with probability w, and what it then emits follows the target. For it accepts below x = y
-with probability min(q'(y), w·p(y)), so x is rejected with probability R + 1 - w + w·Σ p(c_i); below c_j with
-w·p(c_j), its weight times the probability that it is visited; and at u with R. So each token y is emitted
-with probability w·p(y), and w is accepted in all. The children are accepted with the most that is possible,
-min(P(y is drafted), w·p(y)) for every token y: for drafts of one token this is the optimal transport, and
-accepts what `greedy_multi_draft` does. In a chain it is block verification.
-
-It accepts more than testing node by node, as the weight carries a surplus of the path down to where it is
-wanted. It is not the best rule for the whole tree: what is below c_j must fit into the chance that c_j is
-visited.
+a sample, or drawn without replacement (proof, and how much it accepts: docs/proofs.md).
 
 Weng, Hu & Yairi, "UniVer: a unified perspective for multi-step and multi-draft speculative decoding", arXiv
 2605.04543: the acceptance probability of the prefix scales the transport at each node. The plan for this way
