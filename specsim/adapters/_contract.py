@@ -85,10 +85,11 @@ class Declared:
         tokens follow instead of the target's. Only the cases of one p and one q are then tested.
     draft_sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.models`.
-    repetition_penalty, frequency_penalty, presence_penalty, logit_bias, min_tokens : optional
+    repetition_penalty, frequency_penalty, presence_penalty, logit_bias, grammar, min_tokens : optional
         How a decoder processes rows: p to the power of the repetition penalty for tokens of the text so far,
         times exp(bias) for pairs (token, bias), and exp(-penalty) for new tokens, once or each time that they
-        occur; p(eos) = 0 before `min_tokens` new ones.
+        occur; p(eos) = 0 before `min_tokens` new ones. Of pairs (token, tokens) in the grammar, p is 0 for
+        all but these after that token, unless all of these have p = 0.
     temperature, top_k, top_p, min_p : float, int or None, float, float
         What it does then, in this order: temperature 0 is the argmax; `top_k` None keeps all tokens.
     """
@@ -112,6 +113,7 @@ class Declared:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     logit_bias: tuple[tuple[int, float], ...] = ()
+    grammar: tuple[tuple[int, tuple[int, ...]], ...] = ()
     min_tokens: int = 0
     temperature: float = 1.0
     top_k: int | None = None
@@ -129,6 +131,13 @@ class Declared:
         except (TypeError, ValueError):
             raise ValueError(f"logit_bias: {self.logit_bias!r}; give pairs of a token and a number") from None
         object.__setattr__(self, "logit_bias", bias)
+        try:
+            follow = tuple((operator.index(a), tuple(map(operator.index, some))) for a, some in self.grammar)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"grammar: {self.grammar!r}; give pairs of a token and a list of tokens"
+            ) from None
+        object.__setattr__(self, "grammar", follow)
         check_choice("arrays", self.arrays, ARRAYS)
         if self.arrays == "cupy" and "bfloat16" in dtypes:
             raise ValueError("dtypes: CuPy has no bfloat16; leave it out")

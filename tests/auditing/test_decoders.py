@@ -518,6 +518,25 @@ def test_penalties_of_new_tokens_a_bias_and_a_least_length_are_part_of_the_law()
     assert Processing(min_p=0.6).after(text, p).tolist() == [[4 / 7, 3 / 7, 0.0, 0.0]]
 
 
+def test_a_grammar_is_part_of_the_law():
+    """After token 1 come 0 and 2 alone, unless their probability is 0."""
+    p, text = (
+        np.array([[0.4, 0.3, 0.2, 0.1], [0, 0.5, 0, 0.5], [0.4, 0.3, 0.2, 0.1]]),
+        np.array([[1], [1], [0]]),
+    )
+    some = Processing.of(Declared(decoder=True, grammar=[(1, [0, 2, 9])]))
+    assert some.after(text, p) == pytest.approx(np.array([[2 / 3, 0, 1 / 3, 0], p[1], p[2]]))
+
+    def in_grammar(target, text, prompt):
+        return some.after(np.array([text]), target.row(text)[None])[0]
+
+    for name in ("second order", "whole text"):
+        assert not rejected(CASES[name], partial(looping, rows=in_grammar), FEW, some)
+        assert rejected(CASES[name], looping, FEW, some)
+    with pytest.raises(ValueError, match=r"grammar: \[\(1, 2\)\]; give pairs \(token, its successors\)"):
+        declares(decoder=True, grammar=[(1, 2)])
+
+
 def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
     @declares(decoder=True, temperature=0.0)
     def greedy(*request):

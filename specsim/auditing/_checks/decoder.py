@@ -53,6 +53,7 @@ class Processing:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     logit_bias: tuple[tuple[int, float], ...] = ()
+    grammar: tuple[tuple[int, tuple[int, ...]], ...] = ()
     min_tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Processing:
 
     @property
     def of_texts(self) -> bool:
-        """Whether there is a penalty, a bias, or a least length."""
+        """Whether there is a penalty, a bias, a grammar, or a least length."""
         return self != Processing(self.temperature, self.top_k, self.top_p, min_p=self.min_p)
 
     def after(self, texts: NDArray[np.int32], p: Floats, given: int = 0, eos: int | None = None) -> Floats:
@@ -75,6 +76,10 @@ class Processing:
             scores = -self.frequency_penalty * new - self.presence_penalty * (new > 0)
             for token, bias in self.logit_bias:
                 scores[:, token : token + 1] += bias
+            for token, allowed in self.grammar:
+                others = ~np.isin(np.arange(p.shape[1]), allowed)
+                bound = (texts[:, -1:] == token).any(axis=1) & p[:, ~others].any(axis=1)
+                scores[np.ix_(bound, others)] = -np.inf
             if eos is not None and texts.shape[1] - given < self.min_tokens:
                 scores[:, eos] = -np.inf
             p = normalise(np.where(times.any(axis=1), p**self.repetition_penalty, p) * np.exp(scores))
