@@ -134,9 +134,7 @@ class Declared:
         try:
             follow = tuple((operator.index(a), tuple(map(operator.index, some))) for a, some in self.grammar)
         except (TypeError, ValueError):
-            raise ValueError(
-                f"grammar: {self.grammar!r}; give pairs of a token and a list of tokens"
-            ) from None
+            raise ValueError(f"grammar: {self.grammar!r}; give pairs (token, its successors)") from None
         object.__setattr__(self, "grammar", follow)
         check_choice("arrays", self.arrays, ARRAYS)
         if self.arrays == "cupy" and "bfloat16" in dtypes:
