@@ -1,7 +1,7 @@
 """The calibration of the audit: how often it rejects an exact verifier, and whether its p-values are uniform.
 
 Where the distribution of a step is known (`experiments.audit._step_laws`), an audit need not be run: the
-counts of a thousand audits are drawn from it at once. Whole steps are multinomial; PIT and tail bins are
+counts of thousands of audits are drawn from it at once. Whole steps are multinomial; PIT and tail bins are
 multinomial given their visits, as for an exact verifier; so are pairs of quarters. Each drawn audit has the
 interim looks of a real one, and its e-values are compared with the same threshold. The exact binomial tests
 of single cells are calibrated by construction; they are left out, though they keep their share of the budget.
@@ -47,7 +47,7 @@ MAX_OUTCOMES = 1024
 #: The false-alarm budget of each audit: a larger one than by default, so that alarms can be counted.
 BUDGET = 1e-3
 #: Audits that are drawn for each exact rule, whole audits that are run, and bins of the p-values.
-AUDITS, FAST_AUDITS = 1000, 50
+AUDITS, FAST_AUDITS = 4000, 50
 WHOLE_AUDITS, FAST_WHOLE_AUDITS = 50, 1
 BINS = 20
 #: What is audited as a whole.
