@@ -1,8 +1,8 @@
 """Adapters: the verifiers and decoders of inference engines, in the form that `specsim.audit` takes.
 
-There is one file for each engine in production. It documents the signature that it adapts; `adapt` makes a
-verifier or a decoder of any function of that signature, a fork's included, and another function adapts the
-engine's own. `get` finds the latter by name, and imports the engine only then.
+There is one file for each engine in production. It documents the signature that it adapts, or names the page
+that does; `adapt` makes a verifier or a decoder of any function of that signature, a fork's included, and
+another function adapts the engine's own. `get` finds the latter by name, and imports the engine only then.
 
 Other packages add engines as entry points of the group "specsim.engines". The name has letters, digits, "-",
 "_" and "."; the object is a function that makes the verifier, and its parameters are the engine's:

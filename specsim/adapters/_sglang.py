@@ -1,43 +1,7 @@
 """SGLang: drafts of trees, from the target's probabilities only, and of chains, in three places.
 
-`sgl_kernel/speculative.py`, read in 2026:
-
-    tree_speculative_sampling_target_only(predicts[N], accept_index[B, depth+1], accept_token_num[B],
-        candidates[B, n+1], retrive_index[B, n+1], retrive_next_token[B, n+1], retrive_next_sibling[B, n+1],
-        uniform_samples[B, n+1], uniform_samples_for_final_sampling[B], target_probs[B, n+1, V],
-        draft_probs[B, n+1, V], threshold_single=1.0, threshold_acc=1.0, deterministic=True)
-
-The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0
-carries the last token of the text. A node's first child is its `next_token`, the next child of the same node
-`next_sibling`, or -1. `accept_index` lists the accepted nodes, the root first; `predicts`
-holds, at each of them, the token that follows it.
-
-It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
-which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy.
-
-Chains were read at 0.5.23. `sglang/kernels/ops/speculative/reject_sampling.py`, token-wise or block
-verification:
-
-    chain_speculative_sampling_triton(predicts[N], accept_index[B, γ+1], accept_token_num[B],
-        candidates[B, γ+1], retrive_index[B, γ+1], retrive_next_token, retrive_next_sibling,
-        uniform_samples[B, γ+1], uniform_samples_for_final_sampling[B], target_probs[B, γ+1, V],
-        draft_probs[B, γ, V], threshold_single, threshold_acc, deterministic, *, block_verification=False)
-
-which writes to its first three arguments, as the function for trees does, and whose first
-candidate is the token before the drafts; `sglang/srt/speculative/uno_utils.py`, on the most probable tokens:
-
-    _sparse_rejection_from_support(candidates[B, γ+1], target_ids[B, γ+1, S], target_probs[B, γ+1, S],
-        draft_ids[B, γ, S], draft_probs[B, γ, S], accept_uniforms[B, γ+1], final_uniforms[B])
-        -> (accepted[B], token[B])
-
-and `sglang/kernels/ops/speculative/dspark/blockwise_rejection.py`, in PyTorch and in Triton:
-
-    blockwise_rejection_torch(*, candidates[B, γ+1], target_logits[B·(γ+1), V], draft_logits[B, γ, V] | None,
-        target_temperatures[B], draft_temperatures[B], noise, cutoff_verify_lens=None)
-        -> (accepted[B], token[B], cut off[B])
-
-Triton's kernels are interpreted without a GPU, at 10 to 30 ms a row. Known issues: where rounding
-leaves no residual, the first emits token V - 1."""
+docs/engines/sglang.md has their signatures, and known issues. The kernel for trees needs a GPU; Triton's are
+interpreted without one."""
 
 from functools import partial
 from itertools import pairwise

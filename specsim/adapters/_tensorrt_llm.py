@@ -1,22 +1,10 @@
 """TensorRT-LLM: the verification of drafts by its PyTorch sampler, where drafter and target are two engines.
 
-`tensorrt_llm/_torch/pyexecutor/sampler/two_model_spec_dec.py`, read at 00be09f (2026):
+docs/engines/tensorrt-llm.md has its signature, and known issues.
 
-    TwoModelSpecDecHandler(sampler).process_draft_tokens(request, new_tokens_tensor, new_tokens_list,
-                                                         finish_reasons, resource_manager=None) -> accepted
-
-It verifies one request: `request` has the drafted tokens, the draft's logits [γ, V] and the target's rows
-[γ+1, V]; `new_tokens` [n+1, slots, beams] are tokens that were sampled from these before. With the draft's
-logits it samples by rejection, and takes the bonus from `new_tokens`; without them, as of n-grams, it accepts
-while a drafted token is the sampled one; and the same along the paths of a tree, if there is one.
-
-What samples, stops and keeps the text is not in this file: the adapter gives the names that are imported
-for it. Drafted tokens go through pinned memory, which needs a GPU: it is switched off. Where one engine
-drafts and verifies (`_torch/speculative/interface.py`), FlashInfer's kernel is called, which `_flashinfer.py`
-adapts.
-
-Known issues: rejects where u > q/p, its p being the draft; no guard where the residual is zero, so that
-`multinomial` raises."""
+What samples, stops and keeps the text is not in its file: the adapter gives the names that are imported for
+it. Drafted tokens go through pinned memory, which needs a GPU: it is switched off. Where one engine drafts
+and verifies, FlashInfer's kernel is called, which `_flashinfer.py` adapts."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,37 +1,12 @@
 """vLLM, V1 and the model runner V2: their rejection samplers.
 
-V1 works on flattened drafts of many requests. `vllm/v1/sample/rejection_sampler.py`, read at 5eb2f2c (2025)
-and 7f6fc1c (2026):
+docs/engines/vllm.md has their signatures, and known issues.
 
-    rejection_sample(draft_token_ids[n], num_draft_tokens: list[int], max_spec_len, cu_num_draft_tokens[B],
-                     draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1], sampling_metadata)
-        -> int32[B, max_spec_len + 1], padded with -1
-
-n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative
-sum, without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens
-are sampled outside, before, from p's last row and with the request's own generator: the adapter does that. Of
-the sampling metadata it fills what the function reads: no request is greedy, seeded requests have a
-generator.
-
-The kernels are Triton's. They are read from the one file that they are in: compiled on a GPU, interpreted
-without one, at 5 to 20 ms a row. `cpu_verifier` runs the C++ kernels that replace them in vLLM on a CPU.
-Known issues: accepts where p/q ≥ u, u in float64 on purpose, but cast to float32 for the C++ kernels; one
-vector of exponentials per request serves all its positions; an all-zero residual gives token 0.
-
-V2 is token-wise or with block verification. `vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py`, read
-at 0.32.0:
-
-    rejection_sample(target_logits[n, V], draft_logits[requests, γ, V] | None, draft_sampled[n],
-                     cu_num_logits[B + 1], pos[n], idx_mapping[B], expanded_idx_mapping[n],
-                     expanded_local_pos[n], temperature[requests], seed[requests], num_speculative_steps,
-                     use_block_verification=False, …) -> (int[B, γ+1], number[B])
-
-The n rows are those of every request, one after the other, a request of k drafted tokens having k + 1; its
-first `draft_sampled` is the token before the drafts. Noise is a hash of a request's seed, the position in the
-text and the token, so that a request with a seed draws the same tokens in any batch: the adapter hands over
-seeds drawn from `rng` for the others.
-
-The kernels are Triton's. Without a GPU they are interpreted, at 40 to 90 ms a row."""
+`adapt` takes V1's. It samples the bonus tokens from p's last row, with the request's own generator, and
+fills what the function reads of the sampling metadata: no request is greedy, seeded requests have a
+generator. The kernels are read from the one file that they are in: compiled on a GPU, interpreted without
+one. `cpu_verifier` runs the C++ kernels that replace them in vLLM on a CPU. `adapt_v2` takes that of the
+model runner V2, and hands over seeds drawn from `rng` for requests without one."""
 
 import inspect
 import warnings

@@ -1,31 +1,12 @@
 """vLLM on Ascend: vLLM's rejection sampler, in PyTorch for devices without Triton, and in Triton.
 
-`vllm_ascend/sample/rejection_sampler.py`, read at 0164701 (2025) and 0.23:
+docs/engines/vllm.md has their signatures, and known issues.
 
-    rejection_random_sample_pytorch(output_token_ids[B, γ+1], cu_num_draft_tokens[B], draft_token_ids[n],
-                                    draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1],
-                                    recovered_token_ids[n], uniform_probs[n], is_greedy[B], max_spec_len,
-                                    vocab_size, IS_NGRAM=False)
-    sample_recovered_tokens_pytorch(output_token_ids[n], cu_num_draft_tokens[B], draft_token_ids[n],
-    draft_probs,
-                                    target_probs, q[B, V], vocab_size, IS_NGRAM=False)
-
-Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The
-adapter does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the
-bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
-temperature 1.
-
-`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea; `triton` and
-`triton_block` the same with the kernels of `vllm_ascend/ops/triton/reject_sample.py`, interpreted at 15 ms a
-row; `model_runner_2` that of `vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py`, whose signature
-is that of vLLM's V2 (`_vllm.py`), at 50 ms.
-
-Known issues: newer versions use pinned memory, which needs an accelerator: the request is dropped here; with
-IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in place
-(vllm-project/vllm-ascend#2881); with `enable_block_verify` the longest prefix is kept whose product of
-min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`); in Triton the
-ratios are clamped otherwise (`reject_sample.py:755`); the model runner V2 uses the coin that rejects as the
-noise of token 0 (`:297`, `:71`)."""
+`adapt` takes two functions, and does what `rejection_sample` does around them: it draws uniforms in float64,
+the exponentials, and the bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens,
+has nothing to do at temperature 1. `whole` and `block` call `rejection_sample` itself; `triton` and
+`triton_block` do so with Triton's kernels, interpreted; `model_runner_2` calls that of V2. Newer versions use
+pinned memory, which needs an accelerator: the request is dropped here."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

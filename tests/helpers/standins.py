@@ -1,8 +1,8 @@
 """Stand-ins for engines that cannot be installed: each engine's signature and documented conventions, right,
 and wrong.
 
-Written from the signatures' descriptions in the adapters; `wrong=True` makes the mistake that the docstring
-names.
+Written from the signatures' descriptions in docs/engines and the adapters; `wrong=True` makes the mistake that the
+docstring names.
 """
 
 import random
