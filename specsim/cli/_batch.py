@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import specsim
 from specsim.cli._app import app, command
 from specsim.cli._options import REAL, WHOLE, Executor, Seed, Several, Threads, given, refuse, settings_of
 from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
@@ -118,7 +119,12 @@ def _acceptance(alpha: str | None, lengths: str | None) -> Any:
         if alpha is not None:
             raise ValueError("--alpha has no effect with --lengths, which has the acceptance; leave it out")
         if Path(lengths).is_file():
-            return LoggedLengths(_logged(Path(lengths)))
+            found = specsim.read_acceptance(lengths)
+            if not found.lengths:
+                raise ValueError(f"{lengths}: no histogram of accepted lengths; give a log that has one")
+            if found.contradictions:
+                raise ValueError(found.contradictions[0])
+            return LoggedLengths(found.lengths)
         return LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
     if alpha is None:
         return None
@@ -131,21 +137,6 @@ def _acceptance(alpha: str | None, lengths: str | None) -> Any:
     if not 0.0 <= rates[0] <= 1.0:
         raise ValueError(f"--alpha: {rates[0]} is outside [0, 1]; give a probability")
     return Beta(*rates)
-
-
-def _logged(path: Path) -> list[int]:
-    """The accepted lengths of all requests of a log."""
-    from itertools import zip_longest
-
-    from specsim.served._acceptance import read_logged
-
-    found = read_logged(path).requests
-    if not found:
-        raise ValueError(f"{path}: no histogram of accepted lengths; give a log that has one")
-    for one in found:
-        for wrong in one.contradictions():
-            raise ValueError(f"{one.place}: {wrong}")
-    return [sum(counts) for counts in zip_longest(*(one.lengths for one in found), fillvalue=0)]
 
 
 def _number(option: str, text: str, read: Any) -> Any:

@@ -6,26 +6,16 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import cyclopts
 from cyclopts import Parameter
 
 import specsim
 from specsim.core import _numbers
 from specsim.models import Pair
 
-
-def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
-    """Convert an integer, such as 1e6 or 10M."""
-    return _numbers.whole(tokens[0].value)
-
-
-def real(kind: Any, tokens: Sequence[cyclopts.Token]) -> float:
-    """Convert a number, such as 0.8 or 80%; what is wrong with NaN and infinity the library says."""
-    return _numbers.real(tokens[0].value)
-
-
-#: Of options that are numbers, as `specsim.core._numbers` reads them.
-WHOLE, REAL = Parameter(converter=whole), Parameter(converter=real)
+#: Of options that are numbers: integers such as 1e6 or 10M, and numbers such as 0.8 or 80%. What is wrong
+#: with NaN and infinity the library says.
+WHOLE = Parameter(converter=lambda _, tokens: _numbers.whole(tokens[0].value))
+REAL = Parameter(converter=lambda _, tokens: _numbers.real(tokens[0].value))
 #: An option without a value or a "no-" form, and one that may be repeated.
 Flag = Annotated[bool, Parameter(negative="")]
 Several = Annotated[list[str] | None, Parameter(negative="")]

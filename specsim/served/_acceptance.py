@@ -14,9 +14,9 @@ SGLang's gauges `spec_accept_length` and `spec_accept_rate`."""
 
 import reprlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -363,7 +363,7 @@ def read_acceptance(path: str | Path) -> Acceptance:
     logged = read_logged(Path(path))
     requests = logged.requests
     wrong = [(one, reasons) for one in requests if (reasons := list(one.contradictions()))]
-    lengths = _total([one.lengths for one in requests])
+    lengths = tuple(map(sum, zip_longest(*(one.lengths for one in requests), fillvalue=0)))
     known = [one.gamma for one in requests if one.gamma is not None]
     gamma = max(known) if known and len(known) == len(requests) else None
     return Acceptance(
@@ -377,13 +377,6 @@ def read_acceptance(path: str | Path) -> Acceptance:
         contradicting=len(wrong),
         unreadable=tuple(logged.unreadable),
     )
-
-
-def _total(histograms: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    total = Counter[int]()
-    for lengths in histograms:
-        total.update(dict(enumerate(lengths)))
-    return tuple(total[k] for k in range(max(total, default=-1) + 1))
 
 
 def _numbers(
