@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,18 +35,10 @@ from specsim.traces._reader import Trace, open_trace
 INSTALL = "pip install torch transformers"
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """From logits to probabilities: `temperature` ≥ 0, `top_k` ≥ 1 or None, `top_p` in (0, 1]."""
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-
-    def rows(self, logits: Floats) -> Floats:
-        """The probabilities [n, V] of finite or -inf `logits` [n, V]."""
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return process(weights / weights.sum(axis=1, keepdims=True), **vars(self))
+def probabilities(logits: Floats, **sampling: Any) -> Floats:
+    """The rows [n, V] of finite or -inf `logits` [n, V], after `sampling` as of `process`."""
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return process(weights / weights.sum(axis=1, keepdims=True), **sampling)
 
 
 @dataclass
@@ -55,7 +47,7 @@ class CachedModel:
 
     model: Any
     name: str
-    sampling: Sampling
+    sampling: Mapping[str, Any]
     vocab_size: int
     read: int = 0
     cache: Any = field(default=None, repr=False)
@@ -67,7 +59,7 @@ class CachedModel:
         if bad.any():
             place = len(tokens) - count + int(bad.argmax()) + 1
             raise ValueError(f"{self.name}: logits after token {place} are not finite; try another dtype")
-        return self.sampling.rows(logits)
+        return probabilities(logits, **self.sampling)
 
     def forget(self, length: int) -> None:
         """Crop the cache to the first `length` tokens."""
@@ -179,8 +171,8 @@ def record_hf(
     >>> trace = record_hf("trace", "path/to/target", "path/to/draft", ["Once upon"], rng=1)  # doctest: +SKIP
     """
     tell = told(progress)
-    sampling = Sampling(temperature, top_k, top_p)
-    sampling.rows(np.zeros((1, 2)))  # raises for bad arguments before models are loaded
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    probabilities(np.zeros((1, 2)), **sampling)  # raises for bad arguments before models are loaded
     chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
     chosen.check(tree)
     max_new_tokens = check_count("max_new_tokens", max_new_tokens)
@@ -197,7 +189,7 @@ def record_hf(
     for model in (first, second):
         model.check_cache()
     facts: dict[str, Any] = {"target": str(target), "draft": str(draft), "prompts": len(texts)}
-    facts |= {"max_new_tokens": max_new_tokens, **vars(sampling), "rule": str(chosen)}
+    facts |= {"max_new_tokens": max_new_tokens, **sampling, "rule": str(chosen)}
     layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
     with new_log(out, **layout, root=root, facts=facts) as add:
         done = 0

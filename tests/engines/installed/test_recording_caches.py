@@ -7,7 +7,7 @@ import pytest
 
 from specsim import rules
 from specsim.decoding import record_hf
-from specsim.decoding._recording.huggingface import CachedModel, Sampling, trajectory
+from specsim.decoding._recording.huggingface import CachedModel, probabilities, trajectory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 
 VOCAB, WINDOW, GAMMA = 40, 8, 3
 PROMPTS = [[5], list(range(1, 20))]  # a token, and more than two windows
-PLAIN = Sampling()
+PLAIN = {}
 
 #: Initial weights are large: rows are far from uniform, so that many drafts are rejected.
 SIZES = {
@@ -75,7 +75,7 @@ def steps_held_to_passes_without_cache(target, draft, gamma=GAMMA, sampling=PLAI
         for model, rows in ((target, step.p), (draft, step.q)):
             with torch.inference_mode():
                 logits = model(input_ids=ids, use_cache=False).logits[0, -gamma - 1 :].double().numpy()
-            assert np.abs(sampling.rows(logits) - rows).max() < 1e-4
+            assert np.abs(probabilities(logits, **sampling) - rows).max() < 1e-4
         assert step.emitted[: step.accepted] == step.drafted[: step.accepted]
     return steps
 
@@ -90,7 +90,7 @@ CUT_BACK = [gemma2, qwen2, pytest.param(lfm2, marks=needs_recorded_past)]
 @pytest.mark.parametrize("gamma", [1, 3, 10])
 @pytest.mark.parametrize("make", [*CUT_BACK, llama, gpt2])
 def test_rows_are_those_without_a_cache_beyond_the_window(make, gamma):
-    sampling = PLAIN if gamma == GAMMA else Sampling(0.8, None, 0.95)
+    sampling = PLAIN if gamma == GAMMA else {"temperature": 0.8, "top_p": 0.95}
     steps = steps_held_to_passes_without_cache(make(0), make(1), gamma, sampling)
     lengths = [step.accepted for step in steps]
     assert min(lengths) == 0, "rejections"
@@ -154,7 +154,7 @@ def bert(seed):
 
 @pytest.mark.parametrize("make", [*CUT_BACK, llama])
 def test_caches_that_can_be_cut_back_pass_the_check(make):
-    model = CachedModel(make(0), "draft", Sampling(), VOCAB)
+    model = CachedModel(make(0), "draft", PLAIN, VOCAB)
     model.check_cache()
     assert (model.cache, model.read) == (None, 0)
 
@@ -165,7 +165,7 @@ def test_caches_that_cannot_be_cut_back_are_refused(make):
     with pytest.raises(
         ValueError, match=rf"draft: {type(model).__name__} keeps no cache that can be cropped"
     ):
-        CachedModel(model, "draft", Sampling(), VOCAB).check_cache()
+        CachedModel(model, "draft", PLAIN, VOCAB).check_cache()
 
 
 @needs_recorded_past

@@ -13,7 +13,7 @@ from commands import run
 import specsim
 from specsim import rules
 from specsim.decoding import record_hf
-from specsim.decoding._recording.huggingface import CachedModel, Sampling, check_tokenizers, load, trajectory
+from specsim.decoding._recording.huggingface import CachedModel, check_tokenizers, load, trajectory
 from specsim.traces import summarise
 
 torch = pytest.importorskip("torch")
@@ -114,9 +114,7 @@ def test_the_same_seed_records_the_same(pair, tmp_path):
 
 def test_texts_end_at_their_length_and_where_the_context_is_full(pair, tmp_path):
     (big, tokenizer), (small, _) = load(pair[0]), load(pair[1])
-    models = [
-        CachedModel(model, name, Sampling(), VOCAB) for model, name in ((big, "target"), (small, "draft"))
-    ]
+    models = [CachedModel(model, name, {}, VOCAB) for model, name in ((big, "target"), (small, "draft"))]
     text, gamma = tokenizer(PROMPTS[0])["input_ids"], 4
     for most, room in ((12, CONTEXT), (1000, CONTEXT), (1000, 40)):
         steps = list(trajectory(*models, [text], rules.get("standard"), gamma, most, frozenset(), room, 1))
