@@ -23,6 +23,7 @@ from specsim.engines._audit.places import (
 )
 from specsim.engines._audit.results import KnownMistake, TestResult
 from specsim.engines._audit.text_tests import Cells
+from specsim.mistakes._rows import Pair
 
 #: Shares of places that are tried, 1 for everywhere.
 SHARES = np.array([*np.geomspace(0.005, 0.9, 16), 1.0])
@@ -168,10 +169,9 @@ def _fits(places: Places, known: Known, where: int, share: float, given: From) -
     both = replace(places, contexts=np.hstack([places.contexts, read]))
     here = np.flatnonzero(_where(places)[where])[:MOST_PLACES]
 
-    def rows(contexts: Ints) -> tuple[Floats, Floats]:
+    def rows(contexts: Ints) -> Pair:
         right, wrong = given(contexts[:, :width]), given(contexts[:, width:])
-        mixed: Floats = (1.0 - share) * right.p + share * known.rows(wrong)
-        return mixed, right.q
+        return Pair((1.0 - share) * right.p + share * known.rows(wrong), right.q)
 
     masses = masses_of(both.chosen(here), rows, np.random.default_rng(0))
     tests = [Cells.uniform(order, u).test(FITS / len(masses.u), 0.0) for order, u in masses.u.items()]

@@ -37,7 +37,7 @@ LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
 class Run:
     """What was asked of an engine and what came back; `seconds` is the time of serving.
 
-    `counters` has the differences of the engine's own counters, `gamma` the length of drafts where known."""
+    `counters` has the differences of the engine's own counters."""
 
     engine: str
     version: str
@@ -45,10 +45,9 @@ class Run:
     planted: Planted
     requests: Sequence[Request]
     texts: Sequence[Completion]
-    failures: Sequence[Failure] = ()
+    failures: Sequence[Failure]
+    root: int
     counters: Mapping[str, int] | None = None
-    gamma: int | None = None
-    root: int = 0
     interrupted: bool = False
     seconds: float = 0.0
 
@@ -112,14 +111,15 @@ class _Texts:
         self.planned = sum(one.max_tokens * one.n for one in new.values())
         self.every = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
         self.fresh = [one for one in self.every if one.number in new]
-        self.server, self.about_server = counters.usable(self.every, run.counters, run.gamma)
-        self.length = counters.draft_length(self.every, self.server, run.gamma)
+        gamma = run.described.get("gamma")
+        self.server, self.about_server = counters.usable(self.every, run.counters, gamma)
+        self.length = counters.draft_length(self.every, self.server, gamma)
         self.places = places_of(self.law, asked, self.fresh)
         likelihoods = _order_logs(run.planted, self.places, self.sampling)
         # the first of equals
         self.order = max(orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0))
         rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
-        self.masses = masses_of(self.places, lambda contexts: self.given(contexts).pair, rng)
+        self.masses = masses_of(self.places, lambda contexts: self.given(contexts).rows, rng)
         # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
         # every k-th place might always be the same one of a page. It depends on the tokens asked for alone.
         entries = sum(asked[one.number].max_tokens for one in self.fresh) * self.law.vocab_size
@@ -245,7 +245,7 @@ def _order_logs(planted: Planted, places: Places, sampling: Sampling) -> dict[st
         for contexts, at, row in by_context(places.contexts, planted.target.vocab_size):
             here = Given(planted, sampling, orders[0], contexts)
             for order in orders:
-                mass = here.in_order(order)[row, places.tokens[at]]
+                mass = here.changed(order)[row, places.tokens[at]]
                 logs[order] += float(np.log(np.maximum(mass, 1e-300)).sum())
     return {order: round(log, 6) for order, log in logs.items()}
 

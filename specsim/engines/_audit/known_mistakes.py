@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from operator import attrgetter, methodcaller
+from operator import add, attrgetter, methodcaller
 
 import numpy as np
 
@@ -162,7 +162,7 @@ def _of_orders(sampling: Sampling, order: str) -> Iterator[Known]:
         if other != order:
             name = "truncation_first" if ORDERS[other][-1] == "temperature" else "other_order"
             detail = f"Rows are processed in the order {other}."
-            yield Known((name,), methodcaller("in_order", other), detail=detail)
+            yield Known((name,), methodcaller("changed", other), detail=detail)
 
 
 def _unknown_tokens(law: Law) -> Iterator[Known]:
@@ -194,7 +194,7 @@ def _averaged(wrong: Sequence[int], g: Given) -> Floats:
         words = some[start : start + at_once]
         read = np.repeat(distinct, len(words), axis=0)
         read[:, list(wrong)] = np.tile(words, (len(distinct), 1))
-        found += g.reading(read).p.reshape(len(distinct), len(words), -1).sum(axis=1)
+        found += replace(g, contexts=read).p.reshape(len(distinct), len(words), -1).sum(axis=1)
     return found[which] / len(some)
 
 
@@ -220,7 +220,7 @@ def _misread(
             other = np.clip(places.text + step, 0, len(whole) - 1)
             moved = prompts[other] + places.place
             detail = f"Rows are those of the {name} request at the same place."
-            read = _read(law, padded, places, other, moved, partial(_earlier, 0))
+            read = _read(law, padded, places, other, moved, partial(add, 0))
             names = "rows_of_next", "prompt_of_next"
             yield Known(names, attrgetter("p"), seldom=names[::-1], detail=detail, contexts=read)
     if len(law.openers) > 1:
@@ -235,17 +235,13 @@ Move = Callable[[Ints], Ints]
 
 
 def _moves() -> Iterator[tuple[str, tuple[str, ...], str, Move]]:
-    yield "newest_token_unread", ("bonus_row_before",), "", partial(_earlier, 1)
-    yield "bonus_cached_twice", (), "", partial(_earlier, -1)
+    yield "newest_token_unread", ("bonus_row_before",), "", partial(add, -1)
+    yield "bonus_cached_twice", (), "", partial(add, 1)
     for page in PAGES:
-        yield "page_offset", (), f"Tokens are read {page} places too early.", partial(_earlier, page)
+        yield "page_offset", (), f"Tokens are read {page} places too early.", partial(add, -page)
         for first in (0, 1):
             detail = f"Every second page of {page} tokens is read from the page before."
             yield "wrong_page", (), detail, partial(_page_before, page, first)
-
-
-def _earlier(page: int, index: Ints) -> Ints:
-    return index - page
 
 
 def _page_before(page: int, first: int, index: Ints) -> Ints:

@@ -1,6 +1,7 @@
 """The log-probabilities that an engine returns, compared with the distribution."""
 
 from collections.abc import Sequence
+from itertools import chain, islice, repeat
 
 import numpy as np
 
@@ -14,23 +15,13 @@ from specsim.engines._planted.requests import Completion
 NEVER = -100.0
 
 
-def returned(texts: Sequence[Completion]) -> Floats:
-    """The log-probability of each emitted token, NaN where none was returned."""
-    found = [
-        np.full(len(one.tokens), np.nan)
-        if one.logprobs is None
-        else np.array([np.nan if value is None else value for value in one.logprobs], dtype=np.float64)
-        for one in texts
-    ]
-    return np.concatenate(found) if found else np.zeros(0)
-
-
 def compare(
     places: Places, texts: Sequence[Completion], logs: Floats, rows: Rows, tolerance: float
 ) -> LogProbabilities | None:
     """Compare with `logs`, the distribution's log-probability of each emitted token, and with the
     distribution's `rows`."""
-    got = returned(texts)[places.index]
+    own = [value for one in texts for value in one.logprobs or [None] * len(one.tokens)]
+    got = np.array(own, dtype=np.float64)[places.index]  # NaN where there is None
     asked = ~np.isnan(got)
     listed, listed_wrong, example = _lists(places, texts, rows, tolerance)
     if not asked.any() and not listed:
@@ -59,14 +50,8 @@ def compare(
 
 def _lists(places: Places, texts: Sequence[Completion], rows: Rows, tolerance: float) -> tuple[int, int, str]:
     """The entries of the top lists, how many of them are wrong, and the first of these in words."""
-    known = {int(i): at for at, i in enumerate(places.index)}
-    entries = [
-        (known[start + i], token, value)
-        for start, one in zip(_starts(texts), texts, strict=True)
-        for i, top in enumerate(one.top or ())
-        if start + i in known
-        for token, value in top.items()
-    ]
+    tops = [top for one in texts for top in islice(chain(one.top or (), repeat({})), len(one.tokens))]
+    entries = [(at, *entry) for at, i in enumerate(places.index) for entry in tops[i].items()]
     if not entries:
         return 0, 0, ""
     at, tokens, values = (np.array(column) for column in zip(*entries, strict=True))
@@ -84,11 +69,6 @@ def _lists(places: Places, texts: Sequence[Completion], rows: Rows, tolerance: f
     said = f"{expected[i]:.6g}" if not outside[i] else "a token outside the vocabulary"
     where = f"request {texts[places.text[at[i]]].number}, place {places.place[at[i]] + 1}"
     return len(at), int(wrong.sum()), f"{where}, token {tokens[i]} in the list: {values[i]:.6g} for {said}"
-
-
-def _starts(texts: Sequence[Completion]) -> list[int]:
-    """The index of the first token of each text among all."""
-    return np.concatenate([[0], np.cumsum([len(one.tokens) for one in texts])])[:-1].astype(int).tolist()
 
 
 def finding(found: LogProbabilities | None, tolerance: float) -> Finding | None:

@@ -17,9 +17,8 @@ from specsim.mistakes._rows import Pair
 #: Entries of rows that are held at once, 8 bytes each.
 ENTRIES = 2**20
 
-#: From contexts [m, k] to rows [m, V], of the target, or of target and draft.
+#: From contexts [m, k] to rows [m, V] of the target.
 Rows = Callable[[Ints], Floats]
-RowPairs = Callable[[Ints], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,16 @@ class Masses:
     accepted: Floats
 
 
-def masses_of(places: Places, rows: RowPairs, rng: np.random.Generator) -> Masses:
+def masses_of(places: Places, rows: Callable[[Ints], Pair], rng: np.random.Generator) -> Masses:
     """`Masses` under the rows of the target, with tokens ordered by p/q, by p and by id."""
     n = len(places)
     mass, overlap, accepted = np.zeros(n), np.zeros(n), np.zeros(n)
     u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
     noise = rng.random(n)
-    width = rows(places.contexts[:1])[0].shape[1] if n else 1
+    width = rows(places.contexts[:1]).p.shape[1] if n else 1
     for contexts, at, row in by_context(places.contexts, width):
-        p, q = (made[row] for made in rows(contexts))
+        here = rows(contexts)
+        p, q = here.p[row], here.q[row]
         tokens, each = places.tokens[at], np.arange(len(at))
         mass[at] = p[each, tokens]
         overlap[at] = np.minimum(p, q).sum(axis=1)
@@ -121,8 +121,6 @@ def by_context(contexts: Ints, width: int) -> Iterator[tuple[Ints, Ints, Ints]]:
     """`contexts` [n, k] in pieces so small that a row of `width` tokens can be held for each.
 
     Gives the distinct contexts of a piece [m, k], the indices of all in it, and which of the m each is."""
-    if not len(contexts):
-        return
     distinct, which = distinct_contexts(contexts)
     order, most = np.argsort(which, kind="stable"), max(1, ENTRIES // width)
     for start in range(0, len(order), most):
@@ -178,24 +176,12 @@ class Given:
     def q(self) -> Floats:
         return processed(self.raw_q, self.sampling, self.order)
 
-    @property
-    def pair(self) -> tuple[Floats, Floats]:
-        """p and q."""
-        return self.p, self.q
-
     @cached_property
     def rows(self) -> Pair:
         """p and q, with what verification makes of them."""
         return Pair(self.p, self.q)
 
-    def changed(self, **parameters: float | None) -> Floats:
-        """The target's rows with other parameters of processing."""
-        return processed(self.raw_p, replace(self.sampling, **parameters), self.order)  # type: ignore[arg-type]
-
-    def in_order(self, order: str) -> Floats:
-        """The target's rows, processed in another order."""
-        return processed(self.raw_p, self.sampling, order)
-
-    def reading(self, contexts: Ints) -> "Given":
-        """The same where other contexts are read."""
-        return replace(self, contexts=contexts)
+    def changed(self, order: str | None = None, **parameters: float | None) -> Floats:
+        """The target's rows, processed in another order or with other parameters."""
+        sampling = replace(self.sampling, **parameters)  # type: ignore[arg-type]
+        return processed(self.raw_p, sampling, order or self.order)

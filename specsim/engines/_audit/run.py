@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +122,13 @@ def audit_engine(
     _check_tolerance(tolerance)
     if seconds is not None:
         check_seconds("seconds", seconds)
-    if isinstance(engine, str):
-        opened = open_engine(engine, planted, speculative=speculative, **options)
-    elif options:
+    if options and not isinstance(engine, str):
         raise TypeError(f"{next(iter(options))}: an open engine takes no options; pass its name")
-    else:
+    with ExitStack() as stack:
         opened = engine
-    try:
+        if isinstance(opened, str):
+            opened = open_engine(opened, planted, speculative=speculative, **options)
+            stack.callback(opened.close)
         root = root_of(rng)
         form = {"request_seeds": request_seeds, "unequal_prompts": unequal_prompts}
         requests = plan_requests(planted, root, sampling, tokens, texts, **form)
@@ -140,9 +141,6 @@ def audit_engine(
         if order is None and isinstance(engine, str) and "://" not in engine:
             orders = plain_orders(engine, planted, sampling, root, options)
         run = serve(opened, planted, requests, store, root, seconds, told(progress))
-    finally:
-        if opened is not engine:
-            opened.close()
     return judge(run, orders=orders, tolerance=tolerance)
 
 
@@ -204,19 +202,18 @@ def judge_texts(
             raise ValueError(f"{file}: the texts are of {whose}; {planted.folder} has another digest")
         sampling = Sampling(**header["sampling"] | {"stop": tuple(header["sampling"]["stop"])})
         form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
-        check_arguments(
-            plan_requests, (planted, header["seed"], sampling, header["tokens"], header["texts"]), form
-        )
-        requests = plan_requests(planted, header["seed"], sampling, header["tokens"], header["texts"], **form)
-        described = dict(header["described"])
-        engine, version = str(header["engine"]), str(header["version"])
+        root = header["seed"]
+        asked_for = planted, root, sampling, header["tokens"], header["texts"]
+        check_arguments(plan_requests, asked_for, form)
+        requests = plan_requests(*asked_for, **form)
+        about: dict[str, Any] = {name: str(header[name]) for name in ("engine", "version")}
         asked = {one.number: one.n for one in requests}
         for one in store.completions.values():
             if not 0 <= one.index < asked.get(one.number, 0):
                 raise ValueError(f"{file}: text {one.index} of request {one.number} was not asked for")
-        run = _run(planted, requests, store, {"engine": engine, "version": version, "described": described})
         lacking = len(store.completions) < sum(asked[one] for one in asked if one not in store.failures)
-        run = replace(run, root=header["seed"], interrupted=lacking)
+        about["described"] = dict(header["described"])
+        run = _run(planted, requests, store, about, root=root, interrupted=lacking)
         return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
 
 
@@ -226,12 +223,9 @@ def plain_orders(
     """The orders in which an engine in this process may apply `sampling` without speculation."""
     if len(orders := possible_orders(sampling)) == 1:
         return orders
-    plain = open_engine(engine, planted, speculative=False, **plain_options(options))
-    try:
-        requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
+    requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
+    with closing(open_engine(engine, planted, speculative=False, **plain_options(options))) as plain:
         return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root, None, None))
-    finally:
-        plain.close()
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,19 +280,13 @@ def serve(
     except KeyboardInterrupt:
         interrupted = True
     about = {"engine": engine.name, "version": engine.version, "described": engine.describe()}
-    return replace(
-        _run(planted, requests, store, about),
-        counters=asking.gained(),
-        root=root,
-        interrupted=interrupted,
-        seconds=time.perf_counter() - started,
-    )
+    more: dict[str, Any] = {"interrupted": interrupted, "seconds": time.perf_counter() - started}
+    return _run(planted, requests, store, about, counters=asking.gained(), root=root, **more)
 
 
-def _run(planted: Planted, requests: Sequence[Request], store: TextStore, about: dict[str, Any]) -> Run:
+def _run(
+    planted: Planted, requests: Sequence[Request], store: TextStore, about: dict[str, Any], **more: Any
+) -> Run:
     """A run with the texts in `store`, of the engine that `about` names and describes."""
     failures = [store.failures[number] for number in sorted(store.failures)]
-    gamma = about["described"].get("gamma")
-    return Run(
-        **about, planted=planted, requests=requests, texts=store.texts(), failures=failures, gamma=gamma
-    )
+    return Run(**about, planted=planted, requests=requests, texts=store.texts(), failures=failures, **more)

@@ -188,9 +188,12 @@ class Asking:
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         """The new answers to those of `requests` that lack texts."""
-        for group in self._groups(requests):
+        kept = Counter(number for number, _ in self.store.completions)
+        missing = [one for one in requests if kept[one.number] < one.n]
+        for start in range(0, len(missing), GROUP):
             if self.ended:
                 return
+            group = missing[start : start + GROUP]
             asked = {(one.number, index) for one in group for index in range(one.n)}
             # what was not asked for is not taken; a failure has no index
             given = (a for a in self.engine.complete(group) if (a.number, getattr(a, "index", 0)) in asked)
@@ -211,12 +214,6 @@ class Asking:
         if before is None or after is None:
             return None
         return {name: after[name] - before[name] for name in after if name in before}
-
-    def _groups(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
-        kept = Counter(number for number, _ in self.store.completions)
-        missing = [one for one in requests if kept[one.number] < one.n]
-        for start in range(0, len(missing), GROUP):
-            yield missing[start : start + GROUP]
 
 
 # Which requests an audit makes: drawn from the seed alone, so that a run can be continued or repeated.

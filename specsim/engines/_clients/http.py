@@ -71,7 +71,9 @@ class HttpServer:
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ValueError(f"url: {url!r} is not an address such as http://localhost:8000")
         check_seconds("timeout", timeout)
-        self._place, self._port, self._base = place, port, _base(place.path)
+        # a part of the address before /v1 is kept, and what is asked for may be at its end
+        self._base = place.path.rstrip("/").removesuffix("/completions").removesuffix("/v1")
+        self._place, self._port = place, port
         self._model = model
         self._connections = check_count("connections", connections)
         self._timeout, self._retries = float(timeout), check_count("retries", retries, 0)
@@ -407,11 +409,6 @@ def _strings(logprobs: Any) -> tuple[str, ...] | None:
 def common_form(texts: Sequence[TextCompletion]) -> str:
     """The most telling form that all `texts` have."""
     return next(form for form in FORMS if all(form in one.forms for one in texts))
-
-
-def _base(path: str) -> str:
-    """The part of an address before /v1; an address may have what is asked for at its end."""
-    return path.rstrip("/").removesuffix("/completions").removesuffix("/v1")
 
 
 def _hang_up(connection: http.client.HTTPConnection, late: threading.Event | None = None) -> None:

@@ -43,13 +43,13 @@ class InProcess:
         """The fields of a completion; raises NotImplementedError for what the engine does not support."""
         raise NotImplementedError
 
-    def _timed(self, request: Request, index: int) -> Completion:
-        started = time.perf_counter()
-        made = self._text(request, index)
-        return Completion(request.number, index, **made, seconds=time.perf_counter() - started)
-
     def _answer(self, request: Request) -> Answers:
-        return [self._timed(request, index) for index in range(request.n)]
+        found: Answers = []
+        for index in range(request.n):
+            started = time.perf_counter()
+            made = self._text(request, index)
+            found.append(Completion(request.number, index, **made, seconds=time.perf_counter() - started))
+        return found
 
     def _tried(self, request: Request) -> Answers:
         return or_failures(partial(self._answer, request), [request])

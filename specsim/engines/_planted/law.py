@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
@@ -113,12 +113,15 @@ class Law:
                 f"start: place {start} has no distribution, since a token that it reads is not a word of the "
                 f"text; begin at place {self.start} or later"
             )
-        places = np.arange(start, len(tokens))
-        columns = [tokens[places - offset] for offset in self.offsets]
+        found = tokens[np.arange(start, len(tokens))[:, None] - np.array(self.offsets, dtype=np.int64)]
         if self.openers:
             self._check_opener(int(tokens[0]) if len(tokens) else None)
-            columns.append(np.broadcast_to(tokens[:1], places.shape))
-        return np.stack(columns, axis=1) if columns else np.empty((len(places), 0), dtype=np.int64)
+            found = np.column_stack([found, np.full(len(found), tokens[0])])
+        return found
+
+    def contexts_at(self, texts: Ints, place: int) -> Ints:
+        """What the distribution of the tokens at one place of many texts [N, T] reads, [N, k]."""
+        return texts[:, [place - offset for offset in self.offsets] + [0] * bool(self.openers)]
 
     def log_rows(self, contexts: ArrayLike) -> Floats:
         """Natural logarithms of the rows [N, V] in `contexts` [N, k], -inf for ids that never come.
@@ -172,7 +175,7 @@ class LawModel:
         self.vocab_size = law.vocab_size
         self.order = law.order
         self._law = law
-        self._opener = [] if first is None else [first]
+        self._opener = np.array([] if first is None else [first], dtype=np.int32)
 
     @cached_property
     def contexts(self) -> TokenArray:
@@ -186,11 +189,9 @@ class LawModel:
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories`, as `Model.rows`."""
         recent = recent_tokens(histories, self.order, self.vocab_size)
-        columns = [recent[:, self.order - offset] for offset in self._law.offsets]
-        columns += [np.full(len(recent), first) for first in self._opener]
-        contexts = np.stack(columns, axis=1) if columns else np.empty((len(recent), 0), dtype=np.int64)
+        texts = np.hstack([np.tile(self._opener, (len(recent), 1)), recent])
         out = check_out(out, len(recent), self.vocab_size)
-        out[...] = self._law.rows(contexts)
+        out[...] = self._law.rows(self._law.contexts_at(texts, texts.shape[1]))
         return out
 
     def row(self, context: Sequence[int]) -> Floats:
@@ -240,7 +241,9 @@ def read_laws(path: Path) -> tuple[Law, Law]:
 
 def _law(arrays: Arrays, name: str) -> Law:
     offsets, openers = (tuple(int(value) for value in arrays[part]) for part in ("offsets", "openers"))
-    return Law(int(arrays["vocab_size"]), offsets, openers, _logits(arrays, name))
+    kind: Any = TableLogits if f"{name}_table" in arrays else AdditiveLogits
+    logits = kind(*(arrays[f"{name}_{part.name}"].astype(np.float64) for part in fields(kind)))
+    return Law(int(arrays["vocab_size"]), offsets, openers, logits)
 
 
 def _check(law: Law) -> None:
@@ -253,13 +256,6 @@ def _check(law: Law) -> None:
     last = [law.words - 1] * len(law.offsets) + [law.vocab_size - 1] * bool(ids)
     if not np.isfinite(law.rows(np.array([last], dtype=np.int64))).all():
         raise ValueError("a row has entries that are no numbers")
-
-
-def _logits(arrays: Arrays, name: str) -> Logits:
-    if f"{name}_table" in arrays:
-        return TableLogits(arrays[f"{name}_table"].astype(np.float64))
-    base, weights = (arrays[f"{name}_{part}"].astype(np.float64) for part in ("base", "weights"))
-    return AdditiveLogits(base, weights)
 
 
 def digest_of(laws: tuple[Law, Law], weights: Iterable[Mapping[str, NDArray[Any]]]) -> str:

@@ -1,7 +1,7 @@
 """What an engine is asked, how it processes rows before it draws a token, and what it answers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from specsim.core._arguments import checked
@@ -92,11 +92,6 @@ def possible_orders(sampling: Sampling) -> list[str]:
     truncations = sampling.top_k is not None, sampling.top_p != 1.0, sampling.min_p != 0.0
     several = (sampling.temperature != 1.0) + sum(truncations) > 1
     return list(ORDERS) if several else [FIRST_ORDER]
-
-
-def truncated(rows: Floats, sampling: Sampling) -> Floats:
-    """`rows` [..., V] after top-k, top-p and min-p."""
-    return processed(rows, replace(sampling, temperature=1.0))
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,9 @@ def continued(law: Law, texts: Ints, count: int, rng: np.random.Generator) -> In
     n, length = texts.shape
     found = np.concatenate([texts, np.empty((n, count), dtype=np.int64)], axis=1)
     for place in range(length, length + count):
-        sums = law.rows(contexts_at(law, found, place)).cumsum(axis=1)
+        sums = law.rows(law.contexts_at(found, place)).cumsum(axis=1)
         found[:, place] = (sums > rng.random((n, 1)) * sums[:, -1:]).argmax(axis=1)
     return found
-
-
-def contexts_at(law: Law, texts: Ints, place: int) -> Ints:
-    """What the distribution reads at one place of many texts."""
-    columns = [place - offset for offset in law.offsets] + [0] * bool(law.openers)
-    return texts[:, columns]
 
 
 def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[float, str]:
@@ -47,7 +41,7 @@ def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[flo
     n = max(8, min(MOST_TEXTS, MOST_ENTRIES // target.words))
     tokens = max(LEAST_TOKENS, target.order)
     texts = continued(target, random_prompts(target, n, max(1, target.start), rng), 2 * tokens, rng)
-    found = [overlaps(target, draft, contexts_at(target, texts, -place)) for place in range(1, tokens + 1)]
+    found = [overlaps(target, draft, target.contexts_at(texts, -place)) for place in range(1, tokens + 1)]
     return min(1.0, float(np.mean(found))), f"{n * tokens:,} contexts of sampled texts"
 
 

@@ -14,8 +14,7 @@ from specsim import mistakes
 from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import temperature
-from specsim.engines._planted.requests import truncated
+from specsim.engines._planted.requests import processed
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax
 from specsim.models._drafts.sampling import draw_siblings
@@ -80,8 +79,7 @@ def _draft_untempered(step: Step) -> None:
 
 def _truncate_first(step: Step) -> None:
     for sampling, members in step.groups.items():
-        cut = truncated(step.raw_p[members], sampling)
-        step.p[members] = temperature(cut, sampling.temperature)
+        step.p[members] = processed(step.raw_p[members], sampling, "top-k, top-p, min-p, temperature")
 
 
 def _greedy_at(where: Any) -> Callable[[Step], None]:

@@ -13,7 +13,7 @@ from specsim import open_planted, plant
 from specsim.core._json import sealed
 from specsim.engines import check
 from specsim.engines._planted.law import _apart, draw_pair
-from specsim.engines._planted.texts import contexts_at, continued, mean_overlap, overlaps, random_prompts
+from specsim.engines._planted.texts import continued, mean_overlap, overlaps, random_prompts
 from specsim.engines._planted.words import Spelling
 
 
@@ -93,7 +93,7 @@ def test_the_mean_overlap_is_that_of_a_long_text(openers):
     found, over = mean_overlap(target, other, np.random.default_rng(0))
     rng = np.random.default_rng(7)
     texts = continued(target, random_prompts(target, 3000, 4, rng), 40, rng)
-    measured = overlaps(target, other, contexts_at(target, texts, 43))
+    measured = overlaps(target, other, target.contexts_at(texts, 43))
     assert "stationary" in over
     assert abs(found - measured.mean()) < 5 * measured.std() / np.sqrt(3000)
     cycle = [*target.openers[:1], *[0, 1, 2, 3] * 40]
@@ -109,7 +109,7 @@ def test_texts_follow_the_law():
     texts = continued(target, random_prompts(target, 4000, 16, rng), 4, rng)
     for law, agrees in ((target, True), (draft, False)):
         counts = np.zeros((4, 4, 5), dtype=np.int64)
-        np.add.at(counts, (*contexts_at(target, texts, 19).T, texts[:, 19]), 1)
+        np.add.at(counts, (*target.contexts_at(texts, 19).T, texts[:, 19]), 1)
         values = [
             chi_square(counts[a, b, :4], law.rows([[a, b]])[0, :4]).p_value
             for a in range(4)
