@@ -130,8 +130,7 @@ def score(
         results.append(run.result())
         if run.interrupted:
             break
-        if tell is not None:
-            tell(len(results), len(plans))
+        tell(len(results), len(plans))
     return Audit(
         verifier=name,
         level=document["level"],

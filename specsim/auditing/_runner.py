@@ -180,7 +180,7 @@ def _audit(
     limit: Limit | None,
     wanted_tv: float,
     fail_fast: bool,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Audit:
     started = time.perf_counter()
     tests = sum(plan.tests for plan in plans)

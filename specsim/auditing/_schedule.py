@@ -23,7 +23,7 @@ from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._results.audit import CaseResult, Finding
 from specsim.auditing._side_by_side import NextSpan, OnWorkers, Processes, Tell
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.core._progress import Progress
+from specsim.core._progress import Progress, silent
 from specsim.simulation._counting import Failure, Partial
 from specsim.simulation._executors import Spans
 from specsim.simulation._rows import pieces
@@ -193,7 +193,7 @@ class Schedule:
         self,
         subject: Subject,
         runs: Sequence[CaseRun],
-        progress: Progress | None = None,
+        progress: Progress = silent,
         *,
         alone: bool = False,
     ):
@@ -380,10 +380,9 @@ class Schedule:
 
     def _tell(self, span: Span, done: int, _: int = 0) -> None:
         """Some steps of a span are done, and all before it."""
-        if self._progress is not None:
-            with self._lock:
-                self._told[span.case] = min(span.first + done, self._steps[span.case])
-                self._progress(sum(self._told.values()), sum(self._steps.values()))
+        with self._lock:
+            self._told[span.case] = min(span.first + done, self._steps[span.case])
+            self._progress(sum(self._told.values()), sum(self._steps.values()))
 
 
 def _broken(run: CaseRun) -> set[tuple[str, str]]:

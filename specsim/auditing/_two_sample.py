@@ -146,7 +146,7 @@ def _compare(
     plan: Plan,
     root: int,
     alarm: float,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Difference:
     case, sides = plan.case, list(zip(("new", "old"), both, strict=True))
     words = case_key(0, case.name)
@@ -165,8 +165,7 @@ def _compare(
             )
             found = [(cells(a), cells(b)) for cells, _ in tests]
             blocks, done = [[*before, new] for before, new in zip(blocks, found, strict=True)], until
-            if progress is not None:
-                progress(2 * done, 2 * plan.steps)
+            progress(2 * done, 2 * plan.steps)
             telling = _most_telling(tests, blocks)
             if rejects(telling[0], alarm):
                 break

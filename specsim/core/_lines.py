@@ -1,12 +1,13 @@
 """The lines of JSON Lines files, read one by one whatever the size of the files."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from specsim.core._files import check_file, open_file
 from specsim.core._json import RefusedError, parse_json
+from specsim.core._progress import Progress, silent
 
 SUFFIXES = (".jsonl", ".ndjson")
 #: Longer lines are not read.
@@ -36,21 +37,20 @@ def log_files(path: Path) -> list[Path]:
     return found
 
 
-def read_lines(files: list[Path], progress: Callable[[int, int], None] | None = None) -> Iterator[Line]:
+def read_lines(files: list[Path], progress: Progress = silent) -> Iterator[Line]:
     """The lines of `files` that are not empty; `progress` is called with bytes read, and their total."""
     total, before, told = sum(file.stat().st_size for file in files), 0, 0
     for path in files:
         with open_file(path) as file:
             for number, line in enumerate(split_lines(file), 1):
                 done = before + file.tell()
-                if progress is not None and done - told >= STRIDE:
+                if done - told >= STRIDE:
                     progress(done, total)
                     told = done
                 if line is None or line.strip():
                     yield read_line(line, f"{path}:{number}")
         before += path.stat().st_size
-    if progress is not None:
-        progress(total, total)
+    progress(total, total)
 
 
 def split_lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -1,17 +1,11 @@
-"""Counter-based random streams: Philox4x32-10, stateless.
+"""Counter-based random streams: Philox4x32-10, stateless; docs/randomness.md has the reasons, and the keys.
 
 A uniform is a pure function of (key, purpose, step, index). So any step can be replayed alone, two rules can
 use the same numbers, and neither threads, chunks, processes nor machines can change a result.
 
-The generator is that of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
-the one in cuRAND and PyTorch. One call turns a counter of four 32-bit words and a key of two into four words.
-They make three uniforms: each of the first three words, with ten bits from the fourth, is a multiple of 2^-42
-in [0, 1). Two uniforms of 53 bits would cost half as much again, and no feasible number of steps can notice a
-resolution of 2^-42. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform number `index` of a
-step is part `index % 3` of slot `index // 3`.
-
-The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is the user's seed, which results
-record; `cell` names the part of an experiment."""
+One call turns a counter of four 32-bit words, (slot, step mod 2^32, step div 2^32, purpose), and a key of two
+into four words. They make three uniforms: each of the first three words, with ten bits from the fourth, is a
+multiple of 2^-42 in [0, 1). Uniform number `index` of a step is part `index % 3` of slot `index // 3`."""
 
 from collections.abc import Sequence
 from enum import IntEnum

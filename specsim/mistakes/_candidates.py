@@ -14,7 +14,7 @@ from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder_mistake
-from specsim.mistakes._laws import Rows, StepLaw, law, residual
+from specsim.mistakes._laws import Rows, StepLaw, law
 from specsim.mistakes._reference import above_zero, at, mask_drafted, target, verifier_mistake
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
@@ -40,12 +40,8 @@ def cut_law(size: Callable[..., int]) -> Callable[..., StepLaw]:
     @laws.of_chain
     def step(tokens: Sequence[int], p: Rows, q: Rows, threshold: Any) -> StepLaw:
         n = size(tokens, q, threshold)
-        chances = [laws.minimum_ratio(*rows) for rows in zip(p, q, tokens[:n], strict=False)]
-        recovered = [residual(*rows) for rows in zip(p, q[:n], strict=False)]
-        return [*laws.stop_law(chances), *[0] * (len(tokens) - n)], [
-            *recovered,
-            *(list(row) for row in p[n:]),
-        ]
+        stop = [*laws.stop_law(laws.ratios(tokens[:n], p, q)), *[0] * (len(tokens) - n)]
+        return stop, [*laws.follow_rows(tokens, p[: n + 1], q[:n]), *p[n + 1 :]]
 
     return step
 

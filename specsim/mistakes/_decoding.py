@@ -15,7 +15,7 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.mistakes._base import Mistake
-from specsim.mistakes._laws import Rows, StepLaw, minimum_ratio, residual, stop_law
+from specsim.mistakes._laws import Rows, StepLaw, ratios, residual, stop_law
 from specsim.models import Model
 from specsim.models._base import read_by
 
@@ -155,7 +155,7 @@ class Decoder:
             return self.verification(parents, tokens, p, q, **values)
         against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
         verified_q = [self.verified_q(row, **values) for row in q]
-        stop = stop_law([minimum_ratio(*rows) for rows in zip(against, verified_q, tokens, strict=False)])
+        stop = stop_law(ratios(tokens, against, verified_q))
         follow = [residual(*rows) for rows in zip(against, verified_q, strict=False)]
         if self.late and tokens:
             *before, rejected, whole = stop

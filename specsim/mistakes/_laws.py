@@ -13,7 +13,7 @@ import numpy as np
 from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import temperature as at_temperature
 from specsim.rules._common import tokenwise
-from specsim.rules._common.tokenwise import normalise, positive_part
+from specsim.rules._common.tokenwise import normalise, positive_part, stop_law
 
 #: law(parents, tokens, p, q, **values), see `Mistake`.
 Law = Callable[..., StepLaw]
@@ -67,15 +67,6 @@ def chain_law(chances: Part = ratios, follow: Part = follow_rows) -> Law:
     chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before
     passed; follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones."""
     return of_chain(lambda *rows, **values: (stop_law(chances(*rows, **values)), follow(*rows, **values)))
-
-
-def stop_law(chances: Sequence[Any]) -> list[Any]:
-    """The probability of stopping at the first failure, from those of passing."""
-    stop, reached = [], 1
-    for chance in chances:
-        stop.append(reached * (1 - chance))
-        reached = reached * chance
-    return [*stop, reached]
 
 
 def one_hot(size: int, token: int) -> list[int]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from specsim.core._arguments import checked
 from specsim.core._checks import check_unmasked
 from specsim.core._types import Floats, TokenArray
-from specsim.core.distributions import check_tokens
+from specsim.core.distributions import check_tokens, cumulative_draw
 
 
 @runtime_checkable
@@ -69,6 +69,15 @@ def check_pair(target: Any, draft: Any) -> None:
 def shared_contexts(target: Model, draft: Model) -> TokenArray:
     """The contexts of the model with the higher order, of the target if both are equal."""
     return (target if target.order >= draft.order else draft).contexts
+
+
+def drawn_text(model: Model, context: TokenArray, u: Floats) -> TokenArray:
+    """`context`, and a token for each of `u`, drawn from the row after as many tokens as `context` has."""
+    text = np.append(context, np.zeros(len(u))).astype(np.int32)
+    for t in range(len(u)):
+        row = model.rows(text[None, t : t + len(context)])[0]
+        text[t + len(context)] = cumulative_draw(row, u[t])
+    return text
 
 
 def read_by(model: Model, text: Sequence[int]) -> Sequence[int]:

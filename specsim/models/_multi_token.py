@@ -28,8 +28,8 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
     The model is of order 0 or 1 if `ahead` > 0, so that its state is its last token; else ValueError."""
     ahead = check_count("ahead", ahead, 0, MOST_AHEAD)
     rows = model.rows(histories)
-    if ahead:
-        move_ahead(rows, table_of(model), ahead)
+    if ahead and (table := table_of(model)) is not None:
+        move_ahead(rows, table, ahead)
     return rows
 
 
@@ -42,18 +42,13 @@ def table_of(model: Model) -> Floats | None:
     return model.rows(np.arange(model.vocab_size)[:, None]) if model.order == 1 else None
 
 
-def move_ahead(rows: Floats, table: Floats | None, ahead: int) -> None:
-    """Turn `rows` [B, V] into those of the token `ahead` places further on, by the `table_of` the model."""
-    if table is not None:
-        _multiply(rows, table, ahead)
-
-
 @kernel
-def _multiply(rows, table, times):  # type: ignore[no-untyped-def]
-    """Replace each row r by r·table^times, normalised, with additions in one order on every machine."""
+def move_ahead(rows, table, ahead):  # type: ignore[no-untyped-def]
+    """Turn rows [B, V] into those of the token `ahead` places further on, by the `table_of` the model: each
+    row r into r·table^ahead, normalised, with additions in one order on every machine."""
     product = np.empty(rows.shape[1])
     for b in range(rows.shape[0]):
-        for _ in range(times):
+        for _ in range(ahead):
             product[:] = 0.0
             for x in range(product.size):
                 weight = rows[b, x]

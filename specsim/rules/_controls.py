@@ -48,11 +48,7 @@ def law_of_first_failure(parents: Sequence[int], tokens: Sequence[int], p: Rows,
     """The chances h of block, used in the order of the tokens."""
     tokenwise.require_chain("block_first_failure", parents)
     b, h = block.scales_and_cuts(tokens, p, q)
-    stop, reached = [], 1 + 0 * b[0]
-    for chance in h[1:]:
-        stop.append(reached * (1 - chance))
-        reached *= chance
-    return [*stop, reached], block.next_tokens(b, p, q)
+    return tokenwise.stop_law(h[1:]), block.next_tokens(b, p, q)
 
 
 @kernel

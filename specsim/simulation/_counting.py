@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._kernels import kernel
-from specsim.core._progress import Progress
+from specsim.core._progress import Progress, silent
 from specsim.core._streams import Key
 from specsim.simulation._rows import pieces
 from specsim.simulation._sources import Batch, Batches
@@ -127,7 +127,7 @@ def run(
     steps: int,
     *,
     threads: int,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Partial:
     """Count steps [first, first + steps) of `source`, chunk by chunk, on `threads` threads.
 
@@ -136,13 +136,12 @@ def run(
     return add_up(parts, tally, steps, progress)
 
 
-def add_up(parts: Iterable[Partial], tally: Tally, steps: int, progress: Progress | None = None) -> Partial:
+def add_up(parts: Iterable[Partial], tally: Tally, steps: int, progress: Progress = silent) -> Partial:
     """The sum of `parts`, `steps` steps in all."""
     total = no_counts(tally)
     for part in parts:
         total += part
-        if progress is not None:
-            progress(total.steps, steps)
+        progress(total.steps, steps)
     return total
 
 
@@ -178,9 +177,9 @@ def no_counts(tally: Tally) -> Partial:
     return Partial({name: array.astype(np.int64) for name, array in tally.zeros().items()})
 
 
-def offset(progress: Progress | None, before: int, total: int) -> Progress | None:
+def offset(progress: Progress, before: int, total: int) -> Progress:
     """The progress callback of a part that starts after `before` of `total` steps."""
-    return progress and (lambda done, _: progress(before + done, total))
+    return lambda done, _: progress(before + done, total)
 
 
 def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interval]:

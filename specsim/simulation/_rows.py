@@ -130,7 +130,7 @@ class ModelRows(_PairRows):
         for node in range(num_q):
             histories = seen[:, node, : seen.shape[2] - ahead[node]]
             self.draft.rows(histories, out=q[:, node])
-            if ahead[node]:
+            if ahead[node] and self.table is not None:
                 move_ahead(q[:, node], self.table, ahead[node])
             if children := tree.children(node):
                 columns = [child - 1 for child in children]

@@ -19,7 +19,7 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._numbers import as_fraction, rational
-from specsim.core._progress import Progress, ShowProgress, shows_progress, told
+from specsim.core._progress import Progress, ShowProgress, shows_progress, silent, told
 from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core._types import Tokens
 from specsim.core.distributions import dyadic
@@ -81,7 +81,7 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
 
 
 def _step_masses(
-    rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress | None = None
+    rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress = silent
 ) -> tuple[Masses, int]:
     """`step_law`, by prefix and next token, and the number of drafts of positive probability."""
     values = _values(rule)
@@ -116,8 +116,7 @@ def _step_masses(
                 else:
                     add(path)
             held[path] = row, reached
-        if tell is not None:
-            tell(drafts, len(q[0]) ** tree.size)
+        tell(drafts, len(q[0]) ** tree.size)
     for path in held:
         add(path)
     return {path: masses[path] for path in held}, drafts

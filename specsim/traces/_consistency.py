@@ -6,11 +6,8 @@ Given the rows of a step and its drafted tokens, token-wise verification accepts
 position with probability min(1, p(x)/(l·q(x))), l the lenience (1 for the standard rule), whatever was
 accepted before. So flags are coins of known, different probabilities a, or of probabilities in a known
 interval [a₋, a₊] where rows are rounded, normalised (by what `specsim.core.distributions.TOLERANCE` lets
-pass) or truncated. **Flags.** For alternatives a' > a₊ and a' < a₋, the likelihood ratio of a' to the end
-that it is beyond has expectation at most 1 for every coin inside: it is linear in the true probability, 1 at
-that end and less inside. Products of them, averaged over alternatives, bins of a and positions, are an
-e-process: the chance that it ever exceeds 1/δ is at most δ (Ville's inequality). A flag that contradicts a
-certainty (rejected though p > q) suffices.
+pass) or truncated. **Flags.** Likelihood ratios of alternatives outside, to the end that they are beyond, are
+an e-process (docs/proofs.md). A flag that contradicts a certainty (rejected though p > q) suffices.
 
 **Tokens.** A drafted token x is mapped to M(x) + U·q(x), M the mass of the tokens that q has more of and U a
 uniform: if x was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens

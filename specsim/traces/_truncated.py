@@ -7,11 +7,7 @@ in
     known ≤ β ≤ known + min(A, b) + min(B, a) + min((a - B)₊, (b - A)₊),    known = Σ min(p, q) over S_p ∩
     S_q, A = Σ min(p, c_q) over S_p \\ S_q,    B = Σ min(q, c_p) over S_q \\ S_p.
 
-*Proof.* The terms outside S_p ∩ S_q are not negative. If q puts b' ≤ b of its tail on S_p \\ S_q, and p puts
-a' ≤ a of its own on S_q \\ S_p, then the terms there sum to at most min(A, b') and min(B, a'), and those of
-tokens listed by neither to min(a - a', b - b'); in b' and in a' the total rises by as much as it can fall, up
-to A and B. ∎ With c_p = c_q = 1 it is known + min(A + a, B + b, a + b). Both ends are attained where the
-vocabulary has tokens enough that neither lists."""
+The proof is in docs/proofs.md."""
 
 from typing import Any, NamedTuple
 

@@ -538,7 +538,7 @@ def test_logistic_regression_finds_the_coefficients():
 
 def test_examples_are_what_a_step_would_have_seen(text):
     train, _ = text
-    found = examples(train.part(0, 500), 6)
+    features, runs = examples(train.part(0, 500), 6)
 
     @dataclass
     class Recorder(Policy):
@@ -551,26 +551,25 @@ def test_examples_are_what_a_step_would_have_seen(text):
     seen = []
     list(simulate_steps(train.part(0, 500), Recorder(), COST))
     for step, accepted in seen:
-        if step.size == 6 and step.start < len(found.accepted):
-            assert found.accepted[step.start] == accepted
-            assert found.features.confidence[step.start].tolist() == step.confidence
-            assert found.features.entropy[step.start].tolist() == step.entropy
+        if step.size == 6 and step.start < len(runs):
+            assert runs[step.start] == accepted
+            assert features.confidence[step.start].tolist() == step.confidence
+            assert features.entropy[step.start].tolist() == step.entropy
 
 
 def test_what_was_learned_is_calibrated(text):
     """Predictions of Disco mean what they say, on text that it was not fitted on."""
     train, log = text
-    found = examples(log, 4)
+    f, runs = examples(log, 4)
     disco = Disco.fit(train, max_gamma=4).coefficients
-    f = found.features
     z = np.log(f.confidence), f.entropy, np.log(f.top)
     for k in range(4):
         inputs = [1.0, *(column[:, k] for column in z)]
         in_the_end = sum(c * x for c, x in zip(disco, [*inputs, math.log1p(k)], strict=True))
-        assert np.mean(1 / (1 + np.exp(-in_the_end))) == pytest.approx((found.accepted > k).mean(), abs=0.05)
+        assert np.mean(1 / (1 + np.exp(-in_the_end))) == pytest.approx((runs > k).mean(), abs=0.05)
     # and they tell tokens apart
     first = sum(c * x for c, x in zip(disco, [1.0, *(column[:, 0] for column in z)], strict=False))
-    accepted = found.accepted > 0
+    accepted = runs > 0
     assert np.median(first[accepted]) > np.median(first[~accepted]) + 0.5
 
 

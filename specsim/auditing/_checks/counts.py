@@ -1,15 +1,9 @@
-"""The counts of an audit.
+"""The counts of an audit: prefix tables, PIT and tail bins, ids and neighbours, as in docs/statistics.md.
 
-*Prefix tables*: how often each token followed each emitted prefix, while V^position ≤ 512. *PIT bins*, at
-every position: the token is mapped through the target's CDF to F(x-) + v·P(x), v a fresh uniform, which is
-uniform under exactness. Tokens are ordered by p/q, along which verification errors move mass; ordered by p
-itself, the same gives bins for the *tail* of rare tokens. *Ids*: of a pair with many tokens, how often each
-was emitted. *Impossible* tokens, P(x) = 0, are kept one by one. Prefix tables, PIT and tail bins are counted
-a second time of the tokens that *end* a step: all others are accepted ones. *Neighbours*: the quarters of the
-PIT of the first tokens of two steps, side by side in one call or at the same place of two. *Calls*: sums over
-calls of the first token's counts by bin, and of their squares.
-
-Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair."""
+Prefix tables, PIT and tail bins are counted a second time of the tokens that *end* a step: all others are
+accepted ones. *Impossible* tokens, P(x) = 0, are kept one by one. *Calls* are sums over calls of the first
+token's counts by bin, and of their squares. Where a case relabels the vocabulary row by row, tokens are read
+in the labels of its pair."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -2,13 +2,8 @@
 
 Given what came before it, the image of a token in [0, 1), in whatever order of the tokens of its row, is
 uniform if the verifier is exact: whatever the row, the shape of the call, and the place in it. So tokens of
-all rows pool into tables, one for each value of each *axis* (rows of a call, γ, vocabulary, position, …) and
-each order. *Pairs* count the quarters of the images of two tokens of different steps: of two first tokens, at
-distances within a call and at the same place of calls that follow each other; of a bonus and the first token
-of the next row, which are drawn with neighbouring random numbers. *Halves*: how many first tokens of a call,
-or how many of its bonuses, have an image below one half is binomial; mapped through its own law it is
-uniform, whatever the rows of the call. It varies more if any steps of a call share random numbers, and less
-if these are too even."""
+all rows pool into tables, one for each value of each *axis* and each order; docs/statistics.md has these, and
+what *pairs* and *halves* show."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

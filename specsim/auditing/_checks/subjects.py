@@ -32,7 +32,7 @@ from specsim.auditing._verifier.child import Child, Children
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin
 from specsim.auditing._verifier.requests import Callee
-from specsim.core._progress import Progress
+from specsim.core._progress import Progress, silent
 from specsim.core._registry import suggestion
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
@@ -372,7 +372,7 @@ class Span:
     patience: float = field(default=1.0, compare=False)
 
 
-def count_span(subject: Subject, asked: Span, progress: Progress | None = None) -> counting.Partial:
+def count_span(subject: Subject, asked: Span, progress: Progress = silent) -> counting.Partial:
     """Count the steps of a span. Raises BrokenVerifier or NotADraftPath if one breaks the contract."""
     source, tally = subject.counter(asked.case, asked.patience)
     if isinstance(subject, VerifierSubject):
@@ -384,7 +384,7 @@ def count_span(subject: Subject, asked: Span, progress: Progress | None = None) 
     return counting.add_up(parts, tally, asked.steps, progress)
 
 
-def try_span(subject: Subject, asked: Span, progress: Progress | None = None) -> counting.Partial:
+def try_span(subject: Subject, asked: Span, progress: Progress = silent) -> counting.Partial:
     """Count and time the steps of a span; a broken contract is a failure of the result."""
     started = time.perf_counter()
     try:

@@ -114,17 +114,12 @@ def diagnosis(audit: Audit) -> list[str]:
     lines = [EDGE_CASE] if audit.edge_case else []
     if audit.diagnosis is None:
         return lines
-    onward = [_onward(audit)] if audit.diagnosis.reason == STOPPED else []
-    return [*lines, *audit.diagnosis.lines(), *onward]
-
-
-def _onward(audit: Audit) -> str:
-    """How to make the diagnosis without a time limit."""
-    if replay(audit).startswith("specsim"):
-        return (
-            f"Continue: specsim audit diagnose FOLDER {shlex.quote(audit.verifier)} (FOLDER: that of --out)"
-        )
-    return "Continue: specsim.auditing.diagnose(this result, the same function)"
+    lines += audit.diagnosis.lines()
+    if audit.diagnosis.reason == STOPPED:  # it can be made without a time limit
+        named = f"specsim audit diagnose FOLDER {shlex.quote(audit.verifier)} (FOLDER: that of --out)"
+        called = "specsim.auditing.diagnose(this result, the same function)"
+        lines.append(f"Continue: {named if replay(audit).startswith('specsim') else called}")
+    return lines
 
 
 def progress_lines(audit: Audit) -> list[str]:

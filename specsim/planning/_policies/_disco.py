@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +35,12 @@ class Disco(Policy):
     def fit(cls, train: DraftLog, threshold: float = 0.5, max_gamma: int = 16) -> "Disco":
         """Fit on drafts of `max_gamma` tokens at every position of `train`, rejected tokens included."""
         check_count("max_gamma", max_gamma)
-        found = examples(train, max_gamma)
-        position = np.broadcast_to(np.arange(max_gamma), found.features.top.shape)
-        confidence, entropy, top = (column.ravel() for column in found.features)
+        features, accepted = examples(train, max_gamma)
+        position = np.broadcast_to(np.arange(max_gamma), features.top.shape)
+        confidence, entropy, top = (column.ravel() for column in features)
         inputs = [np.log(confidence), entropy, np.log(top), np.log1p(position.ravel())]
-        accepted = (position < found.accepted[:, None]).ravel()
-        return cls(logistic(np.column_stack(inputs), accepted), threshold, max_gamma)
+        labels = (position < accepted[:, None]).ravel()
+        return cls(logistic(np.column_stack(inputs), labels), threshold, max_gamma)
 
     def more(self, step: Drafted) -> bool:
         if step.size == 0:
@@ -73,15 +72,9 @@ def logistic(inputs: Floats, labels: NDArray[np.bool_]) -> tuple[float, ...]:
     return float(w[0] - slopes @ mean), *slopes.tolist()
 
 
-class Examples(NamedTuple):
-    """Drafts of one length from S positions of a log, rejected tokens included."""
-
-    features: Features  #: [S, length]
-    accepted: Ints  #: [S] how many were
-
-
-def examples(train: DraftLog, length: int) -> Examples:
-    """Steps of `length` drafted tokens at each position where one fits. Raises ValueError for a short log."""
+def examples(train: DraftLog, length: int) -> tuple[Features, Ints]:
+    """Steps of `length` drafted tokens at each of the S positions where one fits: the features [S, length] of
+    all tokens, rejected ones included, and how many were accepted [S]. Raises ValueError for a short log."""
     if (train.accepted == UNKNOWN).any():
         raise ValueError("train: a log made from a trace lacks tails; draw one with draft_log")
     if train.ahead + 1 < length:
@@ -104,4 +97,4 @@ def examples(train: DraftLog, length: int) -> Examples:
         lost = behind >= 0
         column[lost] = tail[np.broadcast_to(row[:, None], lost.shape)[lost], behind[lost]]
         features.append(column)
-    return Examples(Features(*features), accepted)
+    return Features(*features), accepted

@@ -15,18 +15,8 @@ and the next step begins at t + a + 1. Then steps follow exactly the law of stan
 (Leviathan et al., arXiv 2211.17192), for every policy that decides from what has been drafted and from the
 outcomes of earlier steps.
 
-**Proof.** Of one tested position, standard sampling says P(accepted, token x) = min(p, q)(x), and P(rejected,
-d drafted, x emitted) = (q - p)₊(d) · (p - q)₊(x) / Σ(p - q)₊. Summed over all outcomes x has the law p. Given
-x, the drafted token was accepted with probability min(p, q)(x) / p(x) = min(1, q(x) / p(x)); given a
-rejection, d and x are independent, d ∝ (q - p)₊. That is the log's law, so one tested position has the right
-law, given the text before it. Tokens drafted after a rejected d come from the draft after d and are not
-tested; hence the tail. Tokens drafted after an accepted one come from the next position, whose bit and token
-are independent of all earlier bits given the text; so the law of the next drafted token depends on the tokens
-drafted so far and not on whether they were accepted, which is why a policy may use them. No bit is used
-twice: a step ends with its first rejected position, or with an untested one, whose token is the target's own,
-and the next step begins after it. ∎
-
-The oracle uses later outcomes, so the claim does not hold for it; it is a bound, not a decoder."""
+The proof is in docs/proofs.md. The oracle uses later outcomes, so the claim does not hold for it; it is a
+bound, not a decoder."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -12,9 +12,8 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count, count_of
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
 from specsim.core._types import Floats, TokenArray
-from specsim.core.distributions import cumulative_draw
 from specsim.models import Model
-from specsim.models._base import check_pair, shared_contexts
+from specsim.models._base import check_pair, drawn_text, shared_contexts
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._processed import Processed
 from specsim.planning._policies._log import DraftLog, Features, read_rows
@@ -71,8 +70,10 @@ def draft_log(
     if temperature != 1:
         target, draft = (Processed(one, temperature=temperature) for one in (target, draft))
     root, order = root_of(rng), max(target.order, draft.order)
-    text = _draw_text(target, draft, tokens, key_of(root))
-    parts = [_draw_part(target, draft, text, first, ahead, key_of(root)) for first in range(0, tokens, CHUNK)]
+    key, contexts = key_of(root), shared_contexts(target, draft)
+    context = contexts[int(uniform(key, Purpose.CONTEXT, 0, 0) * len(contexts))]
+    text = drawn_text(target, context, uniforms(key, Purpose.VERIFY, 0, tokens, 1)[0])
+    parts = [_draw_part(target, draft, text, first, ahead, key) for first in range(0, tokens, CHUNK)]
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     drafted, accepted, beta = joined[:3]
     rejected = accepted == 0
@@ -80,18 +81,6 @@ def draft_log(
     tail = np.where(rejected, np.cumsum(rejected) - 1, -1)
     source = f"a text of {tokens:,} tokens" + f" at temperature {temperature:g}" * (temperature != 1)
     return DraftLog(text[order:], drafted, accepted, features, beta, tail, tails, source, root)
-
-
-def _draw_text(target: Model, draft: Model, length: int, key: Key) -> TokenArray:
-    """The context, then the text: int32 [order + length]."""
-    contexts = shared_contexts(target, draft)
-    order = contexts.shape[1]
-    text = np.empty(order + length, dtype=np.int32)
-    text[:order] = contexts[int(uniform(key, Purpose.CONTEXT, 0, 0) * len(contexts))]
-    u = uniforms(key, Purpose.VERIFY, 0, length, 1)[0]
-    for t in range(length):
-        text[order + t] = cumulative_draw(target.rows(text[None, t : t + order])[0], u[t])
-    return text
 
 
 def _draw_part(

@@ -214,8 +214,8 @@ def simulate_policies(
 
     References
     ----------
-    Leviathan, Kalman & Matias, arXiv 2211.17192, Algorithm 1; `specsim.planning._policies._log` has the proof
-    that steps cut from one log follow its law.
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Algorithm 1; docs/proofs.md has the proof that steps cut
+    from one log follow its law.
 
     Examples
     --------

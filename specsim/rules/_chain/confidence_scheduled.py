@@ -4,12 +4,8 @@ Let i be the first position at which max q_i is below a threshold. The tokens be
 standard rule; if all of them are accepted, the next token is drawn from p_i, as the bonus of the shorter
 draft, and x_i and what follows are never looked at.
 
-Lossless for a chain whose every token was sampled from the q handed over. Rows, and so x_1 … x_{i-1}, decide
-whether the draft is cut before x_i: given these, x_i is still a sample of q_i where it is verified, and the
-token follows p_i by the standard rule; where it is cut, the token is drawn from p_i. So any confidence will
-do that is a function of the tokens before x_i, their rows and that of x_i: products along the chain, the
-output of a trained head, the load of a server. A confidence that looks at x_i is no such function:
-`pruned_children`, on a chain.
+Lossless for a chain whose every token was sampled from the q handed over, with any confidence that is a
+function of the tokens before x_i, their rows and that of x_i (docs/proofs.md).
 
 Cheng et al., "DSpark: confidence-scheduled speculative decoding with semi-autoregressive generation", arXiv
 2607.05147. Its confidence is the output of a head before x_i is known. The product along the chain estimates

@@ -43,19 +43,23 @@ def law(
 
     def step_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> StepLaw:
         require_chain(name, parents)
-        stop, follow = [], []
-        reached: Any = 1
-        for x, p_row, q_row in zip(tokens, p, q, strict=False):
-            passed, last = kept(p_row, q_row, x, **values)
-            stop.append(reached * (1 - passed))
-            follow.append(last)
-            reached = reached * passed
+        decided = [kept(p_row, q_row, x, **values) for x, p_row, q_row in zip(tokens, p, q, strict=False)]
         last = p[len(tokens)]
         if bonus is not None:
             last = bonus(last, q[len(tokens)] if len(q) > len(tokens) else None, **values)
-        return [*stop, reached], [*follow, list(last)]
+        return stop_law([passed for passed, _ in decided]), [*(row for _, row in decided), list(last)]
 
     return step_law
+
+
+def stop_law(chances: Sequence[Any]) -> list[Any]:
+    """The probability of stopping at the first failure, from those of passing."""
+    stop: list[Any] = []
+    reached: Any = 1
+    for chance in chances:
+        stop.append(reached * (1 - chance))
+        reached = reached * chance
+    return [*stop, reached]
 
 
 #: As many results are kept.

@@ -9,10 +9,8 @@ its parent u let A = (w_u·M_u - q_u)₊, S = Σ A, then
 
 and continue with the rest of the tree; u itself becomes a leaf when its last child is gone. The root is
 always accepted. So a draft is accepted for its whole path, as in block verification, which this is on a
-chain. Siblings with the same token stay separate here, while rules that go down from the root merge their
-subtrees; so with independent siblings recursive rejection sometimes accepts more, for small V or a
-concentrated q. Without replacement traversal accepted at least as much in every model tried (both in the
-tests).
+chain. Siblings with the same token stay separate, so that recursive rejection sometimes accepts more
+(docs/proofs.md).
 
 Lossless for siblings sampled independently from q and tried in the order in which they were drawn
 (`traversal_without_replacement` is for those drawn so); sorted by probability they give TV up to .7. With the

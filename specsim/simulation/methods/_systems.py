@@ -13,7 +13,7 @@ from specsim.core._parameters import Parameter, split_name
 from specsim.core._registry import check_known
 from specsim.core._streams import Purpose, key_of, uniforms
 from specsim.core._types import Floats, TokenArray
-from specsim.core.distributions import check_rows, cumulative_draw
+from specsim.core.distributions import check_rows
 from specsim.models import (
     DynamicTree,
     LookaheadDecoding,
@@ -28,6 +28,7 @@ from specsim.models import (
     chains,
     tree_of_heads,
 )
+from specsim.models._base import drawn_text
 from specsim.models._multi_token import rows_ahead
 from specsim.simulation._grid import context_rows
 from specsim.simulation.methods._method import Drafting, Method
@@ -59,13 +60,8 @@ LENGTH, SEED = 4096, 0
 
 def own_text(target: Model) -> TokenArray:
     """A text drawn from the target, from the first of its contexts on."""
-    text = np.append(target.contexts[0], np.zeros(LENGTH)).astype(np.int32)
-    first = text.size - LENGTH
     u = uniforms(key_of(SEED), Purpose.VERIFY, 0, 1, LENGTH)[:, 0]
-    for place in range(first, text.size):
-        row = target.rows(text[None, place - target.order : place])[0]
-        text[place] = cumulative_draw(row, u[place - first])
-    return text
+    return drawn_text(target, target.contexts[0], u)
 
 
 def as_models(pair: Pair) -> tuple[Model, Model]:

@@ -63,7 +63,7 @@ class Texts:
 
     def _next(self, waiting: deque[tuple[Block, Future[Any] | None]]) -> Iterator[Text]:
         block, parsed = waiting.popleft()
-        self.done += block.bytes
+        self.done += sum(map(len, block.lines))
         if parsed is None or parsed.cancel() or (found := parsed.result()) is None:
             yield from parse_block(block, self._tokens)
         else:

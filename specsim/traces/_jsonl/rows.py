@@ -72,10 +72,6 @@ class Block(NamedTuple):
     first: int
     lines: list[bytes]
 
-    @property
-    def bytes(self) -> int:
-        return sum(map(len, self.lines))
-
 
 class WithoutIdError(Exception):
     """A token is logged without its id, so strings are needed."""
