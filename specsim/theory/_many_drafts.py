@@ -75,14 +75,8 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: 
 def draws_inside(q: Floats, drafts: int) -> Floats:
     """The probability that `drafts` draws without replacement all fall among the first i tokens, i = 0 … V.
 
-    `q` [V] sums to 1. Give every token x an exponential clock of rate q(x): the order in which the clocks
-    ring is that of draws without replacement. So the first K lie in H unless fewer than K clocks of H have
-    rung when the first one outside H rings:
-
-        1 - ∫ P(fewer than K of H have rung by t) · r e^{-rt} dt,  r = q(outside H).
-
-    In log t the integrand is analytic and decays fast at both ends, so that the trapezoidal rule is accurate
-    to rounding. Where q has fewer than K tokens, all of these are drawn, and then others uniformly."""
+    `q` [V] sums to 1. An integral over exponential clocks, one for each token, by the trapezoidal rule in log
+    t (docs/proofs.md). Where q has fewer than K tokens, all of these are drawn, and then others uniformly."""
     size, drawable = q.size, q > 0
     support = int(drawable.sum())
     if support < drafts:

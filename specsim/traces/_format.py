@@ -116,12 +116,8 @@ class Layout(NamedTuple):
 
 
 def rounding(layout: Layout) -> float:
-    """A bound on |β error| from storing p and q in the dtype; for truncated rows, on the error of either end.
-
-    Rounding to nearest moves an entry by at most u times itself, u the unit roundoff, or by half the smallest
-    subnormal number where that is more; the minimum of two entries moves by no more than they do. An end of a
-    truncated row's interval moves with what is listed of both rows, and with both tails: by no more than four
-    times that."""
+    """A bound on |β error| from storing p and q in the dtype; for truncated rows, on the error of either end
+    (docs/proofs.md)."""
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     entries = layout.vocab_size if layout.top is None else layout.top
     error = float(info.eps) / 2 + entries * float(info.smallest_subnormal) / 2

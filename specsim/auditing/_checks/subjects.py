@@ -228,15 +228,13 @@ class VerifierSubject(_FunctionSubject):
         case = self.case(name)
         if isinstance(case, ShapesCase):
             return ShapesSource(self.callee, case, self.timeout * patience), ShapesTally(case)
-        diagnostic = case is None
-        if diagnostic:
+        if case is None:
             case = next(case for case in diagnostic_cases(self.declared) if case.name == name)
-        source = VerifierSource(self.callee, case, self.timeout * patience)
-        if diagnostic:
-            return source, OutcomeTally(case)
+            return VerifierSource(self.callee, case, self.timeout * patience), OutcomeTally(case)
         plain = case.is_pair or self.declared.tree
         reference = None if plain else rule_verifier(rules.get("standard"), case.tree)
-        return source, AuditTally(case, Claim(self.rule, case.tree), reference)
+        tally = AuditTally(case, Claim(self.rule, case.tree), reference)
+        return VerifierSource(self.callee, case, self.timeout * patience), tally
 
 
 class DecoderSubject(_FunctionSubject):

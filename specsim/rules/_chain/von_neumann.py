@@ -6,9 +6,8 @@ looking at p: with s = min p/q, a proposal whose uniform lies below s/M passes w
 changes no decision.
 
 An accepted proposal follows p, and a proposal is accepted with probability 1/M; the expected number of
-proposals is M. The loop has no bound, and a kernel that is a function of given uniforms must have one: after
-`PROPOSALS` failures in all the token is drawn from p, which changes nothing, as what remains to be drawn
-follows p. The same where q does not cover p and M is infinite.
+proposals is M. A kernel must have a bound: after `PROPOSALS` failures in all the token is drawn from p, which
+changes nothing, as what remains to be drawn follows p. The same where q does not cover p and M is infinite.
 
 An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no
 longer p: see `pointwise_envelope`. A further proposal takes two uniforms, one to draw it and one to test it.

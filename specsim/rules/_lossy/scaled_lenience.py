@@ -6,9 +6,7 @@ the bonus comes from p. With α(l) = Σ min(p/l, q), so that Σ (p - l·q)₊ = 
     π = min(p/l, q) + (1 - α(l))·(p - l·q)₊ / (1 - l·α(l)).
 
 As many drafts pass as under `lenience`, and here too no token is more than 1/l times as probable as under p.
-But this residual also feeds tokens that acceptance has already raised above p, so TV(π, p) is never below the
-α(l) - α(1) of `lenience`. It is larger by (1 - l)/(4 - 2l) for p = (1/2, 1/2, 0), q = (1/2, 0, 1/2); a search
-over pairs found no more than the 1/4 that this approaches as l falls to 0.
+But TV(π, p) is never below the α(l) - α(1) of `lenience` (docs/proofs.md).
 
 Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, as `lenience`. Cost: as the standard rule."""
 

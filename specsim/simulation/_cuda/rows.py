@@ -71,10 +71,10 @@ class DeviceRowCounter:
         self._uniforms = rule.uniforms(tree, vocab_size)
         self._rule, self._tally, share = rule, tally, free / 4
         with explained():
-            self._threads = min(
-                THREADS,
-                heap(int(min(share, HEAP_BYTES))) // _scratch_bytes(tree.size, tree.depth, vocab_size),
-            )
+            # no less than what a thread allocates: some rows, at most two for each place of a path and six
+            # more, and numbers of nodes; twice, for what an allocator loses
+            each = 16 * ((2 * tree.depth + 8) * vocab_size + (tree.size + 8) ** 2 + 1024)
+            self._threads = min(THREADS, heap(int(min(share, HEAP_BYTES))) // each)
         if row_bytes + 8 * self._uniforms > share or self._threads < 1:
             needs = f"{row_bytes / 2**20:,.0f} MiB of rows for V = {vocab_size:,}, {tree.size:,} drafts"
             raise DeviceError(
@@ -107,9 +107,3 @@ class DeviceRowCounter:
         if (found[1] < 0).any():
             raise DeviceError(f"device: rule {self._rule.name} ran out of memory on the {self.name}; {CPU}")
         return found
-
-
-def _scratch_bytes(nodes: int, depth: int, vocab_size: int) -> int:
-    """No less than what a thread allocates: some rows, at most two for each place of a path and six more, and
-    numbers of nodes; twice, for what an allocator loses."""
-    return 16 * ((2 * depth + 8) * vocab_size + (nodes + 8) ** 2 + 1024)

@@ -262,7 +262,7 @@ def _pair_positions(target: Texts, draft: Texts, tokens: Tokens) -> Iterator[Pai
             prompt = one if one.scored else other
             if len(prompt.rows.own) < max(sizes):
                 raise ValueError(f"{prompt.place}: its prompt is shorter than the completion; score it all")
-            p, q = p.last(min(sizes)), q.last(min(sizes))
+            p, q = (rows.part(size - min(sizes), size) for rows, size in zip((p, q), sizes, strict=True))
         elif sizes[0] != sizes[1]:
             raise ValueError(f"{one.place}: has {sizes[0]} positions, {other.place} {sizes[1]}; log one text")
         said = [text.document for text in (one, other) if text.document is not None]

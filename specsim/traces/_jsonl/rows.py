@@ -48,9 +48,6 @@ class Rows(NamedTuple):
             self.position[chosen], self.own[chosen], ends, self.numbers[listed], self.logprobs[listed]
         )
 
-    def last(self, length: int) -> "Rows":
-        return self.part(len(self.own) - length, len(self.own))
-
     def listed(self, row: int) -> Ints:
         return self.numbers[self.ends[row] : self.ends[row + 1]]
 
