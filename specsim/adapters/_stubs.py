@@ -39,8 +39,9 @@ def installed_folder(package: str, install: str) -> Path:
     return Path(next(iter(places))).parent
 
 
-def clone_folder(source: str, engine: str, repository: str, file: str) -> Path:
-    """The folder `source`, a clone of `repository` that holds `file`. Raises EngineMissing otherwise."""
+def clone_folder(source: str, engine: str, repository: str, module: str) -> Path:
+    """The folder `source`, a clone of `repository` that holds `module`. Raises EngineMissing otherwise."""
+    file = f"{module.replace('.', '/')}.py"
     remedy = f"install: clone {repository} and name its folder: specsim audit {engine}:source=FOLDER"
     if not source:
         raise EngineMissing(f"{engine} is not there (it is read from a clone of its repository); {remedy}")

@@ -110,8 +110,7 @@ def tree_verifier(source: str = "") -> Verifier:
 
 def _own(source: str, engine: str) -> Handler:
     if source:
-        file = f"{MODULE.replace('.', '/')}.py"
-        folder = stubs.clone_folder(source, engine, "NVIDIA/TensorRT-LLM", file)
+        folder = stubs.clone_folder(source, engine, "NVIDIA/TensorRT-LLM", MODULE)
     else:
         folder = stubs.installed_folder("tensorrt_llm", INSTALL)
     return stubs.part(folder, MODULE, given=_given()).TwoModelSpecDecHandler

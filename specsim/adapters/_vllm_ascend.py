@@ -8,7 +8,6 @@ has nothing to do at temperature 1. `whole` and `block` call `rejection_sample` 
 `triton_block` do so with Triton's kernels, interpreted; `model_runner_2` calls that of V2. Newer versions use
 pinned memory, which needs an accelerator: the request is dropped here."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,23 +84,22 @@ def whole(source: str = "") -> Verifier:
 
 def block(source: str = "") -> Verifier:
     """The same with `enable_block_verify`."""
-    return _own(source, "vllm-ascend:block", enable_block_verify=True)
+    return _own(source, "vllm-ascend:block", block_verify=True)
 
 
 def triton(source: str = "") -> Verifier:
     """The default with Triton's kernels, which are interpreted."""
-    return _own(source, "vllm-ascend:triton", kernels=_kernels)
+    return _own(source, "vllm-ascend:triton", kernels=True)
 
 
 def triton_block(source: str = "") -> Verifier:
     """`block` with Triton's kernels."""
-    return _own(source, "vllm-ascend:triton-block", kernels=_kernels, enable_block_verify=True)
+    return _own(source, "vllm-ascend:triton-block", kernels=True, block_verify=True)
 
 
 def model_runner_2(source: str = "") -> Verifier:
     """Adapt `rejection_sample` of the model runner V2 in `source`, a clone. Raises EngineMissing."""
-    file = f"{V2.replace('.', '/')}.py"
-    folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", file)
+    folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", V2)
     of_vllm = vars(vllm.sampler_v2())
     given = {"vllm.triton_utils": interpreted(), vllm.MODULE_V2: of_vllm}
     return vllm.adapt_v2(stubs.part(folder, V2, given=given).rejection_sample)
@@ -120,15 +118,12 @@ def _kernels() -> stubs.Given:
     }
 
 
-def _own(
-    source: str, engine: str, kernels: Callable[[], stubs.Given] | None = None, **enabled: bool
-) -> Verifier:
+def _own(source: str, engine: str, kernels: bool = False, block_verify: bool = False) -> Verifier:
     module = _module(source, engine, kernels)
-    settings = {"enable_block_verify": False, "enable_entropy_verify": False}
-    sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **(settings | enabled))
-    module.get_ascend_config = lambda: SimpleNamespace(
-        enable_reduce_sample=False, rejection_sampler_config=sampler
-    )
+    enabled = {"enable_block_verify": block_verify, "enable_entropy_verify": False}
+    sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **enabled)
+    config = SimpleNamespace(enable_reduce_sample=False, rejection_sampler_config=sampler)
+    module.get_ascend_config = lambda: config
     sample = module.rejection_sample
 
     def rejection_sample(*arguments: Any, target_logits: Any = None) -> Any:
@@ -137,16 +132,13 @@ def _own(
     return vllm.adapt(rejection_sample)
 
 
-def _module(source: str, engine: str, kernels: Callable[[], stubs.Given] | None = None) -> Any:
+def _module(source: str, engine: str, kernels: bool = False) -> Any:
     """The module in a clone, with vLLM's sampler, whose names it imports, from the installed wheel."""
-    file = f"{MODULE.replace('.', '/')}.py"
-    folder = stubs.clone_folder(source, engine, "vllm-project/vllm-ascend", file)
+    folder = stubs.clone_folder(source, engine, "vllm-project/vllm-ascend", MODULE)
     of_vllm = vllm.sampler_without_kernels()
     names = ("PLACEHOLDER_TOKEN_ID", "GREEDY_TEMPERATURE", "MAX_SPEC_LEN", "generate_uniform_probs")
-    given = {vllm.SAMPLER: {name: getattr(of_vllm, name) for name in names}}
-    if kernels is None:
-        module = stubs.part(folder, MODULE, given={**given, "vllm.triton_utils": {"HAS_TRITON": False}})
-    else:
-        module = stubs.part(folder, MODULE, KERNELS, given={**given, **kernels()})
+    given: stubs.Given = {vllm.SAMPLER: {name: getattr(of_vllm, name) for name in names}}
+    of_triton = _kernels() if kernels else {"vllm.triton_utils": {"HAS_TRITON": False}}
+    module = stubs.part(folder, MODULE, *[KERNELS] * kernels, given={**given, **of_triton})
     module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
     return module

@@ -157,7 +157,6 @@ def _length(name: str, text: str) -> Any:
 
 
 def _values(name: str, values: list[str]) -> list[Any]:
-    """The values of a setting."""
     if name in ("prompt", "output"):
         return [_length("over", one) for one in values]
     return [_number("over", one, whole_of if name == "max_batch" else real) for one in values]

@@ -130,7 +130,6 @@ def truncate(tree: Tree, depth: int) -> Tree:
 def make_drafter(
     target: Model, draft: Any, text: Sequence[int], shape: Draft, greedy: bool, rule: Rule, root: int
 ) -> Drafter:
-    """The drafter of `draft`, which drafts `shape` in a step."""
     if isinstance(draft, PromptLookup):
         return LookupDrafter(draft, text, shape.size, target.vocab_size)
     if isinstance(draft, LookaheadDecoding):

@@ -14,7 +14,7 @@ SGLang's gauges `spec_accept_length` and `spec_accept_rate`."""
 
 import reprlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -60,7 +60,6 @@ class Request(NamedTuple):
     emitted: int | None = None
 
     def contradictions(self) -> Iterator[str]:
-        """What cannot be true of the numbers of one request."""
         steps, accepted = sum(self.lengths), sum(k * steps for k, steps in enumerate(self.lengths))
         if min(self.lengths, default=0) < 0:
             yield "a position is accepted more often than the one before it, or than there are steps"
@@ -91,37 +90,6 @@ class Request(NamedTuple):
 
 def _differ(one: float, other: float) -> bool:
     return not abs(one - other) <= ROUNDING
-
-
-class Logged(NamedTuple):
-    """A file's requests (a server's counters are one), gauges, and lines that could not be read."""
-
-    requests: list[Request]
-    gauges: dict[str, str]
-    engine: str
-    whole_server: bool
-    unreadable: list[str]
-
-
-def read_logged(path: Path) -> Logged:
-    """Read a file, or the JSON Lines files of a folder. Raises ValueError where they have nothing of it."""
-    files = log_files(path)
-    if not path.is_dir() and _first_character(path) not in b"{[":
-        return _read_counters(path)
-    found, unreadable = [], []
-    for line in _documents(files):
-        problem = line.problem
-        if not problem:
-            try:
-                found += list(_requests(line.record, line.place))
-            except ValueError as error:
-                problem = ascii(str(error))[1:-1]
-        if problem:
-            unreadable.append(f"{line.place}: {problem}")
-    if not found:
-        first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
-        raise ValueError(f"{path}: has no accepted lengths; log one of {', '.join(HISTOGRAM)}{first}")
-    return Logged(found, {}, found[0].engine, False, unreadable)
 
 
 def _first_character(path: Path) -> bytes:
@@ -206,7 +174,7 @@ def _ratio(value: Any, name: str) -> float | None:
     return float(value)
 
 
-def _read_counters(path: Path) -> Logged:
+def _of_counters(path: Path) -> "Acceptance":
     """Counters in Prometheus' text; those of several series, such as engines, are added up."""
     counts, positions, gauges = Counter[str](), Counter[int](), dict[str, str]()
     engine, several = "vllm", set[str]()
@@ -231,7 +199,7 @@ def _read_counters(path: Path) -> Logged:
         gauges |= {name: str(count) for name, count in counts.items() if count}
     if not requests and not gauges:
         raise ValueError(f"{path}: its counters are 0, or differ between servers; log a run of one server")
-    return Logged(requests, gauges, engine, True, [])
+    return _of_requests(requests, engine, gauges)
 
 
 def _series(path: Path) -> Iterator[tuple[str, Series]]:
@@ -360,22 +328,47 @@ def read_acceptance(path: str | Path) -> Acceptance:
     >>> [(one.tested, one.accepted) for one in found.positions], found.numbers["accepted"]
     ([(43, 4), (4, 3), (3, 3)], 10)
     """
-    logged = read_logged(Path(path))
-    requests = logged.requests
+    place = Path(path)
+    files = log_files(place)
+    if not place.is_dir() and _first_character(place) not in b"{[":
+        return _of_counters(place)
+    found, unreadable = [], []
+    for line in _documents(files):
+        problem = line.problem
+        if not problem:
+            try:
+                found += list(_requests(line.record, line.place))
+            except ValueError as error:
+                problem = ascii(str(error))[1:-1]
+        if problem:
+            unreadable.append(f"{line.place}: {problem}")
+    if not found:
+        first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
+        raise ValueError(f"{path}: has no accepted lengths; log one of {', '.join(HISTOGRAM)}{first}")
+    return _of_requests(found, found[0].engine, unreadable=unreadable)
+
+
+def _of_requests(
+    requests: list[Request],
+    engine: str,
+    gauges: dict[str, str] | None = None,
+    unreadable: Sequence[str] = (),
+) -> Acceptance:
+    """What `requests` amount to; with `gauges` of a server, whose counters are one of them or none."""
     wrong = [(one, reasons) for one in requests if (reasons := list(one.contradictions()))]
     lengths = tuple(map(sum, zip_longest(*(one.lengths for one in requests), fillvalue=0)))
     known = [one.gamma for one in requests if one.gamma is not None]
     gamma = max(known) if known and len(known) == len(requests) else None
     return Acceptance(
-        engine=logged.engine,
-        requests=0 if logged.whole_server else len(requests),
+        engine=engine,
+        requests=len(requests) if gauges is None else 0,
         gamma=gamma,
         lengths=lengths,
         positions=() if wrong else _positions(requests, lengths),
-        numbers=logged.gauges | ({} if wrong else _numbers(requests, lengths, gamma, logged.whole_server)),
+        numbers=(gauges or {}) | ({} if wrong else _numbers(requests, lengths, gamma, gauges is not None)),
         contradictions=tuple(f"{one.place}: {'; '.join(reasons)}" for one, reasons in wrong[:SHOWN]),
         contradicting=len(wrong),
-        unreadable=tuple(logged.unreadable),
+        unreadable=tuple(unreadable),
     )
 
 

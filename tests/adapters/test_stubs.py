@@ -128,13 +128,13 @@ def test_folders(folder):
     assert stubs.installed_folder("numpy", "pip install numpy").joinpath("numpy", "__init__.py").is_file()
     with pytest.raises(EngineMissing, match=r"^no_such_engine is not there .*; pip install it"):
         stubs.installed_folder("no_such_engine", "pip install it")
-    found = stubs.clone_folder(str(folder), "madeup", "some/repository", "madeup/numbers.py")
+    found = stubs.clone_folder(str(folder), "madeup", "some/repository", "madeup.numbers")
     assert found == folder.resolve()
     for source, why in (("", "clone of its repository"), (str(folder), "has no src/x.py")):
         with pytest.raises(
             EngineMissing, match=rf"^madeup is not there \(.*{why}.*\); install: clone some/re"
         ):
-            stubs.clone_folder(source, "madeup", "some/repository", "src/x.py")
+            stubs.clone_folder(source, "madeup", "some/repository", "src.x")
 
 
 def test_an_engine_is_told_where_its_clone_is(tmp_path):

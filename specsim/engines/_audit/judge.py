@@ -64,7 +64,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     texts = _Texts(run, orders, tolerance)
     tests, (logs, kind) = texts.tests(), texts.log_probabilities()
     impossible = counters.impossible(texts.every, texts.length)
-    support = support_finding(texts.places, texts.masses, lambda i: f"request {texts.fresh[i].number}")
+    support = support_finding(texts.places, texts.masses, texts.fresh)
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
     found = [*texts.contract(), support, *_deviations(tests), wrong_logs, impossible]
     findings = tuple(one for one in found if one is not None)

@@ -69,7 +69,6 @@ class Known:
         return self.detail or mistakes.get(name).mechanism
 
     def chosen(self, places: slice) -> "Known":
-        """The same at some of the places."""
         return self if self.contexts is None else replace(self, contexts=self.contexts[places])
 
 
@@ -81,7 +80,6 @@ def known_mistakes(
     sampling: Sampling,
     order: str,
 ) -> Iterator[Known]:
-    """All known mistakes for the texts of a run."""
     law = planted.target
     yield from _of_verification(law.words, sampling)
     yield from _of_processing(sampling)

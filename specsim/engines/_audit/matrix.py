@@ -42,7 +42,6 @@ class Setting:
 
     @property
     def file(self) -> str:
-        """Of its texts."""
         return f"{self.name.replace(',', '').replace(' ', '-')}.jsonl"
 
     def form(self) -> dict[str, Any]:
@@ -64,7 +63,6 @@ class Setting:
 
 
 def settings(planted: Planted) -> list[Setting]:
-    """The rows of the matrix for a checkpoint."""
     words = planted.target.words
     k = max(2, words // 2)
     stop = (planted.decode([_rare_word(planted)]),)
@@ -330,13 +328,12 @@ def audit_matrix(
         done, planned = 0, len(both) * sum(map(planned_tokens, asked))
 
         def received(here: int, _: int) -> None:
-            if tell is not None:
-                tell(done + here, planned)
+            tell(done + here, planned)
 
         for row, requests, stores in zip(rows, asked, kept, strict=True):
             runs: list[Run] = []
             for one, store in zip(both, stores, strict=True):
-                runs.append(serve(one, planted, requests, store, root, None, received))
+                runs.append(serve(one, planted, requests, store, root, progress=received))
                 done += planned_tokens(requests)
             command = f"specsim audit engine {asked_of} --planted {planted.folder} {row.options()}".strip()
             command += f" --tokens {tokens} --seed {root}"

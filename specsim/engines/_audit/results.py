@@ -106,7 +106,6 @@ class EngineEfficiency:
         return self.tokens_per_step / self.expected_tokens_per_step
 
     def sentence(self) -> str:
-        """What speculation gained."""
         text = (
             f"Speculation: {self.accepted:,} of {self.drafted:,} drafted tokens accepted "
             f"({self.accepted_share:.3f})"
@@ -267,7 +266,6 @@ def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool)
 
 
 def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
-    """The nearest known mistakes."""
     if not audit.diagnosis:
         if any(finding.kind == "deviation" for finding in audit.findings):
             yield f"No known mistake fits{_other_weights(audit)}."

@@ -11,7 +11,7 @@ from specsim.core._arguments import check_arguments
 from specsim.core._checks import check_between, check_counts, check_seconds, count_of
 from specsim.core._files import make_folder
 from specsim.core._json import rebuilding
-from specsim.core._progress import Progress, ShowProgress, shows_progress, told
+from specsim.core._progress import Progress, ShowProgress, shows_progress, silent, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
@@ -225,7 +225,7 @@ def plain_orders(
         return orders
     requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
     with closing(open_engine(engine, planted, speculative=False, **plain_options(options))) as plain:
-        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root, None, None))
+        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root))
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,8 +263,8 @@ def serve(
     requests: Sequence[Request],
     store: TextStore,
     root: int,
-    seconds: float | None,
-    progress: Progress | None,
+    seconds: float | None = None,
+    progress: Progress = silent,
 ) -> Run:
     """Make the requests that have no text yet, and keep what comes back. Ctrl-C ends the run early."""
     started = time.perf_counter()
@@ -275,8 +275,7 @@ def serve(
     try:
         for answer in asking.answers(requests):
             done += len(answer.tokens) if isinstance(answer, Completion) else 0
-            if progress is not None:
-                progress(done, planned)
+            progress(done, planned)
     except KeyboardInterrupt:
         interrupted = True
     about = {"engine": engine.name, "version": engine.version, "described": engine.describe()}

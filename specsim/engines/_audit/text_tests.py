@@ -1,6 +1,6 @@
 """The tests of the texts: tables of counts with their distribution, fixed before the first request."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -188,14 +188,14 @@ def equal_texts_test(
     return TestResult.of("equal texts", len(pairs), 2, log_e, level, **more)
 
 
-def support_finding(places: Places, masses: Masses, numbers: Callable[[int], str]) -> Finding | None:
+def support_finding(places: Places, masses: Masses, texts: Sequence[Completion]) -> Finding | None:
     """Tokens that the distribution never gives."""
     impossible = np.flatnonzero(masses.mass == 0.0)
     if not len(impossible):
         return None
     named = "; ".join(
-        f"{numbers(int(places.text[i]))}, place {places.place[i] + 1}: token {places.tokens[i]} after "
-        f"{places.contexts[i].tolist()}"
+        f"request {texts[places.text[i]].number}, place {places.place[i] + 1}: token {places.tokens[i]} "
+        f"after {places.contexts[i].tolist()}"
         for i in impossible[:3]
     )
     return Finding("support", f"{len(impossible):,} emitted tokens have probability 0 ({named})")

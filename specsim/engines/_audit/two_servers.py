@@ -83,7 +83,7 @@ class Serving:
     rounds: int
     copies: int
     root: int
-    progress: Progress | None
+    progress: Progress
     form: str = FORMS[0]
 
     def __post_init__(self) -> None:
@@ -109,8 +109,7 @@ class Serving:
         try:
             for _ in side.asking.answers(requests):
                 self.asked += self.length
-                if self.progress is not None:
-                    self.progress(self.asked, self.seeds.size * self.copies * self.length)
+                self.progress(self.asked, self.seeds.size * self.copies * self.length)
         finally:
             side.seconds += time.perf_counter() - began
         if side.asking.ended:

@@ -30,7 +30,6 @@ class ServerSide:
     seconds: float = field(compare=False)
 
     def sentence(self) -> str:
-        """The server in words."""
         text = f"{self.url} ({self.engine} {self.version}): {self.texts:,} texts, {self.tokens:,} tokens"
         if self.seconds > 0:
             text += f", {self.tokens / self.seconds:,.0f} tokens/s"

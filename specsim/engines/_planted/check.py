@@ -198,7 +198,6 @@ def _compare(
 
 
 def _transformers(folder: Path, dtype: str) -> Computed:
-    """The forward pass of transformers."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -37,7 +37,6 @@ def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) 
 
 
 def read_huggingface(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The configuration and the tensors."""
     tensors, _ = read_tensors(folder / "model.safetensors")
     return parse_json((folder / "config.json").read_bytes()), tensors
 

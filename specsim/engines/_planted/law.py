@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import atomic_write, check_file
+from specsim.core._files import atomic_write
 from specsim.core._tensors import UNREADABLE, read_arrays
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import check_tokens, synthetic_pair
@@ -228,7 +228,6 @@ def law_arrays(laws: tuple[Law, Law]) -> Arrays:
 
 def read_laws(path: Path) -> tuple[Law, Law]:
     """The distributions in `path`. Raises ValueError if it holds none."""
-    check_file(path)
     try:
         arrays = read_arrays(path)
         target, draft = (_law(arrays, name) for name in MODELS)

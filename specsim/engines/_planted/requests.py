@@ -29,18 +29,13 @@ class Sampling:
     penalties: bool = False
 
     def __post_init__(self) -> None:
-        top = self.top_k
+        top, stops = self.top_k, all(one and isinstance(one, str) for one in self.stop)
         for name, value, good, wanted in (
             ("temperature", self.temperature, 0.0 <= self.temperature <= 1e6, "in [0, 1000000]"),
             ("top_k", top, top is None or top >= 1, "at least 1, or None"),
             ("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "in (0, 1]"),
             ("min_p", self.min_p, 0.0 <= self.min_p <= 1.0, "in [0, 1]"),
-            (
-                "stop",
-                self.stop,
-                all(one and isinstance(one, str) for one in self.stop),
-                "strings, none empty",
-            ),
+            ("stop", self.stop, stops, "strings, none empty"),
             ("logprobs", self.logprobs, (self.logprobs or 0) >= 0, "at least 0, or None"),
         ):
             if not good:

@@ -35,7 +35,6 @@ class BytePair:
     target: ModelLaw
     draft: ModelLaw
     digest: str
-    eos: int = -1
     context: int = 2**20
 
     def encode(self, text: str) -> list[int]:

@@ -47,7 +47,6 @@ class Spelling:
         return found
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens."""
         for place, token in enumerate(tokens):
             if not 0 <= token < len(self.texts):
                 raise ValueError(

@@ -65,19 +65,7 @@ class Decoder:
 
     @property
     def busy(self) -> bool:
-        """Whether a text is not finished."""
         return bool(self._waiting or self._run.texts)
-
-    def describe(self) -> dict[str, Any]:
-        """The model and the settings, as plain JSON. Log-probabilities are those of unprocessed rows."""
-        return {
-            "model": self.pair.digest,
-            "speculative": not self.plain,
-            "rule": None if self.plain else str(self.rule),
-            "gamma": self.gamma,
-            "mistake": self.mistake and self.mistake.name,
-            "logprobs": "raw",
-        }
 
     def clear(self) -> None:
         """Forget all texts that are not finished, and take back what they counted."""
@@ -192,7 +180,6 @@ class Decoder:
         return law.rows(flat).reshape(len(run.texts), count, -1)
 
     def _draft(self, step: Step) -> None:
-        """Draft γ tokens after each text, one after the other."""
         for i in range(self._num_q):
             step.raw_q[:, i : i + 1] = step.draft_rows(i, 1)
             step.q[:, i : i + 1] = step.process(step.raw_q[:, i : i + 1])
@@ -334,7 +321,17 @@ class LocalEngine:
         self.version = specsim_version()
 
     def describe(self) -> dict[str, Any]:
-        return {"engine": self.name, "version": self.version, **self._decoder.describe()}
+        decoder = self._decoder
+        return {
+            "engine": self.name,
+            "version": self.version,
+            "model": decoder.pair.digest,
+            "speculative": not decoder.plain,
+            "rule": None if decoder.plain else str(decoder.rule),
+            "gamma": decoder.gamma,
+            "mistake": decoder.mistake and decoder.mistake.name,
+            "logprobs": "raw",  # those of unprocessed rows
+        }
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for request in requests:

@@ -77,7 +77,6 @@ class Running:
         return Running(texts, *(array[kept] for array in self._arrays()))
 
     def join(self, other: "Running") -> "Running":
-        """These texts, and those of `other` after them."""
         if not other.texts:
             return self
         pairs = zip(self._arrays(), other._arrays(), strict=True)

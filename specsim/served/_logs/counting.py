@@ -207,7 +207,6 @@ class Counts:
             self.unseen_steps += unseen * bool((positions >= 0).any())
 
     def tables(self) -> Iterator[result.ServedTable]:
-        """The tables that have counts."""
         yield from self._table("all", self.bins.sum(axis=0), self.all_unseen)
         for i, counts in enumerate(self.bins):
             yield from self._table(_name("place", *_ends(i)), counts, int(self.unseen[i]))

@@ -157,12 +157,9 @@ class ServedAudit(Judged):
 
 
 def _cells(table: ServedTable) -> tuple[str, ...]:
-    numbers = (
-        f"{sum(table.counts):,}",
-        f"{table.unseen:,}" if table.unseen else NONE,
-        f"10^{table.log10_e:.1f}",
-    )
-    return table.name, *numbers, f"{table.chi_square_p:.2g}", f"{table.detectable_tv:.4f}"
+    counted = f"{sum(table.counts):,}", f"{table.unseen:,}" if table.unseen else NONE
+    found = f"10^{table.log10_e:.1f}", f"{table.chi_square_p:.2g}", f"{table.detectable_tv:.4f}"
+    return table.name, *counted, *found
 
 
 def _tested(tests: Any) -> list[dict[str, Any]]:

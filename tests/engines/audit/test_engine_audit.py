@@ -49,7 +49,7 @@ def wrong(pair):
     """A run of an engine that recovers greedily, and what is found of it."""
     requests = plan_requests(pair, 1, Sampling(), WRONG_TOKENS)
     engine = open_engine("specsim", pair, mistake="greedy_residual")
-    run = serve(engine, pair, requests, TextStore(None, {}), 1, None, None)
+    run = serve(engine, pair, requests, TextStore(None, {}), 1)
     return run, judge(run)
 
 
@@ -220,7 +220,7 @@ def test_few_texts_leave_several_orders_possible(pair):
     """A narrower one is likelier until the first token that it rules out, and not the engine's for that."""
     sampling, engine = Sampling(temperature=1.5, top_p=0.9, min_p=0.05), open_engine("specsim", pair)
     requests = plan_requests(pair, 1, sampling, 1_000)
-    run = serve(engine, pair, requests, TextStore(None, {}), 1, None, None)
+    run = serve(engine, pair, requests, TextStore(None, {}), 1)
     short = next(one for one in run.texts if len(one.tokens) < 8)
     few, all_of_them = (likely_orders(replace(run, texts=texts)) for texts in ([short], run.texts))
     assert FIRST_ORDER in all_of_them
