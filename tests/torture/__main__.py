@@ -24,7 +24,7 @@ for folder in (".", "helpers"):
 
 #: How many of each kind are tried; of `flips` and `forged`, for each kind of file. The longest begin first.
 NUMBERS = {"commands": 5000, "servers": 260, "calls": 5000, "kills": 1000, "flips": 200, "forged": 560}
-NUMBERS |= {"exact": 1600, "surroundings": 240}
+NUMBERS |= {"exact": 1600, "surroundings": 240, "serve": 5600}
 
 
 def main():
