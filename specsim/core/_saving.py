@@ -141,10 +141,11 @@ def load(path: PathLike) -> Any:
 
 def show_once(result: Any) -> Any:
     """`result`, after it was shown: what its values make impossible is raised where the file is known."""
-    if hasattr(result, "parts") and hasattr(result, "records"):
-        for part in result.parts():
-            str(part)
-        result.to_dict(), result.records(), str(result)
+    if not hasattr(result, "save"):
+        raise TypeError(f"{type(result).__name__} is no result")
+    for part in result.parts():
+        str(part)
+    result.to_dict(), result.records(), str(result)
     return result
 
 

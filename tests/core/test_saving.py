@@ -224,7 +224,7 @@ FORGED = [
     ("steps", "x"), ("steps", 10**400), ("planned", {"fraction": "1/0"}), ("tree", 3), ("pair", []),
     ("lengths", {"array": [300], "dtype": "int8", "shape": [1]}), ("shard", 3), ("alpha_context", {}),
     ("lengths", {"array": [], "dtype": "int64", "shape": [0]}), ("rule", {"float": "nan"}),
-    ("lengths", {"array": ["x"], "dtype": "int64", "shape": [10**12]}), ("acceptance", {"tuple": ["x"]}),
+    ("lengths", {"array": ["x"], "dtype": "int64", "shape": [10**12]}), ("acceptance", {"tuple": ["x"]}), ("", True),
 ]  # fmt: skip
 
 
@@ -234,7 +234,8 @@ def test_values_that_no_result_can_have_are_refused_by_the_name_of_the_file(name
     file, run = tmp_path / "run.json", specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
     run.save(file)
     document = json.loads(file.read_text())
-    document["result"]["fields"][name] = value
+    holder, key = (document["result"]["fields"], name) if name else (document, "result")
+    holder[key] = value
     file.write_text(json.dumps(document | {"sha256": seal_of(document)}))
     for read in (load, specsim.rerun):
         with pytest.raises(ValueError, match=r"run\.json: its values are wrong .*; run it again"):

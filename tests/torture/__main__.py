@@ -4,10 +4,10 @@
     python tests/torture --only kills flips       some of them
     python tests/torture --share 0.05             a twentieth of each
 
-The kinds: `simulate` killed at random moments, commands in other surroundings (full disks, odd environments) and
-killed while they write, command lines and calls with hostile values, files with one bit
-flipped and files with forged values, hostile servers, and numbers that are known exactly. For each it prints how
-many were tried, and how many gave wrong numbers, a traceback (an exception that is no answer in specsim's words), or
+The kinds: `simulate` killed at random moments, commands in other surroundings (full disks, odd environments),
+writers killed, run twice at once and elsewhere, command lines and calls with hostile values and odd types, files
+with one bit flipped, files with forged values and those of others, hostile servers, hostile clients of `serve`,
+and numbers that are known exactly. For each it prints how many were tried, and how many gave wrong numbers, a traceback (an exception that is no answer in specsim's words), or
 no end within 30 seconds. The exit status is 0 if none did."""
 
 import argparse
@@ -24,7 +24,7 @@ for folder in (".", "helpers"):
 
 #: How many of each kind are tried; of `flips` and `forged`, for each kind of file. The longest begin first.
 NUMBERS = {"commands": 5000, "servers": 260, "calls": 5000, "kills": 1000, "flips": 200, "forged": 560}
-NUMBERS |= {"exact": 1600, "surroundings": 240, "serve": 5600}
+NUMBERS |= {"exact": 8000, "surroundings": 220, "writers": 80, "serve": 5600}
 
 
 def main():

@@ -54,7 +54,8 @@ class Tally:
 
 def run_kind(kind, number, seed):
     """The tallies of a kind, which `run_KIND` of its file gives: one or more."""
-    found = getattr(import_module({"commands": "command_lines"}.get(kind, kind)), f"run_{kind}")(number, seed)
+    file = {"commands": "command_lines", "writers": "surroundings"}.get(kind, kind)
+    found = getattr(import_module(file), f"run_{kind}")(number, seed)
     return [found] if isinstance(found, Tally) else [*found]
 
 

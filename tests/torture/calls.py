@@ -18,19 +18,7 @@ from blocks import TRACEBACK, WRONG, in_blocks
 from judging import answer_of
 
 import specsim
-from specsim import (
-    adapters,
-    auditing,
-    decoding,
-    distributions,
-    engines,
-    models,
-    planning,
-    rules,
-    stats,
-    theory,
-    traces,
-)
+from specsim import auditing, distributions, models, planning, rules, stats, theory, traces
 from specsim.adapters import _contract
 from specsim.core._kernels import Kernel
 from specsim.models import _base, _multi_token, _trained_pairs
@@ -78,13 +66,8 @@ def _calls():
     yield _call(planning.Candidate.of_rate, name="a", alpha=0.8, c=0.05)
     yield _call(planning.Candidate.of_counts, name="a", accepted=8, tested=10, c=0.05)
     yield _call(specsim.check_metrics, gamma=5, accepted=20, emitted=27, steps=7, engine="plain")
-    yield _call(
-        specsim.check_metrics,
-        acceptance_rate="0.8",
-        tokens_per_step="3.8",
-        by_position=[0.8, 0.5],
-        speedup=2.0,
-    )
+    rates = {"acceptance_rate": "0.8", "tokens_per_step": "3.8", "by_position": [0.8, 0.5], "speedup": 2.0}
+    yield _call(specsim.check_metrics, rates)
     yield _call(specsim.read_acceptance, path="responses.jsonl")
     yield _call(specsim.open_trace, path="trace")
     yield _call(traces.summarise, trace=TRACE, skip_damaged=False)
@@ -94,21 +77,14 @@ def _calls():
     yield _call(specsim.audit_served, path="served.jsonl", rng=1)
     yield _call(traces.import_trace, path="log.npz", out="imported", vocab_size=None, dtype="float32")
     yield _call(traces.truncate, row=P, k=2, keep=None)
-    yield _call(
-        _written, out="written", vocab_size=3, gamma=2, dtype="float32", top=None, flags=True, bonus=True,
-        rows_per_shard=None, provenance=None,
-    )  # fmt: skip
+    yield _call(_written, out="written", vocab_size=3, gamma=2, dtype="float32", top=None, flags=True, bonus=True, rows_per_shard=None, provenance=None)  # fmt: skip
     yield _call(_appended, context=0, tokens=[0, 1], accepted=1, p=ROWS_P[0], q=ROWS_P[0])
-    yield _call(
-        decoding.record, two, out="recorded", gamma=2, steps=4, rule="standard", dtype="float32", top=None,
-        rng=1,
-    )  # fmt: skip
+    yield _call(specsim.decoding.record, two, out="recorded", gamma=2, steps=4, rule="standard", dtype="float32", top=None, rng=1)  # fmt: skip
     yield _call(models.TableModel, table=[[0.5, 0.5], [0.25, 0.75]])
     yield _call(models.Mixture, target=TARGET, draft=DRAFT, weight=0.5)
     yield _call(_trained_pairs.load_pair, path="models.npz")
-    yield _call(
-        models.build_pair, path="texts", out="built.npz", n_target=2, n_draft=1, pattern="*.txt", exclude=()
-    )
+    orders = {"n_target": 2, "n_draft": 1}
+    yield _call(models.build_pair, orders, path="texts", out="built.npz", pattern="*.txt", exclude=())
     yield _call(models.NGramModel.train, texts=[b"abcabc" * 20], n=2, contexts=np.zeros((1, 1), np.uint8))
     yield _call(_base.check_pair, two)
     yield _call(_base.shared_contexts, two)
@@ -125,27 +101,19 @@ def _calls():
     yield _call(prompt_lookup.lookup_drafts, text=[0, 1, 2, 0, 1], positions=[4, 5], gamma=2, max_ngram=2)
     yield _call(models.LookaheadDecoding, window=3, candidates=2, text=[0, 1, 2, 0, 1])
     yield _call(models.tree_of_heads, accuracies=[[0.6, 0.2], [0.5, 0.1]], nodes=3)
-    yield _call(
-        specsim.generate, target=TARGET, prompt=[0, 1], max_new_tokens=8, rng=1, eos=None,
-        draft=models.LookaheadDecoding(3, 2), gamma=2, rule="naive_matching",
-    )  # fmt: skip
-    yield _call(
-        specsim.generate, two, prompt=[0, 1], max_new_tokens=8, rng=1, method="eagle2:width=2,depth=2,nodes=3"
-    )
+    yield _call(specsim.generate, target=TARGET, prompt=[0, 1], max_new_tokens=8, rng=1, eos=None, draft=models.LookaheadDecoding(3, 2), gamma=2, rule="naive_matching")  # fmt: skip
+    eagle = {"method": "eagle2:width=2,depth=2,nodes=3"}
+    yield _call(specsim.generate, two, eagle, prompt=[0, 1], max_new_tokens=8, rng=1)
     yield _call(specsim.simulate, pair, few, method="spectr:drafts=2")
-    yield _call(
-        planning.compare_methods, pair, few, methods=["autoregressive"], batch=2, context=10.0, progress=None
-    )
+    served = {"batch": 2, "context": 10.0}
+    yield _call(planning.compare_methods, pair, few, served, methods=["autoregressive"], progress=None)
     yield _call(models.compare_vocabularies, target="tokens", draft="tokens")
     yield _call(theory.projected_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
     yield _call(theory.conditioned_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
     yield _call(_served, server, cost=SERVER, policy=planning.Constant(2))
-    yield _call(
-        planning.sweep_batch, cost=SERVER, policy=planning.Bands(), over={"max_batch": [1, 2]},
-        executor=None, alpha=0.7, output=10, requests=60, rng=1, threads=1,
-    )  # fmt: skip
+    yield _call(planning.sweep_batch, cost=SERVER, policy=planning.Bands(), over={"max_batch": [1, 2]}, executor=None, alpha=0.7, output=10, requests=60, rng=1, threads=1)  # fmt: skip
     yield _call(planning.Budget, max_gamma=8, tokens=128, alpha=0.7)
     yield _call(planning.Classifier, max_gamma=8, missed=0.3, false_alarm=0.1)
     yield _call(planning.PassTime, fixed=0.01, per_sequence=0.0, per_token=1e-5)
@@ -184,9 +152,8 @@ def _calls():
     yield _call(planning.improvement, cost=COST, alpha=0.8, gamma=3)
     yield _call(planning.best_gamma, cost=COST, alpha=0.8, max_gamma=8)
     yield _call(specsim.draft_log, two, tokens=20, ahead=2, rng=1)
-    yield _call(
-        specsim.simulate_policies, log=LOG, policies=(planning.Constant(2),), draft_cost=0.05, blocks=4
-    )
+    few_blocks = {"draft_cost": 0.05, "blocks": 4}
+    yield _call(specsim.simulate_policies, few_blocks, log=LOG, policies=(planning.Constant(2),))
     yield _call(planning.Constant, gamma=2)
     yield _call(planning.SVIP, h=0.3, c=0.15, max_gamma=40)
     yield _call(planning.Heuristic, gamma=5, call=None)
@@ -195,14 +162,11 @@ def _calls():
     yield _call(planning.Cascade, gamma=3, max_gamma=16, trial=32, trials=4, settle=256)
     yield _call(_multi_token.row_ahead, model=TARGET, context=(0,), ahead=2)
     yield _call(_multi_token.rows_ahead, model=TARGET, histories=[[0], [1]], ahead=2)
-    yield _call(
-        specsim.plant, out="planted", order=1, offsets=None, openers=0, vocab_size=4, kind="zipf",
-        overlap=0.6, context=64, formats=("hf",), rng=1,
-    )  # fmt: skip
+    yield _call(specsim.plant, out="planted", order=1, offsets=None, openers=0, vocab_size=4, kind="zipf", overlap=0.6, context=64, formats=("hf",), rng=1)  # fmt: skip
     yield _call(specsim.open_planted, path="pair")
-    yield _call(engines.Sampling, temperature=1.0, top_k=None, top_p=1.0, min_p=0.0, stop=())
+    yield _call(specsim.engines.Sampling, temperature=1.0, top_k=None, top_p=1.0, min_p=0.0, stop=())
     yield _call(_contract.Declared, arrays="numpy", dtypes=("float32",), batch=8, gamma=4, vocab_size=100)
-    yield _call(adapters.declares, arrays="numpy", dtypes=("float32",), batch=8)
+    yield _call(specsim.adapters.declares, arrays="numpy", dtypes=("float32",), batch=8)
     yield _call(auditing.replay_step, verifier="mine:verify", case="two-point", step=3, level="smoke", rng=1)
     yield _call(distributions.synthetic_pair, kind="zipf", vocab_size=10, overlap=0.8, rng=1)
     for name in dict.fromkeys([*distributions.__all__, *stats.__all__]):
@@ -356,11 +320,8 @@ def make_things():
     Path("tokens").mkdir()
     Path("tokens", "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
     Path("responses.jsonl").write_text('{"metrics": {"acceptance_histogram": [3, 2, 1]}}\n' * 3)
-    logged = {
-        "tokens": ["a", "b"],
-        "token_logprobs": [-0.5, -1.0],
-        "top_logprobs": [{"a": -0.5, "b": -1.0}] * 2,
-    }
+    logged = {"tokens": ["a", "b"], "token_logprobs": [-0.5, -1.0]}
+    logged["top_logprobs"] = [{"a": -0.5, "b": -1.0}] * 2
     Path("served.jsonl").write_text(json.dumps({"choices": [{"logprobs": logged}]}) + "\n")
     with traces.writer("trace", vocab_size=3, gamma=2) as log:
         for step in range(60):
@@ -368,8 +329,27 @@ def make_things():
     plant("pair", order=1, vocab_size=4, context=64, rng=1)
 
 
+def _odd(seed):
+    """An object of a type whose methods raise, or return what they must not."""
+    rng = random.Random(seed)
+    result = rng.choice([RuntimeError("odd"), KeyError("odd"), -1, None, "x", 2**70, math.nan, b"x", ()])
+
+    def does(*_, **__):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    methods = {f"__{name}__": does for name in rng.sample(ODD, rng.choice((1, 1, 2, 4)))}
+    return type("Odd", (rng.choice([object, object, int, float, str, dict, list]),), methods)()
+
+
+#: Methods by which an object passes for another.
+ODD = re.findall(r"\w+", "index float int len iter array fspath getattr eq hash bool str repr call getitem")
+HOSTILE |= {f"odd {seed}": _odd(seed) for seed in range(99)}
+
+
 def run_calls(number, seed):
-    """A tally of `number` calls, drawn from all that replace an argument."""
+    """Tallies of `number` calls with a hostile value in place of an argument, and of others with an odd type."""
     rng = random.Random(seed)
     # the kernels of all rules: to compile them takes longer than a call may
     specsim.compare(P, Q, gamma=2, steps=64, rng=1)
@@ -383,8 +363,7 @@ def run_calls(number, seed):
     ]
     rng.shuffle(tasks)
     several = [(i, one | other) for (i, one), (j, other) in itertools.pairwise(tasks) if i == j]
-    tasks = (tasks + several)[:number]
-    rng.shuffle(tasks)
+    tasks = rng.sample(tasks + several, len(tasks))
 
     def describe(task):
         i, replaced = task
@@ -405,20 +384,20 @@ def run_calls(number, seed):
             if fault := answer_of(error):
                 return "accident", (TRACEBACK, fault)
             if not _names(error, function, given, replaced):
-                return "accident", (
-                    TRACEBACK,
-                    f"does not name the argument: {type(error).__name__}: {error}"[:300],
-                )
+                what = f"does not name the argument: {type(error).__name__}: {error}"[:300]
+                return "accident", (TRACEBACK, what)
             return "refused", None
         if (name := _not_a_number(found)) is not None:
             return "returned", (WRONG, f"{name} is NaN")
         return "returned", None
 
-    return in_blocks("calls", tasks, act, describe, make_things)
+    for name, most in (("calls", number), ("odd types", number * 21 // 50)):
+        chosen = [task for task in tasks if ("odd " in str(task[1])) == (name == "odd types")]
+        yield in_blocks(name, chosen[:most], act, describe, make_things)
 
 
 def _value(value):
-    return (x for x in [0.5, 0.5]) if isinstance(value, str) and value == "generator" else value
+    return (x for x in [0.5, 0.5]) if type(value) is str and value == "generator" else value
 
 
 def _names(error, function, given, replaced):
@@ -429,7 +408,7 @@ def _names(error, function, given, replaced):
     words = {name.removesuffix("s") for name in given | replaced}
     words |= {"that were given", function.__name__, str(given.get("name", function.__name__))}
     for value in replaced.values():
-        if isinstance(HOSTILE[value], str | Path) and value != "''":
+        if isinstance(HOSTILE[value], str | Path) and value != "''" and "odd" not in value:
             words.add(ascii(str(HOSTILE[value])[:20])[1:-1].partition(":")[0])
         if HOSTILE[value] is TRACE:
             words.add(str(TRACE.path))
@@ -444,7 +423,7 @@ def _not_a_number(found, name="the result", depth=0):
         return name if math.isnan(found) else None
     if isinstance(found, np.ndarray):
         return name if found.dtype.kind == "f" and np.isnan(found).any() else None
-    if hasattr(found, "__dataclass_fields__"):
+    if hasattr(type(found), "__dataclass_fields__"):
         found = {one: getattr(found, one) for one in found.__dataclass_fields__}
     if isinstance(found, dict):
         items = found.items()

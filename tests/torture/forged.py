@@ -1,23 +1,30 @@
-"""Files of specsim with hostile values and right checksums, as whoever forges a file can make them.
+"""Files of specsim with hostile values and right checksums, as whoever forges a file can make them, and of others.
 
-One value of a sound file is replaced or dropped, and the file sealed again. It must be read with a
-result, or refused in words that name it."""
+One value of a sound file is replaced or dropped, and the file sealed again; files without checksums are also
+cut, joined and encoded. It must be read with a result, or refused in words that name it; no code is run."""
 
+import csv
+import gzip
 import hashlib
 import json
 import random
 import shutil
-from contextlib import chdir
+import tempfile
+from contextlib import chdir, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from blocks import TRACEBACK, in_blocks
-from calls import make_things
+import pyarrow as pa
+from blocks import TRACEBACK, WRONG, in_blocks
+from calls import P, Q
 from command_lines import smaller_audits
+from flips import make_files
 from judging import answer_of
+from pyarrow import parquet
 
 import specsim
-from specsim import audit_engine, engines, open_planted, open_trace, traces
+from specsim import engines, open_planted, open_trace, traces
 from specsim.auditing import audit_shard
 from specsim.core._json import seal_of
 from specsim.core._tensors import read_tensors, save_tensors
@@ -58,18 +65,65 @@ def _sealed(path, rng):
     path.write_text(json.dumps(values | {"sha256": seal_of(values)}))
 
 
-def _part(path, rng):
+def _part(path, rng, run=None):
     arrays, metadata = read_tensors(path)
     head = json.loads(metadata[FORMAT].partition("\n")[2])
-    _array(arrays, rng) if rng.random() < 0.3 else change(head, rng)
+    if run is not None:
+        head["run"] |= run
+    elif rng.random() < 0.3:
+        _array(arrays, rng)
+    else:
+        change(head, rng)
     head = json.dumps(head)
     save_tensors(path, arrays, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
+
+
+def _foreign(path, rng):
+    """A part of a failed audit of a verifier whose code is in this folder, perhaps with its digest."""
+    code = Path(f"theirs_{rng.randrange(10**9)}.py")
+    code.write_text("open('HARM', 'w').close()")
+    name = rng.choice([f"{code.stem}:verify", f"{code.stem}.x:y", f"shreyansh:source={Path.cwd()}"])
+    digest = hashlib.sha256(code.read_bytes()).hexdigest()
+    _part(path, rng, {"audit of": name} | rng.choice([{}, {"verifier's code": digest}]))
+
+
+#: What is written for what in files of others: another separator, a name twice, an array of terabytes.
+SWAPS = [
+    (b",", b";"), (b".", b","), (b"\n", b"\r"), (b"q", b"p"), (b"0.", "\u0660.".encode()), (b"0", b"_0"), (b"[", b"[" * 10**4),
+    (b", 3), }" + b" " * 11, b", 3" + b"0" * 11 + b"), }"), (b'{"', b'{"choices": 3, "'), (b"\n", b"\n\n"), (b"3", b"NaN"),
+]  # fmt: skip
+#: How the values of such a file are read, and how they are written.
+FORMATS = {
+    ".csv": (lambda path: [*csv.reader(path.open())], lambda path, rows: csv.writer(path.open("w")).writerows(rows)),
+    ".jsonl": (lambda path: [json.loads(line) for line in path.open()], lambda path, rows: path.write_text("\n".join(map(json.dumps, rows)))),
+    ".parquet": (lambda path: parquet.read_table(path).to_pylist(), lambda path, rows: parquet.write_table(pa.Table.from_pylist(rows), path)),
+    ".npy": (lambda path: {"": np.load(path)}, lambda path, arrays: np.save(path, arrays[""])),
+    ".npz": (lambda path: dict(np.load(path)), lambda path, arrays: np.savez(path, **arrays)),
+    ".safetensors": (lambda path: read_tensors(path)[0], save_tensors),
+}  # fmt: skip
+
+
+def _mangled(path, rng):
+    """A file with other values, or cut, joined and encoded otherwise."""
+    read, write = FORMATS[path.suffix]
+    with suppress(TypeError, ValueError, KeyError, AttributeError):  # some values cannot be written
+        _array(values, rng, None) if isinstance(values := read(path), dict) else change(values, rng)
+        write(path, values)
+    content = path.read_bytes()
+    begin, end = sorted(rng.choices(range(len(content) + 1), k=2))
+    ways = [
+        b"", content * 2, b"\xef\xbb\xbf" + content, content.decode("latin-1").encode("utf-16"), gzip.compress(content),
+        content[:begin] + content[end:], content[:end] + content[begin:], content[:begin] + b"\0" + content[begin:],
+        content[:begin] + b"9" * 200_000 + content[begin:], *(content.replace(*pair) for pair in SWAPS),
+    ]  # fmt: skip
+    path.write_bytes(rng.choice(ways) if rng.random() < 0.5 else content)
 
 
 def _array(arrays, rng, most=6):
     name = rng.choice([*arrays])
     one = np.atleast_1d(arrays[name])
     values = one[:0], one[:-1], one[None], one * 0 - 1, one * 0 + 2**62, one * 0, 1.5, "x", np.nan, [-1, 5]
+    values += one.astype(np.float16), one + 1j, one.astype(str), one.astype(object), one > 0, one.T, [{}]
     arrays[name] = np.array(rng.choice(values[:most]))
 
 
@@ -104,6 +158,22 @@ def _show(result):
         raise AssertionError("an escape sequence is printed")
 
 
+def _simulated(path):
+    twice = path.suffix == ".csv" and path.read_bytes().startswith(b"p,p")
+    _show(specsim.simulate(*specsim.read_pair(str(path)), gamma=2, steps=64, rng=1, threads=1))
+    assert not twice, "one of two columns is read"
+
+
+def _analysed(trace):
+    for analyse in (traces.summarise, traces.read_alpha, traces.audit_log):
+        _show(analyse(trace))
+
+
+def _import(path):
+    shutil.rmtree("imported", ignore_errors=True)
+    _analysed(traces.import_trace(path, "imported", draft=path if path.suffix == ".jsonl" else None))
+
+
 def _run(path):
     found = specsim.load(path)
     _show(found)
@@ -117,39 +187,56 @@ KINDS = [
     ("forged audits", "audit.json", _sealed, lambda path: _show(specsim.load(path))),
     ("forged parts", "run.part", _part, lambda path: _show(specsim.merge([path]))),
     ("forged shards", "audit.part", _part, lambda path: _show(specsim.merge([path]))),
+    ("foreign code", "theirs.part", _foreign, lambda path: _show(specsim.merge([path]))),
     ("forged pairs", "pair/planted.json", _planted, lambda path: _show(engines.check("pair", rng=0))),
-    ("forged manifests", "trace/manifest.json", _sealed, lambda path: _show(traces.summarise(open_trace("trace")))),
-    ("forged texts", "texts/texts.jsonl", _texts, lambda path: _show(judge_texts(path, open_planted("pair")))),
+    ("forged traces", "tr*/manifest.json", _sealed, lambda path: _analysed(open_trace(path.parent))),
+    ("hostile pairs", "rows.*", _mangled, _simulated),
+    ("hostile logs", "log.*", _mangled, _import),
+    ("forged texts", "engine/texts.jsonl", _texts, lambda path: _show(judge_texts(path, open_planted("pair")))),
 ]  # fmt: skip
 
 
 def run_forged(number, seed):
     """A tally for each kind of file, of `number` forged ones."""
     smaller_audits()
-    for name, *kind in KINDS:
-        tasks = [f"{seed} {name} {i}" for i in range(number)]
-        yield in_blocks(name, tasks, lambda task, kind=kind: _act(random.Random(task), *kind), str, _prepare)
+    with tempfile.TemporaryDirectory() as folder:
+        prepare = partial(_prepare, Path(folder, "sound"))
+        for name, *kind in KINDS:
+            tasks = [
+                f"{seed} {name} {i}" for i in range(number // (20 if name == "foreign code" else 1) or 1)
+            ]
+            yield in_blocks(
+                name, tasks, lambda task, kind=kind: _act(random.Random(task), *kind), str, prepare
+            )
 
 
-def _prepare():
-    Path("sound").mkdir()
-    with chdir("sound"):
-        make_things()
-        specsim.audit("standard", "smoke", rng=1, cases=["two-point"]).save("audit.json")
-        audit_shard("standard", "audit.part", (0, 1), "smoke", rng=1, threads=1)
-        audit_engine("specsim", open_planted("pair"), tokens=300, rng=1, out="texts")
-        shutil.copytree("pair", "../pair")
+def _prepare(sound):
+    """A link to the sound files, which the first block makes."""
+    if not sound.exists():
+        sound.mkdir()
+        with chdir(sound):
+            make_files()
+            specsim.audit("standard", "smoke", rng=1, cases=["two-point"]).save("audit.json")
+            audit_shard("verifiers:resamples_from_target", "theirs.part", (0, 1), "smoke", rng=1)
+            np.savez("rows.npz", p=P, q=Q)
+            np.save("rows.npy", [P, Q])
+            save_tensors(Path("rows.safetensors"), {"p": P, "q": Q})
+            Path("rows.csv").write_text("p,q\n" + "".join(f"{p},{q}\n" for p, q in zip(P, Q, strict=True)))
+    Path("sound").symlink_to(sound)
+    shutil.copytree("sound/pair", "pair")
 
 
-def _act(rng, path, forge, read):
-    top = Path(path).parts[0]
+def _act(rng, pattern, forge, read):
+    sound = rng.choice(sorted(Path("sound").glob(pattern)))
+    path = sound.relative_to("sound")
+    top = path.parts[0]
     if Path(top).is_dir():
         shutil.rmtree(top)
-    (shutil.copytree if "/" in path else shutil.copy)(Path("sound", top), top)
-    forge(Path(path), rng)
+    (shutil.copy if path == Path(top) else shutil.copytree)(Path("sound", top), top)
+    forge(path, rng)
     try:
-        read(Path(path))
+        read(path)
     except Exception as error:
         fault = answer_of(error)
         return ("refused", None) if fault is None else ("accident", (TRACEBACK, fault))
-    return "read", None
+    return "read", (WRONG, "its code is run") if Path("HARM").exists() else None

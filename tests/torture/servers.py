@@ -15,7 +15,7 @@ from judging import answer_of
 from listening import listening
 
 import specsim
-from specsim.engines import Sampling
+from specsim.engines import Sampling, compare_servers
 from specsim.engines._clients import http
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.http import Handler, Server
@@ -65,8 +65,8 @@ class Hostile(Handler):
 
 
 def run_servers(number, seed):
-    """A tally of audits of `number` servers."""
-    tasks, pairs = [f"{seed} {i}" for i in range(number)], []
+    """Tallies of audits of `number` servers, and of comparisons of a quarter as many with a right one."""
+    pairs = []
 
     def act(task):
         rng, server = random.Random(task), Server(Decoder(pairs[0]), port=0)
@@ -75,9 +75,13 @@ def run_servers(number, seed):
         server.RequestHandlerClass = Hostile
         before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
         sampling = Sampling(logprobs=rng.choice([None, 2]))
-        with listening(server) as url:
+        with listening(server) as url, listening(Server(Decoder(pairs[0]), port=0)) as right:
             try:
-                found = specsim.audit_engine(url, pairs[0], sampling=sampling, **OPTIONS)
+                if task.startswith("against"):
+                    few = {"tokens": 600, "rng": 1, "seconds": 1.0}
+                    found = compare_servers(right, url, [" a b", " c"], sampling=sampling, **few)
+                else:
+                    found = specsim.audit_engine(url, pairs[0], sampling=sampling, **OPTIONS)
                 told = str(found)
             except Exception as error:
                 fault = answer_of(error)
@@ -94,4 +98,5 @@ def run_servers(number, seed):
     def prepare():
         pairs[:] = [specsim.plant("pair", order=1, vocab_size=4, context=128, rng=1)]
 
-    return in_blocks("hostile servers", tasks, act, str, prepare)
+    for name, count in (("hostile servers", number), ("against another", number // 4 + 1)):
+        yield in_blocks(name, [f"{name} {seed} {i}" for i in range(count)], act, str, prepare)

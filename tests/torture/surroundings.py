@@ -1,4 +1,4 @@
-"""Commands in surroundings that are not those of a user's terminal, and writers that are killed."""
+"""Commands in surroundings that are not those of a user's terminal, and writers that are killed or run twice."""
 
 import json
 import os
@@ -9,34 +9,40 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache, partial
 from pathlib import Path
 
+import pytest
 from blocks import TRACEBACK, WRONG, in_blocks
 from command_lines import make_files
+from core.test_jit import OPENED
+from core.test_jit import __file__ as JIT
 
 #: Commands that write; {} is a name not yet used.
-LINES = [
-    "",
-    "audit standard --level smoke --case two-point --seed 1 --out {}",
-    "audit standard --level smoke --case two-point --seed 1 --shard 0/1 --out {}.part",
-    "audit engine specsim --planted pair --tokens 300 --seed 1 --out {}",
-    "audit offline {} --case two-point --seed 1",
-    "trace record {} --steps 200 --gamma 2 --seed 1",
-    "trace import log.npz --out {}",
-    "plant {} --order 1 --vocab-size 4 --context 64 --seed 1",
-    "compare zipf --rule standard --vocab-size 20 --steps 64 --seed 1 --out {}",
-    "simulate zipf --vocab-size 20 --steps 1000 --seed 1 -o {}.json",
-    "simulate zipf --vocab-size 20 --steps 1000 --seed 1 --checkpoint {}.part",
+ENGINE = "audit engine specsim --planted pair --tokens 300 --seed 1 --out {}"
+JOBS = [
+    ENGINE, "audit standard --level smoke --case two-point --seed 1 --out {}",
+    "trace record {} --steps 200 --gamma 2 --seed 1", "plant {} --order 1 --vocab-size 4 --context 64 --seed 1",
     "simulate zipf --over gamma=1,2 --vocab-size 20 --steps 64 --seed 1 -o {}.csv",
-    "plan --alpha 0.8 --c 0.05",
-    "",
-][1:-1]
+    "simulate zipf --vocab-size 20 --steps 1000 --seed 1 -o {}.json",
+]  # fmt: skip
+LINES = [
+    *JOBS, "audit standard --level smoke --seed 1 --shard 0/8 --out {}.part", "audit offline {} --seed 1",
+    "trace import log.npz --out {}", "compare zipf --rule standard --vocab-size 20 --steps 64 --seed 1 --out {}",
+    "simulate zipf --vocab-size 20 --steps 1000 --seed 1 --checkpoint {}.part", "plan --alpha 0.8 --c 0.05",
+]  # fmt: skip
 
 
 def _removed_folder():
     os.mkdir("removed")
     os.chdir("removed")
     os.rmdir("../removed")
+
+
+def _shadows():
+    os.makedirs("shadows", exist_ok=True)
+    for name in ("cli", "core", "rules", "models", "stats", "traces", "engines", "testing"):
+        Path("shadows", f"{name}.py").write_text("raise SystemExit(9)")
 
 
 def _limit(name, most):
@@ -57,67 +63,134 @@ SURROUNDINGS = {
     "standard output is closed": (lambda: os.close(1), {}),
     "standard input is closed": (lambda: os.close(0), {}),
     "ASCII": (lambda: None, {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}),
+    "an unknown place": (lambda: None, {"TZ": "x/y", "LANG": "xx_XX.bad", "LC_ALL": "xx_XX.bad"}),
+    "modules of the same names": (_shadows, {"PYTHONPATH": f"shadows:{os.environ.get('PYTHONPATH', '')}"}),
+    "no temporary folder": (lambda: None, {"TMPDIR": "/dev/null/tmp"}),
+    "odd settings of numba": (lambda: None, {"NUMBA_NUM_THREADS": "x", "NUMBA_CACHE_DIR": "/dev/null/x"}),
+    "no docstrings, colours": (lambda: None, {"PYTHONOPTIMIZE": "2", "FORCE_COLOR": "1", "COLUMNS": "1"}),
     "no PATH, no terminal": (lambda: None, {"PATH": None, "TERM": "unknown", "COLUMNS": "-3"}),
 }
+#: Where a command has to write the same: all but times.
+ELSEWHERE = [
+    {"NUMBA_NUM_THREADS": "1"}, {"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": "-avx2,-fma,-avx512f"},
+    {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3"}, {"PYTHONHASHSEED": "7"}, {"TZ": "Asia/Tokyo", "LC_ALL": "C"},
+]  # fmt: skip
+TIMES, TIMED = {"seconds", "judging", "provenance", "date", "sha256"}, {".html", ".xml", ".jsonl", ".part"}
 #: Seconds within which a writer is killed.
-KILLED, WITHIN = "killed", 4.0
+WITHIN = 1.5
 
 
 def run_surroundings(number, seed):
-    """A tally of `number` commands, a third of them killed."""
+    """Tallies of `number` commands, and of caches of kernels that another user may have written."""
     rng = random.Random(seed)
     tasks = [(line, where) for line in LINES for where in SURROUNDINGS]
     rng.shuffle(tasks)
-    tasks = tasks[: max(1, 2 * number // 3)]
-    tasks += [(rng.choice(LINES), KILLED) for _ in range(number - len(tasks))]
 
     def act(task):
         line, where = task
         name = f"new-{rng.randrange(10**9)}"
-        words = line.replace("{}", name).split()
-        if where != KILLED:
-            change, environment = SURROUNDINGS[where]
-            ended = _judged(*_run(words, change, environment))
-        else:
-            _run(words, lambda: None, {}, WITHIN * rng.random())
-            ended = _half_written(name) or _judged(*_run(words, lambda: None, {}))
-        for left in Path().glob(f"{name}*"):
-            shutil.rmtree(left, ignore_errors=True)
-            left.unlink(missing_ok=True)
-        return ended
+        change, environment = SURROUNDINGS[where]
+        return _cleared(name, _judged(*_run(line, name, change, environment)))
 
-    return in_blocks("surroundings", tasks, act, lambda task: f"{task[1]}: {task[0]}", make_files)
+    yield in_blocks("surroundings", tasks[:number], act, lambda task: f"{task[1]}: {task[0]}", make_files)
+    yield in_blocks("kernel caches", [*OPENED], _opened, str)
 
 
-def _run(words, change, environment, seconds=None):
-    """The exit code of `specsim *words`, killed after some seconds, and what it printed as errors."""
-    here = {name: value for name, value in (os.environ | environment).items() if value is not None}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "specsim", *words],
+def _opened(way):
+    """A cache of kernels in which others can have written `way`: the test of it, in a process of its own."""
+    test = f"{JIT}::test_code_that_others_can_have_written_is_not_run[{way}]"
+    ended = pytest.main(["-q", "-p", "no:cacheprovider", test])
+    return f"code {int(ended)}", None if ended == 0 else (WRONG, "a cache of others is run")
+
+
+def run_writers(number, seed):
+    """Tallies of commands that are killed, of pairs of them at once, and of the same ones elsewhere."""
+    rng = random.Random(seed)
+    killed = [(ENGINE, rng.randrange(2, 6)) for _ in range(3 * number // 8)]
+    killed += [(rng.choice(LINES), 1) for _ in range(number - len(killed))]
+    twice = [(ENGINE, ENGINE.replace("seed 1", f"seed {rng.choice((1, 2))}")) for _ in range(number // 5)]
+    there = [(line, where) for line in JOBS for where in ELSEWHERE][: number // 2]
+
+    @cache
+    def whole(line):
+        """What a command writes that nobody disturbs."""
+        _run(line, "whole")
+        return _cleared("whole", _written("whole"))
+
+    def act(task):
+        line, how = task
+        name = f"new-{rng.randrange(10**9)}"
+        for _ in range(how if isinstance(how, int) else 0):
+            _run(line, name, seconds=WITHIN * rng.random())
+            _written(name)
+        beside = [_started(how, name)] if isinstance(how, str) else []
+        code, said = _run(line, name, environment=how if isinstance(how, dict) else {})
+        ended, fault = _judged(code, said)
+        for process in beside:
+            fault = fault or _judged(*_ended(process))[1]
+        allowed = [whole(line), *(whole(how) for _ in beside)]
+        if not fault and (code != 2 or line == ENGINE) and _written(name) not in allowed:
+            fault = WRONG, f"not what it writes undisturbed: {said[-300:]}"
+        return _cleared(name, (ended, fault))
+
+    def prepare(lines):
+        make_files()
+        for line in lines:
+            whole(line)
+
+    for kind, tasks in (("killed writers", killed), ("two at once", twice), ("elsewhere", there)):
+        yield in_blocks(kind, tasks, act, str, partial(prepare, {line for line, _ in tasks}))
+
+
+def _cleared(name, found):
+    """`found`, after the files of this name are removed."""
+    for left in Path().glob(f"{name}*"):
+        shutil.rmtree(left, ignore_errors=True)
+        left.unlink(missing_ok=True)
+    return found
+
+
+def _written(name):
+    """The files of this name, JSON without times. Raises ValueError for half a file of JSON."""
+    found = {}
+    for path in Path().rglob("*"):
+        if str(path).startswith(name) and path.is_file() and path.suffix not in TIMED:
+            content = path.read_bytes()
+            found[str(path)[len(name) :]] = (
+                json.loads(content, object_hook=_timeless) if path.suffix == ".json" else content
+            )
+    return found
+
+
+def _timeless(found):
+    return {name: value for name, value in found.items() if name not in TIMES}
+
+
+def _started(line, name, change=lambda: None, environment=None):
+    """A process of `specsim` with the words of a line."""
+    here = {name: value for name, value in (os.environ | (environment or {})).items() if value is not None}
+    return subprocess.Popen(
+        [sys.executable, "-m", "specsim", *line.replace("{}", name).split()],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=here, preexec_fn=change,
     )  # fmt: skip
+
+
+def _run(line, name, change=lambda: None, environment=None, seconds=None):
+    """The exit code of a command, killed after some seconds, and what it printed as errors."""
+    process = _started(line, name, change, environment)
     if seconds is not None:
         time.sleep(seconds)
         process.kill()
+    return _ended(process)
+
+
+def _ended(process):
     _, said = process.communicate()
     return process.returncode, said.decode(errors="replace")
 
 
 def _judged(code, said):
-    if code not in (0, 1, 2, 3):
-        return "accident", (TRACEBACK, f"exit code {code}: {said[-300:]}")
-    if "Traceback" in said or "report it as a bug" in said:
-        return "accident", (TRACEBACK, said[-500:])
-    if code == 2 and not said:
-        return "accident", (TRACEBACK, "exit code 2 without a message")
+    told = "Traceback" in said or "report it as a bug" in said or (code == 2 and not said)
+    if told or code not in (0, 1, 2, 3):
+        return "accident", (TRACEBACK, f"exit code {code}: {said[-500:]}")
     return f"code {code}", None
-
-
-def _half_written(name):
-    """A fault if a file in JSON that a killed command left is not whole."""
-    for path in [*Path().glob(f"{name}*.json"), *Path().glob(f"{name}/*.json")]:
-        try:
-            json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            return "half a file", (WRONG, f"{path.name} was left half written: {error}")
-    return None
