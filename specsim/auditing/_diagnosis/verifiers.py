@@ -42,8 +42,8 @@ from specsim.rules import Parameter, get
 SEGMENTS = [2**13, 2**15, 2**17]
 #: Steps that are searched for an outcome.
 SEARCHED_STEPS = 2**13
-#: The most steps of a known mistake that is run on a case that failed.
-COMPARED_STEPS = 2**17
+#: The most steps of a known mistake that is run on a case that failed, and bytes of the rows of all these.
+COMPARED_STEPS, COMPARED_BYTES = 2**17, 2**34
 #: Nats by which an outcome that is quoted favours the mistake.
 CLEAR = 5.0
 #: Exact verifiers: the two rules in use, and those that accept less.
@@ -274,9 +274,12 @@ def _with_tables(
     small = [one for one in audited.failed if audited.subject.case(one.case).step_bytes <= STEP_BYTES]
     # in calls of changing shape p and q differ from run to run: only where there is nothing else
     worst = sorted(small, key=lambda result: (result.kernel == CALLS, -result.largest_log10_e))
+    number = sum(1 if versions is _alone or not _free(one.mistake) else 1 + OTHERS for one in known)
     for result in worst[:2]:
         if not (tables := _rejected(audited.tables(result))):
             continue
+        most = COMPARED_BYTES // audited.subject.case(result.case).step_bytes // max(number, 1)
+        most = min(2 * result.steps, COMPARED_STEPS, most)
         laws = [(Prediction(table.law[None]), table.counts(result.counts)[None]) for table in tables]
         exact = [one.plus(odds.score(one.mistake, laws)) for one in exact]
         again = []
@@ -284,7 +287,7 @@ def _with_tables(
             tried: list[odds.Scored] = []
             for mistake in versions(one.mistake):
                 audited.in_time()
-                counts = audited.run(mistake, result, min(2 * result.steps, COMPARED_STEPS))
+                counts = audited.run(mistake, result, most)
                 if counts is None:
                     break
                 runs = [Prediction.simulated(table.counts(counts)[None]) for table in tables]
