@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import milp
 
 Form = dict[str, float]
 
@@ -83,15 +83,12 @@ class Program:
         if key in self._solved:
             return self._solved[key]
         names = sorted({"one", *form, *unit, *(name for kept in self._kept for name in kept)})
-        found = linprog(
-            _row(form, names),
-            A_ub=np.array([_row(kept, names) for kept in self._kept]) if self._kept else None,
-            b_ub=np.full(len(self._kept), TOLERANCE) if self._kept else None,
-            A_eq=_row(unit, names)[None],
-            b_eq=[self._fixed if unit is self.unit else SIZE],
-            bounds=(0, None),
-            method="highs",
-        )
+        rows = np.array([_row(one, names) for one in (*self._kept, unit)])
+        fixed = self._fixed if unit is self.unit else SIZE
+        low, high = np.full((2, len(rows)), [[-np.inf], [TOLERANCE]])
+        low[-1] = high[-1] = fixed
+        # no unknown is declared whole: the solver and the numbers of `linprog`, without its copies
+        found = milp(_row(form, names), constraints=(rows, low, high))
         self._solved[key] = float(found.fun) if found.status == 0 else -math.inf
         return self._solved[key]
 
