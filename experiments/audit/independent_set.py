@@ -35,6 +35,7 @@ from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.subjects import DecoderSubject, open_subject
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
+from specsim.auditing._diagnosis.posterior import Limits
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import Diagnosis
 from specsim.mistakes._decoding import in_a_loop
@@ -264,13 +265,9 @@ def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
     results = _diagnosable(found)
     with open_subject(reference, 1, 60.0) as opened:
         assert isinstance(opened, DecoderSubject)
-        texts = [one for case in results for one in audited_texts(opened, case, rng + 1, always)]
-    fit = [name for name in names if not refuted(in_a_loop(mistakes.get(name)), texts, always)]
+        texts = [one for case in results for one in audited_texts(opened, case, rng + 1, Limits())]
+    fit = [name for name in names if not refuted(in_a_loop(mistakes.get(name)), texts)]
     return {"subject": subject, "names": list(names), "fit": fit}
-
-
-def always(*_: object) -> None:
-    """No limit of time."""
 
 
 def outcome(name: str, diagnosis: Diagnosis | None) -> str | None:

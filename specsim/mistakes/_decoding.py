@@ -6,7 +6,7 @@ accepted tokens and one more. Draft and target each keep a state: the tokens tha
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -188,23 +188,29 @@ def in_a_loop(mistake: Mistake) -> Mistake:
 
 def sequence_law(
     mistake: Mistake,
-    target: Model,
-    draft: Model,
+    target: "Model | RowsOf",
+    draft: "Model | RowsOf",
     prompt: Sequence[int],
     max_new_tokens: int,
     eos: int | None,
     length: int | None = None,
+    laws: Callable[[int], Any] = bool,
 ) -> dict[Tokens, Any]:
     """Enumerate {new tokens: probability} of a decoder mistake, draft by draft and step by step.
 
     The output has `max_new_tokens` tokens unless it ends with `eos`; with `length` the first ones alone are
-    enumerated. Probabilities are Fractions if the models' rows are. Raises ValueError unless `mistake` is
+    enumerated. Probabilities are Fractions if the models' rows are. `laws` gets the numbers of laws of steps
+    that are computed. Raises ValueError unless `mistake` is
     made of a `Decoder`."""
     if not isinstance(mistake.decode, Decoder) or not mistake.decode.enumerable:
         raise ValueError(f"{mistake.name}: its texts cannot be enumerated; give a decoder of the catalogue")
     decode, values = mistake.decode, mistake.values
-    prompt, p_rows, q_rows = tuple(map(int, prompt)), _Rows(target), _Rows(draft)
+    prompt = tuple(map(int, prompt))
+    p_rows, q_rows = (one if isinstance(one, RowsOf) else RowsOf(one) for one in (target, draft))
     traceless = {decode.emits, decode.draft_keeps, decode.target_keeps} == {accepted_and_last}
+    # then of what is drafted beyond the end only the first token matters, for its rows
+    in_order = traceless and (decode.cut, decode.tries) == (Decoder.cut, Decoder.tries)
+    in_order &= decode.verification is None or getattr(decode.verification, "in_order", False)
 
     def steps(
         gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens
@@ -221,6 +227,7 @@ def sequence_law(
                 for x, weight in enumerate(decode.drafting(q_rows.after(draft_seen + drafted), **values))
                 if weight
             }
+        laws(len(drafts))
         for whole, mass in drafts.items():
             drafted = whole[: decode.cut(whole, eos)]
             p = [p_rows.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
@@ -254,7 +261,8 @@ def sequence_law(
         for (text, draft_seen, target_seen), mass in states.items():
             room = len(prompt) + max_new_tokens - len(text)
             given = q_rows.context(text) if decode.rescored else draft_seen
-            next_moves = moves(decode.length(room), given, draft_seen, target_seen)
+            gamma = min(decode.length(room), end - len(text) + 1 if in_order else room + decode.gamma)
+            next_moves = moves(gamma, given, draft_seen, target_seen)
             for (tokens, ended, drafts, targets), chance in next_moves.items():
                 after = text + tokens
                 if ended or len(after) >= end:
@@ -288,12 +296,13 @@ def _of_longest(outcomes: Mapping[_Outcome, Any], tries: int) -> dict[_Outcome, 
     return {outcome: chance * weights[outcome[1]] for outcome, chance in outcomes.items()}
 
 
-class _Rows(dict[Tokens, tuple[Any, ...]]):
+class RowsOf(dict[Tokens, tuple[Any, ...]]):
     """The rows of a model by context, each made once; laws keep what they compute by the object."""
 
     def __init__(self, model: Model):
         self.model = model
         self.order = None if getattr(model, "reads_all", False) else model.order
+        self.read_of = getattr(model, "context", partial(read_by, model))
 
     def __missing__(self, context: Tokens) -> tuple[Any, ...]:
         row = self.model.row(context)
@@ -303,7 +312,7 @@ class _Rows(dict[Tokens, tuple[Any, ...]]):
     def context(self, text: Tokens) -> Tokens:
         """All that the model reads of `text`."""
         if self.order is None or len(text) < self.order:
-            return tuple(read_by(self.model, text))
+            return tuple(self.read_of(text))
         return text[len(text) - self.order :]
 
     def after(self, text: Tokens) -> tuple[Any, ...]:

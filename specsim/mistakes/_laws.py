@@ -66,7 +66,9 @@ def chain_law(chances: Part = ratios, follow: Part = follow_rows) -> Law:
 
     chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before
     passed; follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones."""
-    return of_chain(lambda *rows, **values: (stop_law(chances(*rows, **values)), follow(*rows, **values)))
+    found = of_chain(lambda *rows, **values: (stop_law(chances(*rows, **values)), follow(*rows, **values)))
+    found.in_order = True  # type: ignore[attr-defined]  # for `sequence_law`
+    return found
 
 
 def one_hot(size: int, token: int) -> list[int]:

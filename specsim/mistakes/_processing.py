@@ -71,12 +71,14 @@ def penalised(
         found, _ = rows(np.array([tokens]), np.array([p], dtype=float), np.array([q]), penalty)
         return laws.ratios(tokens, found[0] if tests else p, q)
 
+    law = ref.law_of_last_token(rows, chances=chances)
+    law.in_order = not whole  # type: ignore[attr-defined]
     return mistake(
         name,
         says,
         rows=rows,
         passes=lambda u, x, p, q, penalty: ref.ratio_test(u, x, rows(x, p, q, penalty)[0] if tests else p, q),
-        law=ref.law_of_last_token(rows, chances=chances),
+        law=law,
         parameters=(Parameter("penalty", 1.5, 1.0, np.inf, "by which p is divided; 1 is right"),),
     )
 

@@ -176,7 +176,9 @@ def law_of_last_token(
         rejected = [after_one(*one, 0, **values) for one in zip(p, q, tokens, strict=False)]
         return [*rejected, after_one(p[len(tokens)], q[len(tokens) - 1], tokens[-1], 1, **values)]
 
-    return chain_law(chances, follow)
+    law = chain_law(chances, follow)
+    law.by_token = rows is own_rows  # type: ignore[attr-defined]  # as in `tokenwise.law`
+    return law
 
 
 def accept_standard(

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,18 +17,19 @@ from experiments.audit import diagnosis
 from specsim import audit, mistakes, rules
 from specsim.adapters import declares
 from specsim.adapters._contract import Declared
+from specsim.auditing._cases.decoder_battery import decoder_battery
 from specsim.auditing._checks import subjects
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._diagnosis import decoders, diagnose, reproduction, trees
+from specsim.auditing._diagnosis import decoders, diagnose, reproduction, texts, trees
 from specsim.auditing._diagnosis import verifiers as of_verifiers
 from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
-from specsim.auditing._diagnosis.posterior import Scored, posterior
+from specsim.auditing._diagnosis.posterior import SPENT, WORK, Limits, OutOfTime, Scored, posterior
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain, independent, signatures
@@ -36,7 +38,7 @@ from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.mistakes import Mistake
-from specsim.mistakes._decoding import Decoder, in_a_loop
+from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law
 from specsim.models import Tree
 from specsim.rules import Parameter
 
@@ -593,19 +595,65 @@ OF_LOOPS = some("greedy_draft", "resamples_target", "accepts_everything")
 PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.4, "logit_bias": ((1, 0.5),), "min_p": 0.02}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("processing", [{}, PENALTIES], ids=["plain", "penalties"])
-def test_a_mistake_of_verifiers_is_named_in_a_loop(processing, monkeypatch):
-    if processing:  # then all of a text is its context
-        monkeypatch.setattr(decoders, "LENGTHS", (2,))
-        monkeypatch.setattr(decoders, "SEGMENTS", (2**10, 2**12))
-
+def in_a_processed_loop(name, processing):
     def wrong(target, draft, prompt, most, eos, rng):
         given = Processing(**processing), len(prompt), eos
-        models = [decoders._process_model(model, *given) for model in (target, draft)]
-        return in_a_loop(mistakes.get("resamples_target")).function(*models, prompt, most, eos, rng)
+        models = [texts.process_model(model, *given) for model in (target, draft)]
+        return in_a_loop(mistakes.get(name)).function(*models, prompt, most, eos, rng)
 
+    return declares(decoder=True, **processing)(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processing", [{}, PENALTIES], ids=["plain", "penalties"])
+def test_a_mistake_of_verifiers_is_named_in_a_loop(processing):
+    wrong = in_a_processed_loop("resamples_target", processing)
     assert first(diagnosed_decoder(wrong, ("zeros",), OF_LOOPS, **processing)) == "resamples_target"
+
+
+def test_a_mistake_of_a_decoder_with_penalties_is_named_by_as_much_work_each_time(monkeypatch):
+    for name, fewer in (("SEGMENTS", (2**9,)), ("REPRODUCED", 2**8), ("LENGTHS", (2,))):
+        monkeypatch.setattr(decoders, name, fewer)
+    wrong, limits = in_a_processed_loop("greedy_draft", PENALTIES), [Limits()]
+    monkeypatch.setattr("specsim.auditing._diagnosis.posterior.Limits", lambda deadline: limits[-1])
+    results = audited(wrong, ("zeros",))
+    with open_subject(wrong, 1, 60) as subject:
+        known = [*OF_LOOPS, *some("lenience", "draft_top_k")]
+        assert first(diagnose_decoder(subject, results, SEED, known)) == "greedy_draft"
+        work = WORK - limits[0].work
+        assert 1_000 < work < 100_000
+        limits.append(Limits(work=work - 1))  # though all laws are kept by now
+        with pytest.raises(OutOfTime, match=SPENT):
+            diagnose_decoder(subject, results, SEED, known)
+
+
+@pytest.mark.parametrize("processing", [{}, {"frequency_penalty": 0.5, "grammar": ((1, (0, 2)),)}], ids=str)
+def test_laws_of_texts_from_single_tokens_are_those_that_are_enumerated(processing):
+    """The models that are enumerated read all of the text, without knowing which texts are alike."""
+    case = next(case for case in decoder_battery() if case.name == "end in the draft")
+    case = replace(case, max_new_tokens=3)
+    models = [
+        texts.process_model(m, Processing(**processing), 2, case.eos) for m in (case.target, case.draft)
+    ]
+    row = attrgetter("processed" if processing else "row")
+    plain = [
+        SimpleNamespace(row=row(model), reads_all=bool(processing), order=model.order) for model in models
+    ]
+    for name in (
+        "draft_top_k",
+        "lenience",
+        "bonus_top_k",
+        "decoder_bonus_from_draft",
+        "verified_at_temperature",
+    ):
+        one = in_a_loop(mistakes.get(name))
+        for gamma, beyond in ((1, False), (2, False), (3, True)):
+            one = replace(one, decode=replace(one.decode, gamma=gamma, overshoots=beyond))
+            assert texts.by_token(one.decode)
+            whole = sequence_law(one, *plain, case.prompts[0], 3, case.eos)
+            expected = texts._after_prefixes(whole, case.vocab_size, 3)
+            found = texts._predict(one, case, tuple(models), 3)[0].law
+            assert found * expected.sum(axis=1, keepdims=True) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_decoders_mistake_is_named(full):
@@ -643,12 +691,12 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(monkeypatch):
         names = "one token", "two tokens", "second order"
         monkeypatch.setattr(decoders, "REPRODUCED", 2**11)
         failed = [SimpleNamespace(case=name, findings=["any"], counts={}, steps=0) for name in names]
-        texts = [one for each in failed for one in audited_texts(subject, each, SEED, lambda *_: None)]
+        seen = [one for each in failed for one in audited_texts(subject, each, SEED, Limits())]
     resamples = in_a_loop(mistakes.get("resamples_target"))
-    for few, expected in ((texts[:2], False), (texts[1:], True)):
-        assert refuted(resamples, few, lambda *_: None) is expected
-        assert not refuted(mistakes.get("longest_of_tries"), few, lambda *_: None)
-        assert refuted(Mistake("right", "none", "", decode=Decoder()), few, lambda *_: None)
+    for few, expected in ((seen[:2], False), (seen[1:], True)):
+        assert refuted(resamples, few) is expected
+        assert not refuted(mistakes.get("longest_of_tries"), few)
+        assert refuted(Mistake("right", "none", "", decode=Decoder()), few)
 
 
 @pytest.mark.slow

@@ -5,42 +5,38 @@ drafted tokens. To be named it must reproduce texts that have not chosen it, in 
 prompt: longer texts separate mistakes that are alike in short ones."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim.adapters._contract import BrokenVerifier
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
-from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject, Span, count_span
 from specsim.auditing._diagnosis import likelihood
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
+from specsim.auditing._diagnosis.texts import Texts, by_token, decoder_of, prefixes_of, read_texts
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
-from specsim.core._types import Ints, Tokens
+from specsim.core._types import Ints
 from specsim.mistakes import Mistake, catalogue, exact_controls
-from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law
-from specsim.models import Model, TableModel
+from specsim.mistakes._decoding import Decoder, in_a_loop
 from specsim.rules import get
 
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
 #: The most drafts of a step that drafts beyond the end of the text, and where a name is tested.
 DRAFTS, MORE_DRAFTS = 512, 4096
+#: The most where all of a text is its context, unless tokens are tested one by one.
+DRAFTS_AFTER_TEXTS = 32
 #: Texts of each case after which the mistakes are ranked.
 SEGMENTS = (2**12, 2**14)
 #: Texts of each case, at least, which a mistake must reproduce to be named.
 REPRODUCED = 2**12
-#: Texts of a mistake whose law is not enumerated, and their key.
-SIMULATED, KEY = 2**11, 0x5EED
 #: The most cases that are used.
 CASES = 2
 #: Tokens of a text that are looked at first, values of a parameter, and the nats behind the likeliest from
@@ -65,51 +61,6 @@ EXACT = (
 EXACT_NAMES = [one.name for one in EXACT]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """The texts of a case, its processed models, and the `counts` [prefixes, V] of tokens after prefixes."""
-
-    case: DecoderCase
-    processed: tuple[Model, Model]
-    counts: Ints
-
-    def compared(self, mistake: Mistake, tokens: int | None = None) -> tuple[likelihood.Prediction, Ints]:
-        """The law of the token after each prefix, and its counts; of the first `tokens`, or of all."""
-        length = min(self.case.max_new_tokens, tokens or self.case.max_new_tokens)
-        return self._prediction(mistake, length), self.counts[: len(self.prefixes(length))]
-
-    def _prediction(self, mistake: Mistake, length: int) -> likelihood.Prediction:
-        case, decode = self.case, _decoder(mistake)
-        models = self.processed if decode.processed else (case.target, case.draft)
-        if not decode.enumerable:
-            return likelihood.Prediction.simulated(self._after_prefixes(_run(mistake, case, models), length))
-        given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
-        law = self._after_prefixes(sequence_law(mistake, *given, length), length)
-        return likelihood.Prediction(law / np.maximum(law.sum(axis=1, keepdims=True), likelihood.LEAST))
-
-    def prefixes(self, length: int) -> list[Tokens]:
-        size = self.case.vocab_size
-        return [prefix for n in range(length) for prefix in product(range(size), repeat=n)]
-
-    def _after_prefixes(self, texts: Mapping[Tokens, Any], length: int) -> NDArray[Any]:
-        """`texts` have probabilities, or counts."""
-        place = {prefix: i for i, prefix in enumerate(self.prefixes(length))}
-        dtype = np.int64 if isinstance(texts, Counter) else np.float64
-        found = np.zeros((len(place), self.case.vocab_size), dtype=dtype)
-        for text, mass in texts.items():
-            for i, token in enumerate(text[:length]):
-                found[place[text[:i]], token] += max(mass, 0)
-        return found
-
-
-@cache  # the same for the first tokens and for all, and after more texts
-def _run(mistake: Mistake, case: DecoderCase, models: tuple[Model, Model]) -> Counter[Tokens]:
-    """The texts of a decoder whose law is not enumerated."""
-    given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
-    texts = (mistake.function(*given, np.random.default_rng([KEY, number])) for number in range(SIMULATED))
-    return Counter(map(tuple, texts))
-
-
 def diagnose_decoder(
     subject: DecoderSubject,
     results: Sequence[CaseResult],
@@ -117,8 +68,8 @@ def diagnose_decoder(
     known: Sequence[Mistake] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose a decoder from the results of its audit. Raises OutOfTime after `deadline`."""
-    in_time = partial(odds.check_time, deadline)
+    """Diagnose a decoder from the results of its audit. Raises OutOfTime after `deadline`, or much work."""
+    in_time = odds.Limits(deadline)
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
     failed = [result for result in results if result.findings]
@@ -132,8 +83,8 @@ def diagnose_decoder(
         if one.name not in TWINS and (one.decode is not None or one.law is not None)
     ]
     number, done = len(mistakes), 0
-    simulated = [one for one in mistakes if not _decoder(one).enumerable]
-    mistakes = [one for one in mistakes if _decoder(one).enumerable]
+    simulated = [one for one in mistakes if not decoder_of(one).enumerable]
+    mistakes = [one for one in mistakes if decoder_of(one).enumerable]
     prefixes: list[Ints] = []
     for steps in SEGMENTS:
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
@@ -147,7 +98,7 @@ def diagnose_decoder(
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
         seen = [
-            _read_texts(subject, subject.case(name), texts)
+            read_texts(subject, subject.case(name), texts, in_time)
             for name, texts in zip(chosen, prefixes, strict=True)
         ]
         scored, exact = _rank(mistakes, seen, in_time)
@@ -157,35 +108,34 @@ def diagnose_decoder(
             break
     if not found.named:  # only now those that take longest
         best = max((one.log_likelihood for one in [*scored, *exact]), default=-math.inf)
-        if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
+        if near_best := [one for one in simulated if _is_near(one, seen, best)]:
             scored = odds.drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
             found = odds.posterior(scored, exact, number)
     if found.named:
         audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
 
         def reproduced(one: odds.Scored) -> Mistake | None:
-            return None if refuted(one.mistake, audited, in_time) else one.mistake
+            return None if refuted(one.mistake, audited) else one.mistake
 
         found = odds.reproducing(scored, exact, number, reproduced)
     evidence = _evidence(found.named[0][0], seen) if found.named else ""
     return odds.conclude(found, done * len(seen), shown=(evidence, ""))
 
 
-def refuted(mistake: Mistake, audited: Sequence[_Seen], in_time: odds.InTime) -> bool:
+def refuted(mistake: Mistake, audited: Sequence[Texts]) -> bool:
     """Whether the texts of an audit refute `mistake` at the level of `ODDS`, whatever its parameters."""
 
     def fits(one: Mistake) -> bool:
         shapes = [one, *_of_all_lengths(one, audited, MORE_DRAFTS)]
-        return any(_reproduces(each, audited, in_time) for each in shapes)
+        return any(_reproduces(each, audited) for each in shapes)
 
     return not (fits(mistake) or (mistake.parameters and fits(_score(mistake, audited).mistake)))
 
 
-def _reproduces(mistake: Mistake, audited: Sequence[_Seen], in_time: odds.InTime) -> bool:
+def _reproduces(mistake: Mistake, audited: Sequence[Texts]) -> bool:
     """Whether the texts fit in each case, and in all together."""
     tables = []
     for one in audited:
-        in_time()
         tables.append(one.compared(mistake))
         if likelihood.fit(tables[-1:]) * 2 * len(audited) * ODDS < 1.0:
             return False
@@ -198,8 +148,8 @@ def _enumerable(case: DecoderCase) -> bool:
 
 
 def audited_texts(
-    subject: DecoderSubject, result: CaseResult, root: int, in_time: odds.InTime
-) -> list[_Seen]:
+    subject: DecoderSubject, result: CaseResult, root: int, in_time: odds.Limits
+) -> list[Texts]:
     """The texts of a case after each prompt, if they are enumerated; new ones where the audit has few."""
     case = subject.case(result.case)
     if not _enumerable(case):
@@ -209,42 +159,13 @@ def audited_texts(
         key = case_key(root, f"reproduction, {case.name}")
         counts = count_span(subject, Span(case.name, key, 0, REPRODUCED), in_time).counts
     prompts = zip(case.prompts, counts["prefixes"], strict=True)
-    return [_read_texts(subject, replace(case, prompts=(prompt,)), texts) for prompt, texts in prompts]
-
-
-def _read_texts(subject: DecoderSubject, case: DecoderCase, prefixes: Ints) -> _Seen:
-    processing = Processing.of(subject.declared)
-    models: Any = case.target, case.draft
-    given = len(case.prompts[0]), case.eos
-    target, draft = (_process_model(model, processing, *given) for model in models)
-    return _Seen(case, (target, draft), prefixes.reshape(-1, case.vocab_size))
-
-
-@dataclass(frozen=True, eq=False)
-class _OfTexts:
-    """A model whose processed rows depend on all of the text."""
-
-    row: Callable[[Tokens], Any]
-    reads_all = True
-
-
-@cache
-def _process_model(model: Model, processing: Processing, given: int, eos: int | None) -> Any:
-    if processing.of_texts:
-
-        @cache
-        def row(text: Tokens) -> Any:
-            texts = np.array([text], dtype=np.int32)
-            return processing.after(texts, model.rows(texts), given, eos)[0].tolist()
-
-        return _OfTexts(row)
-    size, order = model.vocab_size, model.order
-    contexts = np.indices((size,) * order).reshape(order, size**order).T.astype(np.int32)
-    return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])
+    return [
+        read_texts(subject, replace(case, prompts=(prompt,)), texts, in_time) for prompt, texts in prompts
+    ]
 
 
 def _rank(
-    mistakes: Sequence[Mistake], seen: Sequence[_Seen], in_time: odds.InTime
+    mistakes: Sequence[Mistake], seen: Sequence[Texts], in_time: odds.Limits
 ) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The mistakes near the likeliest, and the exact decoders; those far behind at first are not scored."""
 
@@ -258,43 +179,39 @@ def _rank(
     return [one for one in close if one.mistake.name not in EXACT_NAMES], exact
 
 
-def _is_near(mistake: Mistake, seen: Sequence[_Seen], best: float, in_time: odds.InTime) -> bool:
+def _is_near(mistake: Mistake, seen: Sequence[Texts], best: float) -> bool:
     """Whether the likelihood of the texts comes near `best` with a usual draft length."""
-    in_time()
-    shapes = [one for one in _of_all_lengths(mistake, seen) if _decoder(one).gamma in FIRST_LENGTHS]
+    shapes = [one for one in _of_all_lengths(mistake, seen) if decoder_of(one).gamma in FIRST_LENGTHS]
     return any(best - _likelihood(one, seen) <= FAR_WITHOUT_FIT for one in shapes)
 
 
-def _at_first(mistake: Mistake, seen: Sequence[_Seen]) -> odds.Scored:
+def _at_first(mistake: Mistake, seen: Sequence[Texts]) -> odds.Scored:
     """The likeliest for the first tokens, of a few draft lengths and values of a parameter."""
-    decode = _decoder(mistake)
+    decode = decoder_of(mistake)
     shapes = [replace(mistake, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS]
     tried = [one.with_parameters(**values) for one in shapes for values in few_values(one.parameters, FEW)]
     return odds.likeliest_of(odds.Scored(one, _likelihood(one, seen, FIRST), -math.inf) for one in tried)
 
 
-def _by_shape(mistake: Mistake, seen: Sequence[_Seen]) -> list[odds.Scored]:
+def _by_shape(mistake: Mistake, seen: Sequence[Texts]) -> list[odds.Scored]:
     """The log-likelihood of the texts for each draft length, with drafts beyond the end and without."""
     return [odds.Scored(one, _likelihood(one, seen), -math.inf) for one in _of_all_lengths(mistake, seen)]
 
 
-def _of_all_lengths(mistake: Mistake, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mistake]:
+def _of_all_lengths(mistake: Mistake, seen: Sequence[Texts], drafts: int = DRAFTS) -> list[Mistake]:
     longest = max(max(one.case.max_new_tokens for one in seen) - 1, 1)  # a longer draft is never used
     size = max(one.case.vocab_size for one in seen)
+    decode = decoder_of(mistake)
+    if any(one.reads_all for one in seen) and not by_token(decode):
+        drafts = DRAFTS_AFTER_TEXTS
     shapes = [(gamma, False) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
     shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= drafts]
-    decode = _decoder(mistake)
     return [
         replace(mistake, decode=replace(decode, gamma=gamma, overshoots=beyond)) for gamma, beyond in shapes
     ]
 
 
-def _decoder(mistake: Mistake) -> Decoder:
-    assert isinstance(mistake.decode, Decoder)
-    return mistake.decode
-
-
-def _score(mistake: Mistake, seen: Sequence[_Seen]) -> odds.Scored:
+def _score(mistake: Mistake, seen: Sequence[Texts]) -> odds.Scored:
     """`mistake` with the likeliest draft length and parameters, each at the other's optimum."""
 
     def by_value(one: Mistake) -> tuple[float, Values]:
@@ -320,12 +237,12 @@ def _score(mistake: Mistake, seen: Sequence[_Seen]) -> odds.Scored:
     return odds.Scored(best, mean, near + mean - likeliest.log_likelihood)
 
 
-def _likelihood(mistake: Mistake, seen: Sequence[_Seen], tokens: int | None = None) -> float:
+def _likelihood(mistake: Mistake, seen: Sequence[Texts], tokens: int | None = None) -> float:
     """The log-likelihood of the texts, or of their first `tokens`."""
     return sum(likelihood.log_likelihood(*one.compared(mistake, tokens)) for one in seen)
 
 
-def _evidence(best: odds.Scored, seen: Sequence[_Seen]) -> str:
+def _evidence(best: odds.Scored, seen: Sequence[Texts]) -> str:
     """The token after a prefix that best separates the mistake from an exact decoder."""
     gains = []
     for one in seen:
@@ -334,7 +251,7 @@ def _evidence(best: odds.Scored, seen: Sequence[_Seen]) -> str:
         gain = counts * np.log(np.maximum(here, 1e-12) / np.maximum(right, 1e-12))
         cell = np.unravel_index(int(gain.argmax()), gain.shape)
         shares = counts[cell] / counts[cell[0]].sum(), float(here[cell]), float(right[cell])
-        prefix = one.prefixes(one.case.max_new_tokens)[cell[0]]
+        prefix = prefixes_of(one.case.vocab_size, one.case.max_new_tokens)[cell[0]]
         gains.append((float(gain[cell]), one.case.name, prefix, int(cell[1]), shares))
     _, name, prefix, token, (share, predicted, exact) = max(gains)
     return (

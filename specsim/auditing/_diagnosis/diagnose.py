@@ -16,7 +16,7 @@ from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._results.audit import STOPPED, Audit, CaseResult, Diagnosis
+from specsim.auditing._results.audit import Audit, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.core._streams import Key
 from specsim.mistakes import Mistake, catalogue
@@ -33,8 +33,8 @@ def diagnosis_of(subject: Subject, found: Audit, seconds: float | None = None) -
         if not any(case.findings for case in results):
             return None
         return diagnose_failed(subject, results, found.level, root, deadline=deadline)
-    except odds.OutOfTime:
-        return Diagnosis(reason=STOPPED)
+    except odds.OutOfTime as why:
+        return Diagnosis(reason=str(why))
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # an error of the diagnosis must not lose the verdict

@@ -4,6 +4,7 @@ A verifier that was rejected makes a known mistake, or another one, or its singl
 rejected shows elsewhere. A mistake is named only if the odds against both alternatives are at least `ODDS`;
 all mistakes within `ODDS` of the likeliest are named with it."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import scipy
 
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, marginalise
-from specsim.auditing._results.audit import ODDS, Candidate, Diagnosis
+from specsim.auditing._results.audit import ODDS, STOPPED, Candidate, Diagnosis
 from specsim.core._parameters import Parameter
 from specsim.core._types import Ints
 from specsim.mistakes import Mistake
@@ -30,25 +31,39 @@ KNOWN, NONE, EXACT = 0.5, 0.4, 0.1
 FAR = 30.0
 #: How many names are looked for: after so many that do not reproduce the audit there is none.
 TRIED = 3
+#: The most laws of steps that a diagnosis computes.
+WORK = 2**23
 #: The most mistakes that are listed in a result.
 LISTED = 5
 #: Why there is no name: the cases of the diagnosis show nothing, or they show what no known mistake does.
 ELSEWHERE = "In the small cases of the diagnosis its steps are exact: it goes wrong elsewhere."
 OTHERWISE = "No known mistake explains these steps."
+SPENT = "The limit of work stopped the diagnosis."
 
 
 class OutOfTime(Exception):
-    """A diagnosis has reached its deadline."""
+    """A diagnosis has reached its deadline or has spent its work, and why it has no name."""
 
 
-#: Raises OutOfTime after a deadline. It ignores the progress that it gets.
-InTime = Callable[..., None]
+@dataclass
+class Limits:
+    """Called while a diagnosis works; raises OutOfTime after `deadline`, or without `work` left.
 
+    Work is the number of laws of steps. Those that were kept count too, so that no memory decides."""
 
-def check_time(deadline: float, *_: int) -> None:
-    """Raise OutOfTime after `deadline`, a time of `time.monotonic`."""
-    if time.monotonic() > deadline:
-        raise OutOfTime
+    deadline: float = math.inf
+    work: int = WORK
+
+    def __call__(self, *_: int) -> None:
+        if time.monotonic() > self.deadline:
+            raise OutOfTime(STOPPED)
+
+    def spend(self, laws: int) -> None:
+        """Count the computation of that many laws of steps."""
+        self.work -= laws
+        if self.work < 0:
+            raise OutOfTime(SPENT)
+        self()
 
 
 @dataclass(frozen=True)
@@ -94,7 +109,7 @@ def fitted(
 def narrow(
     mistakes: Sequence[Mistake],
     stages: Sequence[tuple[Callable[[Mistake], Scored | None], float]],
-    in_time: InTime,
+    in_time: Limits,
 ) -> list[Scored]:
     """The mistakes that come near the likeliest.
 

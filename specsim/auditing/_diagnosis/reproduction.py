@@ -24,7 +24,7 @@ from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.likelihood import Prediction
-from specsim.auditing._diagnosis.posterior import InTime
+from specsim.auditing._diagnosis.posterior import Limits
 from specsim.auditing._results.audit import CaseResult, TableResult
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.local import Local
@@ -135,7 +135,7 @@ class Audited:
     results: Sequence[CaseResult]
     level: str
     root: int
-    in_time: InTime
+    in_time: Limits
 
     @property
     def failed(self) -> list[CaseResult]:

@@ -144,7 +144,7 @@ def diagnose_tree(
     deadline: float = math.inf,
 ) -> Diagnosis:
     """Diagnose a verifier of trees, whose cases `failed`. Raises OutOfTime after `deadline`."""
-    in_time = partial(odds.check_time, deadline)
+    in_time = odds.Limits(deadline)
     seen: list[_Seen] = []
     left = IN_ALL
     for result in sorted(failed, key=lambda result: -result.largest_log10_e):

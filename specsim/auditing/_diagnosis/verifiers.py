@@ -100,7 +100,7 @@ def diagnose_chain(
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose a verifier of chains from the results of its audit. Raises OutOfTime after `deadline`."""
-    audited = Audited(subject, results, level, root, partial(odds.check_time, deadline))
+    audited = Audited(subject, results, level, root, odds.Limits(deadline))
     mistakes = [one for one in known or catalogue() if one.verify is not None]
     between: Diagnosis | None = None
     if tied := [one for one in audited.failed if dependent(one.tables) or calls_differ(one.counts)]:
@@ -212,7 +212,7 @@ def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
 
 
 def _by_outcomes(
-    mistakes: Sequence[Mistake], seen: Outcomes, in_time: odds.InTime
+    mistakes: Sequence[Mistake], seen: Outcomes, in_time: odds.Limits
 ) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The mistakes near the likeliest, and the exact verifiers; those far behind at first are not scored."""
     plain = [one for one in seen if not one[0].rotated]

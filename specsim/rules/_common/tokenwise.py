@@ -49,6 +49,7 @@ def law(
             last = bonus(last, q[len(tokens)] if len(q) > len(tokens) else None, **values)
         return stop_law([passed for passed, _ in decided]), [*(row for _, row in decided), list(last)]
 
+    step_law.in_order = step_law.by_token = True  # type: ignore[attr-defined]  # for laws of texts
     return step_law
 
 
