@@ -217,6 +217,7 @@ def _is_sequence(value: Any, hint: Any) -> bool:
     items = typing.get_args(hint)[:1]
     if isinstance(value, str | bytes | Mapping | type) or not hasattr(value, "__iter__"):
         return isinstance(value, bytes) and items == (int,)
+    iter(value)  # an error of its own names the argument
     if (typing.get_origin(hint) or hint) is not Iterable and not hasattr(value, "__len__"):
         return False  # a generator, which is used up by now
     if isinstance(value, np.ndarray) and not value.ndim:

@@ -359,7 +359,8 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
     check_between("n", n, 0, math.inf, "number of draws")
     if cells < 2 or n < 1:
         return 1.0
-    return float(min(1.0, np.sqrt(_noncentrality(cells, n, level, power) / (4.0 * n))))
+    wanted = _noncentrality(int(cells), float(n), float(level), float(power))
+    return float(min(1.0, np.sqrt(wanted / (4.0 * n))))
 
 
 @checked
@@ -394,7 +395,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
 
     def missing(log_n: float) -> float:
         n = float(np.exp(log_n))
-        return float(np.log(n * distance / _noncentrality(cells, n, level, power)))
+        return float(np.log(n * distance / _noncentrality(int(cells), n, float(level), float(power))))
 
     low, high = 0.0, 10.0
     if missing(low) >= 0.0:

@@ -183,6 +183,8 @@ class Nowhere:
     def __fspath__(self):
         return 3
 
+    __iter__ = __fspath__
+
 
 @pytest.mark.parametrize("call", [
     lambda value: specsim.simulate([0.5, 0.5], [0.8, 0.2], steps=value),
@@ -190,10 +192,11 @@ class Nowhere:
     lambda value: specsim.load(value),
     lambda value: specsim.merge([value]),
     lambda value: specsim.traces.truncate([0.5, 0.5], k=value),
+    lambda value: specsim.models.NGramModel.train(value, 2),
 ])  # fmt: skip
 def test_arguments_whose_methods_raise_are_named(call):
     for value in (Raises(), Nowhere()):
-        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k): "):
+        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k|texts): "):
             call(value)
 
 

@@ -312,6 +312,7 @@ def test_a_deviation_called_detectable_is_detected_and_a_third_of_it_mostly_is_n
 
 def test_what_is_detectable_shrinks_with_n_and_grows_with_cells_and_severity():
     base = detectable_tv(8, 10**5, 1e-6)
+    assert detectable_tv(*map(np.array, (8, 10.0**5, 1e-6))) == base
     assert 0 < detectable_tv(8, 10**7, 1e-6) < base / 5
     assert detectable_tv(80, 10**5, 1e-6) > base
     assert detectable_tv(8, 10**5, 1e-12) > base

@@ -266,7 +266,7 @@ HOSTILE = {
     "complex": np.array([0.5 + 1j, 0.5, 0.0]), "objects": np.array([object()] * 3), "bools": np.array([True, False, False]),
     "ones": np.ones(3), "float16": np.array([0.5, 0.3, 0.2], np.float16), "subnormal": np.array([5e-324, 1.0, 0.0]),
     "0d": np.array(0.5), "uint64": np.array([2**64 - 1], np.uint64), "dates": np.array(["2020-01-01"], "M8[D]"),
-    "big": np.full(3, 1e308), "read-only": np.broadcast_to(np.float64(0.25), (2, 4)), "np.int64": np.int64(3),
+    "big": np.full(3, 1e308), "read-only": np.broadcast_to(np.float64(0.25), (2, 4)), "np.int64": np.int64(3), "np.uint8": np.uint8(3), "np.float16": np.float16(0.5),
     "np.float32": np.float32(0.5), "np.bool": np.bool_(True), "model": TARGET, "tree": TREE, "trace": TRACE,
     "folder": ".", "missing": "no/such/file", "fifo": "fifo", "socket": "socket", "device": "/dev/zero", "full": "/dev/full", "loop": "loop",
     "Path": Path("fifo"), "text file": "texts/a.txt", "rule:": "lenience:lenience=nan", "rule": "block", "rules": ["block", "block"],
@@ -330,7 +330,7 @@ def make_things():
 
 
 def _odd(seed):
-    """An object of a type whose methods raise, or return what they must not."""
+    """An object whose methods raise, or return what they must not; or one of a type made of Python's own."""
     rng = random.Random(seed)
     result = rng.choice([RuntimeError("odd"), KeyError("odd"), -1, None, "x", 2**70, math.nan, b"x", ()])
 
@@ -340,7 +340,8 @@ def _odd(seed):
         return result
 
     methods = {f"__{name}__": does for name in rng.sample(ODD, rng.choice((1, 1, 2, 4)))}
-    return type("Odd", (rng.choice([object, object, int, float, str, dict, list]),), methods)()
+    kind = rng.choice([object] * 9 + [int, float, str, dict, list])
+    return type("Odd", (kind,), methods if kind is object else {})()
 
 
 #: Methods by which an object passes for another.
@@ -406,10 +407,10 @@ def _names(error, function, given, replaced):
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.filename is not None):
         return True
     words = {name.removesuffix("s") for name in given | replaced}
-    words |= {"that were given", function.__name__, str(given.get("name", function.__name__))}
+    words |= {"that were given", "the pair", function.__name__, str(given.get("name", function.__name__))}
     for value in replaced.values():
         if isinstance(HOSTILE[value], str | Path) and value != "''" and "odd" not in value:
-            words.add(ascii(str(HOSTILE[value])[:20])[1:-1].partition(":")[0])
+            words |= {str(HOSTILE[value])[:20], ascii(str(HOSTILE[value])[:20])[1:-1].partition(":")[0]}
         if HOSTILE[value] is TRACE:
             words.add(str(TRACE.path))
     return any(re.search(rf"(?<!\w){re.escape(word)}", text) for word in words)
