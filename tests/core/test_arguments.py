@@ -193,10 +193,11 @@ class Nowhere:
     lambda value: specsim.merge([value]),
     lambda value: specsim.traces.truncate([0.5, 0.5], k=value),
     lambda value: specsim.models.NGramModel.train(value, 2),
+    lambda value: specsim.models.Tree(value),
 ])  # fmt: skip
 def test_arguments_whose_methods_raise_are_named(call):
     for value in (Raises(), Nowhere()):
-        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k|texts): "):
+        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k|texts|parents): "):
             call(value)
 
 

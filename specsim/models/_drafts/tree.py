@@ -6,7 +6,7 @@ parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree
 them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
 Arguments out of range raise ValueError or TypeError."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -259,9 +259,11 @@ def as_tree(gamma: int | Tree) -> Tree:
 
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
     """`parents` as a tuple of ints. Raises ValueError naming a node with a cycle or without a parent."""
-    if not isinstance(parents, Iterable) or (isinstance(parents, np.ndarray) and not parents.ndim):
-        raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
-    checked, parents = [], list(parents)
+    try:
+        checked, parents = [], list(parents)
+    except Exception:  # also those of its own methods
+        given = type(parents).__name__
+        raise TypeError(f"parents: expected one for each drafted token, got {given}") from None
     for j, parent in enumerate(parents):
         if isinstance(parent, bool | np.bool_) or not isinstance(parent, int | np.integer):
             raise TypeError(f"parents[{j}]: expected an int, got {type(parent).__name__}")
