@@ -65,13 +65,13 @@ class Collecting:
 def pytest_configure(config):
     settings.load_profile("fixed" if config.option.all else "few")
     config.pluginmanager.register(Collecting())
-    gc.disable()
+    gc.set_threshold(0)
 
 
 def pytest_collection_finish(session):
     """What was imported and collected stays to the end: the garbage collector need not look at it again."""
     gc.freeze()
-    gc.enable()
+    gc.set_threshold(20_000, 20, 20)  # what tests import and compile stays too
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
