@@ -1,7 +1,7 @@
 """Speculative decoding from the prompt to the last token, and sampling from the target alone."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -301,6 +301,8 @@ def _check_model(target: Any) -> None:
 
 
 def _check_prompt(prompt: Sequence[int], models: Sequence[Model]) -> list[int]:
+    if not isinstance(prompt, Iterable):  # what is gone through by its items may have no end
+        raise TypeError(f"prompt: expected a sequence of token ids, got {type(prompt).__name__}")
     text: list[int] = check_tokens(list(prompt), models[0].vocab_size, "prompt").tolist()
     least = max(1, *(model.order for model in models))
     if len(text) < least:

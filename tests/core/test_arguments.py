@@ -176,14 +176,14 @@ class Raises:
     def __index__(self):
         raise KeyError
 
-    __fspath__ = __len__ = __float__ = __array__ = __index__
+    __fspath__ = __len__ = __float__ = __array__ = __iter__ = __index__
 
 
 class Nowhere:
-    def __fspath__(self):
+    def __fspath__(self, *_):
         return 3
 
-    __iter__ = __fspath__
+    __getitem__ = __fspath__  # a sequence without an end
 
 
 @pytest.mark.parametrize("call", [
@@ -194,10 +194,11 @@ class Nowhere:
     lambda value: specsim.traces.truncate([0.5, 0.5], k=value),
     lambda value: specsim.models.NGramModel.train(value, 2),
     lambda value: specsim.models.Tree(value),
+    lambda value: specsim.sample(specsim.models.TableModel([0.5, 0.5]), value, max_new_tokens=1),
 ])  # fmt: skip
 def test_arguments_whose_methods_raise_are_named(call):
     for value in (Raises(), Nowhere()):
-        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k|texts|parents): "):
+        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k|texts|parents|prompt): "):
             call(value)
 
 

@@ -156,14 +156,10 @@ def _written(name):
     for path in Path().rglob("*"):
         if str(path).startswith(name) and path.is_file() and path.suffix not in TIMED:
             content = path.read_bytes()
-            found[str(path)[len(name) :]] = (
-                json.loads(content, object_hook=_timeless) if path.suffix == ".json" else content
-            )
+            if path.suffix == ".json":
+                content = json.loads(content, object_pairs_hook=lambda pairs: [one for one in pairs if one[0] not in TIMES])  # fmt: skip
+            found[str(path)[len(name) :]] = content
     return found
-
-
-def _timeless(found):
-    return {name: value for name, value in found.items() if name not in TIMES}
 
 
 def _started(line, name, change=lambda: None, environment=None):

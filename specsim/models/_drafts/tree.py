@@ -260,7 +260,7 @@ def as_tree(gamma: int | Tree) -> Tree:
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
     """`parents` as a tuple of ints. Raises ValueError naming a node with a cycle or without a parent."""
     try:
-        checked, parents = [], list(parents)
+        checked, parents = [], list(type(parents).__iter__(parents))  # by its items it may have no end
     except Exception:  # also those of its own methods
         given = type(parents).__name__
         raise TypeError(f"parents: expected one for each drafted token, got {given}") from None
