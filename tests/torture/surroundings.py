@@ -12,11 +12,9 @@ import time
 from functools import cache, partial
 from pathlib import Path
 
-import pytest
 from blocks import TRACEBACK, WRONG, in_blocks
 from command_lines import make_files
 from core.test_jit import OPENED
-from core.test_jit import __file__ as JIT
 
 #: Commands that write; {} is a name not yet used.
 ENGINE = "audit engine specsim --planted pair --tokens 300 --seed 1 --out {}"
@@ -76,6 +74,7 @@ ELSEWHERE = [
     {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3"}, {"PYTHONHASHSEED": "7"}, {"TZ": "Asia/Tokyo", "LC_ALL": "C"},
 ]  # fmt: skip
 TIMES, TIMED = {"seconds", "judging", "provenance", "date", "sha256"}, {".html", ".xml", ".jsonl", ".part"}
+TESTS = Path(__file__).resolve().parents[1] / "core/test_jit.py"
 #: Seconds within which a writer is killed.
 WITHIN = 1.5
 
@@ -98,9 +97,11 @@ def run_surroundings(number, seed):
 
 def _opened(way):
     """A cache of kernels in which others can have written `way`: the test of it, in a process of its own."""
-    test = f"{JIT}::test_code_that_others_can_have_written_is_not_run[{way}]"
-    ended = pytest.main(["-q", "-p", "no:cacheprovider", test])
-    return f"code {int(ended)}", None if ended == 0 else (WRONG, "a cache of others is run")
+    test = f"{TESTS}::test_code_that_others_can_have_written_is_not_run[{way}]"
+    ended = subprocess.call(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", test], cwd=TESTS.parents[2]
+    )
+    return f"code {ended}", None if ended == 0 else (WRONG, "a cache of others is run")
 
 
 def run_writers(number, seed):
