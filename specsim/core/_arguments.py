@@ -51,7 +51,8 @@ def checked(function: F) -> F:
         except (OSError, MemoryError):
             raise
         except Exception as error:  # an argument may raise anything
-            if not _names_one(error, function):
+            first = re.match(r"\w+(?=[:,\[])", str(error))
+            if first is None or first[0] not in _read(function)[0].parameters:  # it names no argument
                 check_arguments(function, arguments, named, error)
             raise
 
@@ -61,12 +62,6 @@ def checked(function: F) -> F:
 def _plain(value: Any) -> Any:
     """`value`, of NumPy's integers the same in Python, which do not overflow."""
     return value.item() if isinstance(value, np.integer) else value
-
-
-def _names_one(error: Exception, function: Callable[..., Any]) -> bool:
-    """Whether the message of `error` begins with the name of an argument of `function`."""
-    first = re.match(r"\w+(?=[:,\[])", str(error))
-    return first is not None and first[0] in _read(function)[0].parameters
 
 
 def check_arguments(

@@ -113,7 +113,9 @@ def atomic_write(path: PathLike) -> Iterator[Path]:
         _remove_abandoned(place)
         try:
             yield temporary
-            os.chmod(temporary, _default_mode())  # the writer may have made it private
+            mask = os.umask(0)  # which can only be read by setting it
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)  # the writer may have made it private
             _sync(temporary)
             os.replace(temporary, place)
             _sync(place.parent)
@@ -198,13 +200,6 @@ def _runs(process: int) -> bool:
     except OSError:  # it is another user's
         return True
     return process != os.getpid()
-
-
-def _default_mode() -> int:
-    """The permissions of a new file. The process's mask can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _sync(path: Path) -> None:

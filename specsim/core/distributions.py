@@ -486,7 +486,10 @@ def synthetic_pair(
     check_between("overlap", overlap, 0, 1, "sum of min(p, q)")
     check_count("vocab_size", vocab_size, 2, MOST_TOKENS)
     if kind == "one-hot":
-        return _one_hot_pair(vocab_size, overlap)
+        q = np.zeros(vocab_size)
+        q[0] = 1.0
+        others = (1.0 - overlap) * normalise(0.75 ** np.arange(vocab_size - 1.0))
+        return normalise(np.concatenate([[overlap], others])), q
     if not isinstance(rng, int | np.integer | np.random.Generator | None):
         raise TypeError(f"rng: expected an int, a Generator or None, got {type(rng).__name__}")
     if isinstance(rng, int | np.integer) and rng < 0:
@@ -543,10 +546,3 @@ def _solve_tilt(f: Floats, z: Floats, overlap: float) -> float:
     while excess(upper) > 0.0:
         upper *= 2.0
     return float(brentq(excess, 0.0, upper, xtol=1e-14, rtol=1e-15))
-
-
-def _one_hot_pair(vocab_size: int, overlap: float) -> tuple[Floats, Floats]:
-    q = np.zeros(vocab_size)
-    q[0] = 1.0
-    p = np.concatenate([[overlap], (1.0 - overlap) * normalise(0.75 ** np.arange(vocab_size - 1.0))])
-    return normalise(p), q

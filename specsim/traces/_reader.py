@@ -137,7 +137,12 @@ class Shard:
             raise self._damaged(0, f"the header, of {start} bytes, is longer than the file, of {size}")
         header = raw[:start].tobytes()
         places = self._places(header[8:])
-        self._check_size(size - start, places)
+        wanted, left = max(end for _, end in places), size - start
+        if left > wanted:
+            raise self._damaged(self.num_rows, f"{left - wanted} bytes follow the last row")
+        if left < wanted:
+            whole = min(max(0, left - begin) * self.num_rows // (end - begin) for begin, end in places)
+            raise self._damaged(whole, f"the file is cut, {wanted - left} bytes are missing")
         columns, data = {}, raw[start:]
         asked_for = self.layout.columns(self.num_rows).items()
         for (name, (dtype, shape)), place in zip(asked_for, places, strict=True):
@@ -169,15 +174,6 @@ class Shard:
             if places[name] != (begin, end):
                 raise self._damaged(0, f"column {name} is at {places[name]} instead of ({begin}, {end})")
         return [places[name] for name in wanted]
-
-    def _check_size(self, size: int, places: list[tuple[int, int]]) -> None:
-        """Raise, naming the first row lost, unless the columns take `size` bytes after the header."""
-        wanted = max(end for _, end in places)
-        if size > wanted:
-            raise self._damaged(self.num_rows, f"{size - wanted} bytes follow the last row")
-        if size < wanted:
-            whole = min(max(0, size - begin) * self.num_rows // (end - begin) for begin, end in places)
-            raise self._damaged(whole, f"the file is cut, {wanted - size} bytes are missing")
 
     def _damaged(self, row: int, what: str) -> ValueError:
         return ValueError(f"{self.path}, row {row}: {what}")

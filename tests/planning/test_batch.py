@@ -45,9 +45,10 @@ from specsim.planning import (
     simulate_batch,
     sweep_batch,
 )
+from specsim.planning._batch._kernel import Setup
 from specsim.planning._batch._policies import for_kernel, policy_named, spec_of
 from specsim.planning._batch._requests import Workload
-from specsim.planning._batch._simulate import _Server
+from specsim.planning._batch._simulate import _serve
 from specsim.theory import expected_tokens, expected_tokens_by_position
 
 GPU = Hardware(bandwidth=2e12, flops=300e12)
@@ -168,6 +169,12 @@ def test_acceptance_may_differ_between_requests():
 # --- the twin -----------------------------------------------------------------------------------------------
 
 
+def served(cost, policy, max_batch, prefill, survival, drawn, key, edge):
+    passes = cost.target.coefficients(), cost.draft.coefficients(), cost.seen
+    setup = Setup(survival, *passes, max_batch, prefill, *for_kernel(policy))
+    return _serve(drawn, setup, key, np.zeros(1, np.int64), edge, until_counted=False)
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=spec_of)
 @pytest.mark.parametrize(
     ("rate", "max_batch", "prefill", "alpha"),
@@ -179,14 +186,12 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
     work = Workload(rate, None, Geometric(80.0), Geometric(60.0), alpha, 40)
     key = key_of(5, (0,))
     survival = work.survival(int(for_kernel(policy)[1][0]))
-    server = _Server(cost, policy, max_batch, prefill, survival, np.zeros(1, np.int64))
-    served = server.serve(work.draw(key), key, -1, until_counted=False)
+    times, totals = served(cost, policy, max_batch, prefill, survival, work.draw(key), key, -1)
     requests = requests_of(work.draw(key), survival.tolist() or None, key)
     passes, drafted, accepted = serve(requests, cost, policy, max_batch, prefill)
-    for name in ("started", "first", "finished"):
-        expected = [getattr(one, name) for one in requests]
-        assert getattr(served, name) == pytest.approx(expected, rel=1e-9)
-    totals = served.totals  # between the admissions of requests -1 and 40, which are none: of the whole run
+    for name, found in zip(("started", "first", "finished"), times, strict=True):
+        assert found == pytest.approx([getattr(one, name) for one in requests], rel=1e-9)
+    # totals between the admissions of requests -1 and 40, which are none: of the whole run
     assert (totals["request_steps"], totals["drafted"], totals["accepted"]) == (passes, drafted, accepted)
     assert (totals["finished"], totals["tokens"]) == (40, sum(one.output for one in requests))
     assert totals["seconds"] == pytest.approx(max(one.finished for one in requests), rel=1e-9)
@@ -198,11 +203,9 @@ def test_totals_are_those_of_the_twin():
     work = Workload(None, None, 10, 30, 0.6, count)
     drawn = work.draw(key)
     drawn.outputs[-1] = 1
-    server = _Server(SECOND, Constant(3), 1, False, np.empty(0), np.zeros(1, np.int64))
-    served = server.serve(drawn, key, 0, until_counted=False)
+    _, totals = served(SECOND, Constant(3), 1, False, np.empty(0), drawn, key, 0)
     requests = requests_of(drawn, None, key)
     passes, drafted, accepted = serve(requests, SECOND, Constant(3), 1, False)
-    totals = served.totals
     assert totals["request_steps"] == totals["iterations"] == passes - 1
     assert (totals["drafted"], totals["seconds"]) == (drafted - 3, passes - 1)
     assert accepted - 3 <= totals["accepted"] <= accepted

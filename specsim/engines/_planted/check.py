@@ -139,9 +139,16 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     if "gguf" in planted.formats:
         check_installed()
     for format in planted.formats:
-        _check_digest(planted, format)
+        weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in MODELS)
+        if digest_of((planted.target, planted.draft), weights) != planted.digest:
+            raise ValueError(
+                f"{planted.folder}: the distributions and weights in format {format} do not have the digest "
+                f"{planted.digest[:16]} of {MANIFEST}; plant the folder again"
+            )
     root = root_of(rng)
-    texts = _texts(planted, np.random.default_rng(root))
+    generator = np.random.default_rng(root)
+    lengths = [min(length, planted.context - 1) for length in (LONGEST, *[LENGTH] * (TEXTS - 1))]
+    texts = [planted.prompts(1, length, rng=generator)[0] for length in lengths]
     found = []
     for which in MODELS:
         for format in planted.formats:
@@ -154,22 +161,6 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
             theirs = _transformers(planted.checkpoint(which, "hf"), dtype)
             found.append(_compare(planted, which, "hf", "transformers", dtype, theirs, texts))
     return PlantCheck(str(path), planted.digest, tuple(found), root)
-
-
-def _check_digest(planted: Planted, format: str) -> None:
-    """Raise ValueError unless the distributions and the weights in one format have the digest of the pair."""
-    weights = (READERS[format](planted.folder / FORMATS[format].format(which))[1] for which in MODELS)
-    if digest_of((planted.target, planted.draft), weights) != planted.digest:
-        raise ValueError(
-            f"{planted.folder}: the distributions and weights in format {format} do not have the digest "
-            f"{planted.digest[:16]} of {MANIFEST}; plant the folder again"
-        )
-
-
-def _texts(planted: Planted, rng: np.random.Generator) -> list[Ints]:
-    """One long text, and short ones."""
-    lengths = [min(LONGEST, planted.context - 1), *[min(LENGTH, planted.context - 1)] * (TEXTS - 1)]
-    return [planted.prompts(1, length, rng=rng)[0] for length in lengths]
 
 
 def _compare(

@@ -129,7 +129,12 @@ class Decoder:
             return _sample, "sampled", 0
         if wrong is not None:
             act, generator = wrong.act, np.random.default_rng(self.root)
-            return lambda step: _verify_by_function(step, act, generator), "sampled", self.gamma
+
+            def verify_by_function(step: Step) -> None:  # as audits call it
+                step.tokens[:] = act(step.drafted, step.p, step.q, generator).T
+                step.accepted[:] = (step.tokens >= 0).sum(axis=0) - 1
+
+            return verify_by_function, "sampled", self.gamma
         ways = self.rule.draft_sampling
         if not {"sampled", "top"} & set(ways):
             raise ValueError(f"rule: {self.rule.name} verifies trees only; 'standard' verifies chains")
@@ -150,7 +155,8 @@ class Decoder:
         run, gamma = self._run, self.gamma
         size, vocab_size = len(run.texts), self.pair.target.vocab_size
         count = 1 if self.plain else self.rule.uniforms(chain(gamma), vocab_size)
-        _make_room(run, gamma)
+        if (missing := int(run.length.max()) + 2 * (gamma + 2) - run.seen.shape[1]) > 0:
+            run.seen = np.pad(run.seen, ((0, 0), (0, missing + 64)))
         q = np.empty((size, self._num_q, vocab_size))
         step = Step(
             run,
@@ -197,7 +203,10 @@ class Decoder:
         self._verify(step)
         self._act("last token", step)
         step.counted_accepted[:] = step.accepted
-        _take_logprobs(step)
+        tokens = step.tokens.T.clip(min=0).astype(np.int64)
+        with np.errstate(divide="ignore"):  # a mistake can emit what is impossible
+            step.logprobs[:] = np.log(np.take_along_axis(step.raw_p, tokens[..., None], axis=2)[..., 0])
+        step.logprobs[:] = np.maximum(step.logprobs, -1e4)
         self._act("log-probabilities", step)
         self._act("counters", step)
         _emit(step)
@@ -253,31 +262,10 @@ class Decoder:
         )
 
 
-def _make_room(run: Running, gamma: int) -> None:
-    """Widen `seen` if a step does not fit."""
-    missing = int(run.length.max()) + 2 * (gamma + 2) - run.seen.shape[1]
-    if missing > 0:
-        run.seen = np.pad(run.seen, ((0, 0), (0, missing + 64)))
-
-
 def _sample(step: Step) -> None:
     """A step without a draft: one token from p."""
     step.tokens[0] = draw_siblings("sampled", np.ascontiguousarray(step.p[:, 0]), step.verify_u)[0]
     step.accepted[:] = 0
-
-
-def _verify_by_function(step: Step, verify: Callable[..., Any], generator: np.random.Generator) -> None:
-    """Verify with a function of drafted tokens, p, q and a generator, as audits call it."""
-    step.tokens[:] = verify(step.drafted, step.p, step.q, generator).T
-    step.accepted[:] = (step.tokens >= 0).sum(axis=0) - 1
-
-
-def _take_logprobs(step: Step) -> None:
-    """The log-probabilities of the tokens that came out, and the lists of the most probable ones."""
-    tokens = step.tokens.T.clip(min=0).astype(np.int64)
-    with np.errstate(divide="ignore"):  # a mistake can emit what is impossible
-        step.logprobs[:] = np.log(np.take_along_axis(step.raw_p, tokens[..., None], axis=2)[..., 0])
-    step.logprobs[:] = np.maximum(step.logprobs, -1e4)
 
 
 def _emit(step: Step) -> None:

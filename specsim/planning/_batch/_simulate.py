@@ -16,7 +16,7 @@ from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
-from specsim.core._streams import RandomSource, key_of, root_of
+from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._costs import BatchCost
@@ -244,13 +244,14 @@ def simulate_batch(
         raise ValueError(f"requests: {work.count:,} are too few for batches of {max_batch:,}; {least}")
     survival = work.survival(int(parameters[0]))
     stop = np.zeros(1, dtype=np.int64)
-    server = _Server(cost, policy, max_batch, prefill, survival, stop)
+    passes = cost.target.coefficients(), cost.draft.coefficients(), cost.seen
+    setup = Setup(survival, *passes, max_batch, prefill, *for_kernel(policy))
     workers, report = available_threads(threads), told(progress)
     found: list[dict[str, float]] = []
     with ThreadPoolExecutor(min(workers, replications)) as pool:
         keys = [key_of(root, (number,)) for number in range(replications)]
         try:
-            for one in pool.map(lambda key: _replicate(server, work, key), keys):
+            for one in pool.map(lambda key: _replicate(cost, setup, stop, work, key), keys):
                 found.append(one)
                 report(len(found), replications)
         except BaseException:
@@ -278,62 +279,43 @@ def simulate_batch(
     )
 
 
-class _Server(NamedTuple):
-    """What all replications have in common."""
-
-    cost: BatchCost
-    policy: AnyPolicy
-    max_batch: int
-    prefill: bool
-    survival: Floats
-    stop: Ints
-
-    def serve(self, drawn: Drawn, key: tuple[int, int], edge: int, until_counted: bool) -> "_Served":
-        count = len(drawn.arrivals)
-        started, first, finished = np.zeros((3, count))
-        totals = np.zeros(len(TOTALS))
-        passes = self.cost.target.coefficients(), self.cost.draft.coefficients(), self.cost.seen
-        setup = Setup(self.survival, *passes, self.max_batch, self.prefill, *for_kernel(self.policy))
-        counted = Counted(edge, count - 1 - edge, until_counted)
-        serve(drawn, setup, counted, key, self.stop, started, first, finished, totals)
-        return _Served(started, first, finished, dict(zip(TOTALS, totals.tolist(), strict=True)))
+def _serve(
+    drawn: Drawn, setup: Setup, key: Key, stop: Ints, edge: int, until_counted: bool
+) -> tuple[Floats, dict[str, float]]:
+    """The times [3, n] of requests (started, first token, finished), and totals less `edge` at each end."""
+    count = len(drawn.arrivals)
+    times, totals = np.zeros((3, count)), np.zeros(len(TOTALS))
+    serve(drawn, setup, Counted(edge, count - 1 - edge, until_counted), key, stop, *times, totals)
+    return times, dict(zip(TOTALS, totals.tolist(), strict=True))
 
 
-class _Served(NamedTuple):
-    started: Floats
-    first: Floats
-    finished: Floats
-    totals: dict[str, float]
-
-
-def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[str, float]:
-    """The quantities of one replication."""
+def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: Key) -> dict[str, float]:
     drawn = work.draw(key)
     count = len(drawn.arrivals)
-    alone = server.cost.target.seconds(1, 1)
+    alone = cost.target.seconds(1, 1)
     if drawn.arrivals[-1] * 2.0**-52 > 1e-6 * alone:
         raise ValueError(
             f"rate: arrivals in {drawn.arrivals[-1]:.3g} seconds leave no digits for passes of {alone:.3g}; "
             "simulate fewer requests, or a higher rate"
         )
-    edge = max(int(UNCOUNTED * count), UNCOUNTED_BATCHES * server.max_batch)
-    served = server.serve(drawn, key, edge, until_counted=False)
-    if not served.finished.max() < LONGEST_RUN:
+    edge = max(int(UNCOUNTED * count), UNCOUNTED_BATCHES * setup.max_batch)
+    (started, first, finished), totals = _serve(drawn, setup, key, stop, edge, until_counted=False)
+    if not finished.max() < LONGEST_RUN:
         longest = f"more than {LONGEST_RUN:g} seconds in all"
         raise ValueError(f"cost: iterations take {longest}; check bandwidth, arithmetic and caches")
-    full = served
+    full = totals
     if drawn.arrivals[-1] > 0.0:
         at_once = drawn._replace(arrivals=np.zeros(count))
-        full = server.serve(at_once, key, edge, until_counted=True)
+        _, full = _serve(at_once, setup, key, stop, edge, until_counted=True)
     # by tokens, since the requests that a window cuts are not equally far at its ends
-    capacity = full.totals["tokens"] / full.totals["seconds"] / float(drawn.outputs.mean())
+    capacity = full["tokens"] / full["seconds"] / float(drawn.outputs.mean())
     counted = slice(edge, count - edge)
-    totals, started, finished = served.totals, served.started[counted], served.finished[counted]
-    latency, arrivals = finished - drawn.arrivals[counted], drawn.arrivals[counted]
+    started, first, finished, arrivals = (one[counted] for one in (started, first, finished, drawn.arrivals))
+    latency = finished - arrivals
     half = len(latency) // 2
     found = {
         "goodput": totals["tokens"] / totals["seconds"],
-        "request_rate": capacity if full is served else totals["finished"] / totals["seconds"],
+        "request_rate": capacity if full is totals else totals["finished"] / totals["seconds"],
         "capacity": capacity,
         "tokens_per_pass": totals["tokens"] / totals["request_steps"],
         "alpha_drafted": totals["accepted"] / totals["drafted"] if totals["drafted"] else math.nan,
@@ -341,7 +323,7 @@ def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[st
         "utilisation": totals["busy"] / totals["seconds"],
         "mean_batch": totals["batch_seconds"] / totals["busy"],
         "wait": float(np.mean(started - arrivals)),
-        "first_token": float(np.mean(served.first[counted] - arrivals)),
+        "first_token": float(np.mean(first - arrivals)),
         "latency": float(latency.mean()),
         "half_1": float(latency[:half].mean()),
         "half_2": float(latency[half:].mean()),
