@@ -386,7 +386,6 @@ class Schedule:
 
 
 def _broken(run: CaseRun) -> set[tuple[str, str]]:
-    """How a case has broken the contract."""
     return {Finding(*failure).alike for failure in run.total.failures}
 
 

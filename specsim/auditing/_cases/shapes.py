@@ -168,9 +168,8 @@ class ShapesCase:
             else:
                 wanted = int(vocab_sizes[i % len(vocab_sizes)]), int(gammas[i % len(gammas)])
                 vocab_size, gamma = self._fitting(rows, *wanted)
-            found.append(
-                Block(rows, calls, gamma, vocab_size, first, None if before is None else before > rows)
-            )
+            larger: bool | None = None if before is None else before > rows
+            found.append(Block(rows, calls, gamma, vocab_size, first, larger))
             first, before = first + rows * calls, rows
         return found
 

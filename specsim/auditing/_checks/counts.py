@@ -5,8 +5,10 @@ accepted ones. *Impossible* tokens, P(x) = 0, are kept one by one. *Calls* are s
 token's counts by bin, and of their squares. Where a case relabels the vocabulary row by row, tokens are read
 in the labels of its pair."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -88,7 +90,9 @@ class AuditTally:
         emitted = batch.tokens, batch.accepted, (*key, int(Purpose.COUNT), batch.first)
         tables: Any = tuple(tuple(counts[of + name] for name in BY_POSITION) for of in ("", ENDS))
         tables = (table_positions(self.case), *tables, TAIL_EDGES, counts["impossible"], counts["ids"])
-        laws, (last, shifts) = None, _last_and_shifts(rows)
+        laws, last, shifts = None, getattr(rows, "last", None), getattr(rows, "shifts", None)
+        last = np.empty((0, 0), dtype=np.int32) if last is None else last
+        shifts = np.empty((0, 0), dtype=np.int64) if shifts is None else shifts
         if self.case.is_pair or (self.claim.lossless and last.size):
             count_by_table(*emitted, shifts, last, *self.cdfs, tables, first)
         elif rows is not None:
@@ -100,7 +104,12 @@ class AuditTally:
         if self.reference is not None and rows is not None:
             _, accepted = self.reference(rows, key, batch.first)
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
-        return self._impossible(batch, laws) if counts["impossible"].sum() > before else []
+
+        def mass(s: int, i: int, token: int) -> float:
+            row = self.cdfs[0][i, last[s, i] if last.size else 0] if laws is None else laws[s, i]
+            return float(row[(token - (shifts[s, i] if shifts.size else 0)) % len(row)])
+
+        return first_impossible(batch, mass) if counts["impossible"].sum() > before else []
 
     @cached_property
     def cdfs(self) -> tuple[Floats, Floats, Floats]:
@@ -114,32 +123,12 @@ class AuditTally:
             ratios[-1] = laws[-1]
         return laws, _mass_below(laws, ratios), _mass_below(laws, laws)
 
-    def _impossible(self, batch: Batch, laws: Floats | None) -> list[Example]:
-        """The first impossible tokens, by the `laws` [B, depth+1, V] of the rows, or those of `cdfs`."""
-        last, shifts = _last_and_shifts(batch.rows)
-        found = []
-        for s, i in np.argwhere(batch.tokens.T >= 0).tolist():
-            x = token = int(batch.tokens[i, s])
-            if shifts.size:
-                x = (token - shifts[s, i]) % self.case.target.vocab_size
-            if laws is not None:
-                mass = laws[s, i, x]
-            else:
-                mass = self.cdfs[0][i, last[s, i] if last.size else 0, x]
-            if mass == 0.0:
-                found.append(Example(batch.first + s, i, token))
-            if len(found) == EXAMPLES:
-                break
-        return found
 
-
-def _last_and_shifts(rows: Any) -> tuple[NDArray[np.int32], Ints]:
-    """The last tokens and the shifts [B, γ+1] of `CaseRows`, or empty arrays."""
-    last, shifts = getattr(rows, "last", None), getattr(rows, "shifts", None)
-    return (
-        np.empty((0, 0), dtype=np.int32) if last is None else last,
-        np.empty((0, 0), dtype=np.int64) if shifts is None else shifts,
-    )
+def first_impossible(batch: Batch, mass: Callable[[int, int, int], float]) -> list[Example]:
+    """The first tokens of a batch whose `mass(step of the batch, position, token)` is 0."""
+    tokens = ((s, i, int(batch.tokens[i, s])) for s, i in np.argwhere(batch.tokens.T >= 0).tolist())
+    found = (Example(batch.first + s, i, x) for s, i, x in tokens if mass(s, i, x) == 0.0)
+    return list(islice(found, EXAMPLES))
 
 
 def pairs_of_quarters(one: Floats, other: Floats) -> Ints:

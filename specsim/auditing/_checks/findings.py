@@ -241,8 +241,7 @@ def calls_differ(counts: Counts) -> float | None:
     """How many times the variance between calls is that of independent steps, None if it is not larger.
 
     Where all steps of a call share their random numbers, fewer calls show this than pairs of steps do."""
-    found = _variance_between_calls(counts)
-    if found is None:
+    if (found := _variance_between_calls(counts)) is None:
         return None
     ratio, df = found
     return ratio if scipy.stats.chi2.sf(ratio * df, df) < DEPENDENT else None
@@ -274,8 +273,7 @@ def design_effect(results: Sequence[TableResult], counts: Counts) -> float | Non
 
 def effect_of_calls(counts: Counts) -> float | None:
     """An upper bound of the design effect of steps that depend on those of their call, or None."""
-    found = _variance_between_calls(counts)
-    if found is None:
+    if (found := _variance_between_calls(counts)) is None:
         return None
     ratio, df = found
     return max(1.0, ratio * df / float(scipy.stats.chi2.ppf(TOO_NARROW, df)))

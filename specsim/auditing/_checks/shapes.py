@@ -8,7 +8,7 @@ what *pairs* and *halves* show."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from specsim.auditing._cases.shapes import ORDERS, Block, ShapedRows, ShapesCase
-from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pit_bin
+from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, first_impossible, pit_bin
 from specsim.auditing._checks.tables import Plan, Table, even_table
 from specsim.auditing._results.audit import CALLS, ROWS_AND_GAMMA
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
-from specsim.simulation._counting import EXAMPLES, Example, no_counts
+from specsim.simulation._counting import Example, no_counts
 from specsim.simulation._sources import Batch
 
 #: Orders of the tokens whose images are paired: by p/q, and by id, as inverse CDFs draw.
@@ -127,7 +127,6 @@ class Axes:
         )
 
     def _of_block(self, block: Block) -> list[int]:
-        """The codes that all tokens of a block share."""
         rows, axis = block.rows, "rows of a call"
         codes = [
             self.first(axis) + _class(ROWS, rows),
@@ -218,15 +217,9 @@ class ShapesTally:
         count_pairs(paired, of_bonus, *kinds, rows.inside, rows.block.rows, counts["pairs"])
         halves = counts["halves"][_class(ROWS, rows.block.rows) - 1]
         _count_halves([*first[list(PAIRED)], bonus[OF_BONUS]], v[gamma + 1], rows, halves)
-        return self._impossible(batch, rows) if impossible.any() else []
-
-    def _impossible(self, batch: Batch, rows: ShapedRows) -> list[Example]:
-        found = (
-            Example(batch.first + s, i, int(batch.tokens[i, s]))
-            for s, i in np.argwhere(batch.tokens.T >= 0).tolist()
-            if rows.bank.p[rows.places[s, i], batch.tokens[i, s]] == 0.0
-        )
-        return list(islice(found, EXAMPLES))
+        if not impossible.any():
+            return []
+        return first_impossible(batch, lambda s, i, x: float(rows.bank.p[rows.places[s, i], x]))
 
 
 @kernel

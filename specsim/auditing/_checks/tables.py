@@ -138,9 +138,8 @@ class Joined:
 
     def counts(self, counts: Counts) -> Ints:
         """The counts [1, k] of all cells, from the counts of an `AuditTally`."""
-        return np.concatenate([np.zeros(0, dtype=np.int64), *(one.counts(counts) for one in self.tables)])[
-            None
-        ]
+        found = [one.counts(counts) for one in self.tables]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])[None]
 
     def merged(self, flat: Mapping[str, Ints]) -> Ints:
         """The counts [n, k] of n experiments, from the flattened arrays [cells, n] of a tally by name."""

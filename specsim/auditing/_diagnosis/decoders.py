@@ -143,7 +143,6 @@ def _reproduces(mistake: Mistake, audited: Sequence[Texts]) -> bool:
 
 
 def _enumerable(case: DecoderCase) -> bool:
-    """Whether the law of its texts can be enumerated."""
     return table_positions(case) == case.max_new_tokens and not case.reads_all
 
 
@@ -168,12 +167,11 @@ def _rank(
     mistakes: Sequence[Mistake], seen: Sequence[Texts], in_time: odds.Limits
 ) -> tuple[list[odds.Scored], list[odds.Scored]]:
     """The mistakes near the likeliest, and the exact decoders; those far behind at first are not scored."""
-
-    def by_shape(mistake: Mistake) -> odds.Scored:
-        return odds.likeliest_of(_by_shape(mistake, seen))
-
-    at_first, whole = partial(_at_first, seen=seen[:1]), partial(_score, seen=seen)
-    stages: Any = [(at_first, FAR_AT_FIRST), (by_shape, FAR_WITHOUT_FIT), (whole, odds.FAR)]
+    stages: Any = [
+        (partial(_at_first, seen=seen[:1]), FAR_AT_FIRST),
+        (lambda one: odds.likeliest_of(_by_shape(one, seen)), FAR_WITHOUT_FIT),
+        (partial(_score, seen=seen), odds.FAR),
+    ]
     close = odds.narrow([*mistakes, *EXACT], stages, in_time)
     exact = [one for one in close if one.mistake.name in EXACT_NAMES]
     return [one for one in close if one.mistake.name not in EXACT_NAMES], exact

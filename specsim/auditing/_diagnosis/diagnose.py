@@ -51,13 +51,12 @@ def diagnose_failed(
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose `subject` from results with counts; None for a rule. Raises OutOfTime after `deadline`."""
-    failed = [result for result in results if result.findings]
     if isinstance(subject, DecoderSubject):
         return diagnose_decoder(subject, results, root, known, deadline)
     if not isinstance(subject, VerifierSubject):
         return None
     if subject.declared.tree:
-        return diagnose_tree(subject, failed, root, known, deadline)
+        return diagnose_tree(subject, [one for one in results if one.findings], root, known, deadline)
     return diagnose_chain(subject, results, level, root, known, deadline)
 
 

@@ -151,12 +151,10 @@ class Audited:
         case = self.subject.case(result.case)
         steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
         callee = Local(mistake.function, Declared(batch=self.subject.declared.batch))
-        if isinstance(case, ShapesCase):
-            return count_steps(
-                ShapesSource(callee, case, self.subject.timeout), ShapesTally(case), KEY, steps
-            )
-        source, claim = VerifierSource(callee, case, self.subject.timeout), Claim(None, case.tree)
-        return count_steps(source, AuditTally(case, claim), KEY, steps)
+        shaped = isinstance(case, ShapesCase)
+        source = (ShapesSource if shaped else VerifierSource)(callee, case, self.subject.timeout)
+        tally = ShapesTally(case) if shaped else AuditTally(case, Claim(None, case.tree))
+        return count_steps(source, tally, KEY, steps)
 
     def refutes(self, mistake: Mistake) -> bool:
         """Whether `mistake` differs from the verifier in its counts, or in which steps depend on each other.

@@ -27,18 +27,7 @@ from specsim.models import Model, TableModel
 SIMULATED, KEY = 2**11, 0x5EED
 #: What a decoder may replace whose steps test their tokens one by one, besides its verification.
 PLAIN = Decoder()
-OF_A_TOKEN = {
-    name: getattr(PLAIN, name)
-    for name in (
-        "drafting",
-        "verified_q",
-        "verified_p",
-        "bonus",
-        "bonus_of_draft",
-        "processed",
-        "verification",
-    )
-}
+OF_A_TOKEN = "drafting", "verified_q", "verified_p", "bonus", "bonus_of_draft", "processed", "verification"
 #: Processed models of target and draft, and their rows after a text, then after each token that follows it.
 Models = tuple[Any, Any]
 Place = tuple[tuple[Any, Any], ...]
@@ -108,7 +97,8 @@ def _predict(mistake: Mistake, case: DecoderCase, models: Models, length: int) -
 
 def by_token(decode: Decoder) -> bool:
     """Whether its steps test tokens one by one, each by the rows of its own position."""
-    plain = replace(decode, **OF_A_TOKEN, gamma=PLAIN.gamma, overshoots=PLAIN.overshoots) == PLAIN
+    free: Any = {name: getattr(PLAIN, name) for name in (*OF_A_TOKEN, "gamma", "overshoots")}
+    plain = replace(decode, **free) == PLAIN
     return plain and (decode.verification is None or getattr(decode.verification, "by_token", False))
 
 

@@ -22,7 +22,7 @@ from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction
 from specsim.auditing._diagnosis.parameters import few_values
 from specsim.auditing._results.audit import CaseResult, Diagnosis
-from specsim.core._types import Floats, Ints, Row, Tokens
+from specsim.core._types import Ints, Row, Tokens
 from specsim.mistakes import Mistake, catalogue
 from specsim.models._multi_token import row_ahead
 from specsim.rules._common import nodewise
@@ -96,15 +96,13 @@ class _Seen:
             for node, path in enumerate(paths):
                 if stop[node]:
                     last = follow[node] if tree.children(node) else _bonus(mistake, follow[node], q[node])
-                    self._add(found, path, chance * float(stop[node]), last)
+                    mass = chance * float(stop[node])
+                    for i, token in enumerate(path):
+                        if path[:i] in self.place:
+                            found[self.place[path[:i]], token] += mass
+                    if path in self.place:
+                        found[self.place[path]] += mass * np.array(last, dtype=np.float64)
         return Prediction(found / np.maximum(found.sum(axis=1, keepdims=True), LEAST))
-
-    def _add(self, found: Floats, path: Tokens, mass: float, last: Row) -> None:
-        for i, token in enumerate(path):
-            if path[:i] in self.place:
-                found[self.place[path[:i]], token] += mass
-        if path in self.place:
-            found[self.place[path]] += mass * np.array(last, dtype=np.float64)
 
 
 def _node_law(mistake: Mistake, sampling: str) -> Callable[..., tuple[list[Any], Row]]:
@@ -157,14 +155,10 @@ def diagnose_tree(
     if not seen:
         return odds.conclude(None, 0, "No case that failed has drafts that can be enumerated.")
     steps = min(STEPS, STEPS_IN_ALL // len(seen))
-
-    def with_more(one: _Seen) -> _Seen:
-        name = one.case.name
-        asked = Span(name, case_key(root, f"diagnosis, {name}"), 0, steps)
+    for i, one in enumerate(seen):
+        asked = Span(one.case.name, case_key(root, f"diagnosis, {one.case.name}"), 0, steps)
         more = count_span(subject, asked, in_time).counts["prefixes"]
-        return replace(one, counts=one.counts + more.reshape(one.counts.shape))
-
-    seen = [with_more(one) for one in seen]
+        seen[i] = replace(one, counts=one.counts + more.reshape(one.counts.shape))
     # of one node alone: nothing that depends on other positions, rows or steps
     mistakes = [one for one in known or catalogue() if one.law and (one.verify or one.name == CHOSEN)]
 

@@ -202,13 +202,8 @@ def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
 def _same_law(mistakes: Sequence[Mistake], cases: Sequence[Case]) -> bool:
     """Whether these have one law of outcomes, and no amount of steps tells them apart."""
     first, *others = mistakes
-    for case in cases:
-        right = predict(first, case)
-        for other in others:
-            law = predict(other, case)
-            if right is None or law is None or not np.allclose(right.law, law.law, atol=ROUNDING):
-                return False
-    return True
+    laws = ((predict(first, case), predict(other, case)) for case in cases for other in others)
+    return all(one and other and np.allclose(one.law, other.law, atol=ROUNDING) for one, other in laws)
 
 
 def _by_outcomes(

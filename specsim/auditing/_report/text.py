@@ -216,18 +216,14 @@ def wanted_line(audit: Audit) -> str:
 def unseen_lines(audit: Audit) -> list[str]:
     """What was not tested: lines of the verifier that no call ran, calls in which no deviation of the wanted
     size would have shown, calls that were not made."""
-    made = {case.case for case in audit.cases if case.kernel == CALLS}
+    lines, origin = list[str](), audit.origin
     if audit.exit_code == 1:
-        return []
-    return [*_code_lines(audit), *(_shape_lines(audit, made) if made else [])]
-
-
-def _code_lines(audit: Audit) -> list[str]:
-    origin = audit.origin
-    if origin is None or not origin.file or not origin.unseen:
-        return []
-    lines = _counted_lines(origin.unseen)
-    return [f"Not run: {lines} of {os.path.basename(origin.file)}. No call that was watched came there."]
+        return lines
+    if origin and origin.file and origin.unseen:
+        where = f"{_counted_lines(origin.unseen)} of {os.path.basename(origin.file)}"
+        lines.append(f"Not run: {where}. No call that was watched came there.")
+    made = {case.case for case in audit.cases if case.kernel == CALLS}
+    return [*lines, *(_shape_lines(audit, made) if made else [])]
 
 
 def _counted_lines(lines: Sequence[int]) -> str:
@@ -383,8 +379,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
     """The first table: is it exact? It fits into 80 columns."""
-    left_out = {case.case: LEFT_OUT for case in audit.cases if left_out_for_time(audit, case)}
-    return [_evidence(case, left_out.get(case.case, str(case.verdict))) for case in audit.cases]
+    return [_evidence(audit, case) for case in audit.cases]
 
 
 def left_out_for_time(audit: Audit, case: CaseResult) -> bool:
@@ -436,7 +431,7 @@ def speed(audit: Audit) -> list[dict[str, str]]:
     return [_speed(case) for case in audit.cases if case.lengths.any() and (case.alphas or case.efficiency)]
 
 
-def _evidence(case: CaseResult, verdict: str) -> dict[str, str]:
+def _evidence(audit: Audit, case: CaseResult) -> dict[str, str]:
     first, last = case.first_token, case.last_position
     compared = any(table.chi_square.df for table in case.tables)
     return {
@@ -448,7 +443,7 @@ def _evidence(case: CaseResult, verdict: str) -> dict[str, str]:
         "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
         "detectable TV": f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE,
         "certified": f"≤{first.certified_tv:.4f}" if first and first.certified_tv is not None else NONE,
-        "verdict": verdict,
+        "verdict": LEFT_OUT if left_out_for_time(audit, case) else str(case.verdict),
     }
 
 

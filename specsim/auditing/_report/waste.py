@@ -1,13 +1,14 @@
 """What a wasteful verifier wastes: the known way of accepting less that its tokens per step fit."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from specsim import mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import Case, battery
-from specsim.auditing._results.audit import Audit, CaseResult
+from specsim.auditing._results.audit import Audit
 from specsim.mistakes import Mistake
 from specsim.theory import expected_tokens
 from specsim.theory._enumeration import step_law
@@ -19,23 +20,15 @@ MOST_DRAFTS = 1024
 def lines(audit: Audit) -> Iterator[str]:
     """The case that wastes most and, if some fit all cases, the exact controls, with reports of the first."""
     wasteful = [case for case in audit.cases if case.efficiency is not None and case.efficiency.wasteful]
-    if not wasteful:
-        return
-    worst = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
-    yield f"{worst.case}: {_said(worst)}."
+    worst: Any = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
+    yield (
+        f"{worst.case}: {worst.tokens_per_step:.4f} tokens per step, {worst.efficiency.ratio:.3f} of the "
+        f"standard rule's (at most {worst.efficiency.upper:.3f})."
+    )
     alike = [one for one in mistakes.exact_controls() if one.law is not None and _fits(audit, one)]
     if alike:
         names, reports = (", ".join(some) for some in ([one.name for one in alike], alike[0].threads))
         yield f"It accepts as often as {names}: {alike[0].mechanism} Reported in {reports}."
-
-
-def _said(case: CaseResult) -> str:
-    """How much less than the standard rule a wasteful case emits."""
-    assert case.efficiency is not None
-    return (
-        f"{case.tokens_per_step:.4f} tokens per step, {case.efficiency.ratio:.3f} of the standard rule's "
-        f"(at most {case.efficiency.upper:.3f})"
-    )
 
 
 def _fits(audit: Audit, control: Mistake) -> bool:

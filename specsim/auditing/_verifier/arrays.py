@@ -234,7 +234,6 @@ def _read(tokens, drafted, longest, vocab_size, start, laid_out, accepted):  # t
 
 
 def _what_is_broken(row: Ints, longest: int, vocab_size: int) -> str:
-    """Describe what is wrong with a broken `row` [γ+1]."""
     if (outside := (row < -1) | (row >= vocab_size)).any():
         position = int(outside.argmax())
         return f", position {position + 1}: token {row[position]} is outside [0, {vocab_size})"

@@ -106,10 +106,12 @@ class Child:
                 self._unread = False
                 text, _, details = content.decode(errors="replace").partition("\0")
                 raise BrokenVerifier(text, details) if kind is Kind.CONTRACT else NotADraftPath(text)
-            rows = self._rows(kind, content, asked.width, left)
-            left -= len(rows)
+            rows, rest = divmod(len(content), 8 * asked.width)
+            if kind is not Kind.ROWS or rest or not 0 < rows <= left:
+                raise self._lost(NO_ANSWER)
+            left -= rows
             self._unread = left > 0
-            yield rows
+            yield np.frombuffer(content, dtype="<i8").reshape(rows, asked.width).astype(np.int64)
 
     def left(self) -> dict[int, set[int]]:
         """Empty if the child does not say it, or was replaced and with it what it had seen."""
@@ -160,7 +162,6 @@ class Child:
             other.close()
 
     def _loaded(self) -> Declared:
-        """What the process that was started declares."""
         try:
             return self._ready(*self._receive(self._nonce, START, requests.MOST_TEXT))
         except LostVerifier as error:
@@ -195,7 +196,6 @@ class Child:
             raise LostVerifier(self._gone)
 
     def _receive(self, nonce: bytes, patience: float, most: int) -> tuple[Kind, bytearray]:
-        """The kind and the content of the next frame."""
         deadline = time.monotonic() + patience
         try:
             found, number, size = requests.FRAME.unpack(self._exactly(requests.FRAME.size, deadline))
@@ -229,12 +229,6 @@ class Child:
             view = view[got:]
         return content
 
-    def _rows(self, kind: Kind, content: bytearray, width: int, left: int) -> Ints:
-        rows, rest = divmod(len(content), 8 * width)
-        if kind is not Kind.ROWS or rest or not 0 < rows <= left:
-            raise self._lost(NO_ANSWER)
-        return np.frombuffer(content, dtype="<i8").reshape(rows, width).astype(np.int64)
-
     def _hung(self, patience: float) -> LostVerifier:
         self._grace = GRACE_AGAIN
         return self._lost(f"hung: no answer for {patience:g} s")
@@ -245,22 +239,14 @@ class Child:
 
     def _how_it_ended(self) -> str:
         assert self._process is not None
-        try:
-            code = _wait(self._process)
-        except TimeoutError:
-            return "closed the socket of its process"
+        until = time.monotonic() + END
+        while not _ended(self._process):
+            if time.monotonic() > until:
+                return "closed the socket of its process"
+            time.sleep(0.01)
+        _kill(self._process)  # its session: the processes that it started
+        code = self._process.wait()
         return f"ended its process ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of a child that is ending; its own processes are killed. Raises TimeoutError."""
-    until = time.monotonic() + END
-    while not _ended(process):
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.01)
-    _kill(process)
-    return process.wait()
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:

@@ -135,7 +135,6 @@ class Local:
                 raise BrokenVerifier(f"altered its input {name}")
 
     def _walks(self, asked: RowsAsked) -> Iterator[Ints]:
-        """One step over a tree after the other."""
         rng, p = np.random.default_rng(asked.rng), asked.arrays["p"]
         given: Any = {name: asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")}
         every = max(1, asked.rows // COMPARED_ROWS)
