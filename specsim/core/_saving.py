@@ -213,7 +213,7 @@ def decoded(value: Any) -> Any:
 def _name(value: Any) -> str:
     """The address of the class of `value` in a file. Raises TypeError for a class that no file can hold."""
     kind = type(value)
-    name = f"specsim.{_package(kind.__module__)}.{kind.__qualname__}"
+    name = f"specsim.{kind.__module__.split('.')[1]}.{kind.__qualname__}"
     if _class(name) is not kind:
         raise TypeError(f"a {kind.__name__} cannot be written to a file")
     return name
@@ -226,12 +226,7 @@ def _class(name: str) -> Any:
     *above, own = name.split(".")
     homes = [module for module, names in CLASSES.items() if own in names.split()]
     if len(homes) > 1:
-        homes = [module for module in homes if _package(module) == _package(name)]
+        homes = [module for module in homes if module.split(".")[1] == name.split(".")[1]]
     if not homes or above[:1] != ["specsim"]:
         raise TypeError(f"a {name} cannot be in a file of results")
     return getattr(importlib.import_module(homes[0]), own)
-
-
-def _package(path: str) -> str:
-    """The second part of a dotted path."""
-    return path.split(".")[1]

@@ -76,7 +76,7 @@ def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str
         raise ValueError(f"{path}: not a safetensors file, or damaged ({error}); write it again") from error
 
 
-# Reading NumPy's archives of arrays.
+# NumPy's archives of arrays.
 
 #: What damaged or foreign files make NumPy, zipfile, and the reading of their arrays raise.
 UNREADABLE = (
@@ -87,6 +87,12 @@ UNREADABLE = (
 
 #: The memory of this machine, where it tells: no archive may unpack to more.
 MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+
+
+def write_arrays(path: PathLike, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write `arrays` to one compressed `.npz` at exactly `path`."""
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_arrays(path: PathLike) -> dict[str, NDArray[Any]]:

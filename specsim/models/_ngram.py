@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._files import atomic_write, check_file
+from specsim.core._files import check_file
 from specsim.core._kernels import kernel
-from specsim.core._tensors import UNREADABLE, read_arrays
+from specsim.core._tensors import UNREADABLE, read_arrays, write_arrays
 from specsim.core._types import Floats
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 from specsim.models._processed import Processable
@@ -345,12 +345,6 @@ def _fill_rows(recent, dense, table, successors, discounts, out):
             weight, discount = weights[length], discounts[length + 1]
             for e in range(start, start + kinds):
                 out[b, successors[e] & 255] += weight * ((successors[e] >> 8) - discount)
-
-
-def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write `arrays` to one compressed `.npz` at exactly `path`."""
-    with atomic_write(path) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_models(path: str | os.PathLike[str], prefixes: Sequence[str]) -> list[NGramModel]:

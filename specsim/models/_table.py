@@ -57,7 +57,13 @@ class TableModel(Processable):
         self._rows.flags.writeable = False
         self._strides = self.vocab_size ** np.arange(self.order - 1, -1, -1, dtype=np.int64)
         if contexts is None:
-            contexts = _all_contexts(self.vocab_size, self.order)
+            if len(self._rows) > MOST_CONTEXTS:
+                raise ValueError(
+                    f"contexts: {self.vocab_size}**{self.order} are too many to begin at each; give some, "
+                    f"integers of shape [N, {self.order}]"
+                )
+            every = np.indices((self.vocab_size,) * self.order)
+            contexts = every.reshape(self.order, len(self._rows)).T
         self.contexts = check_contexts(contexts, self.order, self.vocab_size)
 
     def saved(self) -> dict[str, Any]:
@@ -106,12 +112,3 @@ def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
         if total != 1:
             raise ValueError(f"table{row_place(place)}: sums to {total}; Fractions must sum to exactly 1")
     return exact
-
-
-def _all_contexts(vocab_size: int, order: int) -> NDArray[Any]:
-    if vocab_size**order > MOST_CONTEXTS:
-        raise ValueError(
-            f"contexts: {vocab_size}**{order} are too many to begin at each; give some, integers of shape "
-            f"[N, {order}]"
-        )
-    return np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T

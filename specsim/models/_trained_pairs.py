@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._files import probe_file
-from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models, write_arrays
+from specsim.core._tensors import write_arrays
+from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models
 
 ModelPair = tuple[NGramModel, NGramModel]
 

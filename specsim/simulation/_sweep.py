@@ -173,7 +173,6 @@ def _owners(setting: str) -> str:
 
 
 def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
-    """The pair with other sampling parameters."""
     if isinstance(pair.target, Trace):
         name = next(iter(sampling))
         raise ValueError(f"over: a trace has no rows at another {name}; give two models")

@@ -134,7 +134,6 @@ def _transitions(rows: Floats) -> Floats:
 
 
 def _stationary(matrix: Floats) -> Floats:
-    """The stationary distribution [S] of a transition matrix."""
     size = len(matrix)
     equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
     law, _, rank, _ = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)

@@ -111,8 +111,7 @@ import resource, signal
 import numpy as np
 from specsim.core import _files as files
 from specsim.core import _tensors
-from specsim.core._tensors import save_tensors
-from specsim.models._ngram import write_arrays
+from specsim.core._tensors import save_tensors, write_arrays
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
 array = np.random.default_rng(0).random(10_000)

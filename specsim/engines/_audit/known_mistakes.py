@@ -82,8 +82,7 @@ def known_mistakes(
 ) -> Iterator[Known]:
     law = planted.target
     yield from _of_verification(law.words, sampling)
-    yield from _of_processing(sampling)
-    yield from _of_orders(sampling, order)
+    yield from _of_processing(sampling, order)
     yield from _unknown_tokens(law)
     yield from _misread(law, requests, texts, places)
 
@@ -134,7 +133,7 @@ RESIDUAL = {"temperature": "residual_temperature"}
 TESTED = {"temperature": ("verified_at_temperature",), "min_p": ("bonus_min_p",)}
 
 
-def _of_processing(sampling: Sampling) -> Iterator[Known]:
+def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
     for name, value in OFF.items():
         if getattr(sampling, name) != value:
             yield from _without(name, methodcaller("changed", **{name: value}))
@@ -144,6 +143,11 @@ def _of_processing(sampling: Sampling) -> Iterator[Known]:
         for t in TEMPERATURES:
             name = written("other_temperature", {"temperature": t})
             yield Known((name,), methodcaller("changed", temperature=t))
+    for other in possible_orders(sampling):
+        if other != order:
+            name = "truncation_first" if ORDERS[other][-1] == "temperature" else "other_order"
+            detail = f"Rows are processed in the order {other}."
+            yield Known((name,), methodcaller("changed", other), detail=detail)
 
 
 def _without(name: str, changed: FromRows) -> Iterator[Known]:
@@ -153,14 +157,6 @@ def _without(name: str, changed: FromRows) -> Iterator[Known]:
     recovered = RESIDUAL.get(name, f"{name}_not_in_recovered")
     yield Known((recovered,), lambda g: g.rows.emitted(recovered=residual(changed(g), g.q)))
     yield Known((f"{name}_not_in_test",), lambda g: g.rows.emitted(accepted=ratio(changed(g), g.q)))
-
-
-def _of_orders(sampling: Sampling, order: str) -> Iterator[Known]:
-    for other in possible_orders(sampling):
-        if other != order:
-            name = "truncation_first" if ORDERS[other][-1] == "temperature" else "other_order"
-            detail = f"Rows are processed in the order {other}."
-            yield Known((name,), methodcaller("changed", other), detail=detail)
 
 
 def _unknown_tokens(law: Law) -> Iterator[Known]:

@@ -150,17 +150,13 @@ def context_test(
     could = detectable_tv(size, n / len(distinct), level / max(contexts, 1))
     cells = int((law > 0).sum())
     found = TestResult.of("after each context", n, cells, log_e, level, detectable_tv=could)
-    words = _worst_context(distinct[worst], law[worst], counts[worst]) if found.rejected else ""
-    return replace(found, text=words)
-
-
-def _worst_context(context: Ints, law: Floats, counts: Ints) -> str:
-    share = counts / max(1, counts.sum())
-    token = int(np.abs(share - law).argmax())
-    return (
-        f"after {context.tolist()} token {token} came with frequency {share[token]:.4f} for "
-        f"{law[token]:.4f} ({int(counts.sum()):,} tokens)"
-    )
+    if not found.rejected:
+        return found
+    drawn = int(counts[worst].sum())
+    share = counts[worst] / max(1, drawn)
+    token = int(np.abs(share - law[worst]).argmax())
+    words = f"after {distinct[worst].tolist()} token {token} came with frequency {share[token]:.4f}"
+    return replace(found, text=f"{words} for {law[worst, token]:.4f} ({drawn:,} tokens)")
 
 
 def equal_texts_test(

@@ -55,7 +55,6 @@ class InProcess:
         return or_failures(partial(self._answer, request), [request])
 
     def _settings(self) -> dict[str, Any]:
-        """The settings of its own."""
         return {}
 
     def describe(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import atomic_write
 from specsim.core._tensors import UNREADABLE, read_arrays
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import check_tokens, synthetic_pair
@@ -205,11 +204,6 @@ class LawModel:
 MODELS = ("target", "draft")
 
 Arrays = dict[str, NDArray[Any]]
-
-
-def write_laws(path: Path, laws: tuple[Law, Law]) -> None:
-    with atomic_write(path) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, **law_arrays(laws))  # type: ignore[arg-type]
 
 
 def law_arrays(laws: tuple[Law, Law]) -> Arrays:

@@ -13,9 +13,10 @@ from specsim.core._files import check_new_folder, make_folder, write_text
 from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tensors import write_arrays
 from specsim.engines._planted import folder
 from specsim.engines._planted.checkpoints import WRITERS, check_installed
-from specsim.engines._planted.law import MODELS, digest_of, draw_pair, write_laws
+from specsim.engines._planted.law import MODELS, digest_of, draw_pair, law_arrays
 from specsim.engines._planted.texts import mean_overlap
 from specsim.engines._planted.weights import build
 from specsim.engines._planted.words import Spelling
@@ -99,14 +100,19 @@ def plant(
         raise ValueError("openers: 1 has no other to differ from; give 0, or at least 2")
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
-    chosen = _formats(formats)
+    for format in formats:
+        check_choice("format", format, folder.FORMATS)
+    if not (chosen := list(dict.fromkeys(formats))):
+        raise ValueError(f"format: the list is empty; choose from {', '.join(folder.FORMATS)}")
+    if "gguf" in chosen:
+        check_installed()
     check_new_folder(out)  # before the distributions are drawn, which may take long
     root = root_of(rng)
     drawing, sampling = np.random.default_rng(root).spawn(2)
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing)
     checkpoints = [build(law, context) for law in laws]
     place = make_folder(out)
-    write_laws(place / folder.LAWS, laws)
+    write_arrays(place / folder.LAWS, law_arrays(laws))
     spelling = Spelling(words, openers)
     for format in chosen:
         for model, checkpoint in zip(MODELS, checkpoints, strict=True):
@@ -148,16 +154,6 @@ def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...
         raise ValueError(f"offsets: {read} do not ascend; give each distance once, the smallest first")
     check_count("offsets: their number", len(read), 0, MOST_OFFSETS)
     return read
-
-
-def _formats(formats: Sequence[str]) -> list[str]:
-    for format in formats:
-        check_choice("format", format, folder.FORMATS)
-    if not (chosen := list(dict.fromkeys(formats))):
-        raise ValueError(f"format: the list is empty; choose from {', '.join(folder.FORMATS)}")
-    if "gguf" in chosen:
-        check_installed()
-    return chosen
 
 
 def guide(context: int, words: int, formats: Sequence[str]) -> str:

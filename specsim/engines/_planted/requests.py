@@ -69,17 +69,12 @@ def processed(rows: Floats, sampling: Sampling, order: str = FIRST_ORDER) -> Flo
             rows = top_p(rows, sampling.top_p)
         elif step == "min_p" and sampling.min_p != 0.0:
             rows = min_p(rows, sampling.min_p)
-        elif step == "joint":
-            rows = _joint(rows, sampling)
+        elif step == "joint":  # what top-k and top-p both keep
+            kept = top_p(rows, sampling.top_p) > 0.0
+            if sampling.top_k is not None:
+                kept &= top_k(rows, sampling.top_k) > 0.0
+            rows = normalise(rows * kept)
     return rows
-
-
-def _joint(rows: Floats, sampling: Sampling) -> Floats:
-    """`rows` with the tokens that top-k and top-p both keep."""
-    kept = top_p(rows, sampling.top_p) > 0.0
-    if sampling.top_k is not None:
-        kept &= top_k(rows, sampling.top_k) > 0.0
-    return normalise(rows * kept)
 
 
 def possible_orders(sampling: Sampling) -> list[str]:

@@ -259,7 +259,11 @@ def simulate_batch(
             raise
     values = {name: np.array([one[name] for one in found]) for name in (*QUANTITIES, "half_1", "half_2")}
     halves = values.pop("half_2") - values.pop("half_1")
-    average = _average_rate(log) if log is not None else rate
+    average = rate
+    if log is not None:
+        arrivals = np.asarray(log.arrival)
+        last = float(arrivals[-1] - arrivals[0])
+        average = (len(arrivals) - 1) / last if last > 0.0 else None
     load = _load(average, estimate(values["capacity"]))
     if load != "steady":
         for name in QUEUE:
@@ -331,13 +335,6 @@ def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: K
     for percent in PERCENTILES:
         found[f"latency_p{percent}"] = float(np.percentile(latency, percent))
     return found
-
-
-def _average_rate(log: RequestLog) -> float | None:
-    """Requests per second of a log; None where all arrive at its beginning."""
-    arrivals = np.asarray(log.arrival)
-    span = float(arrivals[-1] - arrivals[0])
-    return (len(arrivals) - 1) / span if span > 0.0 else None
 
 
 def _load(rate: float | None, capacity: Estimate) -> str:

@@ -167,20 +167,16 @@ def sweep_batch(
             raise ValueError(f"over: {name} is given as a setting too; leave out one of the two")
         if name in ("prompt", "output") and settings.get("log") is not None:
             raise ValueError(f"over: {name} has no effect on a log, which has the requests; leave it out")
-    made, run = combinations(values), partial(_run_both, cost, policy, settings | {"rng": root})
+    made = [settings | {"rng": root} | one for one in combinations(values)]
     how: dict[str, Any] = {"threads": threads, "executor": executor, "progress": progress}
-    ran = run_grid(run, made, "sweep", " runs", root=root, **how)
-    shown = tuple(tuple(made[number].values()) for number in ran.found)
+    ran = run_grid(partial(_run_both, cost, policy), made, "sweep", " runs", root=root, **how)
+    shown = tuple(tuple(made[number][name] for name in values) for number in ran.found)
     runs, plain = zip(*ran.rows, strict=True)
     return BatchSweep(values, shown, runs, plain, len(made), ran.provenance)
 
 
 def _run_both(
-    cost: BatchCost,
-    policy: AnyPolicy,
-    settings: Mapping[str, Any],
-    setting: Mapping[str, Any],
-    threads: int | None,
+    cost: BatchCost, policy: AnyPolicy, settings: dict[str, Any], threads: int | None
 ) -> tuple[BatchRun, BatchRun]:
-    options = {**settings, **setting, "threads": threads}
+    options = settings | {"threads": threads}
     return simulate_batch(cost, policy, **options), simulate_batch(cost, Constant(0), **options)
