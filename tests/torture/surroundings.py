@@ -157,7 +157,7 @@ def _written(name):
     for path in Path().rglob("*"):
         if str(path).startswith(name) and path.is_file() and path.suffix not in TIMED:
             content = path.read_bytes()
-            if path.suffix == ".json":
+            if path.suffix in (".json", ".saved"):
                 content = json.loads(content, object_pairs_hook=lambda pairs: [one for one in pairs if one[0] not in TIMES])  # fmt: skip
             found[str(path)[len(name) :]] = content
     return found
