@@ -139,11 +139,6 @@ class CaseRun:
         """The planned steps that were counted, or are not needed any more."""
         return self.plan.steps if self.ended else min(self.total.steps, self.plan.steps)
 
-    @property
-    def at_goal(self) -> bool:
-        """Whether it has ended, or has the steps of its goal."""
-        return self.ended or self.total.steps >= self.goal
-
     def _affordable(self, until: int, done: int) -> int:
         """`until`, or as many steps as fit into the seconds at the present pace, a multiple of 8."""
         first = PACE_STEPS[0]
@@ -308,8 +303,11 @@ class Schedule:
 
     def _finish(self, runs: Sequence[CaseRun], most: int | None = None) -> None:
         """Count `runs` to their goals, the `most` nearest to an alarm first, in half of the time left."""
-        while (still := [run for run in runs if not run.at_goal]) and (left := self._left()) > 0:
+        while (left := self._left()) > 0:
+            still = [run for run in runs if not run.ended and run.total.steps < run.goal]
             nearest = sorted(still, key=lambda run: -run.evidence)[:most]
+            if not nearest:
+                break
             more = max(left / 2, PIECE * self._limit.seconds) / len(nearest)
             before = sum(run.total.steps for run in nearest)
             self._give(nearest, [run.total.seconds + more for run in nearest])

@@ -98,8 +98,7 @@ def audit_against(
                 report = offset(told(progress), before, total)
                 found.append(_compare((one, other), plan, root, BUDGET / tests, report))
                 before += 2 * plan.steps
-                interrupted = found[-1].interrupted
-                if interrupted:
+                if interrupted := found[-1].interrupted:
                     break
         except KeyboardInterrupt:
             interrupted = True

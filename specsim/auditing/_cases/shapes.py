@@ -344,12 +344,12 @@ def _of_coarse_draws(row: Floats) -> Floats:
 def _rounded(kind: str, pair: tuple[Floats, Floats], bits: int, dtype: str) -> tuple[Floats, Floats]:
     """The rows p, q of a kind as a verifier gets them."""
     if kind != "softmax":
-        return dyadic(pair[0], bits), dyadic(pair[1], bits)
-    if bits < BITS["float32"]:  # rounding to such a dtype is a deviation that can be seen
+        p, q = (dyadic(row, bits) for row in pair)
+    elif bits < BITS["float32"]:  # rounding to such a dtype is a deviation that can be seen
         p, q = (dyadic(normalise(np.exp(logits)), bits) for logits in pair)
-        return p, q
-    weights = [np.exp(logits.astype(dtype)) for logits in pair]
-    p, q = ((weight / weight.sum()).astype(np.float64) for weight in weights)
+    else:
+        weights = [np.exp(logits.astype(dtype)) for logits in pair]
+        p, q = ((weight / weight.sum()).astype(np.float64) for weight in weights)
     return p, q
 
 

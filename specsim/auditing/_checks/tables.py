@@ -254,7 +254,6 @@ def prefix_tables(
 
 
 def _bin_tables(case: Case, steps: int, claim: Claim) -> Iterator[Table]:
-    """PIT and tail bins at every position."""
     pit = np.full(PIT_BINS, 1.0 / PIT_BINS)
     tail = np.diff(TAIL_EDGES, prepend=0.0)
     contexts = case.contexts[:256]

@@ -236,7 +236,6 @@ def _score(mistake: Mistake, seen: Sequence[Texts]) -> odds.Scored:
 
 
 def _likelihood(mistake: Mistake, seen: Sequence[Texts], tokens: int | None = None) -> float:
-    """The log-likelihood of the texts, or of their first `tokens`."""
     return sum(likelihood.log_likelihood(*one.compared(mistake, tokens)) for one in seen)
 
 

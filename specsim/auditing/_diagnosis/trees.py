@@ -79,11 +79,8 @@ class _Seen:
     def prediction(self, mistake: Mistake) -> Prediction:
         case, tree = self.case, self.case.tree
         whole = WHOLE.get(mistake.name)
-        law = (
-            partial(whole, **mistake.values)
-            if whole
-            else nodewise.law(_node_law(mistake, tree.draft_sampling))
-        )
+        by_node = nodewise.law(_node_law(mistake, tree.draft_sampling))
+        law = partial(whole, **mistake.values) if whole else by_node
         found = np.zeros(self.counts.shape)
         nodes = range(tree.size + 1)
         for tokens, chance in self.drafts:

@@ -223,7 +223,14 @@ def unseen_lines(audit: Audit) -> list[str]:
         where = f"{_counted_lines(origin.unseen)} of {os.path.basename(origin.file)}"
         lines.append(f"Not run: {where}. No call that was watched came there.")
     made = {case.case for case in audit.cases if case.kernel == CALLS}
-    return [*lines, *(_shape_lines(audit, made) if made else [])]
+    if not made:
+        return lines
+    if without := [f"{case.case} ({case.purpose})" for case in audit.unseen]:
+        lines.append(f"Without power: {'; '.join(without)}.")
+    asked = {*made, *audit.left_out}
+    if missing := [f"{name} ({purpose})" for name, purpose in SERVER_CASES.items() if name not in asked]:
+        lines.append(f"Not made: {'; '.join(missing)}.")
+    return [*lines, f"Not tested: {NOT_TESTED}."]
 
 
 def _counted_lines(lines: Sequence[int]) -> str:
@@ -236,15 +243,6 @@ def _counted_lines(lines: Sequence[int]) -> str:
             runs.append([line])
     parts = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
     return f"line{'s' * (len(lines) > 1)} {', '.join(parts)}"
-
-
-def _shape_lines(audit: Audit, made: set[str]) -> list[str]:
-    without = [f"{case.case} ({case.purpose})" for case in audit.unseen]
-    lines = [f"Without power: {'; '.join(without)}."] if without else []
-    asked = {*made, *audit.left_out}
-    missing = [f"{name} ({purpose})" for name, purpose in SERVER_CASES.items() if name not in asked]
-    lines += [f"Not made: {'; '.join(missing)}."] if missing else []
-    return [*lines, f"Not tested: {NOT_TESTED}."]
 
 
 def limits_line(audit: Audit) -> str:

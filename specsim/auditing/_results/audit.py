@@ -417,17 +417,13 @@ class Diagnosis:
         if others:
             rest = ", ".join(f"{one.name} ({one.probability:.2g})" for one in others)
             text.append(f"It may as well be {rest}; {first.name} has probability {first.probability:.2g}.")
-        return [*text, self._odds(), *filter(None, (self.evidence, self.place))]
-
-    def _odds(self) -> str:
-        """What the names stand against, with the posterior odds."""
         together = sum(one.probability for one in self.named)
         said = [f"{_odds(together, self.none)} against an unknown bug"]
         said.append(f"{_odds(together, self.exact)} against exact steps")
         for other in self.considered[len(self.named) :][:1]:
             if other.probability > 10.0**-MOST_ODDS:
                 said.append(f"{_odds(together, other.probability)} against the next known bug, {other.name}")
-        return f"Odds: {'; '.join(said)}. {HINT}"
+        return [*text, f"Odds: {'; '.join(said)}. {HINT}", *filter(None, (self.evidence, self.place))]
 
 
 #: What is measured of names, on mistakes outside the catalogue.
