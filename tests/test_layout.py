@@ -231,7 +231,7 @@ def test_the_public_interface_is_small_and_each_name_has_one_address():
 
 
 #: The most lines of Python in a folder. Lower it with each merge; what is new pays for its lines.
-CEILING = {"specsim": 58_320, "experiments": 8_000, "tests": 43_000}
+CEILING = {"specsim": 58_000, "experiments": 8_000, "tests": 43_000}
 
 
 @pytest.mark.parametrize("folder", CEILING)
