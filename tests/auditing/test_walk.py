@@ -52,9 +52,9 @@ def test_only_the_child_calls_the_verifier_and_only_the_parent_judges(calls):
     """The two halves of the way meet in messages alone."""
     assert ("auditing/_verifier/calls.py", "auditing/_verifier/child.py") in calls
     assert ("auditing/_verifier/child.py", "auditing/_verifier/local.py") in calls
-    assert ("auditing/_runner.py", "auditing/_checks/findings.py") in calls
+    assert ("auditing/_schedule.py", "auditing/_checks/findings.py") in calls
     judges = {caller for caller, callee in calls if callee == "auditing/_checks/findings.py"}
-    assert judges == {"auditing/_runner.py"}
+    assert judges == {"auditing/_schedule.py"}
 
 
 def test_a_call_from_one_file_to_another_is_noted():

@@ -39,7 +39,7 @@ def test_audit_prints_a_verdict_and_writes_its_files(tmp_path, few_cases_in_modu
     assert "standard: consistent" in out
     assert "α drafted" in out
     written = sorted(path.name for path in (tmp_path / "audit").iterdir())
-    assert written == ["audit.html", "audit.json", "audit.png", "audit.svg", "audit.xml"]
+    assert written == ["audit.html", "audit.json", "audit.png", "audit.saved", "audit.svg", "audit.xml"]
     assert "standard: consistent" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
