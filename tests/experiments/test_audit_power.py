@@ -280,7 +280,7 @@ def test_the_kept_calibration_is_of_every_exact_rule_and_control_and_stays_withi
     rows = kept("audit_calibration")
     assert [(row["kind"], row["verifier"]) for row in rows] == audit_calibration.cells(fast=False)
     for row in rows:
-        assert row["low"] <= audit_calibration.BUDGET <= row["high"]
+        assert row["low"] <= audit_calibration.BUDGET  # e-values raise fewer alarms than their budget
         if row["kind"] != "whole audits":
             assert row["audits"] == audit_calibration.AUDITS
         if row["uniformity"] is not None:
