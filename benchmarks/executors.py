@@ -20,8 +20,7 @@ from benchmarks._report import Report, in_turn, seconds
 from benchmarks._sleeping import PACE
 from benchmarks._virtual import VirtualExecutor
 from specsim.auditing._checks.subjects import Subject, open_subject
-from specsim.auditing._runner import CaseRun
-from specsim.auditing._schedule import Schedule
+from specsim.auditing._schedule import CaseRun, Schedule
 from specsim.distributions import synthetic_pair
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._executors import Workers

@@ -28,8 +28,7 @@ from specsim.auditing._checks.decoder import Processing, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject, function_subject
 from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
 from specsim.auditing._results.audit import BUDGET
-from specsim.auditing._runner import run_case
-from specsim.auditing._schedule import CaseRun
+from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER
 from specsim.mistakes import Mistake

@@ -30,8 +30,8 @@ from specsim.auditing._checks.subjects import verifier_steps
 from specsim.auditing._checks.tables import plan_case
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import BUDGET, CaseResult
-from specsim.auditing._runner import check_limits, run_case
-from specsim.auditing._schedule import CaseRun
+from specsim.auditing._runner import check_limits
+from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.core._files import check_new_folder, make_folder, read_text, write_text
 from specsim.core._json import parse_json

@@ -20,8 +20,7 @@ from specsim.auditing._checks.tables import Plan
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, ProofSummary
-from specsim.auditing._schedule import CaseRun as CaseRun
-from specsim.auditing._schedule import Limit, Schedule
+from specsim.auditing._schedule import CaseRun, Limit, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.origin import Origin
@@ -287,13 +286,3 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
         if found[plan.case.name].findings:
             return i
     return None
-
-
-def run_case(subject: subjects.Subject, run: CaseRun) -> CaseRun:
-    """Count a case to its end, or until Ctrl-C."""
-    try:
-        while (span := run.next()) is not None:
-            run.add(subjects.try_span(subject, span))
-    except KeyboardInterrupt:
-        run.interrupted = True
-    return run

@@ -148,6 +148,16 @@ class CaseRun:
         return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
 
 
+def run_case(subject: Subject, run: CaseRun) -> CaseRun:
+    """Count a case to its end, or until Ctrl-C."""
+    try:
+        while (span := run.next()) is not None:
+            run.add(try_span(subject, span))
+    except KeyboardInterrupt:
+        run.interrupted = True
+    return run
+
+
 @dataclass(frozen=True)
 class Limit:
     """A time limit: `seconds` from `started`, a time of `time.perf_counter`."""

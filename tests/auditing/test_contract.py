@@ -21,7 +21,7 @@ from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import check_promises, promises_result
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._results.audit import BUDGET, Verdict
-from specsim.auditing._runner import CaseRun, run_case
+from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 

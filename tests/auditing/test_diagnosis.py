@@ -34,7 +34,7 @@ from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_valu
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain, independent, signatures
 from specsim.auditing._replay import replay_step
-from specsim.auditing._runner import CaseRun, run_case
+from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.mistakes import Mistake

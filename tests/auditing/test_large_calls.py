@@ -14,7 +14,7 @@ from specsim.auditing._diagnosis import large_calls
 from specsim.auditing._diagnosis.reproduction import count_steps
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._results.audit import CALLS
-from specsim.auditing._runner import CaseRun, run_case
+from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 

@@ -20,8 +20,7 @@ from specsim import audit
 from specsim.auditing import _schedule, _side_by_side
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.subjects import Span, VerifierSubject, open_subject
-from specsim.auditing._runner import CaseRun
-from specsim.auditing._schedule import Here, Schedule, _Segment
+from specsim.auditing._schedule import CaseRun, Here, Schedule, _Segment
 from specsim.auditing._side_by_side import OnWorkers
 from specsim.auditing._verifier import calls
 from specsim.auditing._verifier.child import Child, Children

@@ -21,7 +21,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.subjects import function_subject
 from specsim.auditing._results.audit import BUDGET
-from specsim.auditing._runner import CaseRun, run_case
+from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
 from specsim.models import TableModel, chain

@@ -23,8 +23,7 @@ from test_parts import P, Q, counts_of, steps_in
 
 from specsim import audit, compare, default_pair, rules, simulate, sweep
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._runner import CaseRun
-from specsim.auditing._schedule import Schedule
+from specsim.auditing._schedule import CaseRun, Schedule
 from specsim.core._streams import key_of
 from specsim.models import DynamicTree, Mixture, NGramModel, PromptLookup, TableModel, branching
 from specsim.simulation import _executors as executors
