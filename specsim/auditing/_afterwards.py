@@ -63,8 +63,10 @@ def is_installed(name: str) -> bool:
     return adapters.name_of(name) in adapters.ENGINES and "source=" not in name
 
 
-def diagnosed(result: Audit, verifier: str | Verifier) -> Diagnosis | None:
-    """The diagnosis of a verifier's audit, or why it has none. A file is compared before it is imported."""
+def diagnosed(result: Audit, verifier: str | Verifier, *, whole: bool = False) -> Diagnosis | None:
+    """The diagnosis of a verifier's audit, `whole` if it had all cases, or why it has none.
+
+    A file is compared before it is imported."""
     audited = result.origin and result.origin.digest
     another = Diagnosis(reason="It was not made: the verifier's file is not the one that was audited.")
     if isinstance(verifier, str) and audited and not adapters.is_engine(verifier):
@@ -78,6 +80,7 @@ def diagnosed(result: Audit, verifier: str | Verifier) -> Diagnosis | None:
             return Diagnosis(reason=f"It was not made: the verifier cannot be opened here: {error}.")
         if subject.origin is None or (subject.origin.digest or None) != audited:
             return another
-        if not {case.case for case in result.cases} <= {PROMISES, *(case.name for case in subject.cases)}:
+        had, has = {case.case for case in result.cases} - {PROMISES}, {case.name for case in subject.cases}
+        if not (had == has if whole else had <= has):
             return Diagnosis(reason="It was not made: the verifier declares something else here.")
         return diagnosis_of(subject, result)

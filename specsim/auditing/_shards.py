@@ -141,7 +141,8 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
     if diagnose is True and not is_installed(subject.name):
         why = f"specsim merge imports only what you name: --diagnose {shlex.quote(subject.name)}"
         return replace(merged, diagnosis=Diagnosis(reason=f"It was not made: {why}."))
-    return replace(merged, diagnosis=diagnosed(merged, subject.name if diagnose is True else diagnose))
+    verifier = subject.name if diagnose is True else diagnose
+    return replace(merged, diagnosis=diagnosed(merged, verifier, whole=True))
 
 
 def _which_run(subject: subjects.Subject, level: str, root: int) -> dict[str, Any]:
