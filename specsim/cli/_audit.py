@@ -120,10 +120,12 @@ def audit_diagnose(
     """
     from specsim.auditing import diagnose
     from specsim.auditing._report.audit import Audit
+    from specsim.core._saving import is_result
 
     form.make_folder(out, *REPORT)
-    folder = report if report.is_dir() else report.parent
-    file = folder / SAVED if report.is_dir() or report.name in REPORT else report
+    file = report / SAVED if report.is_dir() else report
+    if not is_result(file):  # a report beside it
+        file = file.with_name(SAVED)
     found = specsim.load(file)
     if not isinstance(found, Audit):
         raise ValueError(f"{file}: not an audit; name a folder that --out of specsim audit wrote")

@@ -557,13 +557,16 @@ def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monk
     replace(whole, diagnosis=None).save(tmp_path / "audit.saved")
     for verifier, message in (
         (None, "not given, and it would"),
-        ("merged_here:right", "not the audited one; n"),
+        ("merged_here:right", "not the audited one"),
     ):
-        with pytest.raises(ValueError, match=f"verifier: .*{message}.* 'merged_here:wrong'"):
+        with pytest.raises(ValueError, match=f"verifier: .*{message}.*; name 'merged_here:wrong'"):
             diagnose(specsim.load(tmp_path / "audit.saved"), verifier)
     again = run("audit", "diagnose", tmp_path, name, "--json", "--out", tmp_path / "again")
     assert (again.code, json.loads(again.out)["diagnosis"]) == (1, whole.to_dict()["diagnosis"])
     assert specsim.load(tmp_path / "again/audit.saved") == whole
+    whole.save(tmp_path / "audit.json")
+    for report in ("again/audit.xml", "again/audit.html", "audit.json"):
+        assert "not the audited one" in run("audit", "diagnose", tmp_path / report, "merged_here:right").err
     simulate([0.5, 0.5], [0.5, 0.5], steps=1, rng=1).save(tmp_path / "simulated")
     assert "simulated: not an audit; name a folder" in run("audit", "diagnose", tmp_path / "simulated").err
     paths = [tmp_path / "0.part"]
