@@ -194,14 +194,13 @@ def sequence_law(
     max_new_tokens: int,
     eos: int | None,
     length: int | None = None,
-    laws: Callable[[int], Any] = bool,
+    laws: Callable[[int], object] = lambda _: None,
 ) -> dict[Tokens, Any]:
     """Enumerate {new tokens: probability} of a decoder mistake, draft by draft and step by step.
 
     The output has `max_new_tokens` tokens unless it ends with `eos`; with `length` the first ones alone are
     enumerated. Probabilities are Fractions if the models' rows are. `laws` gets the numbers of laws of steps
-    that are computed. Raises ValueError unless `mistake` is
-    made of a `Decoder`."""
+    that are computed. Raises ValueError unless `mistake` is made of a `Decoder`."""
     if not isinstance(mistake.decode, Decoder) or not mistake.decode.enumerable:
         raise ValueError(f"{mistake.name}: its texts cannot be enumerated; give a decoder of the catalogue")
     decode, values = mistake.decode, mistake.values

@@ -191,7 +191,7 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
     passes, drafted, accepted = serve(requests, cost, policy, max_batch, prefill)
     for name, found in zip(("started", "first", "finished"), times, strict=True):
         assert found == pytest.approx([getattr(one, name) for one in requests], rel=1e-9)
-    # totals between the admissions of requests -1 and 40, which are none: of the whole run
+    # no request has the numbers -1 and 40, so the totals are those of the whole run
     assert (totals["request_steps"], totals["drafted"], totals["accepted"]) == (passes, drafted, accepted)
     assert (totals["finished"], totals["tokens"]) == (40, sum(one.output for one in requests))
     assert totals["seconds"] == pytest.approx(max(one.finished for one in requests), rel=1e-9)

@@ -39,16 +39,8 @@ HEADERS = [b"Content-Length: " + length for length in LENGTHS] + [b"", b"no colo
 HEADERS += [b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"Connection: close", b"Host: \x1b[31m\0"]
 HEADERS += [b"A: " + b"a" * 10**5, b"\r\n".join([b"A: b"] * 200)]
 #: How many of 129 requests are of each way.
-WAYS = {
-    "parameters": 30,
-    "values": 20,
-    "bytes": 20,
-    "bodies": 8,
-    "raw": 30,
-    "half": 8,
-    "gone": 8,
-    "together": 5,
-}
+WAYS = {"parameters": 30, "values": 20, "bytes": 20, "bodies": 8, "raw": 30, "half": 8, "gone": 8}
+WAYS |= {"together": 5}
 #: Seconds that a client waits, and in which the server wants a whole request.
 WAITS, serving.PATIENCE = 2.0, 3.0
 
@@ -121,7 +113,7 @@ def _post(body):
 
 
 def _ask(server, content, waits=WAITS, ends=False):
-    """The status and the content of the answer; None and how it ended if there is none."""
+    """The status and the content of the answer; without an answer None, and how the connection ended."""
     try:
         with socket.create_connection(server.server_address, waits) as connection:
             connection.sendall(content)

@@ -25,7 +25,7 @@ from specsim.models import Model, TableModel
 
 #: Texts of a mistake whose law is not enumerated, and their key.
 SIMULATED, KEY = 2**11, 0x5EED
-#: What a decoder may replace whose steps test their tokens one by one, besides its verification.
+#: A right decoder, and its parts that may be others where steps test their tokens one by one.
 PLAIN = Decoder()
 OF_A_TOKEN = "drafting", "verified_q", "verified_p", "bonus", "bonus_of_draft", "processed", "verification"
 #: Processed models of target and draft, and their rows after a text, then after each token that follows it.
