@@ -1,6 +1,5 @@
 """The contract of a verifier: what it is handed, what it may promise, and that each way of breaking it is
-caught.
-"""
+caught."""
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import check_promises, promises_result
 from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._report.text import unseen_lines
 from specsim.auditing._results.audit import BUDGET, Verdict
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
@@ -217,8 +217,7 @@ def given(draft_tokens, p, q, rng, uniforms=None, lengths=None, **how):
 
 def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, default=None):
     """A generator of its own for each row with a seed, `stream(row, seed)`; `default` is a seed for the
-    others.
-    """
+    others."""
     u = rng.random((len(p), p.shape[1]))
     for row, seed in enumerate(seeds):
         if seed is not None:
@@ -459,8 +458,7 @@ def test_a_tail_that_is_never_drawn_is_found():
 def recursive_rejection(parents, tokens, p, q, rng, keeps_target=False):
     """Recursive rejection sampling of siblings that were drawn independently from q: one step over a tree.
 
-    `keeps_target` spoils it: the second sibling is judged as if it were the first.
-    """
+    `keeps_target` spoils it: the second sibling is judged as if it were the first."""
     node, path = 0, []
     while True:
         weights = p[node].copy()
@@ -610,6 +608,23 @@ def test_a_slow_verifier_does_not_hang_where_its_calls_grow():
         return verify(draft_tokens, p, q, rng)
 
     assert "hung: " in text(on_case(hangs_later, "asymmetric", timeout=0.2, seconds=0.4))
+
+
+def test_a_right_verifier_that_draws_until_the_residual_keeps_a_token_is_not_accused():
+    """A step of a total variation of 6e-8 takes it millions of draws; one that hangs elsewhere hangs."""
+
+    def verify(draft_tokens, p, q, rng, least=1e-6):
+        for p_row, q_row in zip(p[:, 0], q[:, 0], strict=True):
+            if np.maximum(p_row - q_row, 0.0).sum() < least:
+                time.sleep(60.0)
+        return verifiers.right(draft_tokens, p, q, rng)
+
+    found = promises(verify, timeout=0.2)
+    assert (found.verdict, found.findings) == (Verdict.CONSISTENT, ())
+    assert found.purpose.endswith("; no answer: 64 rows, p and q differ in one token of q = 6e-08, drafted")
+    result = audit(verify, "smoke", rng=1, timeout=0.2, cases=["two-point"], diagnose=False)
+    assert "No answer within the time-out: 64 rows, p and q differ in" in " ".join(unseen_lines(result))
+    assert "hung: " in text(promises(partial(verify, least=2.0), timeout=0.2))
 
 
 def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):
