@@ -5,8 +5,7 @@ There are two tiers. By default tests marked `slow` are left out, and some that 
 less of it; ``pytest --all`` runs everything at full scale. `full`, and what depends on it, says which it is.
 
 Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh random numbers it would fail by
-chance that rarely. The seeds are fixed, so that in fact it cannot.
-"""
+chance that rarely. The seeds are fixed, so that in fact it cannot."""
 
 import gc
 import inspect
@@ -119,8 +118,7 @@ PAIR_FLAVOURS = ("plain", "zeros", "ties", "equal", "disjoint")
 
 def rational_pair(rng, size, order, draft_order, flavour):
     """A target and a draft, tables of Fractions over `size` tokens; "equal" shares rows, so orders must
-    match.
-    """
+    match."""
     p = np.empty((size,) * (order + 1), dtype=object)
     q = np.empty((size,) * (draft_order + 1), dtype=object)
     split = rng.permutation(np.arange(size) < rng.integers(1, size))  # the tokens of p in "disjoint"
@@ -146,8 +144,7 @@ def _rational_row(rng, size, flavour, allowed):
 
 def awkward_pairs(rng, count, size):
     """`count` pairs of float64 rows p, q: zeros, ties, subnormals, equal rows, rows one ulp apart, disjoint
-    rows.
-    """
+    rows."""
     p, q = _awkward_rows(rng, count, size), _awkward_rows(rng, count, size)
     kind = rng.integers(6, size=count)
     q[kind == 0] = p[kind == 0]
@@ -174,8 +171,7 @@ def _awkward_rows(rng, count, size):
 
 def standard_step(draft_tokens, p, q, uniforms):
     """What one step of the standard rule emits, by hand: draft_tokens[γ], p[γ+1][V], q[γ][V],
-    uniforms[γ+1].
-    """
+    uniforms[γ+1]."""
     *tests, last = uniforms
     for i, (x, u) in enumerate(zip(draft_tokens, tests, strict=True)):
         if not u * q[i][x] < p[i][x]:
@@ -193,8 +189,7 @@ def alias_lookup(table, u):
 
 def standard_steps_of_a_pair(p, q):
     """The same for one pair of pmfs [V]: a function of draft_uniforms[γ], verify_uniforms[γ+1] that gives the
-    drafted and the emitted tokens.
-    """
+    drafted and the emitted tokens."""
     residual = np.maximum(p - q, 0.0)
     weights = (q, residual if residual.any() else p, p)
     draft, recovered, bonus = (alias_table(row) for row in weights)

@@ -9,8 +9,7 @@ says otherwise:
 
 A block that begins with `# mine.py` is such a file too. Indented lines that begin with `specsim` or `make`,
 and the same between backquotes, are parsed and not run; the commands of ```console blocks are run, and must
-print what follows them.
-"""
+print what follows them."""
 
 import ast
 import importlib
@@ -66,8 +65,7 @@ FENCE = re.compile(
 
 class Block(NamedTuple):
     """A fenced block: its language, its text and its first line's number; the file that it is, why it does
-    not run.
-    """
+    not run."""
 
     language: str
     code: str
@@ -91,8 +89,7 @@ def blocks(page):
 
 def commands(page):
     """(line as it is written, whether it is given in full) for each `specsim …` of a page, but those of
-    console blocks.
-    """
+    console blocks."""
     page = FENCE.sub(lambda found: "" if found["language"] else found[0], page)
     for line in re.findall(r"^    (?:\$ )?(specsim(?: (?:[^\\\n]|\\\n)*)?)$", page, re.M):
         yield re.sub(r"\\\n\s*", "", line).partition("  #")[0].partition(" # ")[0].strip(), True
@@ -104,8 +101,7 @@ def commands(page):
 def check_command(line, in_full=True):
     """Raise CycloptsError for a command or an option that does not exist, or a value that does not convert.
 
-    Unless it is given `in_full`, arguments may be missing.
-    """
+    Unless it is given `in_full`, arguments may be missing."""
     _, *words = shlex.split(re.sub(r"\[[^]]*\]|…", "", line))
     try:
         parse(words)
@@ -152,8 +148,7 @@ def _run_block(block, namespace, folder):
 
 def check_imports(code):
     """Compile a block, and import what it imports from specsim. Raises SyntaxError, ImportError or
-    AttributeError.
-    """
+    AttributeError."""
     for node in ast.walk(ast.parse(code.replace("…", "..."))):
         if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "specsim":
             exec(ast.unparse(node), {})
@@ -165,8 +160,7 @@ def check_imports(code):
 
 def check_console(block, folder):
     """Run the commands of a console block, each `$ specsim …`, and compare what they print with what
-    follows.
-    """
+    follows."""
     for part in re.split(r"^\$ ", block.code, flags=re.M)[1:]:
         line, _, shown = part.partition("\n")
         _, *words = shlex.split(line)

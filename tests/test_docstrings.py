@@ -1,6 +1,5 @@
 """Every public function says in its docstring what it takes, what it returns and how it is used; the page of the
-API has every public name.
-"""
+API has every public name."""
 
 import ast
 import importlib
@@ -53,8 +52,7 @@ def sections(docstring):
 
 def described(lines):
     """{name: whether a description follows}, without the asterisks of *args and **kwargs, in a section of
-    parameters.
-    """
+    parameters."""
     found = {}
     for line, below in zip(lines, [*lines, ""][1:], strict=True):
         if line and not line.startswith(" "):
@@ -187,8 +185,7 @@ def right(first, *others, last=None, **more):
     Examples
     --------
     >>> right(1)
-    1
-    """
+    1"""
 
     def inner():
         return None

@@ -1,6 +1,5 @@
 """What the package computes, prints and offers is what `tests/goldens` keeps. `python
-tests/helpers/write_goldens.py` writes it again.
-"""
+tests/helpers/write_goldens.py` writes it again."""
 
 import pytest
 import write_goldens

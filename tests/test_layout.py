@@ -1,6 +1,5 @@
 """The layout that docs/architecture.md shows is the layout of the code: packages, what may import what, and
-nothing loaded early.
-"""
+nothing loaded early."""
 
 import ast
 import importlib
@@ -56,8 +55,7 @@ def lazy_names():
 
 def home(module, name):
     """The file behind `from module import name`, as a dotted name: public names are followed to where they
-    are defined.
-    """
+    are defined."""
     lazy = lazy_names()
     while f"{module}.{name}" not in FILES and (module, name) in lazy:
         module = lazy[module, name]
@@ -104,8 +102,7 @@ def subpackage_of(module):
 @cache
 def height_of(module):
     """How high a module stands: packages in the order of the page, the public interface below the command
-    line.
-    """
+    line."""
     *library, command_line = subpackages()
     order = [
         *map(set, zip(library, strict=True)), {"_named_pairs"}, INTERFACE, {command_line}, ENTRIES,
@@ -138,8 +135,7 @@ def test_no_module_imports_from_above():
 
 def test_the_wing_of_engines_is_imported_through_its_doors():
     """Adapters and engines: by each other, by the command line and by the public interface; by the audit the
-    contract and the names of engines alone.
-    """
+    contract and the names of engines alone."""
     wing = {"adapters", "engines"}
     inside = {"", "cli", "testing", "_runs"} | wing | ENTRIES
     for module in FILES:
@@ -205,8 +201,7 @@ PUBLIC = re.findall(r"^- `(specsim[\w.]*)`$", PAGE.read_text(encoding="utf-8"), 
 
 def test_a_module_is_public_where_its_path_has_no_underscore():
     """The public modules are those that the documentation names; all others are private, by file, by folder or
-    in a package that lists no public name.
-    """
+    in a package that lists no public name."""
     public = {
         name
         for name in FILES

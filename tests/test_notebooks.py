@@ -1,6 +1,5 @@
 """The notebooks: each runs from top to bottom, shows what it says, and leaves nothing behind; its .ipynb has
-the same cells.
-"""
+the same cells."""
 
 import base64
 import io
@@ -42,8 +41,7 @@ def executed(source, folder):
     """The notebook written as `source`, with its outputs, run in a kernel of its own whose files all go below
     `folder`.
 
-    Raises CellExecutionError where a cell raises anything.
-    """
+    Raises CellExecutionError where a cell raises anything."""
     from nbclient import NotebookClient
 
     notebook = jupytext().reads(source, fmt="py:percent")

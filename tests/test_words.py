@@ -32,8 +32,7 @@ def test_pages_use_plain_words(path):
 
 def texts(code):
     """The texts in code, docstrings, errors and messages, without indents, which are no blocks; none without
-    parsing code that has no turn, where texts in parts are joined and escaped ends of lines are spaces.
-    """
+    parsing code that has no turn, where texts in parts are joined and escaped ends of lines are spaces."""
     joined = re.sub(r"""["']\s+f?["']""", "", code.replace("\\n", " "))
     nodes = ast.walk(ast.parse(code)) if ANY_TURN.search(" ".join(joined.split())) else ()
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]

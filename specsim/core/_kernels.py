@@ -76,6 +76,10 @@ class Kernel:
             name = f"{self.plain.__module__}.{self.plain.__qualname__}"
             entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
             compiled._cache = entries  # type: ignore[attr-defined]
+        template_for = compiled.get_call_template  # type: ignore[attr-defined]
+        compiled.get_call_template = lambda given, named: template_for(  # type: ignore[attr-defined]
+            tuple(map(numba.types.unliteral, given)), named
+        )  # for a constant of its caller it would be compiled a second time
         return compiled
 
     @cached_property

@@ -101,12 +101,12 @@ def whole_slots(count: int) -> int:
 def fill_uniforms(k0, k1, purpose, first_step, out):
     """Fill out[index, s] (float64, three rows for each slot) with the uniforms of step first_step + s."""
     steps = out.shape[1]
-    # the high word of the step is constant in a stretch, so the compiler does parts of three rounds only once
-    stretch = min(steps, 4294967296 - (first_step & 0xFFFFFFFF))
     words = out.view(np.uint64)
-    _fill_words(k0, k1, purpose, first_step, words, 0, stretch)
-    if stretch < steps:
-        _fill_words(k0, k1, purpose, first_step + stretch, words, stretch, steps)
+    end = 0
+    while end < steps:  # in a stretch the high word of the step is constant, and parts are done once
+        begin = end
+        end = min(steps, begin + 4294967296 - (first_step + begin & 0xFFFFFFFF))
+        _fill_words(k0, k1, purpose, first_step + begin, words, begin, end)
     for i in range(out.shape[0]):
         row = out[i]  # contiguous, as the rows of an iteration over `out` are not to numba
         for s in range(steps):

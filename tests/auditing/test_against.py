@@ -68,8 +68,7 @@ def test_the_expected_e_value_of_two_samples_of_one_law_is_at_most_1(cells, n):
 
 def test_exactly_the_expected_e_value_of_small_samples_is_at_most_1():
     """Every outcome of two blocks of coins, as many a side or not: no noise, for laws near and far from
-    even.
-    """
+    even."""
     for m, n in ((3, 3), (6, 1)):
         for heads in (0.5, 0.3, 0.05):
             one, other = (binom.pmf(np.arange(k + 1), k, heads) for k in (m, n))

@@ -99,16 +99,16 @@ def judged(audits, bank, tmp_path_factory):
 
 def of_engines(folder):
     pair = plant(folder, vocab_size=6, context=160, rng=1)
-    biased = audit_engine("specsim", pair, tokens=2_000, mistake="greedy_residual", rng=SEED)
+    biased = audit_engine("specsim", pair, tokens=1_000, mistake="greedy_residual", rng=SEED)
     with pytest.MonkeyPatch.context() as patch:
         two = settings(pair)[:2]
         patch.setattr("specsim.engines._audit.matrix.settings", lambda _: two)
-        matrix = audit_matrix("specsim", pair, tokens=2_000, mistake="target_not_rolled_back", rng=SEED)
+        matrix = audit_matrix("specsim", pair, tokens=1_000, mistake="target_not_rolled_back", rng=SEED)
     with answering(lambda *_: {"choices": [{"text": HOSTILE}]}, f"{HOSTILE}/1", HOSTILE) as url:
         hostile = audit_engine(url, pair, tokens=100, rng=SEED)
         prompts = ["a<b>", "b&c"]
         with answering(lambda *_: {"choices": [{"text": "Hi, you", "finish_reason": "stop"}]}) as other:
-            changed = compare_servers(url, other, prompts, tokens=2_000, length=2, rng=SEED)
+            changed = compare_servers(url, other, prompts, tokens=1_000, length=2, rng=SEED)
             greedy = compare_servers(url, other, prompts, sampling=Sampling(temperature=0.0), rng=SEED)
     return {
         "engine": biased,

@@ -45,8 +45,7 @@ def deviation_of(name, target, draft, gamma):
 
 def test_resampling_from_the_target():
     """p = (3/4, 1/4), q = (1/4, 3/4): half of the drafts pass, the first token is 0 with 1/4 + 1/2·3/4 =
-    5/8.
-    """
+    5/8."""
     found = deviation_of("resamples_target", quarters(3, 1), quarters(1, 3), 1)
     assert (found.position, found.prefix, found.fatal) == (0, (), 0)
     assert found.tv == pytest.approx(1 / 8)
@@ -55,8 +54,7 @@ def test_resampling_from_the_target():
 
 def test_a_uniform_used_twice():
     """p = (1/2, 1/2), q = (1, 0): where the first draft passed, half of the time, the second passes for
-    certain.
-    """
+    certain."""
     found = deviation_of("one_uniform", quarters(2, 2), quarters(4, 0), 2)
     assert (found.kind, found.position, found.prefix) == ("prefix", 1, (0,))
     assert found.tv == pytest.approx(1 / 2 * 1 / 2)
@@ -65,8 +63,7 @@ def test_a_uniform_used_twice():
 
 def test_impossible_tokens_end_the_matter():
     """p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2): half of the first tokens are impossible; ten steps are
-    enough.
-    """
+    enough."""
     found = deviation_of("accepts_everything", quarters(2, 2, 0), quarters(1, 1, 2), 1)
     assert found.fatal == pytest.approx(1 / 2)
     assert found.tv == pytest.approx(1 / 2)
@@ -76,8 +73,7 @@ def test_impossible_tokens_end_the_matter():
 @pytest.mark.parametrize(("name", "tv"), [("resamples_target", 1 / 8), ("lenience:lenience=1", 0)])
 def test_the_bins_of_a_pair_show_the_same(name, tv):
     """p/q takes two values, at the edges of bins, so that the PIT loses nothing of a deviation at the first
-    position.
-    """
+    position."""
     case = Case("by hand", "", quarters(3, 1), quarters(1, 3), chain(1))
     claim = Claim(None, case.tree)
     tables = [one for one in tables_of(case, claim, STEPS) if one.kind == "PIT"]

@@ -1,6 +1,5 @@
 """The published criteria: a right verifier passes each, each rejects something, and their blind spots are
-where they were found to be. The kill matrix: its numbers, its table, its picture.
-"""
+where they were found to be. The kill matrix: its numbers, its table, its picture."""
 
 from functools import partial
 
@@ -65,8 +64,7 @@ def passes(name, verifier, seed=1):
 
 def wide(verifier, size, seed=1):
     """One of the four settings of the wide test, where `size` is 4096: γ = 1, temperature 1, ten rounds a
-    token.
-    """
+    token."""
     rng = np.random.default_rng(seed)
     p, q = softmax(rng.standard_normal((2, size)), axis=1)
     return vllm.every_position_fits(verifier, p, q, 1, 10 * size, rng)

@@ -1,6 +1,5 @@
 """specsim's own experiments: their rows beside enumeration, closed forms and plain loops, and their
-pictures.
-"""
+pictures."""
 
 import math
 from fractions import Fraction

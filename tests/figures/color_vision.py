@@ -2,8 +2,7 @@
 
 Dichromacy is simulated in linear RGB by the matrices of Machado, Oliveira and Fernandes, "A
 Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), severity 1. Differences are
-CIEDE2000: Sharma, Wu and Dalal, "The CIEDE2000 Color-Difference Formula" (2005).
-"""
+CIEDE2000: Sharma, Wu and Dalal, "The CIEDE2000 Color-Difference Formula" (2005)."""
 
 from itertools import combinations
 from math import atan2, cos, degrees, exp, hypot, radians, sin, sqrt

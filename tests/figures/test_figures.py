@@ -1,6 +1,5 @@
 """Experiments and figures: tables beside what is printed, pictures beside tables, and what is kept on
-disk.
-"""
+disk."""
 
 import importlib
 import json

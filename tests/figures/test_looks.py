@@ -1,6 +1,5 @@
 """How figures look: series that colour alone does not tell apart, titles in one line, legends beside the data,
-texts that can be read in print.
-"""
+texts that can be read in print."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,5 @@
 """The picture of the front page: what it draws is in its tables, and the files in docs/_static are drawn by
-this code.
-"""
+this code."""
 
 import re
 from pathlib import Path
@@ -67,8 +66,7 @@ def test_lines_and_points_are_the_tables(tables):
 
 def words(svg):
     """The texts of a picture that hold a letter: titles, labels and legends, without the numbers at the
-    axes.
-    """
+    axes."""
     texts = re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)
     return sorted(text for text in texts if re.search("[a-zα-ω]", text))
 

@@ -28,8 +28,7 @@ def run(*arguments, cwd=None, program=main):
     """Run `specsim *arguments`, or another program, in the folder `cwd` if one is given.
 
     Modules that a command imports from `cwd` are forgotten afterwards, so that another folder may have the
-    same names.
-    """
+    same names."""
     out, err, known, path = io.StringIO(), io.StringIO(), {*sys.modules}, [*sys.path]
     with (
         contextlib.chdir(cwd or os.getcwd()),
@@ -77,7 +76,6 @@ def parse(arguments):
     """Parse the words of a command without running it: its function, and the arguments that it would get.
 
     Raises cyclopts.CycloptsError for a command or an option that does not exist, and for a value that does
-    not convert.
-    """
+    not convert."""
     function, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     return function, bound

@@ -26,8 +26,7 @@ def p_value(emitted, target, start, law=lambda row: row):
     """The smallest chi-square p-value over positions, times their number; 0 if an impossible token came out.
 
     `emitted` are token lists after `start`; every token is compared with law(P(· | what came before it)),
-    position by position, the tables of all contexts added up.
-    """
+    position by position, the tables of all contexts added up."""
     longest = max(len(tokens) for tokens in emitted)
     p_values = []
     for position in range(longest):
@@ -56,8 +55,7 @@ def p_value(emitted, target, start, law=lambda row: row):
 
 def chain_p_value(verifier, steps, gamma=3):
     """`p_value` of a torch verifier of chains of γ drafts, over `steps` steps that all start after token
-    0.
-    """
+    0."""
     import torch
 
     target, draft = markov_pair()

@@ -1,6 +1,5 @@
 """Tests that send interrupts, also where their own process ignores them, as behind `nohup` or in a background
-job of a shell: what they start would ignore them too, and never end.
-"""
+job of a shell: what they start would ignore them too, and never end."""
 
 import os
 import signal

@@ -1,6 +1,5 @@
 """How the rules are tested: which drafts, generated pairs of models, and counts of whole steps against their
-law.
-"""
+law."""
 
 import numpy as np
 from conftest import PAIR_FLAVOURS, rational_pair
@@ -35,8 +34,7 @@ def drafts_of(rule, drawing):
 
 def generated(rule, count, seed):
     """`count` pairs of rational models with a tree and a context, over shapes, ways of drawing and flavours
-    in turn.
-    """
+    in turn."""
     rng = np.random.default_rng(seed)
     shapes = [shape for drawing in rule.draft_sampling for shape in drafts_of(rule, drawing)]
     for i in range(count):

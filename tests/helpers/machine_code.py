@@ -4,8 +4,7 @@ Prints, as JSON, how many instructions of double precision the machine code of t
 each rule whether the code of the row kernel has operations that are fused, or may be. Arguments are the rules; all
 that a GPU verifies by default.
 
-Neither a GPU nor a driver is needed, only the compiler and the linker that the extra cuda installs.
-"""
+Neither a GPU nor a driver is needed, only the compiler and the linker that the extra cuda installs."""
 
 import json
 import struct

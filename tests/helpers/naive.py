@@ -8,8 +8,7 @@ says otherwise.
 
 A draw is by inverse CDF. To accept with probability `chance` is to find the uniform below it; a chance may
 exceed 1. Where rounding leaves nothing to draw from, the token comes from p. Entries must not be so small
-that p/q overflows.
-"""
+that p/q overflows."""
 
 from functools import lru_cache
 from itertools import accumulate, combinations
@@ -70,8 +69,7 @@ def divergence(p, q):
 
 def along_a_chain(chance, recovered, bonus=lambda p, q, **values: p):
     """chance(p, q, x) that x is accepted, the law recovered(p, q, x) of what replaces it, the law bonus(p,
-    q).
-    """
+    q)."""
 
     def step(parents, tokens, p, q, u, **values):
         for i, x in enumerate(tokens):
@@ -208,8 +206,7 @@ def down_a_tree(choose, width=lambda size: 1):
     """choose(p, q, children, u): (the token accepted among `children`, None), or (None, the law of what
     follows). Of each node there are width(V) uniforms, one after the other.
 
-    Nodes are told apart by their path, the tokens that lead to them, so that those drafted alike are one.
-    """
+    Nodes are told apart by their path, the tokens that lead to them, so that those drafted alike are one."""
 
     def step(parents, tokens, p, q, u, **values):
         paths = [()]
@@ -260,8 +257,7 @@ def deterministic_children(p, q, children, u):
 
 def matched(law, children, u):
     """Draw from `law` with the second uniform: a child may carry that token. One child alone has none, and
-    does not.
-    """
+    does not."""
     if len(children) == 1 or not any(law):
         return None, law
     y = draw(law, u[1])
@@ -407,8 +403,7 @@ def along_the_greatest_path(of_choice):
     """Block verification of the greatest path; of_choice(r, q) is the law that it takes the tokens to come from.
 
     Where the path leads is followed as sets of nodes: `alive` has the probability of every set of nodes that
-    may carry its tokens, the drafted ones among them.
-    """
+    may carry its tokens, the drafted ones among them."""
 
     def step(parents, tokens, p, q, u):
         below = {frozenset([0]): 1.0}
@@ -568,8 +563,7 @@ def raised(p, x, delta):
 
 def one_over_beta(p, q, alpha):
     """1/β, for the largest k whose token is covered by the residual that it makes; 0 if nothing is
-    rejected.
-    """
+    rejected."""
     rejected = sum(positive_part(q, times(1 / alpha, p)))
     order = sorted((y for y, a in enumerate(p) if a), key=lambda y: q[y] / p[y])
     ends = range(1, len(order) + 1)

@@ -1,6 +1,5 @@
 """The server of `specsim.planning.simulate_batch` once more, in plain Python and from its documentation alone: one object
-for each request, one uniform at a time, times from `Network.seconds`.
-"""
+for each request, one uniform at a time, times from `Network.seconds`."""
 
 import math
 from dataclasses import dataclass, field

@@ -8,8 +8,7 @@ import pickle
 def once(tmp_path_factory, name, make):
     """What make(folder) returns, which must be picklable: called by the first process that asks for `name`.
 
-    `folder` is new, and there until the run ends.
-    """
+    `folder` is new, and there until the run ends."""
     run = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         run = run.parent  # that of the process is in that of the run

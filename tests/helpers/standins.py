@@ -2,8 +2,7 @@
 and wrong.
 
 Written from the signatures' descriptions in docs/engines and the adapters; `wrong=True` makes the mistake that the
-docstring names.
-"""
+docstring names."""
 
 import random
 from types import SimpleNamespace
@@ -57,8 +56,7 @@ def ascend_recovered(
     IS_NGRAM=False, wrong=False,
 ):  # fmt: skip
     """vllm-ascend's sample_recovered_tokens_pytorch; wrong: zeroes target_probs in place
-    (vllm-ascend#2881).
-    """
+    (vllm-ascend#2881)."""
     request = 0
     for i, token in enumerate(draft_token_ids.tolist()):
         while i >= cu_num_draft_tokens[request]:

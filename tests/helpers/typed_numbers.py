@@ -10,8 +10,7 @@ A number may stand only
   digits alone is a number in the text.
 
 Words for numbers may be typed up to four, to count what the sentence itself lists; beyond, they are numbers
-too. Plurals that count nothing, as in "thousands of rounds", are words.
-"""
+too. Plurals that count nothing, as in "thousands of rounds", are words."""
 
 from __future__ import annotations
 

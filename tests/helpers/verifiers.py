@@ -23,8 +23,7 @@ def verified(
     """The same with given uniforms u[B, γ+1], of drafts of `lengths`.
 
     More ways to spoil it: another comparison, or the position `bonus` of the row that a whole accepted draft
-    is followed by.
-    """
+    is followed by."""
     steps, gamma = draft_tokens.shape
     lengths = np.full(steps, gamma) if lengths is None else lengths
     drafted = draft_tokens[..., None]

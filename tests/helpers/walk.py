@@ -1,6 +1,5 @@
 """Which files of specsim call each other: a profiler of the calls between files, and a verifier whose child
-process has one.
-"""
+process has one."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def file_of(frame):
 
 class Calls:
     """Notes each (file, other file that it called), also through code that is not specsim's; imports are not
-    noted.
-    """
+    noted."""
 
     def __init__(self):
         self.between = set()

@@ -5,8 +5,7 @@ changed.
 
 For each run below, NAME.json has its numbers and names, and NAME.txt its sentences, so that a change of words
 touches the second only. `help.txt` has the help of every command, `names.json` the public names with their
-parameters.
-"""
+parameters."""
 
 import difflib
 import hashlib
@@ -248,8 +247,7 @@ def _ran(line, folder):
 
 def _numbers(value, sentences, key=""):
     """`value` without what is volatile, its sentences gone to the keys of `sentences`, long lists made
-    short.
-    """
+    short."""
     if isinstance(value, dict):
         if key == "provenance":
             return {"root": value["root"]}
@@ -270,8 +268,7 @@ def _numbers(value, sentences, key=""):
 
 def _items(values, sentences, key):
     """The same of a list: numbers as their sums, with a digest of integers; names counted; tables as their
-    columns.
-    """
+    columns."""
     if key == "tables" and values:
         columns = {name: [table[name] for table in values] for name in values[0]}
         return {"tables": len(values)} | {k: _items(column, sentences, k) for k, column in columns.items()}
@@ -346,8 +343,7 @@ def differences(kept, now, at=""):
     >>> list(differences({"a": [1, 2.0]}, {"a": [1, 2.0 + 1e-12]}))
     []
     >>> list(differences({"a": [1, 2.0], "b": 1}, {"a": [2, 2.1], "c": 1}))
-    ['/a/0: 1, now 2', '/a/1: 2.0, now 2.1', '/b: gone', '/c: new']
-    """
+    ['/a/0: 1, now 2', '/a/1: 2.0, now 2.1', '/b: gone', '/c: new']"""
     if isinstance(kept, dict) and isinstance(now, dict):
         for key in [*kept, *(key for key in now if key not in kept)]:
             if key not in now:

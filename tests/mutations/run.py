@@ -9,8 +9,7 @@ without a mutation is tested first: it must pass.
     python tests/mutations/run.py --all                 each with the whole suite
     python tests/mutations/run.py --out result.json     keep the result; those of mutations that are not run stay in the file
 
-The exit status is 0 if every mutation was killed.
-"""
+The exit status is 0 if every mutation was killed."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def read_table() -> list[Mutation]:
 
 def place_of(mutation: Mutation) -> str:
     """The file that has the code; where it was moved, the file of the package that does, of the same name if
-    several.
-    """
+    several."""
     stated = ROOT / mutation.file
     moved = not stated.is_file()
     candidates = sorted((ROOT / PACKAGE).rglob("*.py")) if moved else [stated]
@@ -198,8 +196,7 @@ def digest_of_sources() -> str:
 
 def keep(one: Outcome, path: Path, names: list[str], sources: str, how: str) -> None:
     """Put an outcome into the file, beside those of the other mutations `names` of the same sources, tested
-    so.
-    """
+    so."""
     result: dict[str, Any] = {"sources": sources, "options": how, "killed": 0, "of": 0, "mutations": []}
     if path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))

@@ -58,8 +58,7 @@ def text():
 def hand_made(accepted, confidence=0.5, entropy=1.0, top=0.5, tails=None):
     """A log whose drafts were accepted as told (1, 0, -1); features are numbers, or one for each position.
 
-    `tails` are features (three numbers) of each token behind any rejected one.
-    """
+    `tails` are features (three numbers) of each token behind any rejected one."""
     n = len(accepted)
     outcomes = np.array(accepted, dtype=np.int8)
 

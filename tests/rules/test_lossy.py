@@ -2,8 +2,7 @@
 
 That every rule follows the law that it declares is proved in `test_rules`; here the laws are held to what is
 known of them otherwise. `first_token` computes a law from acceptance and recovery alone, without the declared
-one.
-"""
+one."""
 
 import math
 from dataclasses import replace

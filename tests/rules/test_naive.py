@@ -40,8 +40,7 @@ def rows(rng, tree, size):
     """p and q [STEPS, n + 1, V], the first of them with zeros, ties, equal and disjoint rows.
 
     Without the tiny entries of `awkward_pairs`: products of subnormal numbers keep no digits, and the ratios
-    p/q of the naive rules overflow.
-    """
+    p/q of the naive rules overflow."""
     shape = 2, -1, tree.size + 1, size
     awkward = np.array(awkward_pairs(rng, AWKWARD * (tree.size + 1), size)).reshape(shape)
     awkward[awkward < 1e-12] = 0.0

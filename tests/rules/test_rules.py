@@ -146,8 +146,7 @@ ROWS_ON_NETS = {"standard", "traversal", "without_replacement", "univer"}
 
 def late(name, kind="fixed pair"):
     """Marks: with --all alone the fixed-pair kernels of controls, but for one, most row kernels on the net, and
-    the wide pair for rules of one draft.
-    """
+    the wide pair for rules of one draft."""
     if kind == "rows":
         return () if name in ROWS_ON_NETS else pytest.mark.slow
     one_draft = kind != "fixed pair" and not rules.get(name).on_trees
@@ -335,8 +334,7 @@ def tv_on_a_net(kind, rule, tree, law, net):
     """The total variation from `law` of 2^net steps of a kernel, their uniforms a Sobol' sequence.
 
     It errs by far less than as many random steps: with 2^20 by less than .001, mostly by .0002, where the
-    e-value of ten million random ones needs a deviation of .002.
-    """
+    e-value of ten million random ones needs a deviation of .002."""
     steps, uniforms, (target, draft), _ = ON_NETS[kind]
     needed = tree.size + uniforms(rule, tree, target.vocab_size)
     u = sobol(net, max(needed, DIMENSIONS))[:needed]

@@ -2,8 +2,7 @@
 its law.
 
 The second implementation, `algorithm_1`, is written from Leviathan, Kalman & Matias, arXiv 2211.17192,
-Algorithm 1, and from nothing else; `conftest` has the steps by hand.
-"""
+Algorithm 1, and from nothing else; `conftest` has the steps by hand."""
 
 from collections import defaultdict
 from dataclasses import replace

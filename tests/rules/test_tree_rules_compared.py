@@ -47,8 +47,7 @@ def most(target, draft, tree, context, kept=lambda tokens, p, q, paths: paths):
 
     Of each draft a rule accepts one of the `kept` paths. It is lossless if, and only if, an accepted u is
     followed by an accepted y at most as often as the target has y after it; a token of what is missing then
-    ends the step.
-    """
+    ends the step."""
     stops, mass = [], []
     below, above = defaultdict(list), defaultdict(list)
     nodes = [tree.path(node) for node in range(tree.size + 1)]
@@ -234,8 +233,7 @@ def test_univer_against_traversal_without_replacement(full):
 @pytest.mark.parametrize("other", ["recursive_rejection", "token_tree", "naive_matching"])
 def test_two_chains_of_which_traversal_accepts_less(other):
     """It does not merge nodes with the same tokens. The target has but one token, 1. Of the chains 1, 0 and
-    1, 1 traversal accepts 1: it settles on the node of the first. Others go on from both.
-    """
+    1, 1 traversal accepts 1: it settles on the node of the first. Others go on from both."""
     target, draft, tree = single(0, 1), single(1, 2), Tree(TWO_CHAINS)
     assert tokens("traversal", target, draft, tree, ()) == Fraction(67, 27)
     assert tokens(other, target, draft, tree, ()) == Fraction(209, 81)

@@ -2,8 +2,7 @@
 
 It runs in numba's simulator, as Python; NUMBA_ENABLE_CUDASIM=0 runs the same tests on a GPU. What the simulator
 cannot tell, whether it compiles and how products are rounded, is read from the machine code, where numba-cuda's
-compiler is installed. `test_cuda_rows.py` has rows.
-"""
+compiler is installed. `test_cuda_rows.py` has rows."""
 
 import json
 import os

@@ -6,6 +6,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, TokenArray
+from specsim.core.distributions import copy_row
 from specsim.models import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows
@@ -77,7 +78,7 @@ def follow_path(parents, draft_tokens, p, q, tokens, p_path, q_path):  # type: i
                         alike[j + 1] = depth + 2
                         following = j + 1 if following < 0 else following
             last = inner if inner >= 0 else node
-            p_path[b, depth] = p[b, last]
+            copy_row(p[b, last], p_path[b, depth])
             if last < q.shape[1]:
-                q_path[b, depth] = q[b, last]
+                copy_row(q[b, last], q_path[b, depth])
             node = following

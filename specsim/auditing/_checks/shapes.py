@@ -232,7 +232,8 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
     images, impossible, first, bonus = counts
     of_block, of_rows = codes.of_block, codes.of_rows
     found = np.empty(of_block.size + of_rows.shape[1] + 6, np.int64)
-    found[: of_block.size] = of_block
+    for j in range(of_block.size):
+        found[j] = of_block[j]
     for s in range(tokens.shape[1]):
         shared = of_block.size
         for j in range(of_rows.shape[1]):

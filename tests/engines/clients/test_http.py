@@ -1,6 +1,5 @@
 """The connection to OpenAI-compatible servers: right answers are read, and hostile ones are failures; what an
-engine's own program converts.
-"""
+engine's own program converts."""
 
 import json
 import re

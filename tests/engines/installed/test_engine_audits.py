@@ -62,8 +62,7 @@ def test_openvino(planted):
 
 def test_llama_cpp(planted):
     """Its texts follow the law. With a draft its log-probabilities are 0, ggml-org/llama.cpp#27972, until
-    that is repaired.
-    """
+    that is repaired."""
     pytest.importorskip("xllamacpp")
     plain = audit_engine("llama.cpp", planted, tokens=TOKENS, speculative=False, rng=1)
     assert (plain.verdict, plain.findings) == ("consistent", ())

@@ -2,8 +2,7 @@
 results/clones/OWNER/NAME; what is not there is skipped.
 
 A verifier that is told a q other than the one that the drafts were drawn from must fail: so it is seen that
-the adapter hands q over, and that the number of steps suffices.
-"""
+the adapter hands q over, and that the number of steps suffices."""
 
 from importlib.util import find_spec
 

@@ -1,6 +1,5 @@
 """Planted checkpoints in real engines: their log-probabilities are those of the law, and their tokenizers have
-its texts. `make test-engines` installs the engines; without them these tests are skipped.
-"""
+its texts. `make test-engines` installs the engines; without them these tests are skipped."""
 
 import json
 

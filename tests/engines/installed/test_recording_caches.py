@@ -1,6 +1,5 @@
 """Recording from Hugging Face models whose caches are of several kinds: sliding windows, states of
-convolutions, states that cannot be cut back. All models are tiny, with random weights.
-"""
+convolutions, states that cannot be cut back. All models are tiny, with random weights."""
 
 import numpy as np
 import pytest
@@ -64,8 +63,7 @@ def made(kind, config, seed):
 
 def steps_held_to_passes_without_cache(target, draft, gamma=GAMMA, sampling=PLAIN):
     """All steps of some texts, after their rows were compared with those of one pass over all tokens, without
-    a cache.
-    """
+    a cache."""
     models = [
         CachedModel(model, name, sampling, VOCAB) for model, name in ((target, "target"), (draft, "draft"))
     ]

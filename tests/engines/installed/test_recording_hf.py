@@ -1,6 +1,5 @@
 """Recording from Hugging Face transformers, end to end: a small pair, trained on the standard library of
-Python.
-"""
+Python."""
 
 import os
 import shutil

@@ -1,6 +1,5 @@
 """Adapters of engines that cannot be installed here, tried on stand-ins: the right one passes, the wrong one
-does not.
-"""
+does not."""
 
 from functools import partial
 
@@ -76,8 +75,7 @@ def test_ascend_has_the_targets_law():
 
 def uneven(verifier, one_hot=False, steps=STEPS):
     """`p_value` of drafts of 0 to 3 tokens in one batch, noise behind them; all of the same tokens if
-    `one_hot`.
-    """
+    `one_hot`."""
     target, draft = markov_pair()
     rows = rows_of(target, draft, chain(3), steps)
     tokens, p, q = rows.draft_tokens.copy(), rows.p.copy(), rows.q.copy()

@@ -94,8 +94,7 @@ def test_widths_stay_small(words, offsets, openers):
 
 def scores(head, context, opener=None):
     """The scores of the last position of a context, of every position by its distance; keys are those of
-    openers or of all tokens. Queries, keys, rotations and scores are rounded to bfloat16.
-    """
+    openers or of all tokens. Queries, keys, rotations and scores are rounded to bfloat16."""
 
     def half(values):
         return np.asarray(values, dtype=np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)

@@ -1,6 +1,5 @@
 """Models in the form of Hugging Face's: with a cache and without, the same rows; a wrong cache is seen. Models
-whose ids are raised, for loops that give the lowest ids a meaning of their own.
-"""
+whose ids are raised, for loops that give the lowest ids a meaning of their own."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,5 @@
 """The verification code of research, from wheels (`make test-engines`) and from clones in
-results/clones/OWNER/NAME; what is not there is skipped.
-"""
+results/clones/OWNER/NAME; what is not there is skipped."""
 
 from functools import partial
 from itertools import pairwise

@@ -1,8 +1,7 @@
 """A stand-in for CuPy, whose arrays are in the memory of the CPU; as CuPy's, they become arrays of NumPy by
 `get` alone.
 
-GPUS in the environment is the number of its GPUs, and FREE the free bytes of each.
-"""
+GPUS in the environment is the number of its GPUs, and FREE the free bytes of each."""
 
 from __future__ import annotations
 
