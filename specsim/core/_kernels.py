@@ -72,14 +72,17 @@ class Kernel:
         # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
         options: dict[str, Any] = {"_nrt": not self.inner, "forceinline": self.inner}
         compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)
-        if self.kept and not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
+        if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
+            return compiled
+        # for a constant of its caller it would be compiled a second time
+        template_for = compiled.get_call_template
+        compiled.get_call_template = lambda given, named: template_for(  # type: ignore[method-assign,assignment]
+            tuple(map(numba.types.unliteral, given)), named
+        )
+        if self.kept:
             name = f"{self.plain.__module__}.{self.plain.__qualname__}"
             entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
             compiled._cache = entries  # type: ignore[attr-defined]
-        template_for = compiled.get_call_template  # type: ignore[attr-defined]
-        compiled.get_call_template = lambda given, named: template_for(  # type: ignore[attr-defined]
-            tuple(map(numba.types.unliteral, given)), named
-        )  # for a constant of its caller it would be compiled a second time
         return compiled
 
     @cached_property

@@ -378,6 +378,22 @@ def test_an_inner_kernel_calls_inner_kernels_only_and_allocates_nothing(folder):
         inner_kernel(lambda n: np.empty(n)[0])(3)
 
 
+def test_a_constant_of_its_caller_compiles_no_kernel_again():
+    @kernel
+    def called(x):
+        return 2 * x
+
+    @kernel
+    def caller(count):
+        total = called(1)
+        for k in range(count):
+            total += called(k)
+        return total
+
+    assert caller(3) == 8
+    assert len(called.compiled.signatures) == 1
+
+
 def test_every_kernel_of_the_package_is_kept():
     found = [rules.get(name) for name in rules.names()]
     made = {kernel for rule in found for kernel in (rule.rows, rule.fixed_pair.kernel)}
