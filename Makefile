@@ -14,7 +14,7 @@ BENCH := .venv/.bench
 LAB := .venv/.lab
 # so that a folder named specsim, such as the clone's own in its parent, does not hide the package
 IN_PLACE := --config-settings editable_mode=compat
-SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
+SIDE_BY_SIDE = --numprocesses logical --maxprocesses 5 --dist worksteal
 # compiled kernels, named by their content: every clone of this user finds them. With NUMBA_CACHE_DIR=$(mktemp -d)
 # in the environment they are all compiled again.
 KERNELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/specsim

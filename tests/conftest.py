@@ -20,6 +20,7 @@ from hypothesis.internal.conjecture import providers
 from once import once
 
 from specsim import open_trace
+from specsim.core._kernels import available_threads
 from specsim.core.distributions import alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import writer
@@ -49,6 +50,12 @@ LONGEST = 1800.0
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="slow tests too, and all tests at full scale")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: while a test waits for a process or a clock, another one runs."""
+    return available_threads() + 1
 
 
 class Collecting:
