@@ -2,10 +2,23 @@
 
 import contextlib
 import os
+import signal
 import sys
+import threading
+from typing import Any
 
 
 def main() -> None:
+    before = sys.unraisablehook
+
+    def hook(ignored: Any) -> None:
+        """Repeat an interrupt that is ignored, as in functions that the compiler calls from C."""
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        else:
+            before(ignored)
+
+    sys.unraisablehook = hook
     try:
         from specsim.cli import main as command
 
@@ -19,6 +32,8 @@ def main() -> None:
         # not sys.exit: where the interrupt came through an exec, as in the making of a dataclass, Python
         # would not exit with any code but die of the signal
         os._exit(3)
+    finally:
+        sys.unraisablehook = before
 
 
 if __name__ == "__main__":

@@ -108,6 +108,19 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path, request):
     assert not [path for path in (tmp_path / "trace").iterdir() if path.suffix == ".tmp"]
 
 
+def test_an_interrupt_within_the_compiler_is_not_lost():
+    """It calls Python through ctypes, which ignores what is raised there."""
+    code = """
+import ctypes, signal, time
+import specsim.__main__, specsim.cli
+back = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
+specsim.cli.main = lambda: (back(), time.sleep(50))
+specsim.__main__.main()"""
+    with interruptible([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
+        assert process.communicate(timeout=30)[1].strip() == "specsim: interrupted"
+    assert process.returncode == 3
+
+
 def test_a_trace_of_one_step_has_no_standard_errors(tmp_path):
     run("trace", "record", tmp_path / "trace", "--steps", "1", "--seed", "1")
     code, out, _ = run("trace", "alpha", tmp_path / "trace")
