@@ -9,7 +9,6 @@ from typing import Any
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks import subjects
-from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.tables import interim_looks
 from specsim.auditing._diagnosis.verifiers import SEGMENTS
 from specsim.auditing._runner import check_limits
@@ -95,7 +94,7 @@ def replay_step(
 def _case(subject: subjects.Subject, name: str, level: str) -> tuple[Any, list[int]]:
     """The case of that name, and the ends of the pieces in which its steps are drawn."""
     if isinstance(subject, subjects.VerifierSubject):
-        for case in diagnostic_cases(subject.declared):
+        for case in subject.diagnostic_cases:
             if case.name == name:
                 return case, SEGMENTS
     names = [case.name for case in subject.cases]

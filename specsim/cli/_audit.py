@@ -62,8 +62,7 @@ def audit(
         wanted_tv: Total variation of the first token that must be detectable at half of the cases, else the
             verdict is inconclusive; 0.05, with --against 0.1.
         fail_fast: Stop after the first case that fails.
-        timeout: Seconds after which a call is reported as hanging.
-    """
+        timeout: Seconds after which a call is reported as hanging."""
     from specsim.adapters import is_engine
 
     values = locals()
@@ -116,8 +115,7 @@ def audit_diagnose(
 
     Args:
         report: Folder that --out of the audit wrote, a report in it, or a result that Audit.save wrote.
-        verifier: The verifier that was audited, package.module:function; it is imported.
-    """
+        verifier: The verifier that was audited, package.module:function; it is imported."""
     from specsim.auditing import diagnose
     from specsim.auditing._report.audit import Audit
     from specsim.core._saving import is_result
@@ -161,8 +159,7 @@ def audit_offline(
         answers: Folder of the engine's tokens, a file of the same name for each case.
         dtype: float64, float32 or float16.
         lengths: Include a case with drafts of different lengths.
-        name: With ANSWERS: name of the engine in the report.
-    """
+        name: With ANSWERS: name of the engine in the report."""
     from specsim.auditing import _offline
 
     values = locals()

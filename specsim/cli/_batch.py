@@ -63,8 +63,7 @@ def simulate_batch(
         requests: Requests of each replication. Default: 2,000.
         replications: Independent replications, for the intervals.
         over: A setting and its values: rate, max_batch, prompt, output or alpha, as in rate=1,10; may be
-            repeated. Each is compared with a server that does not speculate.
-    """
+            repeated. Each is compared with a server that does not speculate."""
     from specsim.planning import RequestLog, sweep_batch
     from specsim.planning import simulate_batch as simulate
     from specsim.planning._batch._policies import policy_named

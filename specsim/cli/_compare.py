@@ -56,8 +56,7 @@ def compare(
         method: Compare drafting systems instead of rules: one of 'specsim list methods', with parameters if
             any; may be repeated; or all.
         batch: With --method: sequences decoded together. Default: 1.
-        context: With --method: tokens before the step. Default: 1024.
-    """
+        context: With --method: tokens before the step. Default: 1024."""
     values = locals()
     if method is None:
         refuse(compare, values, "has no effect without --method", "batch", "context")

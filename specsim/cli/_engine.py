@@ -46,8 +46,7 @@ class Asked:
         top_k: Top-k of the requests. Default: all tokens.
         top_p: Top-p of the requests.
         min_p: Min-p of the requests.
-        stop: A stop string: the text of one token.
-    """
+        stop: A stop string: the text of one token."""
 
     temperature: Annotated[float, REAL] = 1.0
     top_k: Annotated[int | None, WHOLE] = None
@@ -100,8 +99,7 @@ class Engine(Server):
 
     Args:
         gamma: Drafted tokens per step; of a server, those that it was started with.
-        tolerance: Maximum error of log p in the engine's arithmetic. Default: that of float32.
-    """
+        tolerance: Maximum error of log p in the engine's arithmetic. Default: that of float32."""
 
     gamma: Annotated[int | None, WHOLE] = None
     tolerance: Annotated[float | None, REAL] = None
@@ -137,8 +135,7 @@ def audit_engine(
 
     Args:
         tokens: Emitted tokens to test.
-        speculative: Use speculation (ignored for a server, which is already configured).
-    """
+        speculative: Use speculation (ignored for a server, which is already configured)."""
     from specsim import engines
 
     values = locals()
@@ -200,8 +197,7 @@ def audit_matrix(
 
     Args:
         without: The address of the same server without speculation.
-        tokens: Emitted tokens to test of each setting.
-    """
+        tokens: Emitted tokens to test of each setting."""
     from specsim import engines
 
     form.make_folder(out, "engine.json")
@@ -238,8 +234,7 @@ def audit_servers(
     Args:
         other: The address of the other server.
         prompts: File with a prompt on each line.
-        tokens: Emitted tokens to compare.
-    """
+        tokens: Emitted tokens to compare."""
     from specsim import engines
 
     form.make_folder(out, "engine.json")

@@ -30,8 +30,7 @@ def list_command(
             name); mistakes (of verifiers, decoders and servers); or tokens (of two models: whether numbers
             mean the same, and where rows are padded).
         target: With tokens: folder of the target, or its tokenizer.json.
-        draft: With tokens: folder of the draft, or its tokenizer.json.
-    """
+        draft: With tokens: folder of the draft, or its tokenizer.json."""
     check_known("list", what, [*LISTS, "tokens"])
     if what == "tokens":
         from specsim.models import compare_vocabularies

@@ -55,8 +55,7 @@ def check_metrics(
         target_time: Time of one pass of the target, same unit.
         step_time: Time of one step, same unit.
         speedup: Over one pass of the target per token.
-        requests: Number of texts that may have ended within their last step. Default: 0.
-    """
+        requests: Number of texts that may have ended within their last step. Default: 0."""
     options = {name: value for name, value in locals().items() if value is not None}
     path, _ = options.pop("file", None), options.pop("form")
     if path is None:

@@ -56,8 +56,7 @@ def plan(
         c_hat: The same ratio for arithmetic operations; default: c.
         max_gamma: Largest γ to consider.
         policies: Compare policies that choose γ at every step, on a text of two models or along a trace.
-        tokens: With --policies, of two models: length of the text in tokens. Default: 20,000.
-    """
+        tokens: With --policies, of two models: length of the text in tokens. Default: 20,000."""
     values = locals()
     if sum(given is not None for given in (pair, alpha, draft)) != 1:
         raise ValueError("PAIR, --alpha, --draft: give exactly one of them")

@@ -51,8 +51,7 @@ def plant(
         context: Maximum sequence length. Default: 2048.
         format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf.
         dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
-        seed: Seed; the same seed gives the same checkpoints. Default: random.
-    """
+        seed: Seed; the same seed gives the same checkpoints. Default: random."""
     values = locals()
     if check:
         why = "has no effect with --check, which reads an existing folder"

@@ -46,8 +46,7 @@ def prove(
     Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated.
 
     Args:
-        tree: Draft a tree: number of children at each depth, such as 2,1. Default: a chain.
-    """
+        tree: Draft a tree: number of children at each depth, such as 2,1. Default: a chain."""
     import specsim
     from specsim.theory._enumeration import MAX_DRAFTS
 

@@ -31,8 +31,7 @@ def serve(
         mistake: Decode with a known mistake, see 'specsim list mistakes'. Default: none.
         plain: Sample from the target, without a draft.
         host: Address to listen on; 0.0.0.0 accepts connections from the network.
-        port: Port to listen on; 0 is a free one.
-    """
+        port: Port to listen on; 0 is a free one."""
     from specsim.engines._server.decoding import Decoder
     from specsim.engines._server.http import Server
 

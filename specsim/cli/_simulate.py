@@ -57,8 +57,7 @@ def simulate(
 
     Args:
         over: Simulate each value of a setting, such as lenience=0.5,0.8,1: a parameter of the rule, gamma,
-            rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations.
-    """
+            rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations."""
     values = locals()
     if pair.endswith(".json"):
         from specsim.simulation._result import Simulation
@@ -196,8 +195,7 @@ def replay(
     Args:
         step: Number of the step, from 0.
         seed: Seed of the run, as in its output.
-        case: Replay a step of an audit: the case, as the report names it.
-    """
+        case: Replay a step of an audit: the case, as the report names it."""
     values = locals()
     if case is not None:
         own = ("pair", "step", "seed", "case", "level", "device")
@@ -239,8 +237,7 @@ def generate(
         prompt: Text to continue; tokens are its bytes.
         max_new_tokens: Tokens to generate.
         drafting: How a chain is drafted: sample or greedy.
-        eos: Token that ends the text, such as 10, a new line.
-    """
+        eos: Token that ends the text, such as 10, a new line."""
     values = locals()
     target, draft = models_of(pair)
     models = specsim.models.Pair(target, draft)

@@ -28,8 +28,7 @@ def trace_import(
         out: Folder to write; must be new or empty.
         draft: The draft's .jsonl, with the same texts as the target's, line by line.
         format: jsonl, npz, parquet or safetensors; default: by the file's ending.
-        vocab_size: V, if a log of truncated rows does not have it; default: largest id + 1.
-    """
+        vocab_size: V, if a log of truncated rows does not have it; default: largest id + 1."""
     from specsim.traces._importing import import_trace
 
     trace = import_trace(source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype)
@@ -89,8 +88,7 @@ def trace_alpha(
         skip_damaged: Skip damaged shards, with a warning.
         entropy_of: Group contexts by the entropy of q, or of p.
         bins: Number of groups of equal size.
-        seed: Seed of the bootstrap over documents.
-    """
+        seed: Seed of the bootstrap over documents."""
     from specsim.traces._analysis import summarise_and_read
     from specsim.traces._summary import is_whole
 
@@ -131,8 +129,7 @@ def trace_audit(
             processed ones.
         temperature: Of served responses: temperature of requests that do not have one in the log.
         tolerance: Of served responses: error of the log-probabilities, in nats. Default: 1e-5.
-        seed: Seed of the map of tokens to uniforms.
-    """
+        seed: Seed of the map of tokens to uniforms."""
     values = locals()
     of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
     if path is not None and _is_served(path):
@@ -193,8 +190,7 @@ def trace_record(
         top_k: With --target: keep this many most probable tokens. Default: all.
         top_p: With --target: keep the most probable tokens up to this mass.
         device: With --target: the torch device of the models.
-        top: Store only this many most probable tokens of each row, and the mass of the rest.
-    """
+        top: Store only this many most probable tokens of each row, and the mass of the rest."""
     from specsim.decoding import record, record_hf
 
     values = locals()

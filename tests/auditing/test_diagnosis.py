@@ -506,6 +506,26 @@ def test_only_a_lossy_rule_can_be_declared():
         declares(rule="typical", tree=True)
 
 
+@pytest.mark.parametrize("name", ["residual_floor:threshold=0.05", "resamples_target"])
+def test_a_mistake_where_p_and_q_are_close_or_there_is_no_q_is_named(name):
+    of_close_rows, no_q = mistakes.get(name).function, name == "resamples_target"
+
+    @declares(one_hot=no_q)
+    def wrong(draft_tokens, p, q, rng):
+        if q is None:
+            return of_close_rows(draft_tokens, p, np.eye(p.shape[2])[draft_tokens], rng)
+        return (verifiers.right if no_q else of_close_rows)(draft_tokens, p, q, rng)
+
+    with open_subject(wrong, 1, 60) as subject:
+        plan = subject.plan([case.name for case in subject.cases].index("two-point"), "smoke")
+        results = [run_case(subject, CaseRun(plan, SEED, ALARM)).result()]
+        found = diagnose_chain(subject, results, "smoke", SEED, some(name, "absolute_residual", "lenience"))
+    assert first(found) == name.partition(":")[0]
+    assert found.evidence.startswith(
+        "It does so where q is None; with q its steps are exact." if no_q else "Ev"
+    )
+
+
 def test_an_edge_case_reads_as_one():
     known = some("residual_epsilon", "resamples_target", "absolute_residual")
     small, right = mistakes.get("residual_epsilon:epsilon=1e-9").function, verifiers.right

@@ -55,7 +55,7 @@ def test_an_id_without_mass_is_no_outcome():
     subject = SimpleNamespace(declared=Declared(), callee=wrong, timeout=60.0)
     audited = SimpleNamespace(subject=subject, in_time=lambda: None)
     assert case.name in large_calls.CASES
-    assert large_calls.outcomes_of(audited, 16, 1000) == []
+    assert large_calls.outcomes_of(audited, [case], 16, 1000) == []
 
 
 def test_the_shape_is_that_of_the_clearest_table():

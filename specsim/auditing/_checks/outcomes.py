@@ -4,7 +4,7 @@ An audit tests only emitted tokens. The drafted tokens separate mistakes better:
 recovered token can equal the rejected one. An outcome is the drafted path, the number of accepted tokens, and
 the last token."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,9 +21,13 @@ from specsim.simulation._sources import Batch
 
 
 @cache  # the same objects for equal declarations: predictions are cached by case
-def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
-    """Small pairs that separate the known mistakes."""
+def diagnostic_cases(declared: Declared, further: bool = False) -> tuple[Case, ...]:
+    """Small pairs that separate the known mistakes; the `further` ones, those that do not show there."""
     dtype = declared.dtypes[0]
+    close = (
+        [[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.3, 0.3, 0.4]],
+        [[0.47, 0.32, 0.21], [0.2, 0.596, 0.204], [0.3, 0.2, 0.5]],
+    )
     zeros = [0.3, 0.25, 0.2, 0.25, 0.0], [0.1, 0.35, 0.15, 0.0, 0.4]
     two = [0.7, 0.3], [0.45, 0.55]
     own = [0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]
@@ -32,19 +36,21 @@ def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
         [[0.3, 0.4, 0.3], [0.5, 0.2, 0.3], [0.2, 0.2, 0.6]],
     )
     shapes = (
-        ("zeros", zeros, 2, False),
-        ("opposite", own, 2, False),
-        ("moving rows", moving, 3, False),
-        ("long chain", two, 5, False),
-        ("own rows", own, 2, True),
+        ("zeros", zeros, 2),
+        ("opposite", own, 2),
+        ("moving rows", moving, 3),
+        ("long chain", two, 5),
+        ("own rows", own, 2),
+        ("close rows", close, 2),
+        ("no q", own, 2),
     )
     cases = []
-    for name, (p, q), gamma, rotated in shapes:
+    for name, (p, q), gamma in shapes[5 : 6 + declared.one_hot] if further else shapes[:5]:
         tables = [dyadic(rows, BITS[dtype]) for rows in (p, q)]
         start = np.zeros((1, 1), dtype=np.int32) if tables[0].ndim == 2 else None
         target, draft = (TableModel(table, start) for table in tables)
-        tree = chain(min(gamma, declared.gamma or gamma))
-        cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, rotated=rotated, dtype=dtype))
+        case = Case(f"diagnosis, {name}", name, target, draft, chain(min(gamma, declared.gamma or gamma)))
+        cases.append(replace(case, rotated=name == "own rows", certain=name == "no q", dtype=dtype))
     return tuple(cases)
 
 

@@ -200,6 +200,10 @@ class VerifierSubject(_FunctionSubject):
         return [*_all_cases(self.declared), *own]
 
     @cached_property
+    def diagnostic_cases(self) -> list[Case]:
+        return [case for further in (False, True) for case in diagnostic_cases(self.declared, further)]
+
+    @cached_property
     def rule(self) -> Rule | None:
         """The lossy rule that the verifier declares."""
         return rules.get(self.declared.rule) if self.declared.rule else None
@@ -229,7 +233,7 @@ class VerifierSubject(_FunctionSubject):
         if isinstance(case, ShapesCase):
             return ShapesSource(self.callee, case, self.timeout * patience), ShapesTally(case)
         if case is None:
-            case = next(case for case in diagnostic_cases(self.declared) if case.name == name)
+            case = next(case for case in self.diagnostic_cases if case.name == name)
             return VerifierSource(self.callee, case, self.timeout * patience), OutcomeTally(case)
         plain = case.is_pair or self.declared.tree
         reference = None if plain else rule_verifier(rules.get("standard"), case.tree)

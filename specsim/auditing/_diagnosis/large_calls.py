@@ -4,6 +4,7 @@ The tokens of a case become ids that are spread over a large vocabulary, whose o
 of a step is that of the small case, and the call has the shape of those that failed."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._checks.outcomes import OutcomeTally
 from specsim.auditing._diagnosis.reproduction import Audited, count_steps, flat
 from specsim.auditing._results.audit import CALLS
 from specsim.auditing._verifier.arrays import read_tokens
@@ -19,8 +21,8 @@ from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.requests import RowsAsked
 from specsim.core._types import Ints, TokenArray
 
-#: The cases, and the most steps of each, and ids in one row of all its steps.
-CASES, STEPS, IDS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27
+#: The cases, and the most steps of each, and ids in one row of all its steps; those of cases in small calls.
+CASES, STEPS, IDS, FURTHER_STEPS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27, 2**15
 #: The most numbers in p and q of a call, as in the cases of a server, and those of a step for each id.
 NUMBERS, OF_A_STEP = 10**8, 7
 #: The key of their random numbers.
@@ -87,15 +89,20 @@ def fitting(rows: int, ids: int) -> int:
     return max(1, min(rows, NUMBERS // (OF_A_STEP * ids)))
 
 
-def outcomes_of(audited: Audited, rows: int, ids: int) -> list[tuple[Any, Ints]]:
-    """The cases with the counts of their outcomes in calls of this shape; none if one breaks the contract."""
-    subject, seen = audited.subject, []
-    for case in diagnostic_cases(subject.declared):
-        if case.name in CASES and case.vocab_size <= ids:
-            audited.in_time()
+def outcomes_of(
+    audited: Audited, cases: Sequence[Case], rows: int = 0, ids: int = 0
+) -> list[tuple[Case, Ints]]:
+    """The cases with the counts of their outcomes, in calls of that shape if one is given.
+
+    None if the verifier breaks the contract in one."""
+    subject, seen = audited.subject, list[tuple[Case, Ints]]()
+    for case in cases:
+        audited.in_time()
+        source, steps = VerifierSource(subject.callee, case, subject.timeout), FURTHER_STEPS
+        if ids:
             source = LargeCalls(subject.callee, case, subject.timeout, rows=rows, ids=ids)
-            counts = count_steps(source, OutcomeTally(case), KEY, max(rows, min(STEPS, IDS // ids)))
-            if counts is None:
-                return []
-            seen.append((case, flat(counts["outcomes"])))
+            steps = max(rows, min(STEPS, IDS // ids))
+        if (counts := count_steps(source, OutcomeTally(case), KEY, steps)) is None:
+            return []
+        seen.append((case, flat(counts["outcomes"])))
     return seen

@@ -123,6 +123,8 @@ def _draft_paths(case: Case) -> list[tuple[int, Tokens, Rows, Rows]]:
             for model, count in ((case.target, gamma + 1), (case.draft, gamma))
         )
         if all(row[x] > 0 for row, x in zip(q, path, strict=True)):
+            if case.certain:
+                q = [tuple(float(y == x) for y in range(size)) for x in path]
             found.append((code, path, p, q))
     return found
 

@@ -86,6 +86,7 @@ FEW_ROWS = (
     f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their distribution depends on the "
     "call, or they depend on each other."
 )
+WITHOUT_Q = "where q is None; with q"
 TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
 #: Impossible outcomes from which on they may show a mistake by themselves.
 ENOUGH = 20
@@ -122,16 +123,23 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     """Rank the mistakes by the law of their steps, or by dependence where that is an exact verifier's."""
     subject, root, in_time = audited.subject, audited.root, audited.in_time
     cases, outcomes = diagnostic_cases(subject.declared), list[Ints]()
+    close = diagnostic_cases(subject.declared, further=True)[0]
     # where the mistake is between steps alone, steps are not independent
     between_steps = mistakes
     mistakes = of_law = [one for one in mistakes if one.law is not None or one.family != randomness.FAMILY]
     number, done = len(mistakes), 0
     # a slow verifier is not called for much longer than the tests were to take
     planned = sum(one.planned for one in audited.results) // len(cases)
+
+    def drawn(case: Case, steps: int) -> Ints:
+        """Outcomes [V^γ, (γ+1)·V] of the steps from the segment before `steps` on."""
+        first = max((one for one in SEGMENTS if one < steps), default=0)
+        span = Span(case.name, case_key(root, case.name), first, steps - first)
+        return flat(count_span(subject, span, in_time).counts["outcomes"])
+
     for steps in SEGMENTS if planned >= SEGMENTS[-1] else SEGMENTS[:-1]:
-        asked = [Span(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [flat(count_span(subject, one, in_time).counts["outcomes"]) for one in asked]
+            new = [drawn(case, steps) for case in cases]
         except NotADraftPath:
             return odds.conclude(None, 0, OFF_THE_PATH)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
@@ -146,6 +154,10 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         between = _between_steps(between_steps, audited, done * len(cases), FEW_ROWS)
         if between.steps and between.exact * ODDS < 1.0:
             return between
+    if exact_there:
+        seen.append((close, np.sum([drawn(close, steps) for steps in SEGMENTS if steps <= done], axis=0)))
+        scored, exact = _by_outcomes(mistakes, seen, in_time)
+        exact_there = odds.posterior(scored, exact, number).exact > 0.5
 
     for versions in (_alone, partial(_as_likely, seen=seen)):
         compared = _with_tables(scored, exact, audited, versions)
@@ -153,8 +165,8 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
-        if exact_there and (in_large_calls := _in_large_calls(of_law, audited)) is not None:
-            return in_large_calls
+        if exact_there and (elsewhere := _elsewhere(of_law, audited)) is not None:
+            return elsewhere
         said, code = families.of_steps(seen, EXACT)
         if not said and exact_there:
             said, code = families.of_cases(audited)
@@ -167,20 +179,26 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
     return odds.conclude(found, done * len(cases), shown=shown)
 
 
-def _in_large_calls(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
-    """The mistakes that explain the steps of calls in a shape that failed, where small ones are exact."""
-    if (shape := large_calls.shape_that_failed(audited)) is None:
-        return None
-    rows, ids = large_calls.fitting(*shape), shape[1]
-    if not (seen := large_calls.outcomes_of(audited, rows, ids)):
-        return None
-    found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
-    if not found.named:
-        return None
-    where = f"It does so in calls of {rows} rows over {ids:,} ids; in small calls its steps are exact."
-    result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=(where, ""))
-    # what it does in some calls alone cannot be declared
-    return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
+def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
+    """The mistakes that explain the steps without q, or those of calls in a shape that failed."""
+    small, (_, *without_q) = (diagnostic_cases(audited.subject.declared, one) for one in (False, True))
+    places = [(WITHOUT_Q, without_q, 0, 0)]
+    if (shape := large_calls.shape_that_failed(audited)) is not None:
+        rows, ids = large_calls.fitting(*shape), shape[1]
+        where = f"in calls of {rows} rows over {ids:,} ids; in small calls"
+        fit = [one for one in small if one.name in large_calls.CASES and one.vocab_size <= ids]
+        places.append((where, fit, rows, ids))
+    for where, cases, rows, ids in places:
+        seen = large_calls.outcomes_of(audited, cases, rows, ids)
+        found = (
+            odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes)) if seen else None
+        )
+        if found is not None and found.named:
+            shown = f"It does so {where} its steps are exact.", ""
+            result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=shown)
+            # what it does in some calls alone cannot be declared
+            return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
+    return None
 
 
 def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
