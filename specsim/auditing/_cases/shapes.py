@@ -52,7 +52,7 @@ MOST_ALIKE = 8
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
 #: The kinds of rows in the bank of a server's shapes; rows of a softmax sum to 1 only to rounding.
-SERVER_KINDS = ("Zipf", "heavy last ids", "softmax", *KINDS[-OFTEN_ACCEPTED:])
+SERVER_KINDS = ("Zipf", "heavy last ids", "softmax", "spread", *KINDS[-OFTEN_ACCEPTED:])
 
 
 class Block(NamedTuple):
@@ -324,7 +324,8 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
         by_ratio, by_mass = (np.argsort(score, kind="stable") for score in (ratio, row))
         found = [by_ratio, by_mass, by_id, by_bits]
         if orders > len(found):
-            found.append(np.argsort(_of_coarse_draws(row), kind="stable"))
+            drawn = row if kinds[k] != "spread" else np.maximum(row - other, 0.0)  # most of its draws
+            found.append(np.argsort(_of_coarse_draws(drawn), kind="stable"))
         for o, order in enumerate(found):
             ranked = row[order]
             below[o, k, order] = ranked.cumsum() - ranked
@@ -333,6 +334,7 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
 
 def _of_coarse_draws(row: Floats) -> Floats:
     """How much too rarely a token is drawn at multiples of 2^-16, less the same at the middles of these."""
+    row = row / row.sum()
     after = row.cumsum() * COARSE
     numbers = np.ceil([after, after - row * COARSE])
     middles = np.ceil([after - 0.5, after - row * COARSE - 0.5])
@@ -415,6 +417,12 @@ def _softmax(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return logits - logits.max(), logits + 0.7 * rng.standard_normal(size) - logits.max()
 
 
+def _spread(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """p and q over all ids, with half of their mass at other ids."""
+    p, q = rng.gamma(1.0, size=(2, size)) + 1e-9
+    return normalise(p), normalise(q)
+
+
 def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
     return p, 0.85 * p + 0.15 * q
@@ -428,7 +436,7 @@ def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
 _OF_KINDS = (
     _zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _one_hot_draft, _even_odds, _close, _near_equal,
 )  # fmt: skip
-_PAIRS = dict(zip(KINDS, _OF_KINDS, strict=True)) | {"softmax": _softmax}
+_PAIRS = dict(zip(KINDS, _OF_KINDS, strict=True)) | {"softmax": _softmax, "spread": _spread}
 
 _FEW = ((1, 400), (2, 200), (3, 128), (4, 128), (5, 64), (8, 64))
 _SOME = ((7, 16), (15, 8), (16, 8), (17, 8), (31, 6), (32, 6), (33, 6), (63, 4), (64, 4), (65, 4), (100, 4))

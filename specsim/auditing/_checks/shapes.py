@@ -47,6 +47,8 @@ ROWS, GAMMAS, NUMBERS = (
 #: Upper ends of the classes of rows and of γ together.
 ROWS_TOGETHER, GAMMAS_TOGETHER = (1, 8, 64, 512, MOST), (1, 4, 8, 16, MOST)
 CONTESTED_APART = "distance of two contested places"
+#: An axis of drafted tokens after the first 16.
+LATE, LATE_FROM = "drafted after the first 16", 16
 #: Rows of a call from which on a power of two, and a number beside one, are values of an axis.
 LEAST_POWER = 8
 
@@ -58,6 +60,7 @@ class Codes(NamedTuple):
     of_block: Ints
     of_rows: Ints
     place: int
+    late: int
     last_drafted: int
     bonus: int
     kind: int
@@ -83,6 +86,7 @@ class Axes:
             "row of its call": ("first", "last", *_classes(NUMBERS, self.most_rows)),
             "call": ("first after a larger one", "first after a smaller one", "others"),
             "place in the step": ("last drafted", "bonus", *map(str, range(1, case.positions + 1))),
+            LATE: ["all"] * (case.gamma > LATE_FROM),
             "last drafted of γ": _classes(GAMMAS, case.gamma),
             "bonus of γ": _classes(GAMMAS, case.gamma),
             "kind of row": case.kinds,
@@ -119,6 +123,7 @@ class Axes:
             np.array(self._of_block(block)),
             self._of_rows(block, inside),
             self.first("place in the step"),
+            self.first(LATE) if block.gamma > LATE_FROM else -1,
             self.first("last drafted of γ") + gamma,
             self.first("bonus of γ") + gamma,
             self.first("kind of row"),
@@ -231,7 +236,7 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
     places, apart, longest, p, below = drafts
     images, impossible, first, bonus = counts
     of_block, of_rows = codes.of_block, codes.of_rows
-    found = np.empty(of_block.size + of_rows.shape[1] + 6, np.int64)
+    found = np.empty(of_block.size + of_rows.shape[1] + 7, np.int64)
     for j in range(of_block.size):
         found[j] = of_block[j]
     for s in range(tokens.shape[1]):
@@ -255,6 +260,9 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
                 continue
             found[shared], found[shared + 1] = codes.place + 2 + i, codes.kind + k
             number = shared + 2
+            if codes.late >= 0 and LATE_FROM <= i < longest[s]:
+                found[number] = codes.late
+                number += 1
             if i >= longest[s] - 1:
                 is_bonus = i == longest[s]
                 found[number] = codes.place + (1 if is_bonus else 0)
