@@ -45,7 +45,9 @@ def run_app(app: cyclopts.App) -> None:
 
     Print errors of the user in one line, with exit code 2."""
     prepare_streams()
-    warnings.formatwarning = _first_line
+    warnings.formatwarning = lambda said, *_, **__: (
+        "specsim: " + printable(str(said).partition("\n")[0]) + "\n"
+    )
     code = _run(app)
     try:
         sys.stdout.flush()  # here, where a closed pipe is no error
@@ -86,11 +88,6 @@ def _naming_option(message: str) -> str:
         if colon and any(word == option or word.startswith(f"{option}=") for word in sys.argv[1:]):
             return f"{option}:{rest}"
     return message
-
-
-def _first_line(message: Warning | str, *_: object, **more: object) -> str:
-    """A warning at the command line, without the code that gave it."""
-    return "specsim: " + printable(str(message).partition("\n")[0]) + "\n"
 
 
 def _complain(message: str) -> int:

@@ -52,7 +52,7 @@ def check_promises(callee: Callee, root: int, timeout: float) -> Partial:
 def promises_result(found: Partial) -> CaseResult:
     """The result of the promises, a case without tables; its findings are the failures of `found`."""
     purpose = "calls of any size, inputs unchanged, the same tokens from the same randomness"
-    failures = list(dict.fromkeys(Finding(*failure) for failure in found.failures))
+    failures = dict.fromkeys(Finding(*failure) for failure in found.failures)
     late = [finding.text for finding in failures if finding.kind == UNANSWERED]
     findings = tuple(finding for finding in failures if finding.kind != UNANSWERED)
     return CaseResult(PROMISES, "; no answer: ".join([purpose, *late]), findings=findings)
@@ -166,8 +166,7 @@ def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Failure]:
         if not str(error).startswith("hung: "):
             raise
         # right, though no server waits for it: one that draws from p until the residual keeps a token
-        where = f"{ROWS} rows, p and q differ in one token of q = {RARE:.1g}, drafted"
-        return [Failure(UNANSWERED, where)]
+        return [Failure(UNANSWERED, f"{ROWS} rows, p and q differ in one token of q = {RARE:.1g}, drafted")]
     return _impossible(tokens, np.asarray(case.target.row(())), where)
 
 

@@ -68,7 +68,7 @@ class LargeCalls(VerifierSource):
 
 
 def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
-    """(rows of a call, ids) where the tests are clearest; None if no calls of changing shape failed."""
+    """(rows of a call, ids) where the tests are clearest, as many rows as fit; None without any."""
     failed = [one for one in audited.failed if one.kernel == CALLS]
     for axis in ("calls", "rows of a call"):
         found = [
@@ -80,13 +80,9 @@ def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
         ]
         if found:
             _, numbers, ids = max(found)
-            return (numbers[0], numbers[1]) if axis == "calls" else (numbers[-1], ids)
+            rows, ids = (numbers[0], numbers[1]) if axis == "calls" else (numbers[-1], ids)
+            return max(1, min(rows, NUMBERS // (OF_A_STEP * ids))), ids
     return None
-
-
-def fitting(rows: int, ids: int) -> int:
-    """As many of these rows as a call has room for."""
-    return max(1, min(rows, NUMBERS // (OF_A_STEP * ids)))
 
 
 def outcomes_of(

@@ -184,7 +184,7 @@ def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | Non
     small, (_, *without_q) = (diagnostic_cases(audited.subject.declared, one) for one in (False, True))
     places = [(WITHOUT_Q, without_q, 0, 0)]
     if (shape := large_calls.shape_that_failed(audited)) is not None:
-        rows, ids = large_calls.fitting(*shape), shape[1]
+        rows, ids = shape
         where = f"in calls of {rows} rows over {ids:,} ids; in small calls"
         fit = [one for one in small if one.name in large_calls.CASES and one.vocab_size <= ids]
         places.append((where, fit, rows, ids))

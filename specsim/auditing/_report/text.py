@@ -222,9 +222,8 @@ def unseen_lines(audit: Audit) -> list[str]:
     if origin and origin.file and origin.unseen:
         where = f"{_counted_lines(origin.unseen)} of {os.path.basename(origin.file)}"
         lines.append(f"Not run: {where}. No call that was watched came there.")
-    for case in audit.cases:
-        if late := case.purpose.partition("; no answer: ")[2]:
-            lines.append(f"No answer within the time-out: {late}.")
+    late = [case.purpose.partition("; no answer: ")[2] for case in audit.cases]
+    lines += [f"No answer within the time-out: {one}." for one in late if one]
     made = {case.case for case in audit.cases if case.kernel == CALLS}
     if not made:
         return lines

@@ -66,14 +66,6 @@ def _token_after(beginning: Pieces, text: Text) -> Outcome:
     return text.pieces[place : place + 1] if text.pieces[:place] == beginning else None
 
 
-def _bin(text: Text) -> Outcome:
-    return (crc32(repr(text.pieces).encode()) % BINS,)
-
-
-def _end(text: Text) -> Outcome:
-    return (len(text.pieces), text.finish)
-
-
 def _end_in_words(outcome: Outcome) -> str:
     count, finish = outcome or (0, None)
     return f"{count} tokens, end {finish!r}"[:LONGEST]
@@ -89,8 +81,14 @@ def tables(first: Sequence[Text], length: int) -> list[Table]:
         begun = beginnings.most_common(1)[0][0] if beginnings else (-1,)  # of no text
         name = f"token {place + 1} after the commonest beginning"
         asked.append((name, partial(_token_after, begun), word_of))
-    asked.append(("whole texts, in bins", _bin, lambda _: "texts of a bin"))
-    asked.append(("number of tokens, and end", _end, _end_in_words))
+    asked += [
+        (
+            "whole texts, in bins",
+            lambda text: (crc32(repr(text.pieces).encode()) % BINS,),
+            lambda _: "texts of a bin",
+        ),
+        ("number of tokens, and end", lambda text: (len(text.pieces), text.finish), _end_in_words),
+    ]
     return [Table(*one, commonest(one[1], first)) for one in asked]
 
 

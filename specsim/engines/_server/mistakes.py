@@ -158,11 +158,6 @@ def _last_token_unseen(step: Step) -> None:
     run.seen[at, run.length[at] - 1] = step.drafted[at, step.accepted[at]]
 
 
-def _wrong_page(run: Running, indices: Ints) -> Ints:
-    """Tokens of every second page are read one page before."""
-    return np.where(indices // PAGE % 2 == 1, indices - PAGE, indices)
-
-
 def _unshifted_padding(run: Running, indices: Ints) -> Ints:
     """Prompts are padded on the left to the longest, and the shorter are read as if they were not."""
     prompts = np.array([len(text.request.prompt) for text in run.texts])
@@ -284,7 +279,7 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "accepted_lost": ("cache", _forget_accepted(lambda step: step.rejected)),
     "target_one_short": ("cache", _forget_accepted(lambda step: ~step.rejected)),
     "bonus_cached_twice": ("cache", _bonus_twice),
-    "wrong_page": ("reading", _wrong_page),
+    "wrong_page": ("reading", lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at)),
     "unshifted_padding": ("reading", _unshifted_padding),
     "first_token_of_next": ("admission", _first_token_of_next),
     "prompt_of_next": ("admission", _prompt_of_next),
