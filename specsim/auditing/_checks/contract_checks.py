@@ -166,7 +166,7 @@ def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Failure]:
         if not str(error).startswith("hung: "):
             raise
         # right, though no server waits for it: one that draws from p until the residual keeps a token
-        return [Failure(UNANSWERED, f"{ROWS} rows, p and q differ in one token of q = {RARE:.1g}, drafted")]
+        return [Failure(UNANSWERED, f"{ROWS} rows, {where}")]
     return _impossible(tokens, np.asarray(case.target.row(())), where)
 
 
