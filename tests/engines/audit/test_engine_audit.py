@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +52,19 @@ def wrong(pair):
     engine = open_engine("specsim", pair, mistake="greedy_residual")
     run = serve(engine, pair, requests, TextStore(None, {}), 1)
     return run, judge(run)
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"), [("p=row", "consistent"), ("p=row**2 / (row**2).sum()", "biased")]
+)
+def test_an_engine_of_ones_own_is_audited_as_the_docs_say(pair, row, verdict):
+    page = (Path(__file__).parents[3] / "docs/engines/your-own.md").read_text(encoding="utf-8")
+    engine, how = page.split("```python\n")[1:]
+    made = {}
+    exec(engine.partition("```")[0].replace("p=row", row), made)
+    found = audit_engine(made["OurEngine"](pair), pair, tokens=TOKENS, rng=1)
+    assert str(found.verdict) == verdict
+    assert "result = audit_engine(OurEngine(planted), planted, tokens=" in how
 
 
 class Answering:
