@@ -195,12 +195,7 @@ class Schedule:
     """The cases of an audit, and whose turn it is; with `alone` one process of the verifier counts them."""
 
     def __init__(
-        self,
-        subject: Subject,
-        runs: Sequence[CaseRun],
-        progress: Progress = silent,
-        *,
-        alone: bool = False,
+        self, subject: Subject, runs: Sequence[CaseRun], progress: Progress = silent, *, alone: bool = False
     ):
         self.runs = runs
         self._left_out = len(subject.left_out)

@@ -141,11 +141,7 @@ def _identity(case: Case | ShapesCase | DecoderCase) -> tuple[Any, ...] | None:
 
 
 def _compare(
-    both: tuple[subjects.Subject, subjects.Subject],
-    plan: Plan,
-    root: int,
-    alarm: float,
-    progress: Progress,
+    both: tuple[subjects.Subject, subjects.Subject], plan: Plan, root: int, alarm: float, progress: Progress
 ) -> Difference:
     case, sides = plan.case, list(zip(("new", "old"), both, strict=True))
     words = case_key(0, case.name)

@@ -349,10 +349,7 @@ def read_acceptance(path: str | Path) -> Acceptance:
 
 
 def _of_requests(
-    requests: list[Request],
-    engine: str,
-    gauges: dict[str, str] | None = None,
-    unreadable: Sequence[str] = (),
+    requests: list[Request], engine: str, gauges: dict[str, str] | None = None, unreadable: Sequence[str] = ()
 ) -> Acceptance:
     """What `requests` amount to; with `gauges` of a server, whose counters are one of them or none."""
     wrong = [(one, reasons) for one in requests if (reasons := list(one.contradictions()))]
