@@ -324,7 +324,7 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
         by_ratio, by_mass = (np.argsort(score, kind="stable") for score in (ratio, row))
         found = [by_ratio, by_mass, by_id, by_bits]
         if orders > len(found):
-            drawn = row if kinds[k] != "spread" else np.maximum(row - other, 0.0)  # most of its draws
+            drawn = row if kinds[k] != "spread" else normalise(np.maximum(row - other, 0.0))
             found.append(np.argsort(_of_coarse_draws(drawn), kind="stable"))
         for o, order in enumerate(found):
             ranked = row[order]
@@ -334,7 +334,6 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
 
 def _of_coarse_draws(row: Floats) -> Floats:
     """How much too rarely a token is drawn at multiples of 2^-16, less the same at the middles of these."""
-    row = row / row.sum()
     after = row.cumsum() * COARSE
     numbers = np.ceil([after, after - row * COARSE])
     middles = np.ceil([after - 0.5, after - row * COARSE - 0.5])
@@ -418,9 +417,8 @@ def _softmax(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
 
 
 def _spread(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """p and q over all ids, with half of their mass at other ids."""
-    p, q = rng.gamma(1.0, size=(2, size)) + 1e-9
-    return normalise(p), normalise(q)
+    p, q = normalise(rng.gamma(1.0, size=(2, size)) + 1e-9)
+    return p, q
 
 
 def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:

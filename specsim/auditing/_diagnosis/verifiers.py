@@ -86,7 +86,6 @@ FEW_ROWS = (
     f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their distribution depends on the "
     "call, or they depend on each other."
 )
-WITHOUT_Q = "where q is None; with q"
 TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
 #: Impossible outcomes from which on they may show a mistake by themselves.
 ENOUGH = 20
@@ -182,7 +181,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
 def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
     """The mistakes that explain the steps without q, or those of calls in a shape that failed."""
     small, (_, *without_q) = (diagnostic_cases(audited.subject.declared, one) for one in (False, True))
-    places = [(WITHOUT_Q, without_q, 0, 0)]
+    places = [("where q is None; with q", without_q, 0, 0)]
     if (shape := large_calls.shape_that_failed(audited)) is not None:
         rows, ids = shape
         where = f"in calls of {rows} rows over {ids:,} ids; in small calls"

@@ -144,6 +144,10 @@ class KnownMistake:
         return f"{self.name} ({self.mechanism.removesuffix('.')})"
 
 
+#: The part of an engine's answers that a finding is on, where it has another name.
+PARTS = {"support": "texts", "deviation": "texts", "dependence": "texts", "contract": "protocol"}
+
+
 @dataclass(frozen=True, eq=False)
 class EngineAudit(Judged):
     """The result of `specsim.audit_engine`."""
@@ -171,7 +175,7 @@ class EngineAudit(Judged):
     budget: float = BUDGET  #: the probability of a false alarm, split over the tests
 
     kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
-    derived = ("verdict", "exit_code", "detectable_tv")
+    derived = ("verdict", "verdicts", "exit_code", "detectable_tv")
 
     @property
     def detectable_tv(self) -> float:
@@ -182,12 +186,21 @@ class EngineAudit(Judged):
     def verdict(self) -> Verdict:
         """biased if the texts or log-probabilities deviate, broken if answers violate the protocol,
         inconclusive if nothing was found and too little could have been, else consistent."""
-        kinds = {finding.kind for finding in self.findings}
-        if "contract" in kinds:
-            return Verdict.BROKEN
-        if kinds:
-            return Verdict.BIASED
-        return Verdict.INCONCLUSIVE if self.detectable_tv > WANTED_TV else Verdict.CONSISTENT
+        worst = Verdict.BROKEN, Verdict.BIASED, Verdict.INCONCLUSIVE, Verdict.CONSISTENT
+        return next(one for one in worst if one in self.verdicts.values())
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdicts on texts, log-probabilities, counters and protocol, without what the engine lacks."""
+        wrong = {PARTS.get(finding.kind, finding.kind) for finding in self.findings}
+        given = {"texts": 1, "log-probabilities": self.logprobs, "counters": self.efficiency, "protocol": 1}
+        bad = {"protocol": Verdict.BROKEN}
+        good = {"texts": Verdict.INCONCLUSIVE} if self.detectable_tv > WANTED_TV else {}
+        return {
+            part: bad.get(part, Verdict.BIASED) if part in wrong else good.get(part, Verdict.CONSISTENT)
+            for part, there in given.items()
+            if there is not None or part in wrong
+        }
 
     @property
     def refused(self) -> bool:
@@ -206,15 +219,18 @@ class EngineAudit(Judged):
         return self.engine
 
     def headline(self) -> str:
-        return super().headline() + (" (interrupted: the verdict so far)" if self.interrupted else "")
+        each = ", ".join(f"{part} {verdict}" for part, verdict in self.verdicts.items())
+        return f"{super().headline()} ({each}{'; interrupted: the verdict so far' * self.interrupted})"
 
     def meaning(self) -> str:
         if not self.tokens and not self.findings:
             return "No text was received, so nothing was tested."
+        wrong = " and ".join(part for part, verdict in self.verdicts.items() if verdict == Verdict.BIASED)
+        right = "" if "texts" in wrong else "; its texts show no deviation from it"
         return {
             Verdict.CONSISTENT: "No deviation from the planted distribution was found. A total variation of "
             f"{self.detectable_tv:.4f} would have been found with probability {POWER:g}.",
-            Verdict.BIASED: "The engine's answers do not follow the distribution of its weights.",
+            Verdict.BIASED: f"The engine's {wrong} do not agree with the distribution of its weights{right}.",
             Verdict.BROKEN: "The engine's answers violate the protocol; see the findings.",
             Verdict.INCONCLUSIVE: "Nothing was found, but only a total variation above "
             f"{self.detectable_tv:.3f} would have been (wanted: {WANTED_TV:g}). Ask for more tokens.",
