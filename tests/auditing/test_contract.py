@@ -121,10 +121,7 @@ def handed(**promise):
     return verify, calls
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["bfloat16", *map(slow, ("float64", "float32", "float16"))],
-)
+@pytest.mark.parametrize("dtype", ["bfloat16", *map(slow, ("float64", "float32", "float16"))])
 def test_rows_come_in_the_declared_dtype_and_cannot_be_written_to(dtype):
     verify, calls = handed(dtypes=dtype)
     for name in ("two-point", "own rows", "Markov chain"):
@@ -480,8 +477,7 @@ on_tree = declares(tree=True)
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["Markov chain", "zeros, branches", *map(slow, ("asymmetric, two chains", "irregular, branches"))],
+    "name", ["Markov chain", "zeros, branches", *map(slow, ("asymmetric, two chains", "irregular, branches"))]
 )
 def test_a_right_verifier_of_trees_is_consistent(name, smaller_audits):
     is_consistent(on_tree(recursive_rejection), name)

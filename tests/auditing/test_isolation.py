@@ -188,10 +188,7 @@ def test_what_cannot_be_loaded_is_named(reference, said, full):
         by(reference)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["interrupts", "leaves", *map(slow, ("refuses", "nonsense", "an_object"))],
-)
+@pytest.mark.parametrize("name", ["interrupts", "leaves", *map(slow, ("refuses", "nonsense", "an_object"))])
 def test_a_module_that_does_not_want_to_be_loaded(name):
     with pytest.raises((ValueError, TypeError), match=name):
         Child(f"{name}:verify")
