@@ -452,6 +452,10 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
             f"that is {100 * caught / large:.0f} %, and {decoders} of {texts} wrong decoders; none of the {right} right verifiers"
             + (f" was accused. Of the {rest} right decoders {other} was called broken" if other else f" and {rest} right decoders")
         )  # fmt: skip
+    (caught, large), (accused, right) = found_of("seventh", kinds[0], 0.02), found_of("seventh", kinds[2])
+    said.append(
+        f"audits at level quick found {caught} of {large}. Of the {right} right ones that were audited {accused} was called broken"
+    )
     (found, wrong), (accused, right) = (found_of("fifth", kind, 0.02) for kind in (kinds[1], kinds[3]))
     said.append(f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused")
     assert accused == 0
@@ -466,7 +470,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"in one shape of calls only, and {after['rightly unknown']} rightly.",
     ]  # fmt: skip
     given = []
-    for each in ("third", "second", "fourth", "fifth", "sixth"):
+    for each in ("third", "second", "fourth", "fifth", "sixth", "seventh"):
         held_out, number, names = outcomes_of(f"diagnosed_{each}")
         given += names
         verb = "was" if held_out["right"] == 1 else "were"
@@ -477,10 +481,10 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         )  # fmt: skip
         if each == "fourth":
             said.append(f"{given.count('right')} of {len(given)} names were right as they were given")
-    said.append(f"In the five sets together {given.count('right')} of {len(given)} names were right as they")
+    said.append(f"In the six sets together {given.count('right')} of {len(given)} names were right as they")
     for kind, sets in (
         ("verifier", ("second", "fourth")), ("decoder", ("second", "fourth")),
-        ("verifier", ("second", "fourth", "sixth")), ("decoder", ("fifth", "sixth")),
+        ("verifier", ("second", "fourth", "sixth", "seventh")), ("decoder", ("fifth", "sixth")),
     ):  # fmt: skip
         names = [
             row["outcome"]

@@ -15,7 +15,8 @@ diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis 
 `diagnosed_second.json` of the second one, after the third, and `diagnosed_fourth.json` of the fourth.
 `fitting.json` has which of the names that these files give to decoders fit the texts of an audit, as a name
 must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set, with this rule, and
-`diagnosed_sixth.json` of the sixth, at level quick.
+`diagnosed_sixth.json` of the sixth, at level quick. `diagnosed_seventh.json` is of the first audits of the
+seventh, whose subjects have a module each.
 """
 
 import hashlib
@@ -23,14 +24,17 @@ import importlib
 import json
 import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from experiments import ROOT, Row
 from experiments._pages import filled, markdown_table, written
 from experiments.audit._criteria import FOUND, criteria
 from specsim import audit, mistakes
+from specsim.adapters._contract import declared
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._checks.subjects import DecoderSubject, open_subject
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
@@ -55,8 +59,8 @@ FAST_SUBJECTS = ("first:lenience_090", "first:right_onehot_target_shortcut")
 FOLDER = ROOT / "tests" / "independent"
 #: The sources of all sets, which nobody edits, and the SHA-256 of them.
 ARCHIVE = FOLDER / "subjects.zip"
-SHA256 = "b9d2c6d86cfc7e15d8da13a0fde0bc700eee7d0d72a6620f01a62d2543df0db8"
-SETS = ("first", "second", "third", "fourth", "fifth", "sixth")
+SHA256 = "9dee76b7bd61b9a17a3e6fce6ac6bf9e77c42ceb37e1bdeb5f30e9a7616b300d"
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 
 @cache
@@ -104,9 +108,22 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     if not decoder:
         module, name = place_of(about["set"], about["kind"], about["name"])
         function = getattr(importlib.import_module(module), name)
+        function = partial(_called_by_criteria, function)
         checks = {one.name: one.holds(function, rng) for one in CRITERIA}
     row = {"subject": subject, "set": about["set"], "kind": about["kind"], "tv": about["tv"]}
     return row | {"verdict": about["verdict"]} | checks
+
+
+def _called_by_criteria(function: Any, draft_tokens: Any, p: Any, q: Any, rng: Any) -> Any:
+    """A call with drafts of one length, and with the keyword arguments that a subject declares."""
+    (rows, gamma), asked, given = draft_tokens.shape, declared(function), dict[str, Any]()
+    if asked.lengths:
+        given["lengths"] = np.full(rows, gamma)
+    if asked.uniforms:
+        given["uniforms"] = rng.random((rows, gamma + 1))
+    if asked.seeds:
+        given["seeds"] = [None] * rows
+    return function(draft_tokens, p, q, rng, **given)
 
 
 def page(rows: Sequence[Row]) -> str:
