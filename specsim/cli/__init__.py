@@ -46,7 +46,7 @@ def run_app(app: cyclopts.App) -> None:
     Print errors of the user in one line, with exit code 2."""
     prepare_streams()
     warnings.formatwarning = lambda said, *_, **__: (
-        f"specsim: {printable([*str(said).splitlines(), ''][0])}\n"
+        "specsim: " + printable(str(said).partition("\n")[0]) + "\n"
     )
     code = _run(app)
     try:

@@ -72,7 +72,13 @@ def test_the_shape_is_that_of_the_clearest_table():
     together = failed(
         7, (2.0, "calls: 64 rows, 32,000 ids, γ 5; t"), (4.0, "calls: 256 rows, 128,256 ids, γ 1; t")
     )
-    for cases, shape in (([], None), ([of_rows], (512, 50)), ([of_rows, together], (111, 128_256))):
+    server = failed(7, (2.0, "calls: 256 rows, 32,000 ids, γ 1; t"))
+    for cases, shape in (
+        ([], None),
+        ([of_rows], (512, 50)),
+        ([of_rows, together], (111, 128_256)),
+        ([server], (256, 32_000)),
+    ):
         assert large_calls.shape_that_failed(SimpleNamespace(failed=cases)) == shape
     assert all(2 * case.gamma + 1 <= large_calls.OF_A_STEP for case in LARGE)
 

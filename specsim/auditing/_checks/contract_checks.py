@@ -30,7 +30,7 @@ EDGE_CASES = ("zeros", "disjoint", "last token")
 LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
 #: The mass that p and q do not share; float16 and float32 can represent it.
 RARE = 2.0**-24
-#: The kind of a failure that is none: a call of `RARE` took too long.
+#: The kind of a call of `RARE` without an answer in time, which is no failure.
 UNANSWERED = "unanswered"
 #: The token that is drafted with that mass, and has none under p.
 RARE_TOKEN = 4

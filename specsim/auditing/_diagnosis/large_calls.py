@@ -90,7 +90,7 @@ def outcomes_of(
 ) -> list[tuple[Case, Ints]]:
     """The cases with the counts of their outcomes, in calls of that shape if one is given.
 
-    None if the verifier breaks the contract in one."""
+    Empty if the verifier breaks the contract in one."""
     subject, seen = audited.subject, list[tuple[Case, Ints]]()
     for case in cases:
         audited.in_time()
