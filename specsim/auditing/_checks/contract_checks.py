@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._cases.battery import Case, battery, case_key
-from specsim.auditing._results.audit import CaseResult, Finding
+from specsim.auditing._results.audit import UNANSWERED, CaseResult, Finding
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._streams import Key
@@ -30,8 +30,6 @@ EDGE_CASES = ("zeros", "disjoint", "last token")
 LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
 #: The mass that p and q do not share; float16 and float32 can represent it.
 RARE = 2.0**-24
-#: The kind of a call of `RARE` without an answer in time, which is no failure.
-UNANSWERED = "unanswered"
 #: The token that is drafted with that mass, and has none under p.
 RARE_TOKEN = 4
 
@@ -55,7 +53,7 @@ def promises_result(found: Partial) -> CaseResult:
     failures = dict.fromkeys(Finding(*failure) for failure in found.failures)
     late = [finding.text for finding in failures if finding.kind == UNANSWERED]
     findings = tuple(finding for finding in failures if finding.kind != UNANSWERED)
-    return CaseResult(PROMISES, "; no answer: ".join([purpose, *late]), findings=findings)
+    return CaseResult(PROMISES, f"; {UNANSWERED}: ".join([purpose, *late]), findings=findings)
 
 
 def _calls(callee: Callee, timeout: float) -> VerifierSource:

@@ -188,11 +188,10 @@ def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | Non
         fit = [one for one in small if one.name in large_calls.CASES and one.vocab_size <= ids]
         places.append((where, fit, rows, ids))
     for where, cases, rows, ids in places:
-        seen = large_calls.outcomes_of(audited, cases, rows, ids)
-        found = (
-            odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes)) if seen else None
-        )
-        if found is not None and found.named:
+        if not (seen := large_calls.outcomes_of(audited, cases, rows, ids)):
+            continue
+        found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
+        if found.named:
             shown = f"It does so {where} its steps are exact.", ""
             result = odds.conclude(found, sum(int(counts.sum()) for _, counts in seen), shown=shown)
             # what it does in some calls alone cannot be declared

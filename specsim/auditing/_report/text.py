@@ -13,6 +13,7 @@ from specsim.auditing._results.audit import (
     IRREPRODUCIBLE,
     ROWS_AND_GAMMA,
     STOPPED,
+    UNANSWERED,
     Audit,
     CaseResult,
     Efficiency,
@@ -222,7 +223,7 @@ def unseen_lines(audit: Audit) -> list[str]:
     if origin and origin.file and origin.unseen:
         where = f"{_counted_lines(origin.unseen)} of {os.path.basename(origin.file)}"
         lines.append(f"Not run: {where}. No call that was watched came there.")
-    late = [case.purpose.partition("; no answer: ")[2] for case in audit.cases]
+    late = [case.purpose.partition(f"; {UNANSWERED}: ")[2] for case in audit.cases]
     lines += [f"No answer within the time-out: {one}." for one in late if one]
     made = {case.case for case in audit.cases if case.kernel == CALLS}
     if not made:

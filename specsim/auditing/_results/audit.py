@@ -30,6 +30,8 @@ SCHEMA = "specsim-audit 1.5"
 
 #: The `kernel` of a case of calls of changing shape, and its axis of rows and γ together.
 CALLS, ROWS_AND_GAMMA = "calls", "rows and γ"
+#: The kind of a very rare call without an answer in time, which is no failure.
+UNANSWERED = "no answer"
 #: The limit of a verifier that may give other tokens for the same rng.
 IRREPRODUCIBLE = "reproducible=False"
 
