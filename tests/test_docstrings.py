@@ -157,7 +157,7 @@ def test_the_page_of_the_api_lists_the_public_names():
 
 def test_the_page_of_the_api_describes_what_functions_return():
     found = {resolve_name(path) for path in listed("Results", ".. autoclass::")}
-    kept = {resolve_name(f"{module}.{name}") for module, names in CLASSES.items() for name in names.split()}
+    kept = {resolve_name(f"{module}.{name}") for module, names in CLASSES.items() for name in names}
     assert {kind for kind in kept if issubclass(kind, Shown) and kind is not Listing} <= found
 
 

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "specsim/data").glob("*.toml")),
     *sorted((ROOT / "notebooks").glob("[0-9]*.py")), ROOT / "paper/paper.tex",
 ]  # fmt: skip
 TURNS = [

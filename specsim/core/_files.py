@@ -9,6 +9,7 @@ import platform
 import stat
 import tempfile
 import time
+import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -59,6 +60,11 @@ def read_text(path: PathLike) -> str:
             return text.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not text in UTF-8, at byte {error.start + 1}; convert it") from None
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """The table data/NAME.toml of the package."""
+    return tomllib.loads(read_text(Path(__file__).parents[1] / f"data/{name}.toml"))
 
 
 def check_target(path: PathLike) -> Path:

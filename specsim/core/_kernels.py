@@ -454,8 +454,8 @@ def _remove_unused(folder: Path) -> None:
 
 @cache
 def sources_digest() -> str:
-    """Of every Python file of the package, in 16 hexadecimal digits."""
+    """Of every Python file and every table of the package, in 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

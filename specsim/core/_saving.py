@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._arguments import check_arguments, checked
-from specsim.core._files import PathLike, atomic_write, open_file, read_text
+from specsim.core._files import PathLike, atomic_write, open_file, read_table, read_text
 from specsim.core._json import SEAL, parse_json, rebuilding, seal_of, sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._types import dtype_of
@@ -25,50 +25,7 @@ FORMAT = "specsim result 1"
 
 #: The classes that a file can hold, by the modules that define them. A file names a class by its package,
 #: `specsim.simulation.Simulation`, whichever module of the package that is.
-CLASSES = {
-    "specsim.auditing._report.audit": "Audit",
-    "specsim.auditing._results.audit": "Alphas Candidate CaseResult Diagnosis Efficiency ProofSummary "
-    "TableResult",
-    "specsim.auditing._results.two_sample": "Difference TwoSampleAudit",
-    "specsim.auditing._verifier.origin": "Origin",
-    "specsim.core._provenance": "Provenance",
-    "specsim.core._tables": "Line Listing Table",
-    "specsim.core._verdicts": "Finding Verdict",
-    "specsim.core.stats": "ChiSquare",
-    "specsim.decoding._result": "Generation Step",
-    "specsim.engines._audit.matrix": "EngineMatrix MatrixCell",
-    "specsim.engines._audit.results": "EngineAudit EngineEfficiency KnownMistake LogProbabilities TestResult",
-    "specsim.engines._audit.two_servers_result": "GreedyTexts ServerComparison ServerSide",
-    "specsim.engines._planted.check": "Deviation PlantCheck",
-    "specsim.models._drafts.dynamic": "DynamicTree",
-    "specsim.models._drafts.tree": "Tree",
-    "specsim.models._pair": "Pair",
-    "specsim.models._table": "TableModel",
-    "specsim.models._vocabularies": "Vocabulary VocabularyComparison",
-    "specsim.planning._batch._costs": "BatchCost PassTime",
-    "specsim.planning._batch._requests": "Beta Geometric LoggedLengths RequestLog Workload",
-    "specsim.planning._batch._simulate": "BatchRun",
-    "specsim.planning._batch._sweep": "BatchSweep",
-    "specsim.planning._costs": "ConstantRatio Experts Hardware LinearStep Network Roofline",
-    "specsim.planning._methods": "MethodComparison MethodEntry",
-    "specsim.planning._plan": "Candidate Choice Plan Ranked Ranking Shift",
-    "specsim.planning._policies._simulate": "PolicyRun PolicyRuns",
-    "specsim.served._acceptance": "Acceptance AcceptedPosition",
-    "specsim.served._checking": "Check Implied MetricsCheck",
-    "specsim.served._feasible": "Range",
-    "specsim.served._logs.result": "Contradiction RareTokens ServedAudit ServedTable",
-    "specsim.simulation._comparison": "Comparison Entry",
-    "specsim.simulation._counting": "Example",
-    "specsim.simulation._replay": "Node Replay",
-    "specsim.simulation._result": "Simulation",
-    "specsim.simulation._sweep": "Sweep",
-    "specsim.simulation._verification": "Verification",
-    "specsim.theory._enumeration": "Proof",
-    "specsim.traces._analysis": "Group Reading",
-    "specsim.traces._consistency": "FlagBin LogAudit",
-    "specsim.traces._expected": "ExpectedTokens",
-    "specsim.traces._summary": "TraceBounds TraceSummary",
-}
+CLASSES: dict[str, list[str]] = read_table("results")
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -224,7 +181,7 @@ def _class(name: str) -> Any:
 
     Raises TypeError for what is not in `CLASSES`."""
     *above, own = name.split(".")
-    homes = [module for module, names in CLASSES.items() if own in names.split()]
+    homes = [module for module, names in CLASSES.items() if own in names]
     if len(homes) > 1:
         homes = [module for module in homes if module.split(".")[1] == name.split(".")[1]]
     if not homes or above[:1] != ["specsim"]:

@@ -154,9 +154,7 @@ def classes_in(annotation):
 
 
 def test_every_class_of_a_result_has_an_address(results):
-    known = {
-        getattr(import_module(module), name) for module, names in CLASSES.items() for name in names.split()
-    }
+    known = {getattr(import_module(module), name) for module, names in CLASSES.items() for name in names}
     assert known >= {type(one) for one in results}
     for kind in filter(is_dataclass, known):
         hints = get_type_hints(kind)

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import BITS
+from specsim.core._files import read_table
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
 from specsim.core.distributions import dyadic, normalise
 
-#: Most bytes of p and q in one call, as float64, where rows, γ and ids are drawn apart from each other; on
-#: another device than the CPU a case has more.
-CALL_BYTES, CALL_BYTES_ON_DEVICE = 2**25, 2**34
-#: How many times as many bytes in all that case has: GPUs read about so many times as fast as one core.
-WEIGHT_ON_DEVICE = 128
+#: Most bytes of p and q in one call, as float64, where rows, γ and ids are drawn apart from each other.
+CALL_BYTES = 2**25
 #: How many times as many bytes the calls of a server have in a dtype that is not the verifier's first.
 WEIGHT_OF_OTHERS = 3
 #: Steps of a block whose calls would have more rows than a verifier takes.
@@ -229,18 +227,19 @@ class ShapesCase:
         return ShapedRows(tokens, places, bank, block, inside, dtype, apart, lengths)
 
 
-def server_case(name: str, purpose: str, *blocks: tuple[int, int, int, int], weight: int) -> ShapesCase:
-    """A case whose blocks are given as (rows of a call, calls, ids, γ)."""
-    return ShapesCase(
-        name,
-        purpose,
-        tuple(dict.fromkeys(ids for _, _, ids, _ in blocks)),
-        tuple(dict.fromkeys(gamma for *_, gamma in blocks)),
-        tuple(block[:2] for block in blocks),
-        together=tuple(block[2:] for block in blocks),
-        weight=weight,
-        same_rows=True,
-    )
+def _design(entry: dict[str, Any]) -> ShapesCase:
+    """An entry of data/shapes.toml of the package."""
+    made = {name: _tuples(value) for name, value in entry.items()}
+    if blocks := made.pop("blocks", ()):
+        rows, calls, ids, gammas = zip(*blocks, strict=True)
+        made |= {"vocab_sizes": tuple(dict.fromkeys(ids)), "gammas": tuple(dict.fromkeys(gammas))}
+        made["sizes"] = tuple(zip(rows, calls, strict=True))
+        made["together"] = tuple(zip(ids, gammas, strict=True))
+    return ShapesCase(**made)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -436,83 +435,7 @@ _OF_KINDS = (
 )  # fmt: skip
 _PAIRS = dict(zip(KINDS, _OF_KINDS, strict=True)) | {"softmax": _softmax, "spread": _spread}
 
-_FEW = ((1, 400), (2, 200), (3, 128), (4, 128), (5, 64), (8, 64))
-_SOME = ((7, 16), (15, 8), (16, 8), (17, 8), (31, 6), (32, 6), (33, 6), (63, 4), (64, 4), (65, 4), (100, 4))
-_MANY = ((127, 4), (128, 4), (129, 4), (255, 4), (256, 4), (257, 4), (500, 2), (511, 2), (512, 2), (513, 2))
-_MOST = ((1000, 1), (1023, 1), (1024, 1), (1025, 1), (2047, 1), (2048, 2), (2049, 1), (4095, 1), (4096, 1))
-_ABOVE = ((4097, 1), (4104, 1))
-_EVERY_GAMMA = tuple(range(1, 17))
-#: Vocabularies of Llama 3, Qwen 2.5, gpt-oss and Gemma 3, and how many times as many calls they get.
-_MANY_IDS = ((128_256, 4), (151_936, 2), (201_088, 1), (262_144, 1))
+*_DESIGNS, _ON_DEVICE = map(_design, read_table("shapes")["case"])
 
-_DESIGNS = (
-    ShapesCase(
-        "shapes, few ids",
-        "calls of 1 to 4,104 rows and 1 to 16 drafted tokens, in changing order",
-        (2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129),
-        _EVERY_GAMMA,
-        (*_FEW, *_SOME, *_MANY, *_MOST, *_ABOVE),
-    ),
-    ShapesCase(
-        "shapes, 1 000 ids",
-        "vocabularies around multiples of 128 and of 1,024",
-        (255, 256, 257, 512, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4096),
-        _EVERY_GAMMA,
-        (*_FEW, *_SOME, (128, 4), (129, 4), (256, 2), (257, 2)),
-    ),
-    ShapesCase(
-        "shapes, 32 000 ids",
-        "vocabularies around 32,000 and 2^15: ids that do not fit into 15 bits",
-        (32_000, 32_001, 32_767, 32_768, 50_257),
-        (1, 2, 3, 4, 6),
-        ((1, 32), (2, 16), (3, 8), (4, 8), (7, 4), (8, 4), (9, 4)),
-        weight=2,
-        same_rows=True,
-    ),
-    ShapesCase(
-        "shapes, 65 536 ids",
-        "vocabularies around 2^16 and up to 2^17: ids that do not fit into 16 bits",
-        (65_535, 65_536, 65_537, 128_256, 131_072),
-        (1, 2, 3, 4),
-        ((1, 16), (2, 8), (3, 4), (4, 4), (5, 4)),
-        weight=2,
-        same_rows=True,
-    ),
-    server_case(
-        "server shapes, 32 000 ids",
-        "calls of 16 to 256 rows with 1 to 32 drafted tokens over 32,000 ids",
-        *((rows, calls, 32_000, 1) for rows, calls in ((16, 32), (33, 16), (64, 8), (256, 2))),
-        *((rows, calls, 32_000, 5) for rows, calls in ((16, 4), (33, 2), (64, 1))),
-        *((rows, calls, 32_000, 16) for rows, calls in ((16, 2), (33, 1), (64, 1))),
-        *((rows, 1, 32_000, 32) for rows in (16, 33)),
-        weight=7,
-    ),
-    server_case(
-        "server shapes, 128 256 ids",
-        "calls of 16 to 256 rows with 1 to 16 drafted tokens over 128,256 to 262,144 ids",
-        *(
-            (rows, calls, ids, 1)
-            for ids, more in _MANY_IDS
-            for rows, calls in ((16, 4 * more), (33, 2), (64, 1))
-        ),
-        *((16, 1, ids, 5) for ids, _ in _MANY_IDS),
-        (33, 1, 128_256, 5),
-        (33, 1, 151_936, 5),
-        (16, 1, 128_256, 16),
-        (256, 1, 128_256, 1),
-        weight=5,
-    ),
-)
 #: The purposes of the cases in the shapes of a server, by name.
 SERVER_CASES = {case.name: case.purpose for case in _DESIGNS if case.together}
-#: Calls that take too long on a CPU: an array of p has more than 2^30 entries.
-_ON_DEVICE = ShapesCase(
-    "shapes, 4 096 rows",
-    "calls of 4,095 to 4,097 rows over 131,072 ids",
-    (131_072,),
-    (1,),
-    ((4096, 2), (4095, 1), (4097, 1)),
-    weight=WEIGHT_ON_DEVICE,
-    call_bytes=CALL_BYTES_ON_DEVICE,
-    same_rows=True,
-)

@@ -1,14 +1,15 @@
-"""The drafting systems of the literature: a table of them, and how each drafts.
+"""The drafting systems of the literature: how each drafts.
 
-To add one, add an entry to `SYSTEMS`. `make` says what it drafts on a pair; write a function for it unless
-one here does that already."""
+To add one, add an entry to data/methods.toml of the package, and unless one drafts so already a function."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from specsim import theory
 from specsim.core._arguments import checked
+from specsim.core._files import read_table
 from specsim.core._parameters import Parameter, split_name
 from specsim.core._registry import check_known
 from specsim.core._streams import Purpose, key_of, uniforms
@@ -201,212 +202,36 @@ def accuracies(pair: Pair, heads: int) -> Floats:
     return np.minimum.accumulate(found, axis=1)
 
 
-DRAFTER = "parameters of the drafter / those of the target"
+#: Shares of the target's parameters, by their names in the table of systems.
+SIZES = {
+    "a small model": SMALL_MODEL, "one layer": ONE_LAYER, "one head": ONE_HEAD, "five layers": layers(5),
+    "half of the layers": layers(LAYERS // 2),
+}  # fmt: skip
 
 
-def size_parameter(default: float, meaning: str = DRAFTER) -> Parameter:
-    """The parameter `size`, which the cost of drafting follows from."""
-    return Parameter("size", default, 0.0, 1.0, meaning)
+def _parameter(
+    name: str,
+    default: str | float,
+    meaning: str = "parameters of the drafter / those of the target",
+    low: float = 1.0,
+    high: float = 128.0,
+    whole: bool = True,
+) -> Parameter:
+    """A parameter of the table: a count, or a share such as `size`, which the drafter's cost follows from."""
+    if name == "size":
+        low, high, whole = 0.0, 1.0, False
+    number = SIZES[default] if isinstance(default, str) else float(default)
+    return Parameter(name, number, float(low), float(high), meaning, whole=whole)
 
 
-def count(name: str, default: int, meaning: str, most: int = 128) -> Parameter:
-    return Parameter(name, float(default), 1.0, float(most), meaning, whole=True)
+def _system(name: str, drafts: str, parameters: dict[str, Any], **words: str) -> Method:
+    """An entry of the table."""
+    made = tuple(_parameter(own, **given) for own, given in parameters.items())
+    return Method(name, **words, make=globals()[drafts], parameters=made)
 
-
-_MEDUSA = (
-    count("heads", 4, "heads, the depth of the tree", 16),
-    count("top", 4, "tokens of the first head; each further head has half as many"),
-    Parameter("nodes", 0.0, 0.0, 256.0, "tokens of the fitted tree; 0: `top` decides", whole=True),
-    size_parameter(ONE_HEAD, "parameters of a head / the target's"),
-)
-
-
-def _dynamic(depth: int, nearer: float | None = None) -> tuple[Parameter, ...]:
-    """The parameters of EAGLE-2's tree, and of systems that draft it from a better q."""
-    better = Parameter("nearer", nearer or 0.0, 0.0, 1.0, "weight of the target in the draft's rows")
-    return (
-        count("width", 10, "candidates that are expanded in a level"),
-        count("depth", depth, "levels of the tree", 32),
-        count("nodes", 60, "drafted tokens"),
-        *[better] * (nearer is not None),
-        size_parameter(ONE_LAYER),
-    )
-
-
-_SYSTEMS = (
-    Method(
-        "autoregressive", "Speculative decoding with a draft model",
-        "Leviathan, Kalman & Matias 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318", "standard",
-        modelled="A chain of γ tokens, each sampled from q after those before it.",
-        left_out="Prefill of the draft model.",
-        make=one_by_one, parameters=(count("gamma", 5, "drafted tokens"), size_parameter(SMALL_MODEL)),
-    ),
-    Method(
-        "distillspec", "DistillSpec", "Zhou et al. 2024, arXiv 2310.08461", "standard",
-        modelled="A draft moved towards the target by the weight `nearer`; rejections are 1 - nearer times "
-        "as frequent.",
-        left_out="The training: it moves some rows more than others.",
-        make=one_by_one, parameters=(
-            count("gamma", 5, "drafted tokens"),
-            Parameter("nearer", 0.2, 0.0, 1.0, "weight of the target in the draft's rows"),
-            size_parameter(SMALL_MODEL),
-        ),
-    ),
-    Method(
-        "self_speculation", "Self-speculation with layers skipped",
-        "Zhang et al. 2023, arXiv 2309.08168; Elhoushi et al. 2024 (LayerSkip), arXiv 2404.16710", "standard",
-        modelled="A chain sampled from q, at the cost of half of the target's layers.",
-        left_out="That q is the target's own, of fewer layers, and that LayerSkip's verification reuses "
-        "them.",
-        make=one_by_one, parameters=(
-            count("gamma", 4, "drafted tokens"),
-            size_parameter(layers(LAYERS // 2), "parameters of the layers that draft / those of the target"),
-        ),
-    ),
-    Method(
-        "mlp_speculator", "MLP speculator", "Wertheimer et al. 2024, arXiv 2404.19124", "standard",
-        modelled="A chain in which each head's row depends on the tokens drafted before it, as q does.",
-        left_out="Heads that grow worse with their distance, and several candidates a head.",
-        make=one_by_one, parameters=(
-            count("gamma", 3, "heads", 16), size_parameter(ONE_HEAD, "a head's parameters / the target's"),
-        ),
-    ),
-    Method(
-        "blockwise", "Blockwise parallel decoding", "Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115",
-        "greedy_match",
-        modelled="Head i guesses the i-th token ahead from the context alone; a guess that is the target's "
-        "argmax is accepted, so the text is greedy.",
-        left_out="Top-k and distance criteria (the rule `blockwise`), and that one pass predicts and "
-        "verifies.",
-        make=heads_at_once, parameters=(
-            count("gamma", 8, "heads, the block size k"),
-            size_parameter(ONE_HEAD, "parameters of a head / the target's"),
-        ),
-    ),
-    Method(
-        "dflash", "DFlash", "Chen et al. 2026, arXiv 2602.06036", "standard",
-        modelled="One pass drafts a whole block: each token is drawn from q without sight of the block's "
-        "others.",
-        left_out="Denoising steps, and the target's features that the drafter reads.",
-        make=block_at_once, parameters=(count("gamma", 15, "tokens of a block"), size_parameter(layers(5))),
-    ),
-    Method(
-        "falcon", "Falcon", "Gao et al. 2024, arXiv 2412.12639", "standard",
-        modelled="Blocks of `block` tokens: those of a block are drawn without sight of each other.",
-        left_out="Trees, and the loss that makes tokens of a block agree.",
-        make=block_by_block, parameters=(
-            count("gamma", 6, "drafted tokens"), count("block", 2, "tokens of a pass", 16),
-            size_parameter(ONE_LAYER),
-        ),
-    ),
-    Method(
-        "prompt_lookup", "Prompt lookup decoding",
-        "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding", "one_hot",
-        modelled="The tokens that followed the longest match of the last tokens, in a text of the target's "
-        "own, decoded from its beginning; a step without a match emits one token.",
-        left_out="Prompts that the answer quotes: the text is drawn from the target, so matches are its "
-        "habits. Another text's mean may differ by more than the standard error. Each step is charged for a "
-        "whole draft.",
-        make=copied, parameters=(
-            count("gamma", 10, "drafted tokens"), count("ngram", 3, "the most tokens that are matched", 16),
-            size_parameter(0.0),
-        ),
-    ),
-    Method(
-        "lookahead", "Lookahead decoding", "Fu et al. 2024, arXiv 2402.02057", "naive_matching",
-        modelled="A window of the target's guesses, moved by a token in every step, and a pool of the "
-        "n-grams found there; those that begin with the last token are drafted. Window and n-grams are "
-        "computed in the target's pass.",
-        left_out="The seed of the window is not varied: the steps, with and without a draft, are those of "
-        "one text of the target's own, from its beginning. Another text's mean may differ by more than the "
-        "standard error. Each step is charged for a whole tree.",
-        make=guessed, parameters=(
-            count("window", 15, "columns of the window"),
-            Parameter("ngram", 5.0, 2.0, 16.0, "tokens of an n-gram", whole=True),
-            count("candidates", 15, "n-grams kept for a token"), size_parameter(0.0),
-        ),
-    ),
-    Method(
-        "spectr", "SpecTr", "Sun et al. 2023, arXiv 2310.15141", "k_seq",
-        modelled="`drafts` chains of γ tokens, i.i.d. from q, selected token by token by K-SEQ.",
-        left_out="The optimal transport plan, which K-SEQ approximates.",
-        make=side_by_side, parameters=(
-            count("drafts", 8, "chains", 16), count("gamma", 4, "tokens of a chain", 16),
-            size_parameter(SMALL_MODEL),
-        ),
-    ),
-    Method(
-        "specinfer", "SpecInfer", "Miao et al. 2024, arXiv 2305.09781", "recursive_rejection",
-        modelled="A tree that branches into `width` i.i.d. samples at one level, by default the third of "
-        "eight.",
-        left_out="Several draft models, and merging of their trees.",
-        make=branching_once, parameters=(
-            count("depth", 8, "levels of the tree", 32), count("at", 3, "the level that branches", 32),
-            count("width", 3, "siblings there", 16), size_parameter(SMALL_MODEL),
-        ),
-    ),
-    Method(
-        "sequoia", "Sequoia", "Chen et al. 2024, arXiv 2402.12374", "without_replacement",
-        modelled="The best tree of `nodes` tokens where the k-th sibling is accepted with probability α·(1 -"
-        " α)^(k-1), α = E Σ min(p, q).",
-        left_out="Acceptance by rank as measured on the models, and the search for the size that suits a "
-        "machine.",
-        make=best, parameters=(
-            count("nodes", 32, "drafted tokens", 256), count("depth", 8, "the largest depth", 32),
-            size_parameter(SMALL_MODEL),
-        ),
-    ),
-    Method(
-        "medusa", "Medusa", "Cai et al. 2024, arXiv 2401.10774", "deterministic_children",
-        modelled="Head i knows the context and no drafted token: its row is that of the draft i tokens "
-        "ahead. The most probable `top`, top/2, … tokens of the heads form a tree, verified without loss; "
-        "with `nodes` the tree of that many tokens that suits the heads' accuracies along a text of the "
-        "target's own.",
-        left_out="How the heads were trained; typical acceptance is `medusa_typical`.",
-        make=heads_tree, parameters=_MEDUSA,
-    ),
-    Method(
-        "medusa_typical", "Medusa with typical acceptance", "Cai et al. 2024, arXiv 2401.10774",
-        "typical_tree",
-        modelled="The longest path of typical tokens in the tree of `medusa`; with `nodes` "
-        "the tree that suits the heads' accuracies.",
-        left_out="The temperature, with which the published threshold is raised or lowered.",
-        make=heads_tree, parameters=_MEDUSA,
-    ),
-    Method(
-        "eagle", "EAGLE-1", "Li et al. 2024, arXiv 2401.15077", "deterministic_children",
-        modelled="The same tree in every step: the most probable `top`, top/2, … tokens of q after each "
-        "path.",
-        left_out="The features of the target that q is computed from, and siblings that are sampled.",
-        make=narrowing, parameters=(
-            count("depth", 5, "levels of the tree", 16),
-            count("top", 4, "children of the root; half as many at each further level"),
-            size_parameter(ONE_LAYER),
-        ),
-    ),
-    Method(
-        "eagle2", "EAGLE-2", "Li et al. 2024, arXiv 2406.16858", "deterministic_children",
-        modelled="The draft's confidence chooses the tree anew in every step.",
-        left_out="The features of the target that q is computed from.",
-        make=most_confident, parameters=_dynamic(depth=6),
-    ),
-    Method(
-        "eagle3", "EAGLE-3", "Li et al. 2025, arXiv 2503.01840", "deterministic_children",
-        modelled="EAGLE-2's tree, with a draft moved towards the target by the weight `nearer`.",
-        left_out="Features of several layers, and training on the drafter's own outputs: both are taken to "
-        "make q better, by one number.",
-        make=most_confident, parameters=_dynamic(depth=8, nearer=0.3),
-    ),
-    Method(
-        "hass", "HASS", "Zhang et al. 2024, arXiv 2408.15766", "deterministic_children",
-        modelled="EAGLE-2's tree, with a draft moved towards the target by the weight `nearer`.",
-        left_out="Harmonised training of objective and context: taken to make q better, by one number.",
-        make=most_confident, parameters=_dynamic(depth=6, nearer=0.15),
-    ),
-)  # fmt: skip
 
 #: Every system by its name.
-SYSTEMS = {one.name: one for one in _SYSTEMS}
+SYSTEMS = {name: _system(name, **entry) for name, entry in read_table("methods").items()}
 
 
 def names() -> list[str]:
