@@ -224,7 +224,7 @@ def _parameter(
     return Parameter(name, number, float(low), float(high), meaning, whole=whole)
 
 
-def _system(name: str, drafts: str, parameters: dict[str, Any], **words: str) -> Method:
+def _system(name: str, drafts: str, parameters: dict[str, Any], **words: Any) -> Method:
     """An entry of the table."""
     made = tuple(_parameter(own, **given) for own, given in parameters.items())
     return Method(name, **words, make=globals()[drafts], parameters=made)
