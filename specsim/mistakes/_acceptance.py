@@ -12,7 +12,7 @@ from specsim.core._types import Floats, Ints
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
-from specsim.mistakes._reference import above_zero, at, verifier_mistake
+from specsim.mistakes._reference import above_zero, at, mistake
 from specsim.mistakes._rows import argmax, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -20,8 +20,6 @@ from specsim.rules._controls import BLOCK_FIRST_FAILURE, BLOCK_TOKENWISE_RESIDUA
 from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
 from specsim.rules._lossy.typical import RULE as TYPICAL
-
-mistake = partial(verifier_mistake, "wrong acceptance rule")
 
 
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
@@ -112,34 +110,26 @@ def _arrivals(counts: Sequence[float], time: float) -> list[float]:
 MISTAKES = (
     mistake(
         "accepts_everything",
-        "Every drafted token is accepted.",
-        threads=("huggingface/transformers#28508",),
         passes=lambda u, x, p, q: np.ones(x.shape, dtype=bool),
         law=law(lambda p, q, x: 1),
     ),
     mistake(
         "inverted_ratio",
-        "A draft is accepted if u·p < q: target and draft are swapped.",
         passes=lambda u, x, p, q: u * at(p, x) < at(q, x),
         law=law(lambda p, q, x: laws.minimum_ratio(q, p, x)),
     ),
     mistake(
         "double_chance",
-        "A draft is accepted if it equals a sample of p, or if it passes the ratio test.",
-        threads=("rtp-llm#521", "rtp-llm#1295"),
         verify=double_chance,
         law=law(lambda p, q, x: p[x] + (1 - p[x]) * laws.minimum_ratio(p, q, x)),
     ),
     mistake(
         "draft_over_largest",
-        "A draft is accepted with min(1, q(x)/max p).",
-        threads=("1bit-MONSTER#637",),
         passes=lambda u, x, p, q: u * p.max(axis=2) < at(q, x),
         law=law(lambda p, q, x: min(1, q[x] / max(p))),
     ),
     mistake(
         "scaled_lenience",
-        "Drafts are accepted with p/(l·q), and the residual uses l·q: lossy, not declared.",
         passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
         recover=lambda p, q, x, lenience: ref.excess(p, lenience * q),
         law=SCALED_LENIENCE.law,
@@ -147,21 +137,12 @@ MISTAKES = (
     ),
     mistake(
         "ensemble",
-        "The draft is verified against w·p + (1 - w)·q instead of p: lossy, not declared.",
-        threads=("huggingface/transformers assistant_ensemble_weight",),
         passes=lambda u, x, p, q, weight: u * at(q, x) < weight * at(p, x) + (1.0 - weight) * at(q, x),
         law=ENSEMBLE.law,
         parameters=above_zero("weight", 0.9, "w; 1 is right"),
     ),
     mistake(
         "typical",
-        "Typical acceptance, a threshold from the target's entropy: lossy, not declared.",
-        threads=(
-            "vllm-project/vllm#5015",
-            "vllm-project/vllm#5131",
-            "vllm-project/vllm-ascend#9772",
-            "FasterDecoding/Medusa evaluate_posterior",
-        ),
         passes=typical,
         recover=argmax,
         bonus=argmax,
@@ -170,8 +151,6 @@ MISTAKES = (
     ),
     mistake(
         "two_thresholds",
-        "Drafts are accepted with p/t, and always if p ≥ s: lossy, not declared.",
-        threads=("sgl-project/sglang tree_speculative_sampling_target_only",),
         passes=lambda u, x, p, q, single, summed: (u * summed < at(p, x)) | (at(p, x) >= single),
         recover=ref.mask_drafted,
         law=law(
@@ -185,7 +164,6 @@ MISTAKES = (
     ),
     mistake(
         "greedy_acceptance",
-        "A draft is accepted if it is the argmax of p, else the argmax is emitted (greedy).",
         passes=lambda u, x, p, q: x == p.argmax(axis=2),
         recover=argmax,
         bonus=argmax,
@@ -193,42 +171,19 @@ MISTAKES = (
     ),
     mistake(
         "first_unverified",
-        "The first drafted token is emitted without a test.",
-        threads=("lattice#243", "lattice#258"),
         passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | (np.arange(x.shape[1]) == 0),
         law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]]),
     ),
     mistake(
-        "block_tokenwise_residual",
-        "Block verification accepts, but the residual is that of the standard rule.",
-        threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
-        verify=block_verify,
-        rows=ref.own_rows,
-        law=BLOCK_TOKENWISE_RESIDUAL.law,
+        "block_tokenwise_residual", verify=block_verify, rows=ref.own_rows, law=BLOCK_TOKENWISE_RESIDUAL.law
     ),
-    mistake(
-        "block_first_failure",
-        "Block verification stops at the first failed test instead of the last passed one.",
-        threads=("vllm-project/vllm-ascend#11985",),
-        verify=block_verify,
-        count=ref.first_failure,
-        law=BLOCK_FIRST_FAILURE.law,
-    ),
+    mistake("block_first_failure", verify=block_verify, count=ref.first_failure, law=BLOCK_FIRST_FAILURE.law),
     mistake(
         "block_product_of_uniforms",
-        "The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
-        threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=block_verify,
         passes=product_test,
         rows=ref.own_rows,
         law=product_law,
     ),
-    mistake(
-        "block_product_block_residual",
-        "The product of uniforms is tested, and the residual is that of block verification.",
-        threads=("vllm-project/vllm-ascend rejection_sampler enable_block_verify",),
-        verify=block_verify,
-        passes=product_test,
-        law=product_block_law,
-    ),
+    mistake("block_product_block_residual", verify=block_verify, passes=product_test, law=product_block_law),
 )

@@ -1,8 +1,10 @@
 """The mistake: a verifier or decoder with a known defect, its description and its law."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from specsim.core._parameters import Parameter, Parametrised
@@ -58,3 +60,18 @@ class Mistake(Parametrised):
     def num_rows(self, tree: Draft) -> int:
         """Rows of q that the law reads, for `specsim.theory._enumeration.step_law`."""
         return tree.num_rows
+
+
+#: The mistakes "of verification" and "of serving", family by family: the sentence of each, then its reports.
+CATALOGUE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+_ABOUT = {
+    name: (family, says, tuple(reports))
+    for families in CATALOGUE.values()
+    for family, members in families.items()
+    for name, (says, *reports) in members.items()
+}
+
+
+def named(name: str, **how: Any) -> Mistake:
+    """The mistake of the catalogue called `name`."""
+    return Mistake(name, *_ABOUT[name], **how)

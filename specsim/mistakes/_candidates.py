@@ -13,13 +13,11 @@ from specsim.core._types import Floats, Ints
 from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._decoding import Decoder, decoder_mistake
+from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import Rows, StepLaw, law
-from specsim.mistakes._reference import above_zero, at, mask_drafted, target, verifier_mistake
+from specsim.mistakes._reference import above_zero, at, mask_drafted, mistake, target
 from specsim.rules._chain.one_hot import recovered as without_drafted
 
-FAMILY, CUT = "many candidates", "draft cut by its own tokens"
-mistake, cut_mistake = partial(verifier_mistake, FAMILY), partial(verifier_mistake, CUT)
 THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
 
@@ -53,8 +51,6 @@ def until(tokens: Sequence[int], q: Rows, threshold: Any) -> int:
 MISTAKES = (
     mistake(
         "any_draw_matches",
-        "A draft is accepted if any of several samples of the target equals it.",
-        threads=("foundation-model-stack/fms-extras#12",),
         passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
         recover=mask_drafted,
         law=law(
@@ -65,47 +61,36 @@ MISTAKES = (
     ),
     mistake(
         "match_redrawn",
-        "A draft is accepted if a sample of the target equals it, else p is sampled again.",
         passes=lambda u, x, p, q: u < at(p, x),
         recover=target,
         law=law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),
     mistake(
         "nucleus_match",
-        "A draft is accepted if a sample of the target's top-p equals it, else p is sampled.",
-        threads=("FasterDecoding/Medusa evaluate_posterior nucleus",),
         passes=lambda u, x, p, q, mass: u < at(top_p(p, mass), x),
         recover=target,
         law=law(lambda p, q, x, mass: laws.by_rows(top_p)(p, mass=mass)[x], lambda p, q, x, mass: p),
         parameters=above_zero("mass", 0.8, "of the nucleus"),
     ),
-    decoder_mistake(
-        FAMILY,
+    decoder(
         "longest_of_tries",
-        "A step is drafted and verified several times, and the try with the most accepted tokens is kept.",
         Decoder(tries=lambda tries: int(tries)),
         parameters=(Parameter("tries", 2, 1, np.inf, "of a step; 1 is right", whole=True),),
     ),
-    cut_mistake(
+    mistake(
         "discards_unlikely_last",
-        "The last drafted token is discarded if q is low there, and the bonus replaces it.",
-        threads=("ggml-org/llama.cpp#22506", "ggml-org/llama.cpp#27694", "ik_llama#1820"),
         verify=partial(cut, lambda x, q, threshold: x.shape[1] - (ref.at(q, x)[:, -1] < threshold)),
         law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
         parameters=THRESHOLD,
     ),
-    cut_mistake(
+    mistake(
         "cuts_at_unlikely",
-        "The draft is cut before the first token of low q.",
-        threads=("vllm-project/vllm#43522", "vllm-project/vllm#35301"),
         verify=partial(cut, lambda x, q, threshold: ref.first_failure(ref.at(q, x) >= threshold)),
         law=cut_law(until),
         parameters=THRESHOLD,
     ),
-    decoder_mistake(
-        CUT,
+    decoder(
         "cuts_at_eos",
-        "The draft is cut before an end-of-sequence token, which is then emitted from p only.",
         Decoder(cut=lambda drafted, eos: drafted.index(eos) if eos in drafted else len(drafted)),
     ),
 )

@@ -14,7 +14,7 @@ import numpy as np
 from specsim.core._parameters import Parameter
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
-from specsim.mistakes._base import Mistake
+from specsim.mistakes._base import Mistake, named
 from specsim.mistakes._laws import Rows, StepLaw, ratios, residual, stop_law
 from specsim.models import Model
 from specsim.models._base import read_by
@@ -164,19 +164,12 @@ class Decoder:
         return stop, [*follow[: len(tokens)], list(self.bonus(row, **values))]
 
 
-def decoder_mistake(
-    family: str,
-    name: str,
-    mechanism: str,
-    decode: Decoder,
-    threads: tuple[str, ...] = (),
-    parameters: tuple[Parameter, ...] = (),
-) -> Mistake:
+def decoder(name: str, decode: Decoder, parameters: tuple[Parameter, ...] = ()) -> Mistake:
     """Make a mistake of `decode`; it has no law of a step where only its states or its output are wrong."""
     places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification", "bonus_of_draft")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
     law = decode.law if replaced else None
-    return Mistake(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
+    return named(name, decode=decode, law=law, drafting=decode.drafting, parameters=parameters)
 
 
 def in_a_loop(mistake: Mistake) -> Mistake:

@@ -1,24 +1,19 @@
 """Exact controls: exact verifiers and decoders that accept less than they could."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._acceptance import block_verify
-from specsim.mistakes._decoding import Decoder, decoder_mistake
+from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._indexing import whole_draft, without_last_drafted
 from specsim.mistakes._laws import Rows, StepLaw, of_chain, one_hot
-from specsim.mistakes._reference import at, verifier_mistake
+from specsim.mistakes._reference import at, mistake
 from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
-
-FAMILY = "exact but wasteful"
-mistake = partial(verifier_mistake, FAMILY)
-decoder = partial(decoder_mistake, FAMILY)
 
 
 def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -42,35 +37,10 @@ def block_one_hot_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 EXACT_CONTROLS = (
     mistake(
-        "one_hot_draft",
-        "A sampled draft is verified as if q were 1: accepted with p(x), else p without x is used.",
-        threads=("vllm-project/vllm#40149",),
-        passes=lambda u, x, p, q: u < at(p, x),
-        recover=ref.mask_drafted,
-        law=ONE_HOT.law,
+        "one_hot_draft", passes=lambda u, x, p, q: u < at(p, x), recover=ref.mask_drafted, law=ONE_HOT.law
     ),
-    mistake(
-        "sampler_match",
-        "The target is sampled at every position; drafted tokens are accepted while they agree.",
-        threads=("z-lab/dflash#74", "z-lab/dflash#77", "mlx-swift-lm#459", "mlxcel#992"),
-        verify=sampler_match,
-        law=SAMPLER_MATCH.law,
-    ),
-    mistake(
-        "block_one_hot",
-        "Block verification with q = 1 for the drafted tokens, as for n-gram drafts.",
-        threads=("vllm-project/vllm-ascend#7603", "vllm-project/vllm-ascend#7839", "vllm-project/vllm#40819"),
-        verify=block_one_hot,
-        law=block_one_hot_law,
-    ),
-    decoder(
-        "draft_not_rolled_back",
-        "The draft's state keeps rejected tokens, and q is read from it: only acceptance is lower.",
-        Decoder(draft_keeps=whole_draft),
-    ),
-    decoder(
-        "draft_one_short",
-        "After a fully accepted draft the draft's state lacks the last token, and q is read from it.",
-        Decoder(draft_keeps=without_last_drafted),
-    ),
+    mistake("sampler_match", verify=sampler_match, law=SAMPLER_MATCH.law),
+    mistake("block_one_hot", verify=block_one_hot, law=block_one_hot_law),
+    decoder("draft_not_rolled_back", Decoder(draft_keeps=whole_draft)),
+    decoder("draft_one_short", Decoder(draft_keeps=without_last_drafted)),
 )

@@ -12,10 +12,9 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import as_given, law, law_of_last, normalise
-from specsim.mistakes._reference import above_zero, at, excess, round_to, verifier_mistake
+from specsim.mistakes._reference import above_zero, at, excess, mistake, round_to
 from specsim.mistakes._rows import without_last_id
 
-mistake = partial(verifier_mistake, "precision and edges")
 BITS, FEW_BITS = ((Parameter("bits", n, 1, 52, "bits of the uniforms", whole=True),) for n in (24, 8))
 ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
 
@@ -110,105 +109,71 @@ def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
     return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
 
 
-#: What p and q are rounded to before the test: the mistake, its dtype in words, and reports.
-ROUNDINGS: tuple[tuple[str, Any, str, tuple[str, ...]], ...] = (
-    ("float16_ratio", np.float16, "float16", ("mlxcel#992",)),
-    ("bfloat16_ratio", bfloat16, "bfloat16 (8 bits)", ()),
-    ("float8_ratio", float8_e4m3fn, "float8 (e4m3)", ()),
-    ("byte_ratio", np.uint8, "multiples of 1/255", ()),
-)
+#: What p and q are rounded to before the test.
+ROUNDINGS: dict[str, Any] = {
+    "float16_ratio": np.float16,
+    "bfloat16_ratio": bfloat16,
+    "float8_ratio": float8_e4m3fn,
+    "byte_ratio": np.uint8,
+}
 
 
 MISTAKES = (
     mistake(
         "inclusive_test",
-        "A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
-        threads=("sgl-project/sglang#35771", "Automodel#3166"),
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
         law=law(inclusive),
         parameters=BITS,
     ),
     mistake(
         "uniform_of_one",
-        "Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
-        threads=("sgl-project/sglang#30822",),
         passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
         law=law(up_to_one),
         parameters=BITS,
     ),
     mistake(
         "coarse_test",
-        "The uniform of the test has few bits, as one of bfloat16 (8) or float16 (11) has: rare drafts pass.",
-        threads=("pytorch-labs/gpt-fast rand_like of bfloat16",),
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) < at(p, x),
         law=law(coarse_chance),
         parameters=FEW_BITS,
     ),
-    mistake(
-        "zero_uniform",
-        "The uniform of the test is always 0, so every token with p > 0 is accepted.",
-        threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
-        passes=lambda u, x, p, q: at(p, x) > 0.0,
-        law=law(lambda p, q, x: int(p[x] > 0)),
-    ),
-    mistake(
-        "coarse_draw",
-        "The last token is drawn with a uniform of few bits: some tokens are never emitted.",
-        threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
-        uniforms=coarse_last,
-        law=law_of_last(on_grid),
-        parameters=BITS,
-    ),
+    mistake("zero_uniform", passes=lambda u, x, p, q: at(p, x) > 0.0, law=law(lambda p, q, x: int(p[x] > 0))),
+    mistake("coarse_draw", uniforms=coarse_last, law=law_of_last(on_grid), parameters=BITS),
     mistake(
         "floored_race",
-        "The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
-        threads=("vllm-project/vllm#43150",),
         verify=partial(raced, np.maximum),
         law=law_of_last(partial(late_race, floored=True)),
         parameters=BITS,
     ),
     mistake(
         "race_epsilon",
-        "2^-bits is added to the exponentials that draw the last token: rare tokens are emitted too rarely.",
         verify=partial(raced, np.add),
         law=law_of_last(partial(late_race, floored=False)),
         parameters=BITS,
     ),
     *(
-        mistake(
-            name,
-            f"p and q are rounded to {words} before the test: all tokens pass where q underflows.",
-            threads=threads,
-            passes=partial(rounded_ratio, dtype),
-            law=law(partial(rounded_chance, dtype)),
-        )
-        for name, dtype, words, threads in ROUNDINGS
+        mistake(name, passes=partial(rounded_ratio, dtype), law=law(partial(rounded_chance, dtype)))
+        for name, dtype in ROUNDINGS.items()
     ),
     mistake(
         "clamped_draft",
-        "q is raised to a floor before the division: tokens with a lower q pass too rarely.",
-        threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
         passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
         parameters=above_zero("epsilon", 1e-8, "the floor"),
     ),
     mistake(
         "ratio_epsilon",
-        "A small number is added to q before the division.",
-        threads=("VioletsOleander/naive-speculate",),
         passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
         parameters=above_zero("epsilon", 1e-9, "what is added"),
     ),
     mistake(
         "last_id_never",
-        "The last id of the vocabulary is never drawn as a recovered token or bonus.",
         recover=lambda p, q, x: without_last_id(excess(p, q)),
         bonus=lambda p, q: without_last_id(p),
     ),
     mistake(
         "rounded_ids",
-        "The id of the last token goes through a float of low precision: large ids are rounded.",
         recover=lambda p, q, x, bits: through_rounded_ids(excess(p, q), bits),
         bonus=lambda p, q, bits: through_rounded_ids(p, bits),
         parameters=ID_BITS,

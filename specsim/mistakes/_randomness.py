@@ -1,7 +1,6 @@
 """Random numbers that are used twice."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,13 @@ from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._decoding import Decoder, decoder_mistake
+from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
-from specsim.mistakes._reference import verifier_mistake
+from specsim.mistakes._reference import mistake
 from specsim.mistakes._rows import within
 
+#: The family of these mistakes in `catalogue.toml`.
 FAMILY = "reused randomness"
-mistake = partial(verifier_mistake, FAMILY)
-decoder = partial(decoder_mistake, FAMILY)
-
 #: The token whose uniform is that of a test, where not each token after the accepted ones is.
 RECOVERED, BONUS = 1, 2
 
@@ -114,71 +111,24 @@ def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 
 MISTAKES = (
-    mistake(
-        "one_uniform",
-        "One uniform tests all positions of a step.",
-        threads=(
-            "feifeibear/LLMSpeculativeSampling manual_seed in the loop",
-            "feifeibear/LLMSpeculativeSampling#8",
-        ),
-        uniforms=one_test,
-        law=chain_law(one_test_chances),
-    ),
+    mistake("one_uniform", uniforms=one_test, law=chain_law(one_test_chances)),
     mistake(
         "test_uniform_draws",
-        "The uniform of the last test is reused to draw the next token.",
-        threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
         verify=test_draws_too,
         law=test_draws_too_law,
         parameters=(Parameter("only", 0, 0, 2, "1: the recovered token; 2: the bonus; 0: both", whole=True),),
     ),
-    mistake(
-        "shared_gumbel",
-        "The recovered token is drawn with the Gumbel noise that drew the rejected one.",
-        threads=(
-            "vllm-project/vllm#47386",
-            "vllm-project/vllm#54282",
-            "local-inference-lab/vllm#205",
-            "vllm-project/vllm-ascend#15739",
-        ),
-        verify=shared_gumbel,
-        law=law(recovered=second_race),
-    ),
-    mistake(
-        "ranks_disagree",
-        "Two ranks test with different uniforms: one gives the length, one the last token.",
-        threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
-        verify=ranks_disagree,
-        law=ranks_disagree_law,
-    ),
+    mistake("shared_gumbel", verify=shared_gumbel, law=law(recovered=second_race)),
+    mistake("ranks_disagree", verify=ranks_disagree, law=ranks_disagree_law),
     mistake(
         "batch_shares_uniforms",
-        "All rows of a batch get the same uniforms.",
-        threads=("NVIDIA/TensorRT-LLM#19487",),
         uniforms=lambda rng, steps, count: np.repeat(rng.random((1, count)), steps, axis=0),
     ),
     mistake(
         "pairs_share_uniforms",
-        "Pairs of rows get the same uniforms.",
-        threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
         uniforms=lambda rng, steps, count: rng.random((-(-steps // 2), count)).repeat(2, axis=0)[:steps],
     ),
-    mistake(
-        "reseeded",
-        "The generator is seeded again at every call.",
-        threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
-        uniforms=lambda rng, steps, count: np.random.default_rng(0).random((steps, count)),
-    ),
-    decoder(
-        "steps_share_uniforms",
-        "The random numbers of a text's first step are used again in all its steps.",
-        Decoder(repeated=True),
-        threads=("Infini-AI-Lab/Sequoia SpecTree.rand",),
-    ),
-    decoder(
-        "tests_share_uniform",
-        "One uniform, drawn once for a text, tests all its drafted tokens.",
-        Decoder(one_test=True),
-        threads=("feifeibear/LLMSpeculativeSampling random_seed",),
-    ),
+    mistake("reseeded", uniforms=lambda rng, steps, count: np.random.default_rng(0).random((steps, count))),
+    decoder("steps_share_uniforms", Decoder(repeated=True)),
+    decoder("tests_share_uniform", Decoder(one_test=True)),
 )

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
-from specsim.mistakes._base import Mistake
+from specsim.mistakes._base import Mistake, named
 from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
 from specsim.rules._common.tokenwise import kept_by_rows
 
@@ -194,12 +194,9 @@ def above_zero(name: str, default: float, meaning: str, high: float = 1.0) -> tu
     return (Parameter(name, default, 0.0, high, meaning, above_low=True),)
 
 
-def verifier_mistake(
-    family: str,
+def mistake(
     name: str,
-    mechanism: str,
     verify: Callable[..., Any] = verify,
-    threads: tuple[str, ...] = (),
     law: Callable[..., StepLaw] | None = None,
     parameters: tuple[Parameter, ...] = (),
     **parts: Callable[..., Any],
@@ -210,4 +207,4 @@ def verifier_mistake(
     function = partial(verify, **parts)
     if law is None and verify is STANDARD and parts.keys() <= {"rows", "recover", "bonus"}:
         law = law_of_last_token(**parts)
-    return Mistake(name, family, mechanism, threads, function, law=law, parameters=parameters)
+    return named(name, verify=function, law=law, parameters=parameters)
