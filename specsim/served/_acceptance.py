@@ -1,16 +1,5 @@
 """`read_acceptance`: α by position, with intervals, from what engines log of accepted lengths: a histogram
-for each request, or counters of a server.
-
-Requests are JSON, one object a line or a whole file, and are found at any depth by their histogram:
-
-- vLLM's `metrics.speculative_decoding` (`--per-request-spec-decode-metrics`), TensorRT-LLM's
-  `speculative_decoding`, and records of AIPerf's `profile_export.jsonl`: `acceptance_histogram`, a list or an
-  object {accepted: steps};
-- SGLang's `meta_info` and `sglext`: `spec_correct_drafts_histogram`, formerly `spec_accept_histogram`.
-
-Counters are the text that a server gives to Prometheus: `spec_decode_num_drafts_total`,
-`…_num_draft_tokens_total`, `…_num_accepted_tokens_total`, `…_num_accepted_tokens_per_pos_total` of vLLM, and
-SGLang's gauges `spec_accept_length` and `spec_accept_rate`."""
+for each request, or counters of a server. docs/checking-metrics.md lists the files and their fields."""
 
 import reprlib
 from collections import Counter
@@ -298,7 +287,7 @@ def read_acceptance(path: str | Path) -> Acceptance:
     ----------
     path : path
         JSON Lines of responses or records, a folder of them, a JSON document, or a server's /metrics;
-        `specsim.served._acceptance` has the fields.
+        docs/checking-metrics.md lists their fields.
 
     Returns
     -------

@@ -215,7 +215,7 @@ def check_metrics(
         checks=checks,
         conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in conflict),
         implied=implied,
-        remarks=(*_note_omissions(given, definition), *_compare_iid(given, implied)),
+        remarks=tuple(_remarks(given, definition, implied)),
     )
 
 
@@ -344,28 +344,21 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     return tuple(found)
 
 
-def _note_omissions(given: Mapping[str, Range], definition: Definition) -> list[str]:
-    """Remarks on given numbers that were not checked."""
-    remarks = []
+def _remarks(given: Mapping[str, Range], definition: Definition, implied: Sequence[Implied]) -> Iterator[str]:
+    """What was not checked, and where the i.i.d. formula gives other tokens per step than were reported."""
     if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
-        remarks.append("acceptance rate: was not compared, since the engine's definition is not known")
+        yield "acceptance rate: was not compared, since the engine's definition is not known"
     if "emitted" in given and definition.outside != "none" and "requests" not in given:
-        remarks.append("emitted: was not compared, since it has tokens of uncounted steps; give requests")
-    return remarks
-
-
-def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list[str]:
-    """Remarks where the i.i.d. formula gives other tokens per step than were reported."""
+        yield "emitted: was not compared, since it has tokens of uncounted steps; give requests"
     values = {item.name: item.value for item in implied}
     if "gamma" not in given or "tokens per step" not in values:
-        return []
+        return
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]
     names = {"α verified": "it holds on average for independent acceptances of one probability and length γ"}
     if "acceptance_rate" in given:
         names["α drafted"] = (
             "the formula has another α; α drafted also counts drafted tokens after a rejection"
         )
-    remarks = []
     for name, why in names.items():
         if name not in values:
             continue
@@ -374,5 +367,4 @@ def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list
         low, high = (float(expected_tokens(end, gamma)) for end in ends)
         if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
             instead = f"{Range(low, high)} tokens per step, not {tokens}"
-            remarks.append(f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {why}")
-    return remarks
+            yield f"i.i.d. formula: with {name} {alpha} it gives {instead}; no contradiction: {why}"

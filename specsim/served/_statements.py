@@ -1,22 +1,11 @@
 """The statements that reported numbers must satisfy, in the order in which they are tested.
 
-With steps S, drafted D, accepted A, emitted E, steps with a bonus B, requests R, and accepted at position i
-n_i:
+docs/checking-metrics.md has each of them under "What is checked"."""
 
-- acceptance rate · D = A, and tokens per step · S = E or A + S, as the engine defines them;
-- D = γ S, or D ≤ γ S where drafts may be shorter; the last draft of each request may be;
-- A + S − (γ + 1) R ≤ E ≤ A + S: the end of a request drops at most what its last step emitted. E is larger
-  where an engine counts the first token of a request, from the prompt's pass, or has steps that it does not
-  count;
-- S − B ≤ D − A ≤ γ (S − B): each step without a bonus rejects from 1 to γ drafted tokens. For D = γ S that is
-  γ B ≤ A ≤ γ B + (γ − 1) (S − B). The last step of a request may have neither a rejection nor a bonus;
-- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or
-  n_γ ≤ B where drafts may be shorter, up to R;
-- speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target
-  time, one after the other."""
-
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from specsim.served._feasible import COUNTS, Form, Range, minus, plus, times
@@ -50,61 +39,8 @@ class Definition:
 
 
 #: By name; "plain" takes the words literally.
-DEFINITIONS = {
-    "plain": Definition(
-        acceptance_rate="accepted / drafted (α drafted)",
-        tokens_per_step="emitted / steps",
-        emitted="accepted + steps: every token comes from a counted step, every draft has γ tokens",
-        source="the words themselves; Leviathan et al., arXiv 2211.17192, for what a step emits",
-        constant=True,
-    ),
-    "vllm": Definition(
-        acceptance_rate="accepted / drafted (α drafted)",
-        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens after the end of a text "
-        "included",
-        emitted="output tokens; also the first of each request, and those of uncounted steps, without a "
-        "draft",
-        source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, "
-        "#56101",
-        mean="accepted",
-        outside="any",
-    ),
-    "hf": Definition(
-        acceptance_rate=NOT_KNOWN,
-        tokens_per_step="emitted / steps, as you count them; a report of its own is not known",
-        emitted="new tokens: accepted + steps, cropped at the end of the text",
-        source="transformers 5.23, generation/utils.py, _speculative_sampling and assisted decoding",
-    ),
-    "sglang": Definition(
-        acceptance_rate="accepted / drafted (α drafted); before sgl-project/sglang#23530 the log's rate was "
-        "(accepted + steps) / (steps × (γ + 1))",
-        tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / "
-        "verification passes",
-        emitted="completion tokens; the first of each request may come from the prompt's pass",
-        source="sgl-project/sglang#23530, #11144, #33518; managers/tokenizer_manager.py",
-        mean="either",
-        outside="first",
-    ),
-    "llama.cpp": Definition(
-        acceptance_rate="accepted / drafted (α drafted), drafts too short to be verified left out",
-        tokens_per_step="1 + accepted / verification steps, the mean acceptance length",
-        emitted="generated tokens; also the first of each request, and those of uncounted steps, without a "
-        "draft",
-        source="ggml-org/llama.cpp#24536, #14104; tools/server/server-context.cpp",
-        mean="accepted",
-        outside="any",
-    ),
-    "flashinfer": Definition(
-        acceptance_rate=NOT_KNOWN,
-        tokens_per_step="1 + emitted / steps",
-        emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted "
-        "also counts tests passed after the rejection, so it is at least as large",
-        source="flashinfer/sampling.py, chain_speculative_sampling",
-        mean="accepted",
-        constant=True,
-        independent=True,
-    ),
-}
+_FILE = Path(__file__).with_name("definitions.toml")
+DEFINITIONS = {name: Definition(**one) for name, one in tomllib.loads(_FILE.read_text("utf-8")).items()}
 
 
 # What must hold of the numbers.

@@ -1,18 +1,7 @@
 """Tests whether the tokens of served responses follow the log-probabilities that were logged with them.
 
-At every place, given the text before it, the emitted token must follow the logged row, whatever speculation
-did. `places.py` maps it to a uniform, which is counted in equal bins: for the whole text, by place in the
-text, and, where the log has the accepted tokens of each step, by position in the step. (Not by whether a
-token was accepted: accepted tokens alone follow another distribution than p.) Exact binomial tests count the
-rare tokens. The errors of all tests add up to at most `BUDGET`.
-
-**Tolerance.** Logged log-probabilities are rounded, by up to τ. The probability of a bin is then within
-exp(±17 τ) of uniform: a listed cell is within exp(±τ), and the cell of all other tokens has the rest, which
-is off by at most τ, or 16 τ of a bin. `specsim.stats.log_e_value` allows for that tolerance.
-
-**Unseen tokens.** Many servers do not log the token that ends a text. The logged tokens are then those that
-did not end it, which follow another distribution. The missing token goes into the bin with the fewest: that
-makes the evidence at most what it would be with the true bin."""
+docs/statistics.md has the method under "Served responses": bins, tolerance, and tokens that were not logged.
+There is no table of accepted tokens, since these alone follow another distribution than p."""
 
 import math
 from collections import Counter

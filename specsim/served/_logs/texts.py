@@ -1,7 +1,7 @@
 """The texts in a line of a served log, whichever server wrote it, and which of them can be tested.
 
 A line is a response, alone or as `response` or `body` beside its request, or a list of responses;
-`specsim.traces._responses` has the formats. An id identifies a token where there is one ("token_id:123" is
+docs/traces.md has the formats. An id identifies a token where there is one ("token_id:123" is
 one), else its string, or its bytes where the string cannot show them.
 
 The drawn tokens must not decide what is tested: leaving out texts, or places, for what came there would bias
@@ -177,7 +177,6 @@ class Conditions:
         self._known: set[Any] = set()
 
     def greedy(self, text: Text) -> bool:
-        """Whether the text was decoded at temperature 0."""
         return self._temperature(text) == 0
 
     def objection(self, text: Text, place: str) -> str:
