@@ -1,19 +1,7 @@
 """Tests whether a log's accept flags and drafted tokens follow from its own rows.
 
-A log cannot show whether its text follows the target's distribution.
-
-Given the rows of a step and its drafted tokens, token-wise verification accepts the token x tested at a
-position with probability min(1, p(x)/(l·q(x))), l the lenience (1 for the standard rule), whatever was
-accepted before. So flags are coins of known, different probabilities a, or of probabilities in a known
-interval [a₋, a₊] where rows are rounded, normalised (by what `specsim.core.distributions.TOLERANCE` lets
-pass) or truncated. **Flags.** Likelihood ratios of alternatives outside, to the end that they are beyond, are
-an e-process (docs/proofs.md). A flag that contradicts a certainty (rejected though p > q) suffices.
-
-**Tokens.** A drafted token x is mapped to M(x) + U·q(x), M the mass of the tokens that q has more of and U a
-uniform: if x was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens
-are cells, and all others one: those are listed whether or not the drafted token replaced another one. The
-image is counted in equal bins and tested as in `specsim.core.stats`. Greedy drafts fail, and those of another
-temperature."""
+docs/importing-logs.md has the method under "trace audit", docs/proofs.md the proof for flags under "Logs". A
+log cannot show whether its text follows the target's distribution."""
 
 import math
 from collections.abc import Iterator
@@ -134,7 +122,7 @@ def audit_log(
     """Test the accept flags and the drafted tokens of a trace against its own rows, in one pass.
 
     The test is for token-wise verification of chains; block and tree verification accept with other
-    probabilities. The module's docstring has the method.
+    probabilities. docs/importing-logs.md has the method.
 
     Parameters
     ----------

@@ -104,10 +104,9 @@ class Layout(NamedTuple):
         labels = {name: (dtype, (rows,)) for name, dtype in LABELS.items()}
         values = (DTYPES[self.dtype], (rows, self.vocab_size if self.top is None else self.top))
         listed = (np.dtype(np.int32), values[1])
+        entries = {"p_tokens": listed, "p": values, "q_tokens": listed, "q": values}
         if self.top is None:
             entries = {"p": values, "q": values}
-        else:
-            entries = {"p_tokens": listed, "p": values, "q_tokens": listed, "q": values}
         return {**labels, **entries, "checksum": (np.dtype(np.uint64), (rows,))}
 
     def named(self, columns: dict[str, NDArray[Any]]) -> AnyColumns:

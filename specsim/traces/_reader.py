@@ -165,7 +165,10 @@ class Shard:
         wanted = {name: (codes[dtype], shape) for name, (dtype, shape) in asked_for.items()}
         for name in sorted(wanted.keys() | stated.keys()):
             if stated.get(name) != wanted.get(name):
-                column, asked = (_describe(columns.get(name)) for columns in (stated, wanted))
+                column, asked = (
+                    "absent" if one is None else f"{one[0]} {list(one[1])}"
+                    for one in (stated.get(name), wanted.get(name))
+                )
                 raise self._damaged(0, f"column {name} is {column}, the manifest asks for {asked}")
         end = 0  # columns, in some order, must follow each other without a gap
         for name in sorted(places, key=places.__getitem__):
@@ -182,10 +185,6 @@ class Shard:
 def step_rows(steps: Ints, stride: int) -> Ints:
     """The row numbers of steps of `stride` rows."""
     return (steps[:, None] * stride + np.arange(stride)).ravel()
-
-
-def _describe(column: tuple[str, tuple[int, ...]] | None) -> str:
-    return "absent" if column is None else f"{column[0]} {list(column[1])}"
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,7 @@
 """One reader of the responses of servers: OpenAI's interface, vLLM, SGLang, llama.cpp, TensorRT-LLM.
 
-A choice, or a response that is one, has log-probabilities in one of these fields:
-
-- `logprobs.content[]` with `token`, `logprob`, `top_logprobs`: chats of OpenAI, vLLM, SGLang, llama.cpp (with
-  `id`);
-- `logprobs` with `tokens`, `token_logprobs`, `top_logprobs`: completions of OpenAI and vLLM;
-- `completion_probabilities[]` as in a chat; or with `prob` and `top_probs`; or, before 2025, with `content`
-  and `probs[]` of `tok_str` and `prob`: llama.cpp;
-- `meta_info.output_token_logprobs` and `output_top_logprobs`, of [logprob, id, text]: SGLang.
-
-They become columns with the values of the JSON: whoever asks for them checks their types. What no server
+docs/traces.md has the fields in which a choice, or a response that is one, has log-probabilities. They become
+columns with the values of the JSON: whoever asks for them checks their types. What no server
 writes raises ValueError or one of `STRANGE`."""
 
 import math

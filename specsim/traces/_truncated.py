@@ -1,13 +1,6 @@
 """Rows truncated to their most probable tokens, and the bounds on β = Σ min(p, q) that they give.
 
-Let S_p and S_q be the listed tokens, a = 1 - p(S_p) and b = 1 - q(S_q) the tails, and c_p, c_q the smallest
-listed probabilities, of tokens other than the drafted one: no token that is not listed has more. Then β lies
-in
-
-    known ≤ β ≤ known + min(A, b) + min(B, a) + min((a - B)₊, (b - A)₊),    known = Σ min(p, q) over S_p ∩
-    S_q, A = Σ min(p, c_q) over S_p \\ S_q,    B = Σ min(q, c_p) over S_q \\ S_p.
-
-The proof is in docs/proofs.md."""
+docs/proofs.md has the bounds, with the proof, under "Logs"."""
 
 from typing import Any, NamedTuple
 

@@ -44,7 +44,7 @@ def import_trace(
     out : path
         A new or empty folder.
     format : str, optional
-        One of `formats()`, by default that of the suffix of `path`; their modules document them.
+        One of `formats()`, by default that of the suffix of `path`; docs/importing-logs.md has them.
     vocab_size : int, optional
         V, for truncated rows; by default the largest id plus one. Whole rows must agree with it.
     dtype : {"float32", "float16", "bfloat16"}

@@ -1,26 +1,5 @@
-"""JSON Lines of log-probabilities, as the APIs of OpenAI and vLLM return them.
-
-Two files, the target's and the draft's: line i of one and of the other are about the same text. A line is a
-response of the server or a part of one; it has, in this order of precedence,
-
-- `prompt_logprobs`, in a choice or beside `choices` (vLLM): for each token of a prompt, after a null, an
-  object {token id: {"logprob": …, "decoded_token": …}} whose first key is the prompt's own token (see
-  vllm-project/vllm#10607), unless `prompt_token_ids` is there too;
-- log-probabilities of a completion or of a chat, or those of SGLang's or llama.cpp's own interface, as
-  `specsim.traces._responses` has them;
-- one element of the `content` of a chat, for a line that is a single position, with `document` (int) if there
-  are several texts.
-
-The usual pair of files is: the draft's own completions with `logprobs`, and the target's `prompt_logprobs` of
-prompt and completion together, whose last positions are those of the completion. Nothing was drafted in such
-a log: it becomes a trace with γ = 0. Each position is a context with truncated rows p and q, and the token
-that followed. `text` in the provenance says whose text it is: contexts of the draft's own text are not those
-of the target's.
-
-Logarithms are natural. The list must have the most probable tokens and perhaps the text's own; the tail is
-one minus their mass. Tokens are ids where all of them are: in `prompt_logprobs`, as "token_id:123" (vLLM's
-`return_tokens_as_token_ids`), or as an `id` beside a chat's `token`. Otherwise the strings identify them,
-numbered in order of appearance; two tokens of one row with the same string are refused.
+"""JSON Lines of log-probabilities, as the APIs of OpenAI and vLLM return them; docs/importing-logs.md has the
+format.
 
 Both files are read once, in step, and hashed meanwhile; again from the start at a token without an id, since
 only then the strings matter. V, k, and whether all tokens have ids are known at the end, so until then a

@@ -1,17 +1,5 @@
-"""Parquet tables with list columns. One row for each step of speculative decoding:
-
-    draft_tokens        list<int>          γ of them, the same γ in every row
-    p, q                list<list<float>>  γ+1 rows over the vocabulary (q: or γ)
-    p_tokens, q_tokens  list<list<int>>    optional: the most probable tokens, p and q are their probabilities
-    accepted            int                optional, in every row or in none
-    context             int                optional, the document; without it, each row is one of its own
-
-or, without `draft_tokens`, one row for each position of a text, at which nothing was drafted:
-
-    p, q                list<float>        one row over the vocabulary
-    p_tokens, q_tokens  list<int>          optional, as above
-    token               int                optional, the token that followed
-    context             int                optional, the document; without it, all rows are one text"""
+"""Parquet tables with list columns, one row for each step, or, without `draft_tokens`, for each position of a
+text; docs/importing-logs.md has the columns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,1 +1,1 @@
-"""Texts in JSON Lines of log-probabilities, as `specsim.traces._importing.jsonl` describes them."""
+"""Texts in JSON Lines of log-probabilities, as docs/importing-logs.md describes them."""

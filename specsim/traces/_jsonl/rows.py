@@ -1,4 +1,4 @@
-"""From lines of JSON to rows: log-probabilities as `specsim.traces._importing.jsonl` describes them.
+"""From lines of JSON to rows: log-probabilities as docs/importing-logs.md describes them.
 
 orjson parses lines where it is installed. Where it fails, or its result is refused, the standard library's
 parser decides, so that results and messages are the same without it. Of a key that an object has twice both
