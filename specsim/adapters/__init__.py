@@ -1,8 +1,8 @@
 """Adapters: the verifiers and decoders of inference engines, in the form that `specsim.audit` takes.
 
-There is one file for each engine in production. It documents the signature that it adapts, or names the page
-that does; `adapt` makes a verifier or a decoder of any function of that signature, a fork's included, and
-another function adapts the engine's own. `get` finds the latter by name, and imports the engine only then.
+There is one file for each engine in production, which names the page with the signature that it adapts.
+`adapt` makes a verifier or a decoder of any function of that signature, a fork's included, and another
+function adapts the engine's own. `get` finds the latter by name, and imports the engine only then.
 
 Other packages add engines as entry points of the group "specsim.engines". The name has letters, digits, "-",
 "_" and "."; the object is a function that makes the verifier, and its parameters are the engine's:
@@ -17,9 +17,11 @@ True
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from specsim import rules
@@ -41,47 +43,13 @@ READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 __dir__ = __all__.copy  # for completion
 
 #: The engines that specsim adapts itself: where the verifier or decoder of each is made, and what it is.
-ENGINES: dict[str, tuple[str, str]] = {
-    "flashinfer": ("flashinfer:verifier", "FlashInfer's chain_speculative_sampling"),
-    "hf": ("hf:kernel", "Hugging Face transformers' _speculative_sampling"),
-    "hf:generate": ("hf:generate", "transformers' generate(assistant_model=…), the whole loop"),
-    "lmdeploy": ("lmdeploy:verifier", "LMDeploy's rejection sampling in PyTorch"),
-    "mlx-lm": ("mlx_lm:decoder", "MLX-LM's speculative_generate_step, the whole loop"),
-    "sglang": ("sglang:verifier", "SGLang's tree_speculative_sampling_target_only"),
-    "sglang:block": ("sglang:block", "SGLang's Triton kernel for chains, with block verification"),
-    "sglang:chain": ("sglang:chain", "SGLang's Triton kernel for chains"),
-    "sglang:dspark": ("sglang:dspark", "SGLang's blockwise_rejection of DSpark, in PyTorch"),
-    "sglang:dspark-triton": ("sglang:dspark_triton", "the same, its Triton kernels"),
-    "sglang:uno": ("sglang:uno", "SGLang's rejection on supports of UNO, in PyTorch"),
-    "tensorrt-llm": ("tensorrt_llm:verifier", "TensorRT-LLM's TwoModelSpecDecHandler, in PyTorch"),
-    "tensorrt-llm:tree": ("tensorrt_llm:tree_verifier", "the same for trees"),
-    "tpu-inference": ("tpu_inference:verifier", "tpu-inference's rejection_sample, in JAX"),
-    "vllm": ("vllm:verifier", "vLLM V1's rejection_sample; its Triton kernels"),
-    "vllm-ascend": ("vllm_ascend:verifier", "vllm-ascend's rejection sampler in PyTorch"),
-    "vllm-ascend:block": ("vllm_ascend:block", "the same with enable_block_verify"),
-    "vllm-ascend:triton": ("vllm_ascend:triton", "vllm-ascend's rejection_sample; its Triton kernels"),
-    "vllm-ascend:triton-block": ("vllm_ascend:triton_block", "the same with enable_block_verify"),
-    "vllm-ascend:v2": ("vllm_ascend:model_runner_2", "vllm-ascend's rejection_sample of model runner V2"),
-    "vllm-ascend:whole": ("vllm_ascend:whole", "vllm-ascend's rejection_sample, in PyTorch"),
-    "vllm-cpu": ("vllm:cpu_verifier", "vLLM V1's rejection_sample; its C++ kernels for CPUs"),
-    "vllm2": ("vllm:verifier_v2", "vLLM's rejection_sample of model runner V2; its Triton kernels"),
-    "vllm2:block": ("vllm:block_verifier_v2", "the same with block verification"),
-}
+ENGINES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text("utf-8"))
 
 
 def catalogue() -> dict[str, str]:
-    """Return what is audited of each engine, by its name; for an engine of another package, which package.
+    """What is audited of each engine, by its name; for an engine of another package, which package.
 
-    Returns
-    -------
-    dict of str
-        A name that cannot be used is there too, with the reason.
-
-    Examples
-    --------
-    >>> catalogue()["hf"]
-    "Hugging Face transformers' _speculative_sampling"
-    """
+    A name that cannot be used is there too, with the reason."""
     found = {name: what for name, (_, what) in ENGINES.items()}
     for name, points in _of_others().items():
         found[name] = _clash(name) or f"{points[0].value}, of {_package(points[0])}"

@@ -1,16 +1,6 @@
 """FlashInfer: the kernel for chains of drafts, whose p is the *draft* and whose q is the target.
 
-`flashinfer/sampling.py`, as its documentation has it:
-
-    chain_speculative_sampling(draft_probs[B, γ, V], draft_token_ids[B, γ], target_probs[B, γ+1, V],
-                               maybe_output_accepted_token_num=None,
-                               maybe_output_emitted_draft_token_num=None, deterministic=True, generator=None,
-                               seed=None, offset=None)
-        -> (int32[B, γ+1], padded with -1, accepted[B], emitted[B])
-
-It needs a GPU. Its first call compiles for about 90 s: give an audit `--timeout 300` then. Known issues:
-`accepted` counts every position whose own test passes, as if they were independent, `emitted` stops at the
-first rejection; of a tensor of seeds only the first is read."""
+docs/engines/kernels.md has its signature, and known issues. It needs a GPU."""
 
 from typing import Any
 

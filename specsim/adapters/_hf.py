@@ -1,22 +1,6 @@
 """Hugging Face transformers: the verification of assisted generation, and assisted generation itself.
 
-`transformers/generation/utils.py`, read at 4.41, 4.57, 5.0 and 5.23:
-
-    _speculative_sampling(candidate_input_ids[1, L], candidate_logits[1, γ, V], candidate_length,
-                          new_logits[1, γ+1, V], assistant_ensemble_weight=None) -> (valid_tokens[1, n+1], n)
-
-where releases up to 5.0 have `is_done_candidate` in the last place, and early ones
-`last_assistant_token_is_eos` and `max_matches`. The engine calls it for one sequence, with processed logits
-in float32; the adapter does so row by row with log p and log q.
-
-Known issues: accepts at u ≤ p/q with a float32 u, so that an impossible token passes with probability 2^-24;
-divides the residual by its sum without a guard, which is 0/0 where rounding leaves p ≤ q everywhere: a
-rejection, of probability 1e-7 or so there, then raises in `multinomial`. `assistant_ensemble_weight` w gives,
-on purpose, the distribution w·p + (1-w)·q.
-
-`generate` runs `model.generate(assistant_model=…)` with the engine's defaults: 20 drafted tokens, fewer where
-the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both
-models."""
+docs/engines/kernels.md has the signature of the former, and known issues."""
 
 import inspect
 from functools import lru_cache

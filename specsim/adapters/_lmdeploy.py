@@ -1,13 +1,7 @@
 """LMDeploy: rejection sampling in PyTorch, for devices without its Triton kernel.
 
-`lmdeploy/pytorch/backends/default/rejection_sampling.py`, read at 0.18.0:
-
-    DefaultRejectionSamplingImpl().forward(target_logits[B, γ, V], draft_token_ids[B, γ], bonus_token_ids[B],
-                                           *, is_greedy, draft_probs[B, γ, V] | None)
-        -> (int[B, γ+1], padded with -1, rejected[B], last token[B])
-
-The bonus tokens are sampled outside, before: the adapter does that. Known issue: one exponential vector per
-request serves all its positions, as in vLLM."""
+docs/engines/kernels.md has its signature, and a known issue. The bonus tokens are sampled outside, before:
+the adapter does that."""
 
 from typing import Any
 

@@ -1,14 +1,7 @@
 """MLX-LM: speculative decoding on Apple silicon; `mlx[cpu]` runs it elsewhere.
 
-`mlx_lm/generate.py`, read at 0.32:
-
-    speculative_generate_step(prompt[L], model, draft_model, *, num_draft_tokens=2, max_tokens, sampler, …)
-        -> iterator of (token, logprobs[V], from_draft)
-
-The target draws a token of its own at every position, and a drafted token is kept where it equals the
-target's: exact, at the price of a lower acceptance than min(1, p/q). The adapter samples both models at
-temperature 1, and stops at `eos`, which the loop leaves to its caller. MLX's global generator is seeded, and
-not restored."""
+docs/engines/kernels.md has its signature. The adapter samples both models at temperature 1, and stops at
+`eos`, which the loop leaves to its caller. MLX's global generator is seeded, and not restored."""
 
 from functools import partial
 from typing import Any

@@ -3,6 +3,7 @@
 docs/engines/sglang.md has their signatures, and known issues. The kernel for trees needs a GPU; Triton's are
 interpreted without one."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -31,38 +32,55 @@ def adapt(tree_speculative_sampling: engines.Function, device: str = "cpu") -> V
         import torch
 
         tree = Tree(tuple(int(parent) for parent in parents))
-        nodes = tree.size + 1
-        first_child, next_sibling = _links(tree)
-
-        def index(values: Any) -> Any:
-            return torch.as_tensor(values, dtype=torch.int64, device=p.device)[None]
-
-        predicts = torch.full((nodes,), -1, dtype=torch.int32, device=p.device)
-        accepted = torch.full((1, tree.depth + 1), -1, dtype=torch.int32, device=p.device)
-        number = torch.zeros(1, dtype=torch.int32, device=p.device)
-        with engines.seeded_torch(rng):
-            coins = torch.rand((1, nodes), device=p.device)
-            final_coin = torch.rand(1, device=p.device)
-        tree_speculative_sampling(
-            predicts=predicts,
-            accept_index=accepted,
-            accept_token_num=number,
-            candidates=index([0, *(int(token) for token in tokens)]),
-            retrive_index=index(range(nodes)),
-            retrive_next_token=index(first_child),
-            retrive_next_sibling=index(next_sibling),
-            uniform_samples=coins,
-            uniform_samples_for_final_sampling=final_coin,
-            target_probs=p[None].contiguous(),
-            draft_probs=torch.zeros_like(p)[None],
-            threshold_single=1.0,
-            threshold_acc=1.0,
-            deterministic=True,
+        nodes = [0, *map(int, tokens)], *_links(tree)
+        candidates, *links = (torch.as_tensor(one, dtype=torch.int64, device=p.device)[None] for one in nodes)
+        rows = p[None].contiguous(), torch.zeros_like(p)[None]
+        predicts, places, accepted = _run(
+            tree_speculative_sampling, candidates, links, *rows, rng, tree.depth + 1
         )
-        path = accepted[0, : int(number[0]) + 1].tolist()
+        path = places[0, : int(accepted[0]) + 1].tolist()
         return path[1:], int(predicts[path[-1]])
 
     return verify
+
+
+def _run(
+    function: engines.Function,
+    candidates: Any,
+    links: Sequence[Any],
+    p: Any,
+    q: Any,
+    rng: np.random.Generator,
+    width: int,
+    **more: Any,
+) -> tuple[Any, Any, Any]:
+    """What the function writes for `candidates` [B, nodes]: tokens, accepted places [B, width], how many."""
+    import torch
+
+    steps, nodes = candidates.shape
+    predicts = torch.full((steps * nodes,), -1, dtype=torch.int32, device=p.device)
+    places = torch.full((steps, width), -1, dtype=torch.int32, device=p.device)
+    accepted = torch.zeros(steps, dtype=torch.int32, device=p.device)
+    with engines.seeded_torch(rng):
+        coins, final_coins = torch.rand((steps, nodes), device=p.device), torch.rand(steps, device=p.device)
+    function(
+        predicts=predicts,
+        accept_index=places,
+        accept_token_num=accepted,
+        candidates=candidates,
+        retrive_index=torch.arange(steps * nodes, device=p.device).view(steps, nodes),
+        retrive_next_token=links[0],
+        retrive_next_sibling=links[1],
+        uniform_samples=coins,
+        uniform_samples_for_final_sampling=final_coins,
+        target_probs=p,
+        draft_probs=q,
+        threshold_single=1.0,
+        threshold_acc=1.0,
+        deterministic=True,
+        **more,
+    )
+    return predicts, places, accepted
 
 
 verifier = engines.installed(
@@ -88,30 +106,9 @@ def adapt_chain(function: engines.Function, device: str = "cpu", block: bool = F
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
         import torch
 
-        steps, gamma = draft_tokens.shape
-        width, device = gamma + 1, p.device
-        predicts = torch.full((steps * width,), -1, dtype=torch.int32, device=device)
-        places = torch.full((steps, width), -1, dtype=torch.int32, device=device)
-        accepted = torch.zeros(steps, dtype=torch.int32, device=device)
-        with engines.seeded_torch(rng):
-            coins, final_coins = torch.rand((steps, width), device=device), torch.rand(steps, device=device)
-        function(
-            predicts=predicts,
-            accept_index=places,
-            accept_token_num=accepted,
-            candidates=_after_a_token(draft_tokens),
-            retrive_index=torch.arange(steps * width, device=device).view(steps, width),
-            retrive_next_token=None,
-            retrive_next_sibling=None,
-            uniform_samples=coins,
-            uniform_samples_for_final_sampling=final_coins,
-            target_probs=p.contiguous(),
-            draft_probs=q.contiguous(),
-            threshold_single=1.0,
-            threshold_acc=1.0,
-            deterministic=True,
-            block_verification=block,
-        )
+        candidates, rows = _after_a_token(draft_tokens), (p.contiguous(), q.contiguous())
+        width, more = candidates.shape[1], {"block_verification": block}
+        predicts, places, _ = _run(function, candidates, (None, None), *rows, rng, width, **more)
         return torch.where(places < 0, -1, predicts[places.clamp(min=0).long()])
 
     return verify

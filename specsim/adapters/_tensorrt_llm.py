@@ -7,6 +7,7 @@ it. Drafted tokens go through pinned memory, which needs a GPU: it is switched o
 and verifies, FlashInfer's kernel is called, which `_flashinfer.py` adapts."""
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,22 +99,17 @@ def _emitted(handler: Any, request: _Request, sampled: Any) -> list[int]:
     return request.tokens
 
 
-def verifier(source: str = "") -> Verifier:
-    """Adapt TensorRT-LLM's own class for chains, installed or of `source`, a clone. Raises EngineMissing."""
-    return adapt(_own(source, "tensorrt-llm"))
-
-
-def tree_verifier(source: str = "") -> Verifier:
-    """The same for trees."""
-    return adapt_tree(_own(source, "tensorrt-llm:tree"))
-
-
-def _own(source: str, engine: str) -> Handler:
+def _own(make: Callable[[Handler], Verifier], engine: str, source: str = "") -> Verifier:
+    """Adapt TensorRT-LLM's own class, installed or of `source`, a clone. Raises EngineMissing."""
     if source:
         folder = stubs.clone_folder(source, engine, "NVIDIA/TensorRT-LLM", MODULE)
     else:
         folder = stubs.installed_folder("tensorrt_llm", INSTALL)
-    return stubs.part(folder, MODULE, given=_given()).TwoModelSpecDecHandler
+    return make(stubs.part(folder, MODULE, given=_given()).TwoModelSpecDecHandler)
+
+
+verifier = partial(_own, adapt, "tensorrt-llm")
+tree_verifier = partial(_own, adapt_tree, "tensorrt-llm:tree")
 
 
 def _given() -> stubs.Given:

@@ -1,14 +1,7 @@
 """tpu-inference: vLLM's rejection sampler on TPUs, in JAX, on flattened drafts of many requests.
 
-`tpu_inference/layers/jax/sample/rejection_sampler.py`, read at 0.32.0:
-
-    rejection_sample(draft_token_ids[n], num_draft_tokens[B], draft_probs[n, V] | None, target_probs[n, V],
-                     bonus_token_ids[B], do_sampling, key) -> int[n + B]
-
-The first n places of the result are those of the drafts, -1 where nothing is emitted, the last B the bonus
-tokens; these are sampled outside, before: the adapter does that. Known issues: 1e-9 is added to q in the
-ratio and to the exponentials of the race; accepts at p/q ≥ u with a float32 u, so that an impossible token
-passes with probability 2^-23."""
+docs/engines/kernels.md has its signature, and known issues. The bonus tokens are sampled outside, before: the
+adapter does that."""
 
 from typing import Any
 

@@ -8,6 +8,7 @@ has nothing to do at temperature 1. `whole` and `block` call `rejection_sample` 
 `triton_block` do so with Triton's kernels, interpreted; `model_runner_2` calls that of V2. Newer versions use
 pinned memory, which needs an accelerator: the request is dropped here."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,26 +78,6 @@ def verifier(source: str = "") -> Verifier:
     return adapt(module.rejection_random_sample_pytorch, module.sample_recovered_tokens_pytorch)
 
 
-def whole(source: str = "") -> Verifier:
-    """Adapt `rejection_sample`, which calls them, in `source`, a clone. Raises EngineMissing."""
-    return _own(source, "vllm-ascend:whole")
-
-
-def block(source: str = "") -> Verifier:
-    """The same with `enable_block_verify`."""
-    return _own(source, "vllm-ascend:block", block_verify=True)
-
-
-def triton(source: str = "") -> Verifier:
-    """The default with Triton's kernels, which are interpreted."""
-    return _own(source, "vllm-ascend:triton", kernels=True)
-
-
-def triton_block(source: str = "") -> Verifier:
-    """`block` with Triton's kernels."""
-    return _own(source, "vllm-ascend:triton-block", kernels=True, block_verify=True)
-
-
 def model_runner_2(source: str = "") -> Verifier:
     """Adapt `rejection_sample` of the model runner V2 in `source`, a clone. Raises EngineMissing."""
     folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", V2)
@@ -118,7 +99,8 @@ def _kernels() -> stubs.Given:
     }
 
 
-def _own(source: str, engine: str, kernels: bool = False, block_verify: bool = False) -> Verifier:
+def _own(engine: str, kernels: bool, block_verify: bool, source: str = "") -> Verifier:
+    """Adapt `rejection_sample`, which calls them, in `source`, a clone. Raises EngineMissing."""
     module = _module(source, engine, kernels)
     enabled = {"enable_block_verify": block_verify, "enable_entropy_verify": False}
     sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **enabled)
@@ -130,6 +112,12 @@ def _own(source: str, engine: str, kernels: bool = False, block_verify: bool = F
         return sample(*arguments)
 
     return vllm.adapt(rejection_sample)
+
+
+whole = partial(_own, "vllm-ascend:whole", False, False)
+block = partial(_own, "vllm-ascend:block", False, True)
+triton = partial(_own, "vllm-ascend:triton", True, False)
+triton_block = partial(_own, "vllm-ascend:triton-block", True, True)
 
 
 def _module(source: str, engine: str, kernels: bool = False) -> Any:
