@@ -1,7 +1,7 @@
 """What drafts the tokens of a step: a model with a fixed or a dynamic tree, or the text so far."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,22 +23,29 @@ class Drafted(NamedTuple):
     q: Floats
 
 
-class Drafter(Protocol):
-    """Drafts the tokens of each step of one text."""
+class Drafter:
+    """Drafts the tokens of each step of one text, which it remembers."""
+
+    def __init__(self, text: Sequence[int]):
+        self.text = list(text)
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         """The draft of a step, at most `room` ≥ 1 deep; None without one."""
+        raise NotImplementedError
 
     def settle(self, accepted: Sequence[int], last: int) -> None:
         """Continue after the tokens that the step emitted."""
+        self.text += [*accepted, last]
 
 
-class TreeDrafter:
+class TreeDrafter(Drafter):
     """A draft model that draws the tokens of one tree in every step."""
 
     def __init__(self, model: Model, text: Sequence[int], tree: Tree, greedy: bool, leaf_rows: bool):
         self.side, self.tree = DraftSide(model, text, greedy, leaf_rows), tree
-        self.settle = self.side.settle
+
+    def settle(self, accepted: Sequence[int], last: int) -> None:
+        self.side.settle(accepted, last)
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         tree = truncate(self.tree, room)
@@ -46,11 +53,12 @@ class TreeDrafter:
         return Drafted(tree, tokens, q)
 
 
-class DynamicDrafter:
+class DynamicDrafter(Drafter):
     """A draft model whose confidence chooses the tree of each step."""
 
     def __init__(self, model: Model, text: Sequence[int], tree: DynamicTree):
-        self.side, self.text, self.tree = Side(model, text), list(text), tree
+        super().__init__(text)
+        self.side, self.tree = Side(model, text), tree
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         session = self.side.session
@@ -66,20 +74,10 @@ class DynamicDrafter:
 
     def settle(self, accepted: Sequence[int], last: int) -> None:
         self.side.settle(accepted, last)
-        self.text += [*accepted, last]
+        super().settle(accepted, last)
 
 
-class _TextDrafter:
-    """Drafts from the text so far, which it remembers."""
-
-    def __init__(self, text: Sequence[int]):
-        self.text = list(text)
-
-    def settle(self, accepted: Sequence[int], last: int) -> None:
-        self.text += [*accepted, last]
-
-
-class LookupDrafter(_TextDrafter):
+class LookupDrafter(Drafter):
     """Prompt lookup in the text so far, after the lookup's own."""
 
     def __init__(self, lookup: PromptLookup, text: Sequence[int], gamma: int, vocab_size: int):
@@ -91,7 +89,7 @@ class LookupDrafter(_TextDrafter):
         return _given(Tree(tuple(range(len(found))), "top"), found, self.vocab_size) if found else None
 
 
-class LookaheadDrafter(_TextDrafter):
+class LookaheadDrafter(Drafter):
     """The window and the pool of lookahead decoding."""
 
     def __init__(

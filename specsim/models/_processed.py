@@ -22,23 +22,33 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 
 def process(
     rows: ArrayLike,
+    order: Sequence[str] = SAMPLING,
     *,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Floats:
-    """Rows [..., V] after temperature, top-k, top-p and min-p. Raises ValueError as each of these."""
+    """Rows [..., V] after the steps of `order`: each works on what the one before left, renormalised.
+
+    They are those of `SAMPLING`, and "joint": what top-k and top-p both keep. Raises ValueError as each of
+    these."""
     if top_k is not None:
         check_count("top_k", top_k)
-    if temperature != 1.0:
-        rows = distributions.temperature(rows, temperature)
-    if top_k is not None:
-        rows = distributions.top_k(rows, top_k)
-    if top_p != 1.0:
-        rows = distributions.top_p(rows, top_p)
-    if min_p != 0.0:
-        rows = distributions.min_p(rows, min_p)
+    for step in order:
+        if step == "temperature" and temperature != 1.0:
+            rows = distributions.temperature(rows, temperature)
+        elif step == "top_k" and top_k is not None:
+            rows = distributions.top_k(rows, top_k)
+        elif step == "top_p" and top_p != 1.0:
+            rows = distributions.top_p(rows, top_p)
+        elif step == "min_p" and min_p != 0.0:
+            rows = distributions.min_p(rows, min_p)
+        elif step == "joint":
+            kept = distributions.top_p(rows, top_p) > 0.0
+            if top_k is not None:
+                kept &= distributions.top_k(rows, top_k) > 0.0
+            rows = distributions.normalise(np.asarray(rows) * kept)
     return np.asarray(rows, dtype=np.float64)
 
 

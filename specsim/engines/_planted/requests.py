@@ -8,7 +8,7 @@ from specsim.core._arguments import checked
 from specsim.core._json import printable
 from specsim.core._types import Floats
 from specsim.core._verdicts import LONGEST
-from specsim.core.distributions import min_p, normalise, temperature, top_k, top_p
+from specsim.models._processed import SAMPLING, process
 
 
 @checked
@@ -57,24 +57,8 @@ FIRST_ORDER = "temperature, top-k, top-p, min-p"
 
 
 def processed(rows: Floats, sampling: Sampling, order: str = FIRST_ORDER) -> Floats:
-    """`rows` [..., V] after temperature, top-k, top-p and min-p, in an order of `ORDERS`.
-
-    Each of them works on what the one before left, renormalised."""
-    for step in ORDERS[order]:
-        if step == "temperature" and sampling.temperature != 1.0:
-            rows = temperature(rows, sampling.temperature)
-        elif step == "top_k" and sampling.top_k is not None:
-            rows = top_k(rows, sampling.top_k)
-        elif step == "top_p" and sampling.top_p != 1.0:
-            rows = top_p(rows, sampling.top_p)
-        elif step == "min_p" and sampling.min_p != 0.0:
-            rows = min_p(rows, sampling.min_p)
-        elif step == "joint":  # what top-k and top-p both keep
-            kept = top_p(rows, sampling.top_p) > 0.0
-            if sampling.top_k is not None:
-                kept &= top_k(rows, sampling.top_k) > 0.0
-            rows = normalise(rows * kept)
-    return rows
+    """`rows` [..., V] after temperature, top-k, top-p and min-p, in an order of `ORDERS`."""
+    return process(rows, ORDERS[order], **{name: getattr(sampling, name) for name in SAMPLING})
 
 
 def possible_orders(sampling: Sampling) -> list[str]:
