@@ -257,7 +257,6 @@ def gamma_for(pair: Pair, gamma: int | None) -> int:
 
 
 def models_of(name: str) -> tuple[Any, Any]:
-    """The target and the draft of a pair of models."""
     from specsim.models import Model
 
     target, draft = specsim.read_pair(name)

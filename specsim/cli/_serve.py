@@ -46,7 +46,6 @@ def serve(
 
 
 def _pair_of(source: str) -> "Pair":
-    """The planted pair in a folder, or the bundled one."""
     if source == "ngram":
         from specsim.engines._planted.served_pair import ngram_pair
 

@@ -71,7 +71,6 @@ def _of_server(texts: Sequence[Completion], server: Mapping[str, int] | None) ->
 
 
 def total(texts: Sequence[Completion], server: Mapping[str, int] | None) -> Drafts | None:
-    """What is reported of all texts: by the requests, else by the server."""
     return _total(reported(texts)) or _of_server(texts, server)
 
 

@@ -55,9 +55,7 @@ class Fitted:
 
     @property
     def best(self) -> tuple[int, int]:
-        """The index of the largest gain."""
-        where, share = np.unravel_index(int(self.gains.argmax()), self.gains.shape)
-        return int(where), int(share)
+        return divmod(int(self.gains.argmax()), len(SHARES))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,16 +148,15 @@ def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) 
 def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMistake, ...]:
     """The likeliest mistakes, the likeliest first; none if they are hardly likelier than the distribution."""
     ranked = sorted(fitted, key=lambda one: -one.gains.max())[:NEAREST]
-    most = float(ranked[0].gains.max()) if ranked else 0.0
-    return tuple(_diagnosed(places, one, most, given) for one in ranked if one.gains.max() >= GAINED)
-
-
-def _diagnosed(places: Places, one: Fitted, most: float, given: From) -> KnownMistake:
-    where, share = one.best[0], float(SHARES[one.best[1]])
-    gained, (name, *alike) = float(one.gains.max()), one.names
-    fits = _fits(places, one.known, where, share, given)
-    said = one.known.mechanism(name)
-    return KnownMistake(name, tuple(alike), said, WHERE[where], share, gained, most - gained, fits)
+    most, found = float(ranked[0].gains.max()) if ranked else 0.0, []
+    for one in ranked:
+        where, share = one.best[0], float(SHARES[one.best[1]])
+        gained, (name, *alike) = float(one.gains.max()), one.names
+        if gained >= GAINED:
+            how = one.known.mechanism(name), WHERE[where], share, gained, most - gained
+            fits = _fits(places, one.known, where, share, given)
+            found.append(KnownMistake(name, tuple(alike), *how, fits))
+    return tuple(found)
 
 
 def _fits(places: Places, known: Known, where: int, share: float, given: From) -> bool:

@@ -262,11 +262,8 @@ def _partners(asked: Mapping[int, Request], texts: Sequence[Completion]) -> tupl
             waiting[prompt] = i
     first = {one.number: i for i, one in enumerate(texts) if one.index == 0}
     next_to = [(i, first[n + 1]) for n, i in first.items() if n % 2 == 0 and n + 1 in first]
-    return _pairs(same), _pairs(next_to)
-
-
-def _pairs(found: Sequence[tuple[int, int]]) -> Ints:
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    alike, neighbours = (np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in (same, next_to))
+    return alike, neighbours
 
 
 def _wrong(found: results.LogProbabilities) -> int:

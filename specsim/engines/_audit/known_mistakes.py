@@ -65,7 +65,6 @@ class Known:
         return (anywhere, self.first or anywhere, self.last or anywhere)[where]
 
     def mechanism(self, name: str) -> str:
-        """What happens, for one of the names."""
         return self.detail or mistakes.get(name).mechanism
 
     def chosen(self, places: slice) -> "Known":

@@ -286,6 +286,5 @@ def serve(
 def _run(
     planted: Planted, requests: Sequence[Request], store: TextStore, about: dict[str, Any], **more: Any
 ) -> Run:
-    """A run with the texts in `store`, of the engine that `about` names and describes."""
     failures = [store.failures[number] for number in sorted(store.failures)]
     return Run(**about, planted=planted, requests=requests, texts=store.texts(), failures=failures, **more)

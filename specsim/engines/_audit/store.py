@@ -82,7 +82,6 @@ def read_store(path: Path) -> tuple[dict[str, Any], TextStore]:
 
 
 def _short(value: Any) -> str:
-    """A value of a header, cut to a length that can be printed."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

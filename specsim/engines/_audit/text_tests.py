@@ -37,7 +37,6 @@ class Cells:
 
     @classmethod
     def uniform(cls, name: str, u: Floats) -> "Cells":
-        """`u` in bins of [0, 1)."""
         counts = np.bincount((u * BINS).astype(np.int64), minlength=BINS)
         return cls(name, counts, np.full(BINS, 1.0 / BINS))
 

@@ -47,7 +47,6 @@ class Side:
 
     @property
     def texts(self) -> list[TextCompletion]:
-        """All texts, by request and index."""
         return [one for one in self.asking.store.texts() if isinstance(one, TextCompletion)]
 
     @property
@@ -94,30 +93,26 @@ class Serving:
 
     def block(self, start: int, stop: int) -> list[Texts]:
         """Rounds `start` to `stop` of requests after each prompt, to both servers. Raises EndedError."""
-        return [self._of_side(i, start, stop) for i in range(len(self.sides))]
-
-    def _of_side(self, i: int, start: int, stop: int) -> Texts:
-        side, count = self.sides[i], len(self.prompts)
-        requests = [
-            TextRequest(
-                r * count + p, (), self.length, int(self.seeds[i, r, p]), self.copies, self.sampling, prompt
-            )
-            for r in range(start, stop)
-            for p, prompt in enumerate(self.prompts)
-        ]
-        began = time.perf_counter()
-        try:
-            for _ in side.asking.answers(requests):
-                self.asked += self.length
-                self.progress(self.asked, self.seeds.size * self.copies * self.length)
-        finally:
-            side.seconds += time.perf_counter() - began
-        if side.asking.ended:
-            raise EndedError
-        found: Texts = [[] for _ in self.prompts]
-        for one in side.texts:
-            if start * count <= one.number < stop * count:
-                found[one.number % count].append(one)
+        count = len(self.prompts)
+        found: list[Texts] = [[[] for _ in self.prompts] for _ in self.sides]
+        for side, seeds, texts in zip(self.sides, self.seeds.tolist(), found, strict=True):
+            requests = [
+                TextRequest(r * count + p, (), self.length, seeds[r][p], self.copies, self.sampling, prompt)
+                for r in range(start, stop)
+                for p, prompt in enumerate(self.prompts)
+            ]
+            began = time.perf_counter()
+            try:
+                for _ in side.asking.answers(requests):
+                    self.asked += self.length
+                    self.progress(self.asked, self.seeds.size * self.copies * self.length)
+            finally:
+                side.seconds += time.perf_counter() - began
+            if side.asking.ended:
+                raise EndedError
+            for one in side.texts:
+                if start * count <= one.number < stop * count:
+                    texts[one.number % count].append(one)
         return found
 
     def read(self, i: int, texts: Sequence[TextCompletion]) -> list[Text]:

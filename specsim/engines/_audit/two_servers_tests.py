@@ -120,7 +120,6 @@ class PromptTexts:
         self.chains.add(one, other)
 
     def totals(self, i: int) -> tuple[Ints, Ints]:
-        """The counts of both servers in table `i`."""
         return totals(self.blocks[i])
 
 
@@ -220,7 +219,6 @@ class Chains:
             np.add.at(self.counts[side], _transitions(path), 1)
 
     def name_of(self, place: int, state: int) -> str:
-        """The outcome of a state in words."""
         return word_of(self.outcomes[place][state - 1]) if state else "another"
 
     def _paths(self, texts: Sequence[Text]) -> Ints:

@@ -88,7 +88,6 @@ class HttpServer:
         self._slowest, self._silent = 0.0, False
 
     def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
-        """What is sent of `request`."""
         raise NotImplementedError
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:

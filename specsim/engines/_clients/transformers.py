@@ -7,7 +7,6 @@ requests with a seed are decoded alone."""
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,23 +55,17 @@ class TransformersEngine(InProcess):
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for members in self._batches(requests):
-            with self._one_thread():
+            threads = self._torch.get_num_threads()
+            self._torch.set_num_threads(1)  # a planted model is so small that threads wait for each other
+            try:
                 found = or_failures(lambda members=members: self._answers(members), members)  # type: ignore[misc]
+            finally:
+                self._torch.set_num_threads(threads)
             yield from found
 
     def close(self) -> None:
         super().close()
         self._drafting = {}
-
-    @contextmanager
-    def _one_thread(self) -> Iterator[None]:
-        """A planted model is so small that threads wait for each other."""
-        threads = self._torch.get_num_threads()
-        self._torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            self._torch.set_num_threads(threads)
 
     def _load(self, transformers: Any, which: str) -> Any:
         folder = self._planted.checkpoint(which, "hf")
@@ -86,7 +79,6 @@ class TransformersEngine(InProcess):
         return {"assistant_model": draft}
 
     def _always_draft(self, model: Any) -> None:
-        """Have a model draft γ tokens in every step."""
         model.generation_config.num_assistant_tokens = self._gamma
         model.generation_config.num_assistant_tokens_schedule = "constant"
         model.generation_config.assistant_confidence_threshold = 0.0

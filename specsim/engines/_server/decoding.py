@@ -99,7 +99,6 @@ class Decoder:
         return self._finished()
 
     def _act(self, where: str, *arguments: Any) -> Any:
-        """Let the mistake act, if it acts at this place."""
         if self.mistake is not None and self.mistake.where == where:
             return self.mistake.act(*arguments)
         return None
@@ -108,8 +107,8 @@ class Decoder:
         """Texts that begin, with their keys."""
         keys = []
         for text in texts:
-            own = key_of(self.root, (1, self._admitted % 2**32))
-            keys.append(own if text.request.seed is None else text.key)
+            own, seed = key_of(self.root, (1, self._admitted % 2**32)), text.request.seed
+            keys.append(own if seed is None else key_of(seed, (text.index,)))
             self._admitted += 1
         run = Running.of(texts, keys, self.gamma)
         if texts:

@@ -37,10 +37,6 @@ class _Pending:
     dropped: bool = False
 
     @property
-    def wanted(self) -> int:
-        return sum(request.n for request in self.requests)
-
-    @property
     def numbers(self) -> range:
         return range(self.first, self.first + len(self.requests))
 
@@ -119,7 +115,7 @@ class Batching:
             for completion in self.decoder.step():
                 pending = self._open[completion.number]
                 pending.found.append(replace(completion, number=completion.number - pending.first))
-                if len(pending.found) == pending.wanted:
+                if len(pending.found) == sum(request.n for request in pending.requests):
                     pending.answer.set_result(pending.found)
                     for number in pending.numbers:
                         del self._open[number]
@@ -195,8 +191,6 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
     server: Server
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE

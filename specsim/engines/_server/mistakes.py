@@ -49,11 +49,7 @@ class Served:
 
 def _on(path: slice, change: Change) -> Callable[[Step], None]:
     """Process the target's rows of the places `path` after a change of the sampling parameters."""
-
-    def act(step: Step) -> None:
-        step.p[:, path] = step.process(step.raw_p[:, path], change)
-
-    return act
+    return lambda step: np.copyto(step.p[:, path], step.process(step.raw_p[:, path], change))
 
 
 def _on_recovered(change: Change) -> Callable[[Step], None]:
@@ -65,16 +61,11 @@ CHECKED, BONUS, ALL = slice(0, -1), slice(-1, None), slice(None)
 
 
 def _with(**values: Any) -> Change:
-    """A change of the sampling parameters to these values."""
     return lambda sampling: replace(sampling, **values)
 
 
 UNTEMPERED = _with(temperature=1.0)
 WITHOUT = {"top_k": _with(top_k=None), "top_p": _with(top_p=1.0), "min_p": _with(min_p=0.0)}
-
-
-def _draft_untempered(step: Step) -> None:
-    step.q = step.process(step.raw_q, UNTEMPERED)
 
 
 def _truncate_first(step: Step) -> None:
@@ -83,12 +74,8 @@ def _truncate_first(step: Step) -> None:
 
 
 def _greedy_at(where: Any) -> Callable[[Step], None]:
-    """Take the most probable token at these places of p [B, γ+1, V]."""
-
-    def act(step: Step) -> None:
-        step.p[where] = argmax(step.p[where])
-
-    return act
+    """Take the most probable token at these places of p [B, γ+1, V], slices."""
+    return lambda step: np.copyto(step.p[where], argmax(step.p[where]))
 
 
 def _greedy_after_nothing(step: Step) -> None:
@@ -103,10 +90,6 @@ def _greedy_first_token(step: Step) -> None:
 def _last(rejected: bool, rows: Callable[[Step], Floats]) -> Callable[[Step], None]:
     """Draw recovered tokens, or else the bonus, from other rows [B, V]."""
     return lambda step: step.redraw(step.rejected == rejected, rows(step))
-
-
-def _rows_of_next_text(step: Step) -> None:
-    step.p = np.ascontiguousarray(np.roll(step.p, 1, axis=0))
 
 
 def _argmax_drafts(step: Step) -> None:
@@ -153,7 +136,6 @@ def _bonus_twice(step: Step) -> None:
 
 
 def _last_token_unseen(step: Step) -> None:
-    """What was drafted stays in the place of the recovered token."""
     run, at = step.run, np.flatnonzero(step.rejected)
     run.seen[at, run.length[at] - 1] = step.drafted[at, step.accepted[at]]
 
@@ -169,7 +151,6 @@ def _first_token_of_next(run: Running, root: int) -> None:
 
 
 def _prompt_of_next(run: Running, root: int) -> None:
-    """Every fourth text is decoded after the prompt of the text before it."""
     for b in range(3, len(run.texts), 4):
         run.seen[b], run.length[b] = run.seen[b - 1], run.length[b - 1]
 
@@ -177,10 +158,6 @@ def _prompt_of_next(run: Running, root: int) -> None:
 def _ignore_seed(run: Running, root: int) -> None:
     fresh = np.random.default_rng()
     run.keys[:] = fresh.integers(2**32, size=run.keys.shape, dtype=np.uint64)
-
-
-def _one_seed(run: Running, root: int) -> None:
-    run.keys[:] = key_of(root)
 
 
 def _one_seed_for_copies(run: Running, root: int) -> None:
@@ -201,7 +178,6 @@ def _drafts_uniform_in_check(step: Step) -> None:
 
 
 def _check_uniform_again(step: Step) -> None:
-    """The uniform of the check that failed draws the recovered token."""
     u = step.verify_u[np.minimum(step.accepted, len(step.verify_u) - 1), step.every]
     rows = np.ascontiguousarray(step.residual(step.p))
     step.set_last(step.rejected, draw_siblings("sampled", rows, u[None])[0])
@@ -225,18 +201,11 @@ def _logprobs_of_draft(step: Step) -> None:
     step.logprobs[:, : step.gamma] = _logprobs_of(step, step.raw_q[:, : step.gamma])
 
 
-def _logprobs_zero(step: Step) -> None:
-    accepted = np.arange(step.gamma + 1) < step.accepted[:, None]
-    step.logprobs[accepted] = 0.0
-
-
-def _logprobs_mixed(step: Step) -> None:
-    accepted = np.arange(step.gamma + 1) < step.accepted[:, None]
-    step.logprobs[accepted] = _logprobs_of(step, step.p)[accepted]
-
-
-def _count_bonus(step: Step) -> None:
-    step.counted_accepted += 1
+def _of_accepted(values: Callable[[Step], Any]) -> Callable[[Step], None]:
+    """Replace the log-probabilities of accepted tokens by `values`, which fit [B, γ+1]."""
+    return lambda step: np.copyto(
+        step.logprobs, values(step), where=np.arange(step.gamma + 1) < step.accepted[:, None]
+    )
 
 
 def _count_tested(step: Step) -> None:
@@ -245,7 +214,7 @@ def _count_tested(step: Step) -> None:
 
 #: The mistakes of this server by name: where each acts, and how.
 ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "draft_temperature": ("drafts", _draft_untempered),
+    "draft_temperature": ("drafts", lambda step: np.copyto(step.q, step.process(step.raw_q, UNTEMPERED))),
     "verified_at_temperature": ("rows", _on(CHECKED, UNTEMPERED)),
     "bonus_temperature": ("rows", _on(BONUS, UNTEMPERED)),
     "residual_temperature": ("last token", _on_recovered(UNTEMPERED)),
@@ -283,9 +252,9 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "unshifted_padding": ("reading", _unshifted_padding),
     "first_token_of_next": ("admission", _first_token_of_next),
     "prompt_of_next": ("admission", _prompt_of_next),
-    "rows_of_next": ("rows", _rows_of_next_text),
+    "rows_of_next": ("rows", lambda step: np.copyto(step.p, np.roll(step.p, 1, axis=0))),
     "seed_ignored": ("admission", _ignore_seed),
-    "one_seed": ("admission", _one_seed),
+    "one_seed": ("admission", lambda run, root: np.copyto(run.keys, np.array(key_of(root), np.uint64))),
     "copies_alike": ("admission", _one_seed_for_copies),
     "steps_share_uniforms": ("random numbers", _same_numbers_each_step),
     "draft_numbers_in_check": ("random numbers", _drafts_uniform_in_check),
@@ -293,10 +262,10 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "coarse_uniforms": ("random numbers", _coarse_uniforms),
     "logprobs_one_late": ("log-probabilities", _logprobs_one_late),
     "logprobs_of_draft": ("log-probabilities", _logprobs_of_draft),
-    "logprobs_zero_if_accepted": ("log-probabilities", _logprobs_zero),
+    "logprobs_zero_if_accepted": ("log-probabilities", _of_accepted(lambda step: 0.0)),
     "logprobs_zero": ("log-probabilities", lambda step: step.logprobs.fill(0.0)),
-    "logprobs_mixed": ("log-probabilities", _logprobs_mixed),
-    "bonus_counted": ("counters", _count_bonus),
+    "logprobs_mixed": ("log-probabilities", _of_accepted(lambda step: _logprobs_of(step, step.p))),
+    "bonus_counted": ("counters", lambda step: np.add(step.counted_accepted, 1, out=step.counted_accepted)),
     "tested_counted": ("counters", _count_tested),
     "stop_cuts_more": ("stop", lambda tokens: tokens[:-2]),
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._streams import PER_SLOT, WORD, Purpose, key_of, philox
+from specsim.core._streams import PER_SLOT, WORD, Purpose, philox
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import normalise
 from specsim.engines._planted.requests import Request, Sampling, processed
@@ -31,12 +31,6 @@ class Text:
     def sampling(self) -> Sampling:
         """What of the request's sampling changes rows."""
         return replace(self.request.sampling, stop=(), logprobs=None)
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """The key of the text's random numbers, if the request has a seed."""
-        assert self.request.seed is not None
-        return key_of(self.request.seed, (self.index,))
 
 
 @dataclass
@@ -180,5 +174,4 @@ class Step:
         self.set_last(where, draw_siblings("sampled", np.ascontiguousarray(rows), u)[0])
 
     def set_last(self, where: NDArray[np.bool_], tokens: Ints) -> None:
-        """Replace the last token of the texts `where` [B]."""
         self.tokens[self.accepted[where], self.every[where]] = tokens[where]
