@@ -23,7 +23,6 @@ from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Proof
 from specsim.auditing._schedule import CaseRun, Limit, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
-from specsim.auditing._verifier.origin import Origin
 from specsim.core._checks import check_between, check_choice, check_seconds
 from specsim.core._kernels import available_threads
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
@@ -212,6 +211,9 @@ def _audit(
     found |= {name: run.result() for name, run in begun.items() if name not in found}
     last = _first_failing(plans, found) if fail_fast else None
     names = [plan.case.name for plan in plans[: None if last is None else last + 1]]
+    origin = subject.origin
+    if origin is not None and not (interrupted or isinstance(subject, subjects.RuleSubject)):
+        origin = replace(origin, unseen=tuple(sorted(set[int]().union(*subject.callee.left().values()))))
     return result_of(
         subject,
         plans,
@@ -223,15 +225,8 @@ def _audit(
         ),
         out_of_time=tuple(name for name, run in begun.items() if run.left_out),
         wanted_tv=wanted_tv,
-        origin=_origin(subject, interrupted),
+        origin=origin,
     )
-
-
-def _origin(subject: subjects.Subject, interrupted: bool) -> Origin | None:
-    """That of a user's function, with the lines that no call ran."""
-    if interrupted or subject.origin is None or isinstance(subject, subjects.RuleSubject):
-        return subject.origin
-    return replace(subject.origin, unseen=tuple(sorted(set[int]().union(*subject.callee.left().values()))))
 
 
 def result_of(

@@ -23,16 +23,15 @@ from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._diagnosis import decoders, diagnose, reproduction, texts, trees
+from specsim.auditing._diagnosis import decoders, diagnose, reproduction, texts
 from specsim.auditing._diagnosis import verifiers as of_verifiers
-from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder, refuted
-from specsim.auditing._diagnosis.diagnose import diagnose_edge_case
+from specsim.auditing._diagnosis.decoders import audited_texts, refuted
+from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import SPENT, WORK, Limits, OutOfTime, Scored, posterior
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
-from specsim.auditing._diagnosis.trees import diagnose_tree
-from specsim.auditing._diagnosis.verifiers import diagnose_chain, independent, signatures
+from specsim.auditing._diagnosis.verifiers import independent, signatures
 from specsim.auditing._replay import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
@@ -53,8 +52,7 @@ def quicker(full):
         return
     few = tuple(one for one in mistakes.catalogue() if len(one.parameters) < 2)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (decoders, diagnose, trees, of_verifiers):
-            patch.setattr(module, "catalogue", lambda: few)
+        patch.setattr(diagnose, "catalogue", lambda: few)
         for module, name, fewer in (
             (decoders, "SEGMENTS", (2**10, 2**12)),
             (decoders, "REPRODUCED", 2**10),
@@ -89,7 +87,7 @@ def failures(*given):
 def diagnosed(function, names=("asymmetric", "own rows"), known=None, level="smoke"):
     results = audited(function, names, level)
     with open_subject(function, 1, 60) as subject:
-        return diagnose_chain(subject, results, level, SEED, known)
+        return diagnose_failed(subject, results, level, SEED, known)
 
 
 def fitted_at_once():
@@ -377,7 +375,7 @@ def test_a_step_that_breaks_is_told_and_a_diagnosis_that_fails_does_not_cost_the
 
 @pytest.mark.parametrize("name", [slow("resamples_target"), "lenience"])
 def test_without_its_family_the_answer_is_unknown(name):
-    known = [one for one in of_verifiers.catalogue() if one.name not in (name, "residual_floor")]
+    known = [one for one in diagnose.catalogue() if one.name not in (name, "residual_floor")]
     found = diagnosed(mistakes.get(name).function, known=known)
     assert not found.known
     assert found.lines()[0] == f"Diagnosis: unknown. {found.reason}"
@@ -519,7 +517,7 @@ def test_a_mistake_where_p_and_q_are_close_or_there_is_no_q_is_named(name):
     with open_subject(wrong, 1, 60) as subject:
         plan = subject.plan([case.name for case in subject.cases].index("two-point"), "smoke")
         results = [run_case(subject, CaseRun(plan, SEED, ALARM)).result()]
-        found = diagnose_chain(subject, results, "smoke", SEED, some(name, "absolute_residual", "lenience"))
+        found = diagnose_failed(subject, results, "smoke", SEED, some(name, "absolute_residual", "lenience"))
     assert first(found) == name.partition(":")[0]
     assert found.evidence.startswith(
         "It does so where q is None; with q its steps are exact." if no_q else "Ev"
@@ -575,8 +573,8 @@ def test_a_mistake_is_named_in_a_verifier_of_trees(name, way, case):
     failed = failures(verify, (f"{case}, two chains",))
     known = some(name, "inverted_ratio", "accepts_everything")
     with open_subject(verify, 1, 60) as subject:
-        found = diagnose_tree(subject, failed, SEED, known)
-        without = diagnose_tree(subject, failed, SEED, known[1:])
+        found = diagnose_failed(subject, failed, "smoke", SEED, known)
+        without = diagnose_failed(subject, failed, "smoke", SEED, known[1:])
     assert first(found) == name
     assert first(without) == "unknown"
 
@@ -600,7 +598,7 @@ def test_typical_acceptance_of_a_tree_is_recognised_as_that_rule(full):
     failed = failures(verify, [f"{case}, {tree}" for case in cases for tree in ("two chains", "branches")])
     with open_subject(verify, 1, 60) as subject:
         known = some("typical", "greedy_acceptance", "accepts_everything")
-        found = diagnose_tree(subject, failed, SEED, None if full else known)
+        found = diagnose_failed(subject, failed, "smoke", SEED, None if full else known)
     assert first(found) == "typical"
     assert str(found.named[0]).startswith("lossy (typical:")
 
@@ -609,7 +607,7 @@ def diagnosed_decoder(function, names=("second order", "peaked"), known=None, se
     decoder = declares(decoder=True, **declared)(function)
     results = audited(decoder, names, "smoke")
     with open_subject(decoder, 1, 60) as subject:
-        return diagnose_decoder(subject, results, seed, known)
+        return diagnose_failed(subject, results, "smoke", seed, known)
 
 
 #: Mistakes of loops and of verifiers, none with a parameter: its fit takes longest.
@@ -641,12 +639,12 @@ def test_a_mistake_of_a_decoder_with_penalties_is_named_by_as_much_work_each_tim
     results = audited(wrong, ("zeros",))
     with open_subject(wrong, 1, 60) as subject:
         known = [*OF_LOOPS, *some("lenience", "draft_top_k")]
-        assert first(diagnose_decoder(subject, results, SEED, known)) == "greedy_draft"
+        assert first(diagnose_failed(subject, results, "smoke", SEED, known)) == "greedy_draft"
         work = WORK - limits[0].work
         assert 1_000 < work < 100_000
         limits.append(Limits(work=work - 1))  # though all laws are kept by now
         with pytest.raises(OutOfTime, match=SPENT):
-            diagnose_decoder(subject, results, SEED, known)
+            diagnose_failed(subject, results, "smoke", SEED, known)
 
 
 @pytest.mark.parametrize("processing", [{}, {"frequency_penalty": 0.5, "grammar": ((1, (0, 2)),)}], ids=str)

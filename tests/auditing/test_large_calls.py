@@ -11,8 +11,8 @@ from specsim.adapters._contract import Declared
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis import large_calls
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.reproduction import count_steps
-from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._results.audit import CALLS
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
@@ -89,6 +89,6 @@ def test_a_mistake_of_large_calls_is_named():
     with open_subject(verify, 1, 60) as subject:
         number = [case.name for case in subject.cases].index("shapes, 1 000 ids")
         result = run_case(subject, CaseRun(subject.plan(number, "smoke"), 3, 1e-9)).result()
-        found = diagnose_chain(subject, [result], "smoke", 3, known)
+        found = diagnose_failed(subject, [result], "smoke", 3, known)
     assert [one.name for one in found.named] == ["resamples_target"]
     assert found.evidence.startswith("It does so in calls of 512 rows over 4,096 ids")

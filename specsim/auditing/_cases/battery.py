@@ -124,7 +124,11 @@ def _for_verifier(declared: Declared) -> list[Case]:
     first, *others = declared.dtypes
     cases = _on_trees(declared, first) if declared.tree else _on_chains(declared, first)
     for dtype in others:
-        cases += [_in_dtype(name, dtype, declared) for name in ("two-point", "asymmetric", "zeros")]
+        for name in ("two-point", "asymmetric", "zeros"):
+            case = _PAIRS[name](BITS[dtype])
+            tree = chains(2, 2, declared.draft_sampling) if declared.tree else case.tree
+            named: dict[str, Any] = {"name": f"{name}, {dtype}", "purpose": f"rows of {dtype}"}
+            cases.append(replace(case, tree=tree, dtype=dtype, **named))
     return [
         replace(case, tree=_cut(case.tree, declared))
         for case in cases
@@ -156,12 +160,6 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
     return [*cases, replace(_markov(bits), tree=branches, dtype=dtype)]
-
-
-def _in_dtype(name: str, dtype: str, declared: Declared) -> Case:
-    case = _PAIRS[name](BITS[dtype])
-    tree = chains(2, 2, declared.draft_sampling) if declared.tree else case.tree
-    return replace(case, name=f"{name}, {dtype}", purpose=f"rows of {dtype}", tree=tree, dtype=dtype)
 
 
 def _cut(tree: Tree, declared: Declared) -> Tree:

@@ -144,8 +144,11 @@ def find(
         *(_deviation(plan, table, counts, level, spread=spread) for table in _most_telling(rejected)),
         *(_dependence(results, level) if planned else ()),
     ]
-    if not findings and pooled >= -np.log(level):
-        findings.append(_pooled(plan, counts, pooled, level))
+    if not findings and pooled >= -np.log(level):  # together, and none alone: the one that deviates most
+        tables = plan.pooled.tables
+        worst = max(tables, key=lambda table: stats.log_e_value(table.counts(counts), table.law))
+        together = f"all {len(tables)} tables of tokens together: e = 10^{pooled / np.log(10.0):.0f}"
+        findings.append(_deviation(plan, worst, counts, level, f"{together}; most in "))
     # where only pairs of steps reject, and do not contradict independence, a law deviates
     return findings or [_deviation(plan, table, counts, level) for table, _ in rejected]
 
@@ -162,14 +165,6 @@ def _most_telling(rejected: Sequence[tuple[Table, TableResult]]) -> Iterator[Tab
     for place in sorted(places):
         full = [pair for pair in places[place] if pair[0].kind == "prefix"]
         yield max(full or places[place], key=lambda pair: pair[1].log10_e)[0]
-
-
-def _pooled(plan: Plan, counts: Counts, log_e: float, level: float) -> Finding:
-    """Tables reject together, and none alone: the one that deviates most, and the e-value of all."""
-    tables = plan.pooled.tables
-    worst = max(tables, key=lambda table: stats.log_e_value(table.counts(counts), table.law))
-    together = f"all {len(tables)} tables of tokens together: e = 10^{log_e / np.log(10.0):.0f}"
-    return _deviation(plan, worst, counts, level, f"{together}; most in ")
 
 
 def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
@@ -413,9 +408,11 @@ def excess_kind(table: Table, counts: Counts, case: Case | ShapesCase | DecoderC
     """The kind of token that is too frequent in a table; None if its counts do not tell."""
     if not isinstance(case, Case) or ENDS + table.source not in counts:
         return None
-    kind = _ends_as(case, table.position)
-    if kind == BONUS:
-        return kind
+    if table.position == case.gamma:
+        return BONUS
+    here = [node for node, depth in enumerate(case.tree.depths) if depth == table.position]
+    short = case.uneven or not all(case.tree.children(node) for node in here)
+    kind = f"{RECOVERED} or {BONUS}" if short else RECOVERED  # a bonus where no drafted token follows
     observed, ended = table.counts(counts), table.merged(counts[ENDS + table.source].reshape(-1))
     expected = observed.sum() * table.law
     evidence = _evidence(observed, expected, table.law)
@@ -435,13 +432,3 @@ def _evidence(counts: Ints, expected: Floats, law: Floats) -> float:
     """The squared excess of all cells in standard deviations, less what chance adds to it."""
     excess = np.maximum(counts - expected, 0.0) ** 2 / (expected * (1.0 - law))
     return float(excess.sum() - len(law) / 2.0)
-
-
-def _ends_as(case: Case, position: int) -> str:
-    """What ends a step at that position: a bonus where no drafted token follows, else a recovered token."""
-    if position == case.gamma:
-        return BONUS
-    tree = case.tree
-    here = [node for node, depth in enumerate(tree.depths) if depth == position]
-    short = case.uneven or not all(tree.children(node) for node in here)
-    return f"{RECOVERED} or {BONUS}" if short else RECOVERED

@@ -71,8 +71,10 @@ class _Counted:
         if isinstance(cases, str):
             raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
         names = [case.name for case in self.cases]
-        enough = [case.name for case in self.cases if not _too_few(case, level)]
-        chosen = enough if cases is None else list(cases)
+        shaped = [one for one in self.cases if isinstance(one, ShapesCase) and one.together]
+        # they have too few steps for each of the shapes of a server
+        few = [one.name for one in shaped if verifier_steps(one, level) < one.round_steps]
+        chosen = [name for name in names if name not in few] if cases is None else list(cases)
         unknown = [name for name in chosen if name not in names]
         if unknown or not chosen:
             said = f"{unknown[0]!r} is not a case of the audit" if unknown else "empty"
@@ -170,13 +172,6 @@ class _FunctionSubject(_Counted):
     def threads(self) -> int:
         """The processes that may count at a time."""
         return 1 if self.children is None else self.children.most
-
-
-def _too_few(case: Case | ShapesCase | DecoderCase, level: str) -> bool:
-    """Whether `level` has too few steps for each of the shapes of a server."""
-    if not isinstance(case, ShapesCase) or not case.together:
-        return False
-    return verifier_steps(case, level) < case.round_steps
 
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:

@@ -172,26 +172,13 @@ def interim_looks(steps: int) -> list[int]:
 
 
 def plan_case(tally: AuditTally, kernel: str, steps: int, alpha_context: float) -> Plan:
-    case, claim = tally.case, tally.claim
-    return Plan(
-        case,
-        kernel,
-        steps,
-        plan_tables(case, claim, steps),
-        no_counts(tally),
-        declared_tv=_declared_tv(case, claim),
-        alpha_context=alpha_context,
-    )
-
-
-def _declared_tv(case: Case, claim: Claim) -> float:
-    """The mean total variation, over a few contexts, of a first token's claimed law from the target's."""
-    if claim.lossless:
-        return 0.0
-    contexts = case.contexts[:256]
-    p, q = case.target.rows(contexts), case.draft.rows(contexts)
-    claimed = claim.rows(p[:, None], q[:, None])[:, 0]
-    return float(np.abs(claimed - p).sum(axis=1).mean() / 2.0)
+    case, claim, declared_tv = tally.case, tally.claim, 0.0
+    tables = plan_tables(case, claim, steps)
+    if not claim.lossless:  # the mean over a few contexts, of the first token
+        p, q = (model.rows(case.contexts[:256]) for model in (case.target, case.draft))
+        claimed = claim.rows(p[:, None], q[:, None])[:, 0]
+        declared_tv = float(np.abs(claimed - p).sum(axis=1).mean() / 2.0)
+    return Plan(case, kernel, steps, tables, no_counts(tally), declared_tv, alpha_context)
 
 
 def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:

@@ -20,10 +20,11 @@ from specsim.auditing._checks.subjects import DecoderSubject, Span, count_span
 from specsim.auditing._diagnosis import likelihood
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
+from specsim.auditing._diagnosis.reproduction import Audited
 from specsim.auditing._diagnosis.texts import Texts, by_token, decoder_of, prefixes_of, read_texts
 from specsim.auditing._results.audit import ODDS, CaseResult, Diagnosis
 from specsim.core._types import Ints
-from specsim.mistakes import Mistake, catalogue, exact_controls
+from specsim.mistakes import Mistake, exact_controls
 from specsim.mistakes._decoding import Decoder, in_a_loop
 from specsim.rules import get
 
@@ -61,25 +62,18 @@ EXACT = (
 EXACT_NAMES = [one.name for one in EXACT]
 
 
-def diagnose_decoder(
-    subject: DecoderSubject,
-    results: Sequence[CaseResult],
-    root: int,
-    known: Sequence[Mistake] | None = None,
-    deadline: float = math.inf,
-) -> Diagnosis | None:
-    """Diagnose a decoder from the results of its audit. Raises OutOfTime after `deadline`, or much work."""
-    in_time = odds.Limits(deadline)
+def diagnose_decoder(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | None:
+    """Diagnose a decoder. Raises OutOfTime."""
+    subject, root, in_time = audited.subject, audited.root, audited.in_time
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
-    failed = [result for result in results if result.findings]
-    worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
+    worst = sorted(audited.failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
         return odds.conclude(None, 0, "No case that failed has texts whose distribution can be enumerated.")
     mistakes = [
         in_a_loop(one)
-        for one in known or catalogue()
+        for one in known
         if one.name not in TWINS and (one.decode is not None or one.law is not None)
     ]
     number, done = len(mistakes), 0
@@ -98,8 +92,8 @@ def diagnose_decoder(
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
         seen = [
-            read_texts(subject, subject.case(name), texts, in_time)
-            for name, texts in zip(chosen, prefixes, strict=True)
+            read_texts(subject, subject.case(name), of_case, in_time)
+            for name, of_case in zip(chosen, prefixes, strict=True)
         ]
         scored, exact = _rank(mistakes, seen, in_time)
         mistakes = [one.mistake for one in scored]
@@ -112,10 +106,10 @@ def diagnose_decoder(
             scored = odds.drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
             found = odds.posterior(scored, exact, number)
     if found.named:
-        audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
+        texts = [one for result in audited.results for one in audited_texts(subject, result, root, in_time)]
 
         def reproduced(one: odds.Scored) -> Mistake | None:
-            return None if refuted(one.mistake, audited) else one.mistake
+            return None if refuted(one.mistake, texts) else one.mistake
 
         found = odds.reproducing(scored, exact, number, reproduced)
     evidence = _evidence(found.named[0][0], seen) if found.named else ""

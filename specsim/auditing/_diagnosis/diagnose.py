@@ -10,10 +10,11 @@ import numpy as np
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._checks.contract_checks import PROMISES, RARE_TOKEN, rare_draft_case, rare_rows
-from specsim.auditing._checks.subjects import DecoderSubject, Subject, VerifierSubject
+from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.likelihood import Prediction
+from specsim.auditing._diagnosis.reproduction import Audited
 from specsim.auditing._diagnosis.trees import diagnose_tree
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._results.audit import Audit, CaseResult, Diagnosis
@@ -51,13 +52,12 @@ def diagnose_failed(
     deadline: float = math.inf,
 ) -> Diagnosis | None:
     """Diagnose `subject` from results with counts; None for a rule. Raises OutOfTime after `deadline`."""
-    if isinstance(subject, DecoderSubject):
-        return diagnose_decoder(subject, results, root, known, deadline)
-    if not isinstance(subject, VerifierSubject):
+    if isinstance(subject, RuleSubject):
         return None
-    if subject.declared.tree:
-        return diagnose_tree(subject, [one for one in results if one.findings], root, known, deadline)
-    return diagnose_chain(subject, results, level, root, known, deadline)
+    audited, mistakes = Audited(subject, results, level, root, odds.Limits(deadline)), known or catalogue()
+    if isinstance(subject, DecoderSubject):
+        return diagnose_decoder(audited, mistakes)
+    return diagnose_tree(audited, mistakes) if subject.declared.tree else diagnose_chain(audited, mistakes)
 
 
 # Diagnose a verifier that goes wrong in an edge case alone: a draft whose residual has next to no mass.

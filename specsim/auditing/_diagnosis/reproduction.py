@@ -21,7 +21,6 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.outcomes import OutcomeTally, path_of
 from specsim.auditing._checks.shapes import ShapesTally
-from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._diagnosis.posterior import Limits
@@ -131,9 +130,9 @@ def _draft_paths(case: Case) -> list[tuple[int, Tokens, Rows, Rows]]:
 
 @dataclass(frozen=True)
 class Audited:
-    """A verifier of chains, the `results` of its audit, and the clock of its diagnosis."""
+    """A verifier or decoder, the `results` of its audit, and the clock of its diagnosis."""
 
-    subject: VerifierSubject
+    subject: Any
     results: Sequence[CaseResult]
     level: str
     root: int
@@ -174,7 +173,11 @@ class Audited:
             counts = self.run(mistake, result, STEPS)
             if counts is None:
                 continue  # a case that is not for every mistake: q is None, or drafts of several lengths
-            if (effect := _design_effect(result, counts)) is None:
+            effect = findings.design_effect(result.tables, result.counts)
+            if effect is not None and effect != 1.0:  # the larger of both
+                other = findings.effect_of_calls(counts)
+                effect = None if other is None else max(effect, other)
+            if effect is None:
                 continue
             pairs = [(result.lengths, counts["lengths"])]
             tied = findings.dependent(result.tables)
@@ -187,15 +190,6 @@ class Audited:
             if min(p_values) * tests < REFUTED:
                 return True
         return False
-
-
-def _design_effect(result: CaseResult, counts: Counts) -> float | None:
-    """The larger design effect of both; 1 if the verifier's steps are independent, None if it is unknown."""
-    effect = findings.design_effect(result.tables, result.counts)
-    if effect is None or effect == 1.0:
-        return effect
-    other = findings.effect_of_calls(counts)
-    return None if other is None else max(effect, other)
 
 
 def _same_rate(result: CaseResult, counts: Counts) -> float:

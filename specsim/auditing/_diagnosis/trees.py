@@ -6,7 +6,6 @@ The mistake of a decoder `CHOSEN` tests the draft's most probable tokens as if t
 Typical acceptance takes the longest path instead, as Medusa does (`WHOLE`). Given the tokens before, every
 exact verifier emits the target's law, so there is one exact hypothesis."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,13 +16,14 @@ import numpy as np
 
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.counts import table_positions
-from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
+from specsim.auditing._checks.subjects import Span, count_span
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction
 from specsim.auditing._diagnosis.parameters import few_values
-from specsim.auditing._results.audit import CaseResult, Diagnosis
+from specsim.auditing._diagnosis.reproduction import Audited
+from specsim.auditing._results.audit import Diagnosis
 from specsim.core._types import Ints, Row, Tokens
-from specsim.mistakes import Mistake, catalogue
+from specsim.mistakes import Mistake
 from specsim.models._multi_token import row_ahead
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise
@@ -131,19 +131,11 @@ def _bonus(mistake: Mistake, p: Row, q: Row) -> Row:
     return _first_test(mistake, p, q, likeliest)[1][1]
 
 
-def diagnose_tree(
-    subject: VerifierSubject,
-    failed: Sequence[CaseResult],
-    root: int,
-    known: Sequence[Mistake] | None = None,
-    deadline: float = math.inf,
-) -> Diagnosis:
-    """Diagnose a verifier of trees, whose cases `failed`. Raises OutOfTime after `deadline`."""
-    in_time = odds.Limits(deadline)
-    seen: list[_Seen] = []
-    left = IN_ALL
-    for result in sorted(failed, key=lambda result: -result.largest_log10_e):
-        case = subject.case(result.case)
+def diagnose_tree(audited: Audited, known: Sequence[Mistake]) -> Diagnosis:
+    """Diagnose a verifier of trees. Raises OutOfTime."""
+    seen, left = list[_Seen](), IN_ALL
+    for result in sorted(audited.failed, key=lambda result: -result.largest_log10_e):
+        case = audited.subject.case(result.case)
         if isinstance(case, Case) and table_positions(case):
             one = _Seen(case, result.counts["prefixes"].reshape(-1, case.vocab_size))
             if len(one.drafts) <= min(DRAFTS, left):
@@ -153,11 +145,11 @@ def diagnose_tree(
         return odds.conclude(None, 0, "No case that failed has drafts that can be enumerated.")
     steps = min(STEPS, STEPS_IN_ALL // len(seen))
     for i, one in enumerate(seen):
-        asked = Span(one.case.name, case_key(root, f"diagnosis, {one.case.name}"), 0, steps)
-        more = count_span(subject, asked, in_time).counts["prefixes"]
+        asked = Span(one.case.name, case_key(audited.root, f"diagnosis, {one.case.name}"), 0, steps)
+        more = count_span(audited.subject, asked, audited.in_time).counts["prefixes"]
         seen[i] = replace(one, counts=one.counts + more.reshape(one.counts.shape))
     # of one node alone: nothing that depends on other positions, rows or steps
-    mistakes = [one for one in known or catalogue() if one.law and (one.verify or one.name == CHOSEN)]
+    mistakes = [one for one in known if one.law and (one.verify or one.name == CHOSEN)]
 
     def predictions(mistake: Mistake) -> odds.Seen:
         return [(one.prediction(mistake), one.counts) for one in seen]
@@ -169,7 +161,7 @@ def diagnose_tree(
     def whole(mistake: Mistake) -> odds.Scored:
         return odds.fitted(mistake, mistake.parameters, predictions, FEW)
 
-    scored = odds.narrow(mistakes, [(at_first, 5 * odds.FAR), (whole, odds.FAR)], in_time)
+    scored = odds.narrow(mistakes, [(at_first, 5 * odds.FAR), (whole, odds.FAR)], audited.in_time)
     exact = odds.score(odds.STANDARD, [(one.right, one.counts) for one in seen])
     found = odds.posterior(scored, [exact], len(mistakes))
     return odds.conclude(found, sum(int(one.counts[0].sum()) for one in seen))

@@ -25,14 +25,13 @@ from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.reproduction import ROUNDING, STEP_BYTES, Audited, flat, predict
-from specsim.auditing._results.audit import CALLS, ODDS, CaseResult, Diagnosis, TableResult
+from specsim.auditing._results.audit import CALLS, ODDS, Diagnosis, TableResult
 from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.requests import Callee
-from specsim.core._streams import Key
 from specsim.core._types import Ints
 from specsim.core.distributions import dyadic
-from specsim.mistakes import Mistake, catalogue, exact_controls
+from specsim.mistakes import Mistake, exact_controls
 from specsim.mistakes import _acceptance as acceptance
 from specsim.mistakes import _randomness as randomness
 from specsim.models import TableModel, chain
@@ -91,22 +90,14 @@ TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
 ENOUGH = 20
 
 
-def diagnose_chain(
-    subject: VerifierSubject,
-    results: Sequence[CaseResult],
-    level: str,
-    root: int,
-    known: Sequence[Mistake] | None = None,
-    deadline: float = math.inf,
-) -> Diagnosis | None:
-    """Diagnose a verifier of chains from the results of its audit. Raises OutOfTime after `deadline`."""
-    audited = Audited(subject, results, level, root, odds.Limits(deadline))
-    mistakes = [one for one in known or catalogue() if one.verify is not None]
+def diagnose_chain(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | None:
+    """Diagnose a verifier of chains. Raises OutOfTime."""
+    mistakes = [one for one in known if one.verify is not None]
     between: Diagnosis | None = None
     if tied := [one for one in audited.failed if dependent(one.tables) or calls_differ(one.counts)]:
         between = _between_steps(mistakes, audited, sum(one.steps for one in audited.failed), DEPENDENT)
         # where all calls are alike steps are independent, so their law may be that of a known mistake
-        of_shapes = all(isinstance(subject.case(one.case), ShapesCase) for one in tied)
+        of_shapes = all(isinstance(audited.subject.case(one.case), ShapesCase) for one in tied)
         if between.named or not of_shapes:
             return between
     try:
@@ -366,7 +357,12 @@ def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root:
         f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise "
         f"verifier: {100 * right:.4g} %)."
     )
-    step = _find_outcome(subject, case.name, case_key(root, case.name), (int(code), accepted, token))
+    source, tally = subject.counter(case.name)
+    assert isinstance(tally, OutcomeTally)
+    key, outcome = case_key(root, case.name), (int(code), accepted, token)
+    batches = source.batches(key, 0, SEARCHED_STEPS)
+    alike = ((batch.first, (tally.cells(batch) == outcome).all(axis=1)) for batch in batches)
+    step = next((first + int(here.argmax()) for first, here in alike if here.any()), None)
     if step is None:
         return text, ""
     name = shlex.quote(subject.name)
@@ -374,17 +370,6 @@ def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root:
     if subject.device != "cpu":
         replay += f" --device {subject.device}"
     return text, f"One such step: {replay}"
-
-
-def _find_outcome(subject: VerifierSubject, case: str, key: Key, cell: tuple[int, ...]) -> int | None:
-    """The first step with that outcome among the first `SEARCHED_STEPS` of a diagnostic case."""
-    source, tally = subject.counter(case)
-    assert isinstance(tally, OutcomeTally)
-    for batch in source.batches(key, 0, SEARCHED_STEPS):
-        where = np.flatnonzero((tally.cells(batch) == np.array(cell)).all(axis=1))
-        if len(where):
-            return batch.first + int(where[0])
-    return None
 
 
 # Which steps depend on each other: the signature of shared random numbers. In many pairs of small calls, how
