@@ -456,14 +456,7 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         ((P, Q), {"threads": 0}, "threads: 0 is not at least 1"),
         ((P, Q), {"rng": -3}, "rng: a seed must be at least 0, got -3"),
         ((P, Q), {"rule": "standrd"}, "unknown rule 'standrd'; did you mean 'standard'"),
-        ((P, Q), {"rule": "k_seq", "gamma": 3}, "k_seq chooses between several drafts, and a chain is"),
         ((P, Q), {"gamma": branching(2, 2)}, r"standard verifies a chain .*, not a sampled tree with parents"),
-        (
-            (P, Q),
-            {"rule": "without_replacement", "gamma": branching(2)},
-            "without_replacement forbids siblings with the same token, which 'sampled' siblings can have; "
-            "sample them 'without replacement'",
-        ),
         (
             (TableModel(P), TableModel([0.5, 0.5])),
             {},
@@ -484,11 +477,6 @@ def test_values_out_of_range_are_named(arguments, options, message):
         ((TableModel(P), Q), {}, "differ in kind"),
         ((P, TableModel(Q)), {}, "differ in kind"),
         ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
-        (
-            (P, Q),
-            {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
-            "gamma: only a model drafts a dynamic tree; give two models",
-        ),
         ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup needs a model"),
         ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
         ((P, Q), {"steps": 1.5}, "steps: expected an int, got float"),
