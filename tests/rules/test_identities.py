@@ -134,8 +134,8 @@ def test_the_lower_bound_of_list_matching(drafts, full):
 
 
 def test_traversal_against_going_down_from_the_root(full):
-    """Never less without replacement; both ways with independent siblings, whose subtrees do not merge."""
-    below = above = 0
+    """Never less without replacement; with independent siblings see `test_tree_rules_compared`."""
+    above = 0
     for target, draft, tree, context in generated(RULE["without_replacement"], 150 if full else 60, seed=32):
         up, down = lengths(
             target, draft, tree, context, "traversal_without_replacement", "without_replacement"
@@ -143,12 +143,6 @@ def test_traversal_against_going_down_from_the_root(full):
         assert up >= down
         above += up > down
     assert above > 10
-    above = 0
-    for target, draft, tree, context in generated(RULE["recursive_rejection"], 150 if full else 100, seed=33):
-        up, down = lengths(target, draft, tree, context, "traversal", "recursive_rejection")
-        above += up > down
-        below += up < down
-    assert above > below > 0
 
 
 def lengths(target, draft, tree, context, *names):

@@ -157,20 +157,6 @@ def test_naive_rules_emit_the_same_only_where_they_are_the_same(tree, twins):
     assert sorted(map(sorted, twins)) == sorted(sorted(names) for names in found.values() if len(names) > 1)
 
 
-def test_list_sampling_of_a_chain_emits_what_gumbel_emits():
-    rng = np.random.default_rng(2)
-    for size, parents in CHAINS:
-        tree = Tree(parents)
-        p, q = rows(rng, tree, size)
-        drafted = draw(rng, tree, p, q)
-        u = awkward_uniforms(rng, (rules.get("gumbel").uniforms(tree, size), STEPS))
-        emitted = np.empty((2, tree.depth + 1, STEPS), dtype=np.int32)
-        for tokens, name in zip(emitted, ("gumbel", "gumbel_list"), strict=True):
-            given = tile_parents(tree, STEPS), drafted, p, q[:, : tree.size], u, np.empty(0)
-            rules.get(name).rows(*given, tokens, np.empty(STEPS, dtype=np.int64))
-        assert np.array_equal(*emitted)
-
-
 def test_every_rule_of_the_table_has_a_naive_one():
     tabled = {entry.name for entry in load_bundled()}  # a rule just added comes later
     assert tabled <= {*NAIVE} <= {*rules.names()}
