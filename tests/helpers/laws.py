@@ -7,6 +7,7 @@ from conftest import PAIR_FLAVOURS, rational_pair
 from specsim import rules
 from specsim.core.stats import log_e_value
 from specsim.models import Tree
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.simulation._counting import run
 from specsim.theory._enumeration import MAX_DRAFTS
 
@@ -46,6 +47,32 @@ def generated(rule, count, seed):
         draft_order = order if flavour == "equal" else int(rng.integers(2))
         target, draft = rational_pair(rng, size, order, draft_order, flavour)
         yield target, draft, tree, tuple(rng.integers(size, size=2).tolist())
+
+
+def drawn_down(rng, tree, q):
+    """Tokens [steps, n] drawn from the rows q [steps, n + 1, V], or from those of inner nodes."""
+    tokens = np.empty((len(q), tree.size), dtype=np.int64)
+    for node in range(tree.size + 1):
+        if children := tree.children(node):
+            columns = [child - 1 for child in children]
+            row = np.ascontiguousarray(q[:, node])
+            tokens[:, columns] = draw_siblings(tree.draft_sampling, row, rng.random((len(columns), len(q)))).T
+    return tokens
+
+
+def check_step(rule, tree, emitted, accepted, drafted, p):
+    """Accepted tokens are a path of the draft, then one token, then padding; nothing impossible."""
+    assert (emitted[: accepted + 1] >= 0).all()
+    assert (emitted[accepted + 1 :] == -1).all()
+    alike = {0}
+    for i in range(accepted + 1):
+        if rule.lossless:
+            assert p[min(alike), emitted[i]] > 0
+        if i < accepted:
+            alike = {
+                j + 1 for j, parent in enumerate(tree.parents) if parent in alike and drafted[j] == emitted[i]
+            }
+            assert alike
 
 
 class Outcomes:

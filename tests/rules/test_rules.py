@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM, awkward_pairs
-from laws import Outcomes, drafts_of, every, evidence, generated
+from laws import Outcomes, check_step, drafts_of, drawn_down, every, evidence, generated
 from scipy.stats import qmc
 
 import specsim
@@ -18,7 +18,7 @@ from specsim import rules
 from specsim.core._kernels import interpreted, kernel
 from specsim.core.stats import detectable_tv
 from specsim.models import TableModel, Tree, branching, chain
-from specsim.models._drafts.sampling import SAMPLING_METHODS, draw_siblings
+from specsim.models._drafts.sampling import SAMPLING_METHODS
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.simulation._rows import ModelRows, pieces, tile_parents
@@ -176,13 +176,7 @@ def awkward_drafts(rng, rule, tree, size, steps):
     nodes = tree.size + 1
     p, q = (rows.reshape(steps, nodes, size) for rows in awkward_pairs(rng, steps * nodes, size))
     q = np.ascontiguousarray(q[:, : rule.num_rows(tree)])
-    tokens = np.empty((steps, tree.size), dtype=np.int64)
-    for node in range(nodes):
-        if children := tree.children(node):
-            columns = [child - 1 for child in children]
-            row = np.ascontiguousarray(q[:, node])
-            tokens[:, columns] = draw_siblings(tree.draft_sampling, row, rng.random((len(columns), steps))).T
-    return tokens, p, q
+    return drawn_down(rng, tree, q), p, q
 
 
 def some_drafts_of(rule, drawing):
@@ -203,21 +197,6 @@ def test_the_row_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
         emitted, accepted = compiled_and_interpreted(rule.rows, *given, shape=shape)
         for s in range(steps):
             check_step(rule, tree, emitted[:, s], accepted[s], tokens[s], p[s])
-
-
-def check_step(rule, tree, emitted, accepted, drafted, p):
-    """Accepted tokens are a path of the draft, then one token, then padding; nothing impossible."""
-    assert (emitted[: accepted + 1] >= 0).all()
-    assert (emitted[accepted + 1 :] == -1).all()
-    alike = {0}
-    for i in range(accepted + 1):
-        if rule.lossless:
-            assert p[min(alike), emitted[i]] > 0
-        if i < accepted:
-            alike = {
-                j + 1 for j, parent in enumerate(tree.parents) if parent in alike and drafted[j] == emitted[i]
-            }
-            assert alike
 
 
 @pytest.mark.parametrize(("name", "drawing"), [pytest.param(*one, marks=late(one[0])) for one in every()])

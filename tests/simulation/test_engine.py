@@ -86,14 +86,22 @@ def same(one, other):
 # --- the same counts -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatch):
-    source, steps = all_sources[kind], STEPS[kind]
+def counted_however_it_is_cut(source, steps):
+    """The counts, which are the same on any number of threads, in other chunks and in pieces."""
     whole = count(source, steps)
-    assert whole["lengths"].sum() == steps
+    assert (whole["lengths"].sum(), len(whole["lengths"])) == (steps, source.tree.depth + 1)
     assert {array.dtype for array in whole.values()} == {np.dtype(np.int64)}
     for threads in (1, 2, 3):
         assert same(count(cut_small(source), steps, threads), whole)
+    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise([0, 1, 7, steps // 3, steps])]
+    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
+    return whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatch):
+    source, steps = all_sources[kind], STEPS[kind]
+    whole = counted_however_it_is_cut(source, steps)
     assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
@@ -122,16 +130,6 @@ def test_simulate_gives_the_same_for_the_same_root_on_any_number_of_threads():
         assert not np.array_equal(simulate(*pair, gamma=3, steps=40_000, rng=9).tokens, runs[0].tokens)
 
 
-def test_golden_counts():
-    fixed = simulate(P, Q, gamma=2, steps=10_000, rng=1)
-    assert fixed.tokens.sum() == fixed.steps + fixed.accepted
-    assert fixed.lengths.tolist() == [3011, 2102, 4887]
-    assert fixed.tokens.tolist() == [10954, 6555, 4367]
-    models = simulate(TableModel([P, [0.1, 0.6, 0.3], Q]), TableModel(Q), gamma=2, steps=10_000, rng=1)
-    assert models.lengths.tolist() == [2029, 1375, 6596]
-    assert models.tokens.tolist() == [5849, 10126, 8592]
-
-
 # --- what the counts mean --------------------------------------------------------------------------------
 
 
@@ -156,19 +154,6 @@ class FirstTokens:
 
     def count(self, counts, batch, key):
         counts["first"] += np.bincount(batch.tokens[0], minlength=3)
-
-
-def test_the_first_token_has_the_target_law_given_the_context():
-    target, draft = table_pair(3)
-    one_context = TableModel(target.rows(np.arange(3)[:, None]), contexts=[[1]])
-    two_tokens = TableModel(
-        draft.rows(np.indices((3, 3)).reshape(2, 9).T).reshape(3, 3, 3), contexts=[[2, 1]]
-    )
-    for chosen_draft in (TableModel(Q), two_tokens):
-        source = make_source(one_context, chosen_draft, rule="standard", gamma=2)
-        first = run(source, FirstTokens(), KEY, 0, 100_000, threads=2).counts["first"]
-        assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
-        assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
 
 def hand_counted(lengths, tree=None):
@@ -286,6 +271,32 @@ def chosen_pair(kind):
     return target, draft if kind == "dynamic tree" else PromptLookup(text)
 
 
+def after(model, *context):
+    """The model, whose steps begin after this context alone."""
+    shape = (3,) * model.order
+    histories = np.indices(shape).reshape(model.order, -1).T
+    return TableModel(model.rows(histories).reshape(*shape, 3), contexts=[context])
+
+
+#: Of one context: a draft of order 0, one of order 2, and a text that a lookup always meets in one state.
+FROM_ONE_CONTEXT = {
+    "order 0": ("standard", chain(2), TableModel(Q)),
+    "order 2": ("standard", chain(2), after(table_pair(3)[1], 2, 1)),
+    "dynamic tree": (*CHOSEN["dynamic tree"], TableModel(Q)),
+    "prompt lookup": (*CHOSEN["prompt lookup"], PromptLookup(np.array([1] * 50))),
+}
+
+
+@pytest.mark.parametrize("kind", FROM_ONE_CONTEXT)
+def test_the_first_token_has_the_target_law_given_the_context(kind):
+    target, _ = table_pair(3)
+    rule, tree, draft = FROM_ONE_CONTEXT[kind]
+    source = make_source(after(target, 1), draft, rule=rule, gamma=tree)
+    first = run(source, FirstTokens(), KEY, 0, 100_000, threads=2).counts["first"]
+    assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
+    assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
+
+
 def pair_of(kind):
     return {"fixed pair": (P, Q), "models": table_pair(), "n-grams": default_pair()}[kind]
 
@@ -294,28 +305,15 @@ def pair_of(kind):
 @pytest.mark.parametrize("rule", RULES)
 def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monkeypatch):
     source, steps = make_source(*pair_of(kind), rule=rule, gamma=DRAFTS[rule]), SIZES[kind]
-    whole = count(source, steps)
-    assert whole["lengths"].sum() == steps
-    assert len(whole["lengths"]) == DRAFTS[rule].depth + 1
+    whole = counted_however_it_is_cut(source, steps)
     assert whole["lengths"].all()
-    for threads in (1, 2, 3):
-        assert same(count(cut_small(source), steps, threads), whole)
-    cuts = [0, 1, 7, steps // 3, steps]
-    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise(cuts)]
-    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
     assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_counts_of_drafts_that_are_not_drawn(kind):
     (rule, tree), pair = CHOSEN[kind], chosen_pair(kind)
-    source = make_source(*pair, rule=rule, gamma=tree)
-    whole = count(source, 300)
-    assert (whole["lengths"].sum(), len(whole["lengths"])) == (300, tree.depth + 1)
-    for threads in (1, 2, 3):
-        assert same(count(cut_small(source), 300, threads), whole)
-    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise([0, 1, 7, 200, 300])]
-    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
+    counted_however_it_is_cut(make_source(*pair, rule=rule, gamma=tree), 300)
     result = simulate(*pair, rule=rule, gamma=tree, steps=40, rng=12)
     told = [replay(*pair, step=step, rule=rule, gamma=tree, rng=12) for step in range(40)]
     assert np.bincount([one.num_accepted for one in told], minlength=tree.depth + 1).tolist() == list(
@@ -328,21 +326,6 @@ def test_counts_of_drafts_that_are_not_drawn(kind):
     assert (result.tree, result.gamma) == (tree, tree.depth)
     assert result.alpha_drafted == result.accepted / (40 * tree.size)
     assert json.loads(json.dumps(result.to_dict()))["draft"] == tree.to_dict()
-
-
-@pytest.mark.parametrize("kind", CHOSEN)
-def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind):
-    """From a single context: a target with one start, a text that a lookup always meets in one state."""
-    target, _ = table_pair(3)
-    one_context = TableModel(target.rows(np.arange(3)[:, None]), contexts=[[1]])
-    rule, tree = CHOSEN[kind]
-    if kind == "dynamic tree":
-        source = make_source(one_context, TableModel(Q), rule=rule, gamma=tree)
-    else:
-        source = make_source(one_context, PromptLookup(np.array([1] * 50)), rule=rule, gamma=tree)
-    first = run(source, FirstTokens(), KEY, 0, 100_000, threads=2).counts["first"]
-    assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
-    assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("kind", ["fixed pair", "models"])

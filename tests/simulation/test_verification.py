@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from conftest import standard_step
+from laws import check_step, drawn_down
 
 from specsim import rules
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import normalise
 from specsim.models import Tree, branching, chain
-from specsim.models._drafts.sampling import draw_siblings
 from specsim.simulation._verification import speculative_accept, verify
 
 
@@ -109,26 +109,15 @@ def test_a_step_is_the_accepted_prefix_and_one_token_more():
     assert seen == {0, 1, 2, 3}
 
 
-def test_a_batch_is_the_same_padded_with_minus_one():
-    tokens, p, q = random_batch(200, 3, 5)
-    batch = verify(tokens, p, q, rng=4)
-    assert batch.tokens.dtype == batch.num_accepted.dtype == np.int64
-    assert batch.tokens.shape == (200, 4)
-    assert set(batch.num_accepted.tolist()) == {0, 1, 2, 3}
-    for b, n in enumerate(batch.num_accepted.tolist()):
-        assert batch.tokens[b, :n].tolist() == tokens[b, :n].tolist()
-        assert 0 <= batch.tokens[b, n] < 5
-        assert (batch.tokens[b, n + 1 :] == -1).all()
-
-
 def test_row_b_of_a_batch_is_step_b_of_its_stream():
     tokens, p, q = random_batch(100, 3, 5, seed=1)
     batch, standard = verify(tokens, p, q, rng=9), rules.get("standard")
+    assert batch.tokens.dtype == batch.num_accepted.dtype == np.int64
     for b in range(len(tokens)):
         u = [uniform(key_of(9), Purpose.VERIFY, b, i) for i in range(standard.uniforms(chain(3), 5))]
         step = standard_step(tokens[b].tolist(), p[b].tolist(), q[b].tolist(), u)
         assert batch.num_accepted[b] == len(step) - 1
-        assert batch.tokens[b, : len(step)].tolist() == step
+        assert batch.tokens[b].tolist() == step + [-1] * (4 - len(step))
     assert (
         batch.tokens[0, : batch.num_accepted[0] + 1].tolist() == verify(tokens[0], p[0], q[0], rng=9).tokens
     )
@@ -247,14 +236,7 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(vocab_size), (size, tree.size + 1))
     q = rng.dirichlet(np.ones(vocab_size), (size, rule.num_rows(tree)))
-    tokens = np.empty((size, tree.size), dtype=np.int64)
-    for node in range(tree.size + 1):
-        if children := tree.children(node):
-            columns = [child - 1 for child in children]
-            tokens[:, columns] = draw_siblings(
-                tree.draft_sampling, q[:, node].copy(), rng.random((len(columns), size))
-            ).T
-    return tokens, p, q
+    return drawn_down(rng, tree, q), p, q
 
 
 @pytest.mark.parametrize(
@@ -276,15 +258,7 @@ def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):
     seen = set()
     for b in range(60):
         n = int(batch.num_accepted[b])
-        emitted = batch.tokens[b, : n + 1].tolist()
-        assert min(emitted) >= 0
-        assert (batch.tokens[b, n + 1 :] == -1).all()
-        alike = {0}
-        for token in emitted[:-1]:
-            alike = {
-                j + 1 for j, parent in enumerate(tree.parents) if parent in alike and tokens[b, j] == token
-            }
-            assert alike
+        check_step(rule, tree, batch.tokens[b], n, tokens[b], p[b])
         seen.add(n)
         single = verify(tokens[b], p[b], q[b], name, rng=b, parents=tree.parents)
         first = verify(tokens[b:][:1], p[b:][:1], q[b:][:1], name, rng=b, parents=list(tree.parents))
@@ -359,7 +333,6 @@ TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0),
         ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
         ({"parents": (0, 0, 0)}, "parents: 3 for 2 drafted tokens"),
         ({"parents": (0,)}, "parents: 1 for 2 drafted tokens"),
-        ({"parents": ()}, "parents: no token was drafted"),
         ({"q": [[1.0, 0.0]]}, "draft_tokens, position 1: token 1 has q = 0, so it was not drawn from q"),
         ({"q": [HALF] * 2}, r"q: shape \(2, 2\) .*; give \(1, 2\)"),
         ({"p": [HALF] * 2}, r"p: shape \(2, 2\) .*; give \(3, 2\).*\(p has one row more"),
