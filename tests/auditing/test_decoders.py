@@ -1,5 +1,6 @@
 """The audit of decoders: ours passes, wrong ones are caught, and every breach of the contract is named."""
 
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 
-from specsim import audit, generate
+from specsim import audit, generate, mistakes
 from specsim.adapters import declares
 from specsim.adapters._contract import BrokenVerifier, Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
@@ -18,8 +19,8 @@ from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value
 from specsim.decoding import _sessions as sides
+from specsim.mistakes._decoding import Decoder, in_a_loop
 from specsim.models import TableModel
-from specsim.models._base import read_by
 from specsim.models._session import Session
 from specsim.simulation._counting import Partial, run
 
@@ -68,49 +69,18 @@ def ours(target, draft, prompt, max_new_tokens, eos, rng, **options):
     return list(text.tokens)
 
 
-@cache
-def known_row(model, context, processing):
-    return processing.rows(np.asarray(model.row(context), dtype=np.float64)).tolist()
+#: Standard decoding in plain Python, right, and drafting γ tokens near the end of a text too.
+decode = Decoder(overshoots=True)
 
 
-def decode(
-    target, draft, prompt, max_new_tokens, eos, rng, *, gamma=2, greedy=False, bonus="p", stale=False, behind=False,
-    late_end=False, processing=NONE, process=("draft", "test", "recovered", "bonus"),
-):  # fmt: skip
-    """Standard speculative decoding in plain Python, with ways to spoil it."""
-    state, new = list(prompt), []
+def processed(processing, *roles):
+    """The same, whose `roles` read processed rows."""
+    known = cache(lambda row: processing.rows(np.array(row)).tolist())
+    return replace(decode, **dict.fromkeys(roles, lambda row: known(tuple(row))))
 
-    def row(model, text, role):
-        context = tuple(read_by(model, text))
-        return known_row(model, context, processing if role in process else NONE)
 
-    while len(new) < max_new_tokens:
-        text, drafted, q = list(state), [], []
-        for _ in range(gamma):
-            q.append(row(draft, text, "draft"))
-            drafted.append(int(np.argmax(q[-1])) if greedy else inverse_cdf(q[-1], rng.random()))
-            text.append(drafted[-1])
-        emitted = []
-        for i, x in enumerate(drafted):
-            p = row(target, [*state, *drafted[:i]], "test")
-            if rng.random() * q[i][x] < p[x]:
-                emitted.append(x)
-                continue
-            p = row(target, [*state, *drafted[:i]], "recovered")
-            excess = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
-            emitted.append(inverse_cdf(excess if any(excess) else p, rng.random()))
-            break
-        else:
-            model = target if bonus == "p" else draft
-            emitted.append(inverse_cdf(row(model, text[:-1] if behind else text, "bonus"), rng.random()))
-        # a state that is not rolled back keeps the rejected token, and the recovered one comes after it
-        state += [*drafted[: len(emitted)], emitted[-1]] if stale and len(emitted) <= gamma else emitted
-        new += emitted
-        if eos in (emitted[-1:] if late_end else emitted):
-            break
-    if eos is not None and eos in new and not late_end:
-        new = new[: new.index(eos) + 1]
-    return new[:max_new_tokens]
+def wrong_decoder(name):
+    return in_a_loop(mistakes.get(name)).function
 
 
 #: What our decoder decodes; the plain one decodes every case.
@@ -141,19 +111,15 @@ def test_the_plain_decoder_passes(name, full):
 
 
 WRONG = [
-    ("second order", {"greedy": True}),
-    ("second order", {"bonus": "q"}),
-    ("zeros", {"bonus": "q"}),
-    ("second order", {"stale": True}),
-    ("second order", {"behind": True}),
-    slow("far", {"stale": True}),
-    slow("near", {"behind": True}),
-]
+    ("second order", "greedy_draft"), ("second order", "decoder_bonus_from_draft"),
+    ("zeros", "decoder_bonus_from_draft"), ("second order", "target_not_rolled_back"),
+    ("second order", "target_one_short"), slow("far", "target_not_rolled_back"), slow("near", "target_one_short"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "mistake"), WRONG, ids=str)
+@pytest.mark.parametrize(("name", "mistake"), WRONG)
 def test_a_wrong_decoder_is_rejected(name, mistake):
-    assert rejected(CASES[name], partial(decode, **mistake))
+    assert rejected(CASES[name], wrong_decoder(mistake))
 
 
 def test_our_decoder_without_rollback_is_rejected(monkeypatch):
@@ -179,7 +145,7 @@ def returning(tokens):
 
 def test_an_end_noticed_too_late_or_that_nobody_asked_for_is_a_breach():
     with pytest.raises(BrokenVerifier, match="a token follows eos = 0, which ends the text"):
-        counted(CASES["end in the draft"], partial(decode, late_end=True))
+        counted(CASES["end in the draft"], wrong_decoder("token_after_eos"))
     with pytest.raises(BrokenVerifier, match=r"stopped after 1 of 3 tokens$"):
         next(of_coins(returning([2])))
     assert next(of_coins(returning((2, 2, 2)))).tokens[:, 0].tolist() == [2, 2, 2]
@@ -187,11 +153,12 @@ def test_an_end_noticed_too_late_or_that_nobody_asked_for_is_a_breach():
 
 def test_an_impossible_token_is_shown():
     case = CASES["zeros"]
-    tables, counts, examples = counted(case, partial(decode, bonus="q"), 512)
+    wrong = wrong_decoder("decoder_bonus_from_draft")
+    tables, counts, examples = counted(case, wrong, 512)
     first = findings(case, 512, tables, counts, examples, FALSE_ALARM)[0]
     assert first.kind == "support"
     for example in examples:
-        source = DecoderSource(case, Local(partial(decode, bonus="q")))
+        source = DecoderSource(case, Local(wrong))
         sequence = next(source.batches(KEY, example.step, 1)).tokens[:, 0]
         assert sequence[example.position] == example.token
         before = (*case.prompts[0], *sequence[: example.position])
@@ -204,24 +171,23 @@ ONE_BY_ONE = [Processing(temperature=0.6), Processing(top_k=2), Processing(top_p
 @pytest.mark.parametrize("processing", [*map(slow, ONE_BY_ONE), Processing(0.7, 2, 0.9)], ids=str)
 def test_a_claimed_processing_is_held_to(processing):
     case = CASES["peaked"]
-    right = partial(decode, processing=processing)
+    right = processed(processing, "drafting", "verified_q", "verified_p", "bonus")
     assert not rejected(case, right, 1024, processing)
     assert rejected(case, right, 1024)  # the unprocessed law is another
     assert rejected(case, decode, 1024, processing)
 
 
-@pytest.mark.parametrize("forgotten", ["bonus", slow("recovered"), slow("test")])
-def test_processing_on_one_side_is_rejected(forgotten):
+@pytest.mark.parametrize(
+    "name", ["decoder_bonus_temperature", slow("residual_temperature"), slow("verified_at_temperature")]
+)
+def test_processing_on_one_side_is_rejected(name):
     """Engines forget it in one place of three: EAGLE's bonus (commit bf10ac5), vllm-project/vllm#42744."""
-    processing = Processing(temperature=0.4)
-    process = {"draft", "test", "recovered", "bonus"} - {forgotten}
-    wrong = partial(decode, processing=processing, process=process)
-    assert rejected(CASES["peaked"], wrong, processing=processing)
+    assert rejected(CASES["peaked"], wrong_decoder(f"{name}:temperature=0.4"))
 
 
 def test_temperature_on_the_draft_alone_is_only_slower():
     """A draft may be drawn in any way, as long as its q is handed over."""
-    cool = partial(decode, processing=Processing(temperature=0.6), process={"draft"})
+    cool = processed(Processing(temperature=0.6), "drafting", "verified_q")
     assert not rejected(CASES["peaked"], cool, 1024)
 
 
@@ -236,7 +202,7 @@ def decode_batch(target, draft, prompts, max_new_tokens, eos, rng, *, shared=Fal
     while alive:
         for r in list(alive):
             left = max_new_tokens - len(new[r])
-            step = decode(target, draft, texts[r], min(left, 2), eos, streams[r], gamma=1)
+            step = Decoder(gamma=1)(target, draft, texts[r], min(left, 2), eos, streams[r])
             texts[r] += step
             new[r] += step
             if len(new[r]) == max_new_tokens or eos in step:

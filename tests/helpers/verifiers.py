@@ -7,14 +7,12 @@ import time
 
 import numpy as np
 
+from specsim import mistakes
 
-def verify(draft_tokens, p, q, rng, *, one_uniform=False, stratified=False, **how):
+
+def verify(draft_tokens, p, q, rng, *, stratified=False, **how):
     """Standard verification of whole arrays in NumPy, with ways to spoil it."""
-    steps, gamma = draft_tokens.shape
-    u = _uniforms(rng, steps, gamma + 1, stratified)
-    if one_uniform:
-        u[:, :gamma] = u[:, :1]
-    return verified(draft_tokens, p, q, u, **how)
+    return verified(draft_tokens, p, q, _uniforms(rng, *p.shape[:2], stratified), **how)
 
 
 def verified(
@@ -37,8 +35,6 @@ def verified(
     if residual == "excess":
         excess = np.maximum(weights[rejected] - q[each[rejected], accepted[rejected]], 0.0)
         weights[rejected] = np.where(excess.any(axis=1, keepdims=True), excess, weights[rejected])
-    elif residual == "one-hot":
-        weights[each[rejected], draft_tokens[each[rejected], accepted[rejected]]] = 0.0
     cdf = weights.cumsum(axis=1)
     output = np.full((steps, gamma + 1), -1)
     output[:, :gamma][passed] = draft_tokens[passed]
@@ -62,24 +58,17 @@ def resamples_from_target(draft_tokens, p, q, rng):
     return verify(draft_tokens, p, q, rng, residual="target")
 
 
-def one_hot_residual(draft_tokens, p, q, rng):
-    return verify(draft_tokens, p, q, rng, residual="one-hot")
+one_hot_residual, reuses_one_uniform, accepts_everything = (
+    mistakes.get(name).function for name in ("one_hot_residual", "one_uniform", "accepts_everything")
+)
 
 
 def lenient(draft_tokens, p, q, rng):
     return verify(draft_tokens, p, q, rng, lenience=0.8)
 
 
-def reuses_one_uniform(draft_tokens, p, q, rng):
-    return verify(draft_tokens, p, q, rng, one_uniform=True)
-
-
 def too_even(draft_tokens, p, q, rng):
     return verify(draft_tokens, p, q, rng, stratified=True)
-
-
-def accepts_everything(draft_tokens, p, q, rng):
-    return verify(draft_tokens, np.ones_like(p), q, rng)
 
 
 def always_argmax(draft_tokens, p, q, rng):

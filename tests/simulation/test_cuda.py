@@ -86,14 +86,12 @@ def test_the_counts_are_those_of_the_cpu(kind, vocab_size, gamma, rule):
 
 
 def test_every_rule_with_device_code():
-    having = [name for name in specsim.rules.names() if kernel_of(name) in steps.STEPS]
+    having = [
+        name for name in specsim.rules.names() if specsim.rules.get(name).fixed_pair.kernel in steps.STEPS
+    ]
     assert len(having) > 15
     for name in having:
         assert_same(*both(name, "dirichlet", 12, 3, 0, 24))
-
-
-def kernel_of(name):
-    return specsim.rules.get(name).fixed_pair.kernel
 
 
 def test_a_draft_of_the_most_probable_tokens():

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 import verifiers
+from audits import check_same
 from interrupting import interruptible, writes_half_a_result
 from sent import Failing, HeldJob, NotingJob, NotingTally, Sending
 from test_parts import P, Q, counts_of, steps_in
@@ -175,11 +176,8 @@ def test_an_audit_counts_and_finds_the_same(sent):
         audit("one_coin_real_q", level="smoke", rng=0, threads=2, executor=executor, cases=["asymmetric"])
         for executor in (None, sent)
     )
-    assert here.verdict == there.verdict == "biased"
-    assert [case.findings for case in here.cases] == [case.findings for case in there.cases]
-    for one, other in zip(here.cases, there.cases, strict=True):
-        assert one.counts.keys() == other.counts.keys()
-        assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
+    assert here.verdict == "biased"
+    check_same(there, here)
 
 
 def test_examples_come_back_with_the_counts(sent):
@@ -202,14 +200,6 @@ def found_here():
     return audit(WRONG, level="smoke", rng=0, diagnose=False)
 
 
-def check_same_cases(found, expected):
-    assert [case.case for case in found] == [case.case for case in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert (one.steps, one.findings, one.broken) == (other.steps, other.findings, other.broken)
-        assert one.counts.keys() == other.counts.keys()
-        assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
-
-
 def test_cases_of_a_users_verifier_run_elsewhere_and_cost_no_worker(pool, found_here, full):
     """What kills it kills a child of the worker; and, with --all, another verifier comes after it."""
     assert {case.broken for case in found_here.cases} == {True, False}
@@ -218,7 +208,7 @@ def test_cases_of_a_users_verifier_run_elsewhere_and_cost_no_worker(pool, found_
     there = audit(
         WRONG, level="smoke", rng=0, diagnose=False, executor=pool, progress=lambda *parts: told.append(parts)
     )
-    check_same_cases(there.cases, found_here.cases)
+    check_same(there, found_here)
     assert told == sorted(told)
     assert told[-1][0] == told[-1][1]
     assert len(told) > len(there.cases)  # after each look
@@ -231,7 +221,7 @@ def test_the_first_case_that_fails_is_the_last_one_in_workers_too(pool, found_he
     there = audit(WRONG, "smoke", rng=0, fail_fast=True, diagnose=False, executor=pool)
     number = [bool(case.findings) for case in found_here.cases].index(True) + 1
     assert number > 2
-    check_same_cases(there.cases, found_here.cases[:number])
+    check_same(there, replace(found_here, cases=found_here.cases[:number]))
 
 
 @pytest.mark.slow
@@ -424,8 +414,7 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
 
     with pytest.raises(TypeError, match=r"cannot be pickled .*as classes of a module"):
         simulate(Local([0.5, 0.5]), TableModel([0.5, 0.5]), steps=10, rng=0, executor=pool)
-    mine = rules.get("standard")
-    own = rules.Rule(**{name: getattr(mine, name) for name in mine.__dataclass_fields__} | {"name": "mine"})
+    own = replace(rules.get("standard"), name="mine")
     with pytest.raises(ValueError, match=r"'mine' is not in the registry.*specsim/rules"):
         simulate(P, Q, rule=own, steps=10, rng=0, executor=pool)
     assert simulate(P, Q, rule=own, steps=10, rng=0).steps == 10
@@ -514,7 +503,7 @@ def cluster(tmp_path):
 
 def test_a_cluster_runs_cases_of_a_users_verifier(cluster, found_here):
     there = audit(WRONG, level="smoke", rng=0, diagnose=False, executor=cluster.address)
-    check_same_cases(there.cases, found_here.cases)
+    check_same(there, found_here)
 
 
 def test_a_cluster_counts_the_same_and_runs_again_what_a_worker_had(cluster, tmp_path, whole):

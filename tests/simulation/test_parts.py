@@ -256,10 +256,7 @@ def test_trees_come_back_from_a_part(rule, gamma, tmp_path):
 
 
 def test_a_rule_that_later_runs_could_not_find_is_refused(tmp_path):
-    mine = rules.get("standard")
-    own = rules.Rule(
-        **{name: getattr(mine, name) for name in mine.__dataclass_fields__} | {"citation": "mine"}
-    )
+    own = replace(rules.get("standard"), citation="mine")
     with pytest.raises(ValueError, match=r"not in the registry.* without checkpoint and shard"):
         simulate(P, Q, rule=own, steps=10, rng=0, checkpoint=tmp_path / "run.part")
 

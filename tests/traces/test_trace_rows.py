@@ -39,10 +39,6 @@ SIZES = [1, 2, 7, 2 * PIECE + 2, 2048, 2049, 5001]
 SIZES += [pytest.param(size, marks=pytest.mark.slow) for size in (2047, 5002)]
 
 
-def words_of(dtype: str) -> np.dtype:
-    return np.dtype(f"u{STORED[dtype].itemsize}")
-
-
 def measured(dtype: str, p: np.ndarray, q: np.ndarray) -> Measured:
     """The rows (words or numbers [R, V]) as the pass over a trace sees them, each a text of one token."""
     p, q = (np.ascontiguousarray(rows).view(STORED[dtype]) for rows in (p, q))
@@ -154,7 +150,7 @@ def test_float16_is_read_where_the_processor_takes_subnormal_numbers_for_zero(
 def test_checksums_are_those_of_the_definition(dtype: str, size: int) -> None:
     """Of probabilities and of any words, which a damaged row may hold."""
     rng = np.random.default_rng(size)
-    word = words_of(dtype)
+    word = np.dtype(f"u{STORED[dtype].itemsize}")
     any_words = rng.integers(0, 2 ** (8 * word.itemsize), (2, 3, size), dtype=np.uint64).astype(word)
     sound = np.stack([some_rows(dtype, size, seed=seed)[:3].view(word) for seed in (0, 1)])
     for p, q in (any_words, sound):

@@ -1,11 +1,10 @@
 """Trees of heads: no tree of as many nodes has a higher expected number of accepted tokens."""
 
-from itertools import product
-
 import numpy as np
 import pytest
+from test_drafts import all_trees
 
-from specsim.models import Tree, tree_of_heads
+from specsim.models import tree_of_heads
 
 
 def worth(tree, table):
@@ -21,17 +20,12 @@ def worth(tree, table):
     return found
 
 
-def all_trees(size):
-    for parents in product(*(range(node) for node in range(1, size + 1))):
-        yield Tree(parents)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("nodes", [1, 3, 6])
 def test_no_tree_is_better(seed, nodes):
     rng = np.random.default_rng(seed)
     table = -np.sort(-rng.dirichlet(np.ones(4), size=3), axis=1)
-    best = max(worth(tree, table) for tree in all_trees(nodes))
+    best = max(worth(tree, table) for tree in all_trees(nodes, nodes))
     assert worth(tree_of_heads(table, nodes), table) == pytest.approx(best, rel=1e-12)
 
 
