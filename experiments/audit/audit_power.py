@@ -150,9 +150,6 @@ def _run(subject: Subject, where: tuple[int, str] | None, seeds: Sequence[int]) 
 # --- the page --------------------------------------------------------------------------------------------
 
 
-ALL_REJECTED = "All were rejected in every run."
-
-
 def page(rows: Sequence[Row]) -> str:
     """docs/results/power.md."""
     defined = [row for row in rows if row["case"]]

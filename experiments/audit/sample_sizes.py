@@ -8,6 +8,9 @@ from the distribution of the mistake, the test rejects above the quantile that g
 false-alarm probability is the mean of 1/L above that quantile. Then counts of those tables are drawn from the
 same distribution: the audit needs the steps with which the logarithm of its largest e-value, of a table or of
 the tables together, is above the alarm with the same power, by its mean and standard deviation.
+
+In the shapes of a server a step is the first token where one is drafted, from a row of any kind; the parts of
+the verifier give its distribution. An audit has the table of images in which the divergence is largest.
 """
 
 import math
@@ -19,17 +22,22 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from experiments import Floats, Ints, Row
+from experiments import Floats, Row
 from experiments._pages import markdown_table, written
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
 from specsim import mistakes
+from specsim.auditing._cases.shapes import SERVER_CASES
+from specsim.auditing._checks.alternatives import bins_of
+from specsim.auditing._checks.counts import PIT_BINS
 from specsim.auditing._checks.subjects import Subject
-from specsim.auditing._checks.tables import Joined, interim_looks
+from specsim.auditing._checks.tables import Joined, even_table, interim_looks
 from specsim.auditing._results.audit import BUDGET
 from specsim.core.stats import POWER
+from specsim.mistakes import _reference as ref
+from specsim.mistakes._rows import LAWS, Pair, normalised
 
 TITLE = "The steps that an audit needs for each known mistake, beside those of the most powerful test"
-MINUTES = 5
+MINUTES = 8
 
 #: Draws of the counts at each number of steps, and the precision of the ratio of both numbers.
 DRAWS, FAST_DRAWS, PRECISION = 200, 40, 1.03
@@ -44,36 +52,42 @@ LEAST_DIVERGENCE = 1e-12
 FAST_MISTAKES = ("resamples_target", "bonus_argmax")
 #: The ratio that is aimed at.
 GOAL = 2.5
+#: Least total variation of first tokens in a kind of row; outcomes in a root of their divergence.
+LEAST_TV, NEAR = 0.02, 3.0
 
 
-def cells(*, fast: bool) -> list[tuple[str]]:
-    """The mistakes of verifiers whose distribution is known."""
-    known = [one.name for one in mistakes.catalogue() if one.verify is not None and one.law is not None]
-    return [(name,) for name in known if not fast or name in FAST_MISTAKES]
+def cells(*, fast: bool) -> list[tuple[str, str]]:
+    """The mistakes of verifiers whose distribution is known, and the name of a server's case or nothing."""
+    names = FAST_MISTAKES if fast else mistakes.names("verifier")
+    return [(name, server) for server in ("", *SERVER_CASES) for name in names if mistakes.get(name).law]
 
 
-def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
-    """The case, the divergence per step, and both numbers of steps.
+def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
+    """The case, the divergence per step, the part of it that the tables have, and both numbers of steps.
 
-    All but the name are None where a step rejects at once in some case, or the distribution shows in no
+    All but the cell are None where a step rejects at once in some case, or the distribution shows in no
     table. `first_look` is the number of steps at which an audit at level quick first looks at that case."""
-    mistake = mistakes.get(cell[0])
+    mistake, server = mistakes.get(cell[0]), cell[1]
     subject = subject_of(mistake)
     level = alarm(subject, "quick")
-    shown = [one for i in range(len(subject.cases)) if (one := _shown(mistake, subject, i)) is not None]
-    fatal = any(one.fatal > FATAL for one in shown)
+    found = (_shown(mistake, subject, i) for i in range(len(subject.cases)))
+    shown = _first_tokens(mistake, subject, server) if server else [one for one in found if one is not None]
+    fatal = any(one.known.law[one.known.fatal].sum() > FATAL for one in shown)
     best = None if fatal else max(shown, key=lambda one: one.divergence, default=None)
     if best is None or best.divergence < LEAST_DIVERGENCE:
-        return {"mistake": mistake.name} | dict.fromkeys(
-            ("case", "divergence", "most_powerful", "audit", "ratio", "first_look")
+        return {"mistake": mistake.name, "server": server} | dict.fromkeys(
+            ("case", "divergence", "kept", "most_powerful", "audit", "ratio", "first_look")
         )
     generator = np.random.default_rng(rng)
-    least = _least(best, FAST_RATIOS if fast else RATIOS, generator)
+    law, log_ratios = best.tokens or (best.known.law, best.log_ratios)
+    least = _least(law, log_ratios, FAST_RATIOS if fast else RATIOS, generator)
     needed = _needed(best, level, least, FAST_DRAWS if fast else DRAWS, generator)
     return {
         "mistake": mistake.name,
+        "server": server,
         "case": best.known.case,
-        "divergence": best.divergence,
+        "divergence": float(law @ log_ratios),
+        "kept": best.divergence / float(law @ log_ratios),
         "most_powerful": least,
         "audit": needed,
         "ratio": needed / least,
@@ -83,15 +97,13 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A case in which the distribution of the mistake is known, with the tables that it shows in."""
+    """A case in which the distribution of the mistake is known, with the tables that it shows in; `tokens`
+    are the probabilities and log ratios of a step's tokens where the tables have bins of them."""
 
     known: Known
     tables: Joined
     first_look: int
-
-    @property
-    def fatal(self) -> float:
-        return float(self.known.law[self.known.fatal].sum())
+    tokens: tuple[Any, Any] | None = None
 
     @property
     def divergence(self) -> float:
@@ -107,15 +119,15 @@ class _Shown:
     @property
     def log_ratios(self) -> Floats:
         """[sequences], log of the probability of its tokens under the mistake over that of the claim."""
-        rates = self._merged(self.known.law[:, None])[0]
+        rates = self.merged(self.known.law[:, None])[0]
         sums = np.add.reduceat(rates, self.tables.starts)
         sizes = np.diff([*self.tables.starts, len(rates)])
         claimed = np.repeat(sums, sizes) * self.tables.law
         each = np.log(np.divide(rates, claimed, out=np.ones_like(rates), where=(rates > 0) & (claimed > 0)))
-        found: Floats = self._merged(np.eye(len(self.known.law))) @ each
+        found: Floats = self.merged(np.eye(len(self.known.law))) @ each
         return found
 
-    def _merged(self, outcomes: NDArray[Any]) -> Any:
+    def merged(self, outcomes: NDArray[Any]) -> Any:
         """[n, cells], of n columns of probabilities or counts of the sequences."""
         return self.tables.merged({"prefixes": self.known.prefixes(outcomes)})
 
@@ -126,18 +138,58 @@ def _shown(mistake: mistakes.Mistake, subject: Subject, index: int) -> _Shown | 
     return _Shown(known, Joined(tables), interim_looks(plan.steps)[0]) if known and tables else None
 
 
-def _least(shown: _Shown, draws: int, rng: np.random.Generator) -> float:
+def _first_tokens(mistake: mistakes.Mistake, subject: Subject, name: str) -> list[_Shown]:
+    """What each table of images shows of first tokens; nothing where these deviate too little."""
+    case: Any = subject.case(name)
+    bank, plan = case.bank(case.vocab_sizes[0]), subject.plan(subject.cases.index(case), "quick")
+    laws = np.array([_first_law(mistake, *rows) for rows in zip(bank.p, bank.q, strict=True)])
+    if np.abs(laws - bank.p).sum(axis=1).max() / 2.0 < LEAST_TV:
+        return []
+    laws = normalised(np.where(bank.p > 0.0, laws, 0.0), bank.p)
+    law, ratios = laws[laws > 0.0] / len(laws), np.log(laws[laws > 0.0] / bank.p[laws > 0.0])
+    group = np.unique((ratios / math.sqrt(law @ ratios) * NEAR).round(), return_inverse=True)[1]
+    tokens = np.bincount(group, law), np.bincount(group, law * ratios) / np.bincount(group, law)
+    table = Joined([even_table("prefix", (), "prefixes", 0, PIT_BINS, "")])
+    cells, found = (*((i,) for i in range(PIT_BINS)), ()), []
+    for order, below in zip(case.orders, bank.below, strict=True):
+        rows = zip(laws[:, None], bank.p, bank.p / (1.0 + below), strict=True)  # the ratio gives the order
+        images = np.concatenate([bins_of(*row, PIT_BINS) for row in rows]) / len(laws)
+        for kind, bins in zip(("all rows", *case.kinds), (images.sum(axis=0), *images), strict=True):
+            law = np.append(bins, max(1.0 - bins.sum(), 0.0))
+            known = Known(f"{laws.shape[1]:,} ids: {kind}, by {order}", PIT_BINS, 1, 1, cells, law, law < 0.0)
+            found.append(_Shown(known, table, interim_looks(plan.steps)[0], tokens))
+    return found
+
+
+def _first_law(mistake: mistakes.Mistake, p: Floats, q: Floats) -> Floats:
+    """The law [V] of a first token where one is drafted, from the parts of its verifier; p without these."""
+    verifier: Any = mistake.verify
+    pair, parts = Pair(p[None], q[None]), verifier.keywords
+    if verifier.func is not ref.STANDARD or "rows" in parts:
+        return LAWS.get(mistake.name, lambda pair: pair.p)(pair)[0]
+    passes, count = parts.get("passes", ref.ratio_test), parts.get("count", ref.first_failure)
+    given, chance = (np.arange(len(p))[:, None], pair.p[None], pair.q[None]), np.zeros((len(p), 1))
+    for bit in range(1, 54):
+        chance += 0.5**bit * (count(passes(chance + 0.5**bit, *given, **mistake.values))[:, None] > 0)
+    recover, rows = parts.get("recover", ref.excess), (np.array([p, p]), np.array([q, q]))
+    left = recover(*rows, p.argsort()[-2:], **mistake.values)
+    if (left[0] != left[1]).any():
+        return pair.without_drafted(chance.T)[0]
+    return pair.emitted(accepted=chance.T, recovered=normalised(left[:1], pair.p))[0]
+
+
+def _least(law: Floats, log_ratios: Floats, draws: int, rng: np.random.Generator) -> float:
     """The steps of the most powerful test at the whole budget."""
-    values, which = np.unique(shown.log_ratios.round(12), return_inverse=True)
-    law = np.bincount(which, weights=shown.known.law)
+    values, which = np.unique(log_ratios.round(12), return_inverse=True)
+    mass = np.bincount(which, weights=law)
 
     def rejects(steps: float) -> bool:
-        ratios = rng.multinomial(int(steps), law, size=draws) @ values
+        ratios = rng.multinomial(int(steps), mass, size=draws) @ values
         above = ratios[ratios >= np.quantile(ratios, 1.0 - POWER, method="lower")]
         return bool(np.exp(-above).sum() / draws <= BUDGET)
 
     # where the logarithm of the ratio is nearly normal
-    normal = (scipy.special.ndtri(1.0 - BUDGET) + scipy.special.ndtri(POWER)) ** 2 / (2.0 * shown.divergence)
+    normal = (scipy.special.ndtri(1.0 - BUDGET) + scipy.special.ndtri(POWER)) ** 2 / (2.0 * law @ log_ratios)
     return _fewest(rejects, normal)
 
 
@@ -145,7 +197,9 @@ def _needed(shown: _Shown, level: float, least: float, draws: int, rng: np.rando
     """The steps of an audit, at false-alarm probability `level` of each test; infinite beyond `MOST`."""
 
     def rejects(steps: float) -> bool:
-        largest = _largest_log_e(shown, rng.multinomial(int(steps), shown.known.law, size=draws))
+        observed = shown.merged(rng.multinomial(int(steps), shown.known.law, size=draws).T)
+        each = shown.tables.log_e(observed).max(axis=1)
+        largest = np.maximum(each, shown.tables.log_pooled_e(observed))
         return bool(largest.mean() - scipy.special.ndtri(POWER) * largest.std() >= -math.log(level))
 
     return _fewest(rejects, least)
@@ -164,39 +218,33 @@ def _fewest(rejects: Callable[[float], bool], about: float) -> float:
     return float(math.ceil(high * about))
 
 
-def _largest_log_e(shown: _Shown, outcomes: Ints) -> Floats:
-    """[n], of the outcomes [n, sequences] of n runs."""
-    observed = shown.tables.merged({"prefixes": shown.known.prefixes(outcomes.T)})
-    each = shown.tables.log_e(observed).max(axis=1)
-    return np.maximum(each, shown.tables.log_pooled_e(observed))
-
-
 # --- the page --------------------------------------------------------------------------------------------
 
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/sample-sizes.md."""
-    shown = [row for row in rows if row["case"]]
-    beyond = [_beyond(row) for row in shown if row["ratio"] > GOAL]
-    lines = [
-        (
-            *(f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}"),
-            *(_steps(row["most_powerful"]), _steps(row["audit"]), f"{row['ratio']:.2f}"),
-        )
-        for row in shown
-    ]
     head = ("mistake", "case", "divergence", "most powerful test", "audit", "ratio")
-    values = {
-        "BUDGET": BUDGET,
-        "POWER": POWER,
-        "GOAL": GOAL,
-        "total": len(shown),
-        "within": len(shown) - len(beyond),
-        "median": np.median([row["ratio"] for row in shown]),
-        "beyond": f"Above it are {', '.join(beyond)}." if beyond else "No mistake needs more.",
-        "early": sum(row["most_powerful"] < row["first_look"] for row in shown),
-        "table": markdown_table(head, lines, numbers=4),
-    }
+    values = {"BUDGET": BUDGET, "POWER": POWER, "GOAL": GOAL, "LEAST_TV": LEAST_TV}
+    for group in ("", "server_"):
+        shown = [row for row in rows if row["case"] and bool(row["server"]) is bool(group)]
+        beyond = [_beyond(row) for row in shown if row["ratio"] > GOAL]
+        lines = [
+            (
+                *(f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}"),
+                *(_steps(row["most_powerful"]), _steps(row["audit"]), f"{row['ratio']:.2f}"),
+            )
+            for row in shown
+        ]
+        found = {
+            "total": len(shown),
+            "within": len(shown) - len(beyond),
+            "median": np.median([row["ratio"] for row in shown]),
+            "kept": np.median([row["kept"] for row in shown]),
+            "beyond": f"Above it are {', '.join(beyond)}." if beyond else "No mistake needs more.",
+            "early": sum(row["most_powerful"] < row["first_look"] for row in shown),
+            "table": markdown_table(head, lines, numbers=4),
+        }
+        values |= {group + name: value for name, value in found.items()}
     return written("sample-sizes", values)
 
 
