@@ -17,16 +17,15 @@ True
 import importlib
 import inspect
 import re
-import tomllib
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any
 
 from specsim import rules
 from specsim.adapters._contract import Verifier, declares
 from specsim.adapters._engines import EngineMissing, Function, engine_function, made
+from specsim.core._files import read_table
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
 from specsim.core._registry import suggestion
@@ -43,7 +42,7 @@ READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 __dir__ = __all__.copy  # for completion
 
 #: The engines that specsim adapts itself: where the verifier or decoder of each is made, and what it is.
-ENGINES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text("utf-8"))
+ENGINES = read_table("engines")
 
 
 def catalogue() -> dict[str, str]:

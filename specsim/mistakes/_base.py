@@ -1,12 +1,11 @@
 """The mistake: a verifier or decoder with a known defect, its description and its law."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from specsim.core._files import read_table
 from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._types import StepLaw
 from specsim.models._drafts.dynamic import Draft
@@ -63,7 +62,7 @@ class Mistake(Parametrised):
 
 
 #: The mistakes "of verification" and "of serving", family by family: the sentence of each, then its reports.
-CATALOGUE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+CATALOGUE = read_table("mistakes")
 _ABOUT = {
     name: (family, says, tuple(reports))
     for families in CATALOGUE.values()

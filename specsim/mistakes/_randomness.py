@@ -14,7 +14,7 @@ from specsim.mistakes._laws import Rows, StepLaw, chain_law, law, of_chain, rati
 from specsim.mistakes._reference import mistake
 from specsim.mistakes._rows import within
 
-#: The family of these mistakes in `catalogue.toml`.
+#: The family of these mistakes in data/mistakes.toml.
 FAMILY = "reused randomness"
 #: The token whose uniform is that of a test, where not each token after the accepted ones is.
 RECOVERED, BONUS = 1, 2

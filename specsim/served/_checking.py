@@ -198,10 +198,13 @@ def check_metrics(
         name: read("by_position" if name.startswith("position") else name, value, rounding)
         for name, value in texts.items()
     }
-    _check_together(given)
-    positions = sum(name.startswith("position") for name in given)
-    if positions:
-        given.setdefault("gamma", Range(positions, positions))
+    if positions := sum(name.startswith("position") for name in given):
+        length = given.setdefault("gamma", Range(positions, positions))
+        if length.low != positions:
+            raise ValueError(f"by_position: {positions} rates for gamma {length}; give one a position")
+    for name in ("draft_time", "step_time"):
+        if name in given and "target_time" not in given:
+            raise ValueError(f"{name}: means nothing alone; give target_time too, since their ratio counts")
 
     definition = DEFINITIONS[engine]
     checks, program = _test_statements(given, definition)
@@ -230,15 +233,6 @@ def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
     if not found.keys() - {"gamma", "requests"}:
         raise ValueError("numbers: nothing to check; give at least one that is reported, such as accepted=20")
     return found
-
-
-def _check_together(given: Mapping[str, Range]) -> None:
-    positions = sum(name.startswith("position") for name in given)
-    if positions and "gamma" in given and given["gamma"].low != positions:
-        raise ValueError(f"by_position: {positions} rates for gamma {given['gamma']}; give one a position")
-    for name in ("draft_time", "step_time"):
-        if name in given and "target_time" not in given:
-            raise ValueError(f"{name}: means nothing alone; give target_time too, since their ratio counts")
 
 
 def _test_statements(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Check, ...], Program]:

@@ -2,12 +2,11 @@
 
 docs/checking-metrics.md has each of them under "What is checked"."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
+from specsim.core._files import read_table
 from specsim.served._feasible import COUNTS, Form, Range, minus, plus, times
 
 ONE: Form = {"one": 1}
@@ -39,8 +38,7 @@ class Definition:
 
 
 #: By name; "plain" takes the words literally.
-_FILE = Path(__file__).with_name("definitions.toml")
-DEFINITIONS = {name: Definition(**one) for name, one in tomllib.loads(_FILE.read_text("utf-8")).items()}
+DEFINITIONS = {name: Definition(**one) for name, one in read_table("definitions").items()}
 
 
 # What must hold of the numbers.

@@ -1,14 +1,7 @@
 """Expected tokens per step of a rule along a log, from the drafted tokens' own probabilities alone.
 
-A rule with a `survival` (see `specsim.rules.Rule`) accepts at least i of the drafted tokens x_1, x_2, … with
-a probability R_i that p(x_j) and q(x_j), j ≤ i, determine. So with the first γ of them a step emits 1 + R_1 +
-… + R_γ tokens, in expectation over drafts sampled from q; rules that do not use q take any drafts. R rises
-with p and falls with q: of truncated rows its values at the lowest p and highest q, and the reverse, bound
-it.
-
-All rules are evaluated along the same drafts, so their differences are more precise than their values.
-`TraceBounds` has β in place of the standard rule's last R: it does not vary with the drafted token, but its
-bounds widen as fewer tokens are listed."""
+docs/importing-logs.md has the method under "Other rules, and policies". `TraceBounds` has β in place of the
+standard rule's last R: it does not vary with the drafted token, but its bounds widen with the tail."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -11,6 +11,8 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from specsim.core._files import read_table
+
 #: What names a token by its id, and the most digits of an id.
 ID, MOST_DIGITS = "token_id:", 18
 #: What reading raises, apart from ValueError, for JSON of another kind.
@@ -19,19 +21,7 @@ TOKEN, LOGPROB = itemgetter("token"), itemgetter("logprob")
 #: Why a text ended, where llama.cpp has another word than "stop", "length" and "abort".
 FINISHES = {"limit": "length", "eos": "stop", "word": "stop", "none": None}
 #: The names of each count, the present one first.
-COUNTS = {
-    "steps": ("num_spec_steps", "spec_verify_ct"),
-    "drafted": (
-        *("num_draft_tokens", "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num"),
-        "draft_n",
-    ),
-    "accepted": (
-        *("num_accepted_draft_tokens", "spec_num_correct_drafts", "spec_accepted_drafts"),
-        *("spec_accept_token_num", "draft_n_accepted", "accepted_prediction_tokens"),
-    ),
-    "rejected": ("rejected_prediction_tokens",),
-    "emitted": ("completion_tokens",),
-}
+COUNTS: dict[str, list[str]] = read_table("servers")["counts"]
 
 
 class Column(NamedTuple):

@@ -173,9 +173,10 @@ class EngineMatrix(Judged):
                     _mark(cell.speculative),
                     _mark(cell.plain) if cell.plain else NONE,
                     f"{cell.speculative.detectable_tv:.4f}" if cell.speculative.texts else NONE,
-                    _efficiency(cell.speculative),
+                    NONE if ratio is None else f"{ratio:.2f}",
                 )
                 for cell in self.cells
+                for ratio in [cell.speculative.efficiency and cell.speculative.efficiency.ratio]
             ],
         )
 
@@ -238,11 +239,6 @@ def _mark(audit: EngineAudit) -> str:
         return "refused"
     kinds = ", ".join(dict.fromkeys(finding.kind for finding in audit.findings))
     return f"{audit.verdict} ({kinds})" if kinds else str(audit.verdict)
-
-
-def _efficiency(audit: EngineAudit) -> str:
-    ratio = audit.efficiency and audit.efficiency.ratio
-    return NONE if ratio is None else f"{ratio:.2f}"
 
 
 @shows_progress("audit", " tokens")

@@ -1,30 +1,19 @@
 """The engines by name."""
 
 import re
-from importlib import import_module
 from inspect import signature
+from pkgutil import resolve_name
 from typing import Any
 
+from specsim.core._files import read_table
 from specsim.core._registry import check_known
 from specsim.engines._planted.requests import Engine
 from specsim.engines._planted.served_pair import Pair
 
 #: An address without its beginning: a host with a port, or with a path.
 ADDRESS = re.compile(r"[\w.-]+(:\d+|/)")
-#: The engines by name: file and class.
-ENGINES = {
-    "specsim": ("_server.decoding", "LocalEngine"),
-    "hf": ("_clients.transformers", "TransformersEngine"),
-    "hf-lookup": ("_clients.transformers", "LookupEngine"),
-    "hf-universal": ("_clients.transformers", "UniversalEngine"),
-    "hf-early-exit": ("_clients.transformers", "EarlyExitEngine"),
-    "hf-mtp": ("_clients.transformers", "MtpEngine"),
-    "llama.cpp": ("_clients.llama_cpp", "LlamaCppEngine"),
-    "mlx-lm": ("_clients.mlx", "MlxEngine"),
-    "onnxruntime": ("_clients.onnxruntime", "OnnxRuntimeEngine"),
-    "onnxruntime-ngram": ("_clients.onnxruntime", "NgramEngine"),
-    "openvino": ("_clients.openvino", "OpenVinoEngine"),
-}
+#: The engines by name: where the class of each is.
+ENGINES = read_table("clients")
 
 
 def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **options: Any) -> Engine:
@@ -66,13 +55,13 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
     """
     arguments: tuple[Any, ...] = (planted,)
     if "://" in name_or_url:
-        file, kind, arguments = "_clients.http", "HttpEngine", (name_or_url, planted)
+        place, arguments = "_clients.http:HttpEngine", (name_or_url, planted)
     else:
         if ADDRESS.match(name_or_url):
             raise ValueError(f"engine {name_or_url!r}: addresses begin with http://, as http://{name_or_url}")
         check_known("engine", name_or_url, list(ENGINES))
-        file, kind = ENGINES[name_or_url]
-    make = getattr(import_module(f"specsim.engines.{file}"), kind)
+        place = ENGINES[name_or_url]
+    make = resolve_name(f"specsim.engines.{place}")
     options["speculative"] = speculative
     taken = [name for name in signature(make).parameters if name not in ("url", "pair", "planted")]
     if unknown := [name for name in options if name not in taken]:

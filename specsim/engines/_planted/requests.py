@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from specsim.core._arguments import checked
+from specsim.core._files import read_table
 from specsim.core._json import printable
 from specsim.core._types import Floats
 from specsim.core._verdicts import LONGEST
@@ -101,16 +102,7 @@ class Completion:
 
 
 #: Why a request has no completion, by kind.
-FAILURES = {
-    "connection": "the server cannot be reached, or closed the connection",
-    "http": "the server answered with an error",
-    "timeout": "the answer did not come in time",
-    "garbage": "the answer is not what the protocol demands",
-    "unmappable": "the answer's text has no tokens",
-    "refused": "the engine does not support what the request asks for",
-    "changed": "the server serves another model than at the first request",
-    "crash": "the engine raised an error",
-}
+FAILURES: dict[str, str] = read_table("servers")["failures"]
 
 
 class FailedError(Exception):

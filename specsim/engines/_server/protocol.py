@@ -6,21 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from specsim.core._files import read_table
 from specsim.core._json import parse_json
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, check_request
 
 #: What a request may have in addition to the parameters that are read, with the values that change nothing.
-IGNORED: dict[str, tuple[Any, ...]] = {
-    "best_of": (None, 1),
-    "echo": (None, False),
-    "frequency_penalty": (None, 0, 0.0),
-    "ignore_eos": (None, True, False),
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0, 0.0),
-    "repetition_penalty": (None, 1, 1.0),
-    "suffix": (None, ""),
-}
+IGNORED: dict[str, list[Any]] = read_table("servers")["ignored"]
 READ = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop",
     "logprobs", "stream", "stream_options", "user", "return_token_ids", "return_tokens_as_token_ids",
@@ -62,7 +54,7 @@ def read_call(body: bytes, pair: Pair, model: str) -> Call:
     if not isinstance(given, dict):
         raise ApiError(400, f"the body is {type(given).__name__}, not an object of parameters")
     for name, value in given.items():
-        if name in IGNORED and value not in IGNORED[name]:
+        if name in IGNORED and value not in (None, *IGNORED[name]):
             raise ApiError(400, f"{name}: {value!r} is not supported", name)
         if name not in IGNORED and name not in READ:
             raise ApiError(400, f"{name}: not a parameter", name)

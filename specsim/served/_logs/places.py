@@ -58,7 +58,8 @@ class Lists:
             self._lengths |= lengths
         if any(isinstance(place.token, str) for place in text.places or []):
             most = max(lengths, default=0)
-            self._ambiguous |= any(row.known < most and not _is_whole(row) for row in rows)
+            cut = (row.logprobs for row in rows if row.known < most)
+            self._ambiguous |= any(not sum(math.exp(min(x, 0.0)) for x in logs) > WHOLE for logs in cut)
             if self._ambiguous:
                 return None
         return [row._replace(known=_listed(row, lengths or self._lengths)) for row in rows]
@@ -89,11 +90,6 @@ def _listed(row: Row, lengths: set[int]) -> int:
 
 def _is_last(row: Row) -> bool:
     return row.own < 0 or row.logprobs[row.own] <= min(row.logprobs)
-
-
-def _is_whole(row: Row) -> bool:
-    """Whether a list has all tokens, or all but rare ones."""
-    return sum(math.exp(min(logprob, 0.0)) for logprob in row.logprobs) > WHOLE
 
 
 def _shared(keys: list[Token]) -> list[bool]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from specsim.core._files import read_table
 from specsim.traces._responses import Column, Logged, id_in, number, read_end, read_logprobs
 
 #: A token's id, bytes, or string.
@@ -139,24 +140,8 @@ def _steps(accepted: Any) -> list[int] | None:
 
 # Which texts can be tested, and what is missing from them.
 
-#: Parameters that truncate a row, with the values that do not. They keep its most probable token.
-TRUNCATION: dict[str, tuple[Any, ...]] = {
-    "top_k": (-1, 0),
-    "top_p": (1,),
-    "min_p": (0,),
-    "typical_p": (1,),
-    "top_n_sigma": (-1, 0),
-}
-#: Parameters that change a row in another way, with the values that do not.
-CHANGES: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("repetition_penalty", "repeat_penalty"), (1,)),
-    **dict.fromkeys(("presence_penalty", "frequency_penalty", "dry_multiplier", "xtc_probability"), (0,)),
-    **dict.fromkeys(("mirostat", "dynatemp_range", "min_tokens", "min_new_tokens", "ignore_eos"), (0,)),
-    **dict.fromkeys(("logit_bias", "bad_words", "allowed_token_ids"), ({}, [])),
-    **dict.fromkeys(("grammar", "json_schema", "regex", "ebnf", "structural_tag"), ("", {})),
-    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ("",)),
-    **dict.fromkeys(("structured_outputs", "response_format"), ({"type": "text"},)),
-}
+#: Parameters that change a row, with the values that do not.
+PARAMETERS = read_table("servers")
 BEFORE = "logged before: the same response, or the same long text"
 #: Seeds that mean a random one.
 RANDOM_SEEDS = (None, -1, 2**32 - 1)
@@ -222,16 +207,15 @@ class Conditions:
             return ""
         if temperature is None:
             return "temperature not known"
-        changed = [name for name, neutral in CHANGES.items() if _is_set(text.parameters.get(name), neutral)]
-        if temperature > 0:
-            changed += [n for n, neutral in TRUNCATION.items() if _is_set(text.parameters.get(n), neutral)]
-            if temperature != 1:
-                changed.insert(0, "temperature")
+        kinds = ("change", "truncation") if temperature > 0 else ("change",)
+        changed = ["temperature"] * (temperature not in (0, 1))
+        changed += [
+            name
+            for kind in kinds
+            for name, neutral in PARAMETERS[kind].items()
+            if text.parameters.get(name) not in (None, *neutral)
+        ]
         return f"raw log-probabilities, and {changed[0]} changes the distribution" if changed else ""
-
-
-def _is_set(value: Any, neutral: tuple[Any, ...]) -> bool:
-    return value is not None and value not in neutral
 
 
 def _not_drawn(text: Text) -> str:
