@@ -1,6 +1,6 @@
 """The battery: cases of a target and a draft, each designed to expose one kind of defect."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.adapters._contract import Declared
+from specsim.core._files import read_table
 from specsim.core._streams import Key, key_of
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
@@ -113,7 +114,7 @@ def battery(subject: Rule | Declared) -> list[Case]:
     """The cases of a built-in rule, or of a user's verifier with these declarations."""
     if isinstance(subject, Declared):
         return _for_verifier(subject)
-    cases = [make(BITS["float64"]) for make in _PAIRS.values()] + [_markov(24), _ngrams()]
+    cases = [_fixed(name, BITS["float64"]) for name in _PAIRS] + [_markov(24), _ngrams()]
     if subject.declared is not None:
         cases = [case for case in cases if case.target.vocab_size <= DECLARED_VOCABULARY]
     shape = partial(chains, 2) if subject.claimed_on_trees else chain
@@ -125,7 +126,7 @@ def _for_verifier(declared: Declared) -> list[Case]:
     cases = _on_trees(declared, first) if declared.tree else _on_chains(declared, first)
     for dtype in others:
         for name in ("two-point", "asymmetric", "zeros"):
-            case = _PAIRS[name](BITS[dtype])
+            case = _fixed(name, BITS[dtype])
             tree = chains(2, 2, declared.draft_sampling) if declared.tree else case.tree
             named: dict[str, Any] = {"name": f"{name}, {dtype}", "purpose": f"rows of {dtype}"}
             cases.append(replace(case, tree=tree, dtype=dtype, **named))
@@ -139,14 +140,14 @@ def _for_verifier(declared: Declared) -> list[Case]:
 def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     bits = BITS[dtype]
     # calls in the shapes of a server have as many ids
-    cases = [make(bits) for name, make in _PAIRS.items() if name != "Zipf 32 000"]
-    cases += [_own_rows(bits), _last_token(bits), _opposite(bits), _markov(bits)]
+    cases = [_fixed(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
+    cases += [_fixed("own rows", bits), _fixed("last token", bits), _opposite(bits), _markov(bits)]
     if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:
-        cases.append(_uneven(bits))
+        cases.append(_fixed("uneven lengths", bits))
     if declared.one_hot:
-        cases.append(_certain(bits))
+        cases.append(_fixed("no q", bits))
     return [replace(case, dtype=dtype) for case in cases]
 
 
@@ -155,7 +156,7 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
     bits, way = BITS[dtype], declared.draft_sampling
     cases, branches = [], branching(2, 2, draft_sampling=way)
     for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
-        case = _PAIRS[name](bits)
+        case = _fixed(name, bits)
         for shape in (chains(2, 2, way), branches):
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
@@ -169,59 +170,28 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     return chain(declared.gamma, tree.draft_sampling)
 
 
-def _pair(name: str, purpose: str, rows: Iterable[Floats], gamma: int, **more: Any) -> Callable[[int], Case]:
-    """A fixed pair, by the bits of its fractions: its rows sum to exactly 1 in the verifier's dtype."""
-    p, q = rows
-    return lambda bits: Case(
-        name, purpose, TableModel(dyadic(p, bits)), TableModel(dyadic(q, bits)), chain(gamma), **more
-    )
+@cache
+def _fixed(name: str, bits: int) -> Case:
+    """A pair of the table."""
+    given = dict((_PAIRS | _FOR_VERIFIERS)[name])
+    rows = given.pop("rows", None) or synthetic_pair(*given.pop("synthetic"), rng=0)
+    return _pair(name, rows=rows, bits=bits, **given)
 
 
-def _synthetic(
-    name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int, **more: Any
-) -> Callable[[int], Case]:
-    return cache(
-        lambda bits: _pair(name, purpose, synthetic_pair(kind, vocab_size, overlap, rng=0), gamma, **more)(
-            bits
-        )
-    )
+def _pair(name: str, purpose: str, rows: Iterable[Any], gamma: int, bits: int, **more: Any) -> Case:
+    """Rows that sum to exactly 1 in a dtype with these `bits`."""
+    target, draft = (TableModel(dyadic(row, bits)) for row in rows)
+    return Case(name, purpose, target, draft, chain(gamma), **more)
 
 
-_asymmetric = partial(_synthetic, kind="asymmetric", vocab_size=8, overlap=0.6, gamma=3)
-
-#: Fixed pairs by name, each a function of the bits of its fractions.
-_PAIRS: dict[str, Callable[[int], Case]] = {
-    "two-point": _synthetic("two-point", "every prefix of six positions is counted", "two-point", 2, 0.8, 5),
-    "asymmetric": _asymmetric("asymmetric", "one token over-proposed"),
-    "zeros": _pair(
-        "zeros",
-        "tokens impossible under p, under q, under both",
-        np.array([[0.5, 0.25, 0.25, 0.0, 0.0, 0.0], [0.25, 0.0, 0.25, 0.375, 0.125, 0.0]]),
-        3,
-    ),
-    "disjoint": _synthetic("disjoint", "no draft passes, all tokens are drawn anew", "dirichlet", 96, 0.0, 2),
-    "identical": _synthetic("identical", "every draft must be accepted", "dirichlet", 4, 1.0, 3),
-    "one-hot draft": _synthetic("one-hot draft", "n-gram and argmax drafts", "one-hot", 8, 0.7, 3),
-    "near-equal": _synthetic("near-equal", "a residual of almost no mass", "near-equal", 32, 0.9999, 8),
-    "irregular": _synthetic("irregular", "many small entries", "dirichlet", 32, 0.5, 4),
-    "Zipf 1 000": _synthetic("Zipf 1 000", "a heavy tail", "zipf", 1000, 0.8, 5),
-    "Zipf 32 000": _synthetic("Zipf 32 000", "a vocabulary of real size", "zipf", 32_000, 0.8, 5),
-}
-_own_rows = _asymmetric("own rows", "each row of a call has its own p and q: wrong rows show", rotated=True)
-_uneven = _asymmetric("uneven lengths", "from 0 to γ drafted tokens in one call", rotated=True, uneven=True)
-_certain = _asymmetric("no q", "q is None: the drafts were certain", certain=True)
-_last_token = _pair(
-    "last token",
-    "the last id of the vocabulary is the likeliest, ids before it are padding",
-    np.array([[0.125, 0.0, 0.125, 0.125, 0.0, 0.0, 0.625], [0.5, 0.0, 0.25, 0.125, 0.0, 0.0, 0.125]]),
-    3,
-)
+#: The fixed pairs by name: those of rules too, and those of verifiers alone.
+_PAIRS, _FOR_VERIFIERS = read_table("pairs").values()
 
 
 def _opposite(bits: int) -> Case:
     """As in a test of vLLM: a draft in the opposite order shows shared noise."""
     p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
-    return _pair("opposite", "a draft that ranks tokens the other way round", (p, p[::-1]), 2)(bits)
+    return _pair("opposite", "a draft that ranks tokens the other way round", (p, p[::-1]), 2, bits)
 
 
 def _rounded_rows() -> Case:
@@ -240,7 +210,7 @@ def _flat_tail() -> Case:
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])
     q[:3] += (1.0 - tail) * np.array([0.25, 0.5, 0.25])
     purpose = "a tail of tokens each below 2^-24, likely only together"
-    return _pair("flat tail 131 072", purpose, (p, q), 1, weight=2)(40)
+    return _pair("flat tail 131 072", purpose, (p, q), 1, 40, weight=2)
 
 
 def _markov(bits: int) -> Case:

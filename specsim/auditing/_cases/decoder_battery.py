@@ -4,13 +4,14 @@ Rows are 24-bit dyadic fractions, which sum to exactly 1. V^max_new_tokens is at
 token is counted after every prefix; sequences are long enough for several steps of two or three drafted
 tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._files import read_table
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
@@ -53,15 +54,20 @@ class DecoderCase:
 
 
 def decoder_battery() -> list[DecoderCase]:
-    return [_case(*case) for case in _CASES]
+    return [_case(**case) for case in _CASES]
 
 
-def _case(
-    name: str, purpose: str, rows: Callable[[], tuple[Any, Any]], prompts: Any, *request: Any
-) -> DecoderCase:
-    target, draft = (one if isinstance(one, WholeText) else _table(one) for one in rows())
-    prompts = prompts if isinstance(prompts[0], tuple) else (prompts,)
-    return DecoderCase(name, purpose, target, draft, prompts, *request)
+def _case(*, models: list[Any], prompts: list[list[int]], mixed: float = 0.0, **more: Any) -> DecoderCase:
+    rows = _made(models) if isinstance(models[0], str) else map(_made, models)
+    target, draft = (one if isinstance(one, WholeText) else ContextTable(dyadic(one)) for one in rows)
+    if mixed:
+        given = Mixture(draft, target, mixed).rows(target.contexts)
+        draft = ContextTable(dyadic(given.reshape((target.vocab_size,) * (target.order + 1))))
+    return DecoderCase(target=target, draft=draft, prompts=tuple(map(tuple, prompts)), **more)
+
+
+def _made(given: list[Any]) -> Any:
+    return _MAKERS[given[0]](*given[1:]) if isinstance(given[0], str) else np.array(given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,21 +156,11 @@ def _peaked(vocab_size: int, order: int, *masses: float) -> Floats:
     return np.array(masses)[(np.arange(vocab_size) - turns[..., None]) % vocab_size]
 
 
-def _table(rows: Floats) -> ContextTable:
-    return ContextTable(dyadic(rows))
-
-
 def _end(vocab_size: int, *seeds: int) -> tuple[Floats, Floats]:
     """Target and draft of a text that token 0 ends; the draft draws it more often."""
     p, q = (_irregular(seed, vocab_size, order) for seed, order in zip(seeds, (2, 1), strict=True))
     p[..., 0], q[..., 0] = 0.25 * p[..., 1:].sum(axis=-1), 0.6 * q[..., 1:].sum(axis=-1)
     return normalise(p), normalise(q)
-
-
-def _mixed(p: Floats, other: Floats, weight: float) -> tuple[Floats, Floats]:
-    """The draft is a mixture of `other` and of the target, which has `weight`."""
-    target = _table(p)
-    return p, Mixture(_table(other), target, weight).rows(target.contexts).reshape(p.shape)
 
 
 def _far() -> tuple[Floats, Floats]:
@@ -176,95 +172,11 @@ def _far() -> tuple[Floats, Floats]:
     return p, normalise(q)
 
 
-def _neighbours() -> tuple[Floats, Floats]:
-    """After each token other tokens are likely, under the draft too; after token 3 the text ends."""
-    p = [[0.25, 0.25, 0.25, 0.25], [0.05, 0.2, 0.65, 0.1], [0.05, 0.6, 0.1, 0.25], [0.85, 0.05, 0.05, 0.05]]
-    q = [[0.25, 0.25, 0.25, 0.25], [0.05, 0.7, 0.15, 0.1], [0.05, 0.1, 0.2, 0.65], [0.7, 0.1, 0.15, 0.05]]
-    return np.array(p), np.array(q)
-
-
-#: Name, purpose, the rows of target and draft, the prompt or prompts, length and end-of-sequence token.
-_CASES: tuple[tuple[Any, ...], ...] = (
-    (
-        "second order",
-        "a target that reads two tokens: a state that lost one, or kept a rejected one",
-        lambda: (_peaked(3, 2, 0.72, 0.2, 0.08), _irregular(2, 3, 1)),
-        (0, 1),
-        5,
-    ),
-    (
-        "end in the draft",
-        "the end of the text, token 0, is often drafted with tokens after it",
-        lambda: _end(3, 3, 4),
-        (2, 1),
-        5,
-        0,
-    ),
-    (
-        "zeros",
-        "tokens impossible under p, under q, under both",
-        lambda: (_irregular(5, 4, 1, zeros=0.35), _irregular(6, 4, 1, zeros=0.35)),
-        (3,),
-        4,
-    ),
-    (
-        "near",
-        "a draft that is nearly the target: whole drafts accepted, the draft one token behind",
-        lambda: _mixed(_peaked(2, 2, 0.8, 0.2), _irregular(8, 2, 2), 0.9),
-        (0, 1, 0),  # one token more than the models read, for drafts that lag behind the text
-        9,
-    ),
-    (
-        "far",
-        "a draft nearly disjoint from the target: a rejection and a rollback in almost every step",
-        _far,
-        (0, 0),
-        4,
-    ),
-    (  # no ties, so that top-k is well defined; about half the steps have a bonus
-        "peaked",
-        "rows that temperature, top-k and top-p change a good deal",
-        lambda: _mixed(_peaked(3, 1, 0.62, 0.27, 0.11), _peaked(3, 1, 0.27, 0.11, 0.62), 0.4),
-        (0,),
-        5,
-    ),
-    (
-        "whole text",
-        "models that read all of the text: its length, its first token, the one 17 back",
-        _whole_text,
-        (2, 0, 1, 1, 0, 2, 1, 0, 0, 2, 2, 1, 0, 1, 2, 0, 1, 2, 2, 0) + (1, 0, 2, 2, 1, 1, 0, 0) * 2,
-        5,
-    ),
-    (
-        "long prompt",
-        "a prompt much longer than what the models read",
-        lambda: (_peaked(3, 2, 0.7, 0.2, 0.1), _irregular(14, 3, 1)),
-        (0, 1, 2, 0, 2, 1, 1, 0, 2, 2, 0, 1),
-        5,
-    ),
-    (
-        "changing requests",
-        "prompts of other lengths and tokens in turn, texts that end early: what is kept from one request "
-        "to the next, or mixed up among those of a call",
-        lambda: _end(4, 15, 22),
-        ((2, 1), (3, 2), (2, 2, 1, 1, 3), (1, 3, 3, 2, 2)),
-        4,
-        0,
-    ),
-    (
-        "neighbours",
-        "some requests of a call end at once, and their rows differ: rows of a neighbour",
-        _neighbours,
-        ((1,), (3,), (2,), (1, 2, 3), (3, 1), (2, 2)),
-        4,
-        0,
-    ),
-    (
-        "one token",
-        "a text of one token, shorter than a draft",
-        lambda: (_irregular(17, 8, 1), _irregular(18, 8, 1)),
-        (3,),
-        1,
-    ),
-    ("two tokens", "a text of two tokens", lambda: (_irregular(19, 4, 1), _irregular(20, 4, 1)), (2,), 2),
-)
+_MAKERS: dict[str, Any] = {
+    "irregular": _irregular,
+    "peaked": _peaked,
+    "end": _end,
+    "far": _far,
+    "whole text": _whole_text,
+}
+_CASES = read_table("decoder_cases")["case"]

@@ -4,7 +4,7 @@ An audit tests only emitted tokens. The drafted tokens separate mistakes better:
 recovered token can equal the rejected one. An outcome is the drafted path, the number of accepted tokens, and
 the last token."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import BITS, Case
+from specsim.core._files import read_table
 from specsim.core._streams import Key
 from specsim.core._types import Ints
 from specsim.core.distributions import dyadic
@@ -24,34 +25,14 @@ from specsim.simulation._sources import Batch
 def diagnostic_cases(declared: Declared, further: bool = False) -> tuple[Case, ...]:
     """Small pairs that separate the known mistakes; the `further` ones, those that do not show there."""
     dtype = declared.dtypes[0]
-    close = (
-        [[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.3, 0.3, 0.4]],
-        [[0.47, 0.32, 0.21], [0.2, 0.596, 0.204], [0.3, 0.2, 0.5]],
-    )
-    zeros = [0.3, 0.25, 0.2, 0.25, 0.0], [0.1, 0.35, 0.15, 0.0, 0.4]
-    two = [0.7, 0.3], [0.45, 0.55]
-    own = [0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]
-    moving = (
-        [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]],
-        [[0.3, 0.4, 0.3], [0.5, 0.2, 0.3], [0.2, 0.2, 0.6]],
-    )
-    shapes = (
-        ("zeros", zeros, 2),
-        ("opposite", own, 2),
-        ("moving rows", moving, 3),
-        ("long chain", two, 5),
-        ("own rows", own, 2),
-        ("close rows", close, 2),
-        ("no q", own, 2),
-    )
     cases = []
-    for name, (p, q), gamma in shapes[5 : 6 + declared.one_hot] if further else shapes[:5]:
-        tables = [dyadic(rows, BITS[dtype]) for rows in (p, q)]
+    for name, given in read_table("diagnosis")["further" if further else "first"].items():
+        gamma, tables = given.pop("gamma"), [dyadic(given.pop(of), BITS[dtype]) for of in "pq"]
         start = np.zeros((1, 1), dtype=np.int32) if tables[0].ndim == 2 else None
         target, draft = (TableModel(table, start) for table in tables)
-        case = Case(f"diagnosis, {name}", name, target, draft, chain(min(gamma, declared.gamma or gamma)))
-        cases.append(replace(case, rotated=name == "own rows", certain=name == "no q", dtype=dtype))
-    return tuple(cases)
+        tree = chain(min(gamma, declared.gamma or gamma))
+        cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, dtype=dtype, **given))
+    return tuple(case for case in cases if declared.one_hot or not case.certain)
 
 
 @dataclass(frozen=True)
