@@ -31,6 +31,7 @@ def plant(
     overlap: Annotated[float | None, REAL] = None,
     context: Annotated[int | None, WHOLE] = None,
     format: str | None = None,
+    architecture: str | None = None,
     dtype: str | None = None,
     seed: Annotated[int | None, WHOLE] = None,
     form: Form = TEXT,
@@ -42,7 +43,7 @@ def plant(
     Args:
         folder: Folder to write; must be new or empty. With --check: to read.
         check: Compare the log-probabilities of the checkpoints in the folder with the planted ones.
-        order: The distributions read the last ORDER tokens. Default: 2.
+        order: The distributions read the last ORDER tokens. Default: 2, or 1 with a state.
         offsets: Instead of --order: distances of the tokens that are read, such as 1,17,64.
         openers: Number of openers: tokens that may begin a prompt and are read to its end. Default: 0.
         vocab_size: Vocabulary size, from 2 to 131072. Default: 8.
@@ -50,6 +51,8 @@ def plant(
         overlap: Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.
         context: Maximum sequence length. Default: 2048.
         format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf.
+        architecture: llama, sliding-window, moe, short-conv, gated-delta (with a state), or hybrid (with a
+            state and attention). Default: llama.
         dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
         seed: Seed; the same seed gives the same checkpoints. Default: random."""
     values = locals()
@@ -64,7 +67,7 @@ def plant(
     refuse(plant, values, why, "dtype")
     if form.as_csv or form.file is not None:
         refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
-    own = ("order", "openers", "vocab_size", "kind", "overlap", "context")
+    own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture")
     options = {name: values[name] for name in own} | {"rng": seed}
     options["offsets"] = None if offsets is None else _whole_numbers(offsets)
     options["formats"] = None if format is None else format.split(",")

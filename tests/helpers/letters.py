@@ -17,14 +17,16 @@ class Letters:
 
     eos, context, digest = WORDS, 256, "0123456789abcdef"
 
-    def __init__(self, offsets=(1, 2), openers=0, seed=0):
+    def __init__(self, offsets=(1, 2), openers=0, seed=0, memory=None, experts=0):
         rng = np.random.default_rng(seed)
-        sizes = (WORDS,) * len(offsets) + (openers,) * bool(openers)
+        sizes = (WORDS,) * len(offsets) + (WORDS + 1,) * bool(memory) + (experts,) * bool(experts)
+        sizes += (openers,) * bool(openers)
         table = rng.integers(-40, 1, size=(*sizes, WORDS)) / 16
         other = table + rng.integers(-16, 17, size=table.shape) / 16
         ids = tuple(range(WORDS + 1, WORDS + 1 + openers))
         self.target, self.draft = (
-            Law(WORDS + 1 + openers, offsets, ids, TableLogits(logits)) for logits in (table, other)
+            Law(WORDS + 1 + openers, offsets, ids, TableLogits(logits), memory, experts)
+            for logits in (table, other)
         )
         self.letters = [*"abcde", "|", *"ABCDEF"[:openers]]
 

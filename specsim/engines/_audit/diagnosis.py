@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from specsim.core._types import Floats, Ints
@@ -35,6 +36,8 @@ FLOOR = 1e-12
 FITS = 1e-4
 #: Places on which that is tested.
 MOST_PLACES = 50_000
+#: Bins in which tokens are compared with those of texts that have a mistake.
+BINS = np.linspace(0.0, 1.0, 33)
 #: How many are reported.
 NEAREST = 3
 #: Places whose gains are computed at once.
@@ -91,11 +94,17 @@ def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, wi
     misread = [i for i, one in enumerate(known) if one.contexts is not None]
     if misread:
         others = [_Alike.of(places, one.contexts, mass) for one in known if one.contexts is not None]
-        read = np.concatenate([one.contexts for one in others])
-        tokens = np.concatenate([one.tokens for one in others])
-        every = masses_under(read, tokens, lambda contexts: given(contexts).p, width)
-        ends = np.cumsum([len(one.tokens) for one in others])[:-1]
-        found[misread] = [one.gains(own) for one, own in zip(others, np.split(every, ends), strict=True)]
+        columns = places.contexts.shape[1]
+        read = [one.contexts.reshape(-1, columns) for one in others]
+        tokens = [one.tokens.repeat(len(r) // len(one.tokens)) for one, r in zip(others, read, strict=True)]
+        every = masses_under(
+            np.concatenate(read), np.concatenate(tokens), lambda contexts: given(contexts).p, width
+        )
+        parts = np.split(every, np.cumsum([len(one) for one in read])[:-1])
+        found[misread] = [
+            one.gains(part.reshape(len(one.tokens), -1).mean(axis=1))
+            for one, part in zip(others, parts, strict=True)
+        ]
     return found
 
 
@@ -160,15 +169,27 @@ def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMi
 
 
 def _fits(places: Places, known: Known, where: int, share: float, given: From) -> bool:
-    """Whether the texts agree with what the mistake predicts, on at most `MOST_PLACES` places."""
+    """Whether the texts agree with what the mistake predicts, on at most `MOST_PLACES` places: with its rows,
+    or with texts that have it."""
+    if known.again is not None:
+        seen, made = (
+            masses_of(one, lambda contexts: given(contexts).rows, np.random.default_rng(0)).u
+            for one in (places.chosen(slice(MOST_PLACES)), known.again())
+        )
+        tables = [np.array([np.histogram(u[order], BINS)[0] for u in (seen, made)]) for order in seen]
+        return all(
+            scipy.stats.chi2_contingency(table[:, table.any(axis=0)]).pvalue >= FITS / len(tables)
+            for table in tables
+        )
     width = places.contexts.shape[1]
     read = places.contexts if known.contexts is None else known.contexts
     both = replace(places, contexts=np.hstack([places.contexts, read]))
     here = np.flatnonzero(_where(places)[where])[:MOST_PLACES]
 
     def rows(contexts: Ints) -> Pair:
-        right, wrong = given(contexts[:, :width]), given(contexts[:, width:])
-        return Pair((1.0 - share) * right.p + share * known.rows(wrong), right.q)
+        right, *wrong = (given(part) for part in np.split(contexts, contexts.shape[1] // width, axis=1))
+        other = np.mean([known.rows(one) for one in wrong], axis=0)
+        return Pair((1.0 - share) * right.p + share * other, right.q)
 
     masses = masses_of(both.chosen(here), rows, np.random.default_rng(0))
     tests = [Cells.uniform(order, u).test(FITS / len(masses.u), 0.0) for order, u in masses.u.items()]

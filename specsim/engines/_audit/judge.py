@@ -24,6 +24,8 @@ from specsim.engines._planted.requests import Completion, Failure, Request, Samp
 
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
+#: The drafted tokens of a step where an engine does not say.
+LIKELY_DRAFTS = 4
 #: Nats by which the texts without speculation must be less likely in an order that the engine does not use.
 UNLIKELY = 20.0
 #: Entries of rows for which known mistakes are tried: with a large vocabulary, at some of the places.
@@ -125,7 +127,8 @@ class _Texts:
         entries = sum(asked[one.number].max_tokens for one in self.fresh) * self.law.vocab_size
         some = rng.random(len(self.places)) * entries < MOST_ENTRIES
         self.few = self.places.chosen(some)
-        known = known_mistakes(run.planted, asked, self.fresh, self.few, self.sampling, self.order)
+        drafts = round(self.length or LIKELY_DRAFTS) if run.described.get("speculative", True) else 0
+        known = known_mistakes(run.planted, asked, self.fresh, self.few, self.sampling, self.order, drafts)
         self.fitted = fit(self.few, self.masses.mass[some], known, self.given, self.law.vocab_size)
 
     def given(self, contexts: Ints) -> Given:
@@ -141,7 +144,7 @@ class _Texts:
         partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
         cells = list(tables(self.places, masses, partners, bool(self.sampling.stop)))
         level = BUDGET / (len(cells) + 3)
-        contexts = law.words ** len(law.offsets) * max(1, len(law.openers))
+        contexts = int(np.prod(law.sizes, dtype=float))
         each = context_test(self.places, self.rows, contexts, level, self.tolerance)
         logs = np.zeros(len(self.fresh))
         with np.errstate(divide="ignore"):

@@ -15,10 +15,13 @@ import numpy as np
 from specsim import mistakes
 from specsim.core._parameters import written
 from specsim.core._types import Floats, Ints
-from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts
+from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, places_of
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
 from specsim.engines._planted.requests import ORDERS, Completion, Request, Sampling, possible_orders
+from specsim.engines._server.decoding import LocalEngine
+from specsim.engines._server.following import contexts_read
+from specsim.engines._server.mistakes import ACTS
 from specsim.mistakes._rows import LAWS, Pair, ratio, residual
 
 #: Tokens in a page of a cache, in engines.
@@ -32,6 +35,8 @@ MISREAD = (
     *("wrong_token_in_cache", "target_not_rolled_back", "accepted_lost", "target_one_short"),
     *("recovered_not_cached", "unshifted_padding", "rows_of_next"),
 )
+#: How often the texts are followed: what a state keeps depends on drafts that nobody saw.
+FOLLOWED = 8
 #: Other temperatures than the one asked for.
 TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 LENIENCES = (0.5, 0.8, 0.9)
@@ -46,10 +51,10 @@ FromRows = Callable[[Given], Floats]
 class Known:
     """Mistakes of `specsim.mistakes` with one distribution, and the rows [N, V] where one of them happens.
 
-    Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there; None
-    reads the text. The names are those of mistakes that happen at most of the places (`often`), at half of
-    them at most, as in a bonus (`seldom`), or at the `first` or `last` token of texts. `detail` is what
-    happens, if the sentence of the mistake leaves it open."""
+    Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there, or with
+    [n, m·k] the mean of m rows; None reads the text. The names are those of mistakes that happen at most of
+    the places (`often`), at half of them at most, as in a bonus (`seldom`), or at the `first` or `last` token
+    of texts. `detail` is what happens, if the sentence of the mistake leaves it open."""
 
     often: tuple[str, ...]
     rows: FromRows
@@ -58,6 +63,7 @@ class Known:
     last: tuple[str, ...] = ()
     detail: str = ""
     contexts: Ints | None = None
+    again: Callable[[], Places] | None = None  #: the same requests, decoded with the mistake by our server
 
     def names(self, where: int, share: float) -> tuple[str, ...]:
         """The mistakes that happen at a share of the places everywhere (0), or of the first or last ones."""
@@ -78,12 +84,43 @@ def known_mistakes(
     places: Places,
     sampling: Sampling,
     order: str,
+    gamma: int,
 ) -> Iterator[Known]:
+    """The mistakes; those of a state need `gamma`, the drafted tokens of a step, or 0 without drafts."""
     law = planted.target
+    if gamma and texts:
+        yield from _of_state(planted, requests, texts, places, gamma)
     yield from _of_verification(law.words, sampling)
     yield from _of_processing(sampling, order)
     yield from _unknown_tokens(law)
     yield from _misread(law, requests, texts, places)
+
+
+def _of_state(
+    planted: Planted,
+    requests: Mapping[int, Request],
+    texts: Sequence[Completion],
+    places: Places,
+    gamma: int,
+) -> Iterator[Known]:
+    """Mistakes of what is carried from token to token, as our server makes them."""
+    law, asked = planted.target, list(requests.values())
+    whole = places_of(law, requests, texts, every=True).contexts
+
+    def again(name: str) -> Places:
+        engine = LocalEngine(planted, gamma=gamma, mistake=name, seed=0)
+        found = [one for one in engine.complete(asked) if isinstance(one, Completion)]
+        return places_of(law, requests, found)
+
+    there = {"state": law.memory, "expert": law.experts}
+    for name, (where, _) in ACTS.items():
+        if there.get(where) or (name == "window_off_by_one" and planted.architecture == "sliding-window"):
+            read = [
+                contexts_read(planted, requests, texts, name, gamma, whole, rng)[places.index]
+                for rng in np.random.default_rng(0).spawn(FOLLOWED)
+            ]
+            every = np.concatenate(read, axis=1)
+            yield Known((name,), attrgetter("p"), contexts=every, again=partial(again, name))
 
 
 #: Mistakes of a verifier whose distribution needs nothing but the rows.

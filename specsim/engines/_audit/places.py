@@ -47,9 +47,11 @@ class Places:
         return replace(self, outside=outside, **{name: getattr(self, name)[kept] for name in names})
 
 
-def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Completion]) -> Places:
-    width = len(law.offsets) + bool(law.openers)
-    contexts = [np.zeros((0, width), dtype=np.int64)]
+def places_of(
+    law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], every: bool = False
+) -> Places:
+    """The emitted tokens; those without a distribution are left out, but not if `every` one is asked for."""
+    contexts = [np.zeros((0, len(law.sizes)), dtype=np.int64)]
     tokens = [np.zeros(0, dtype=np.int64)]
     for one in texts:
         prompt = requests[one.number].prompt
@@ -62,10 +64,10 @@ def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Complet
     starts = np.cumsum(lengths) - lengths
     most = np.array([requests[one.number].max_tokens for one in texts], dtype=np.int64)
     place = index - starts[text]
-    every = Places(text, place, place == most[text] - 1, np.concatenate(contexts), emitted, index)
+    found = Places(text, place, place == most[text] - 1, np.concatenate(contexts), emitted, index)
     known = (emitted >= 0) & (emitted < law.vocab_size)
-    words = (every.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
-    return every.chosen(known & words, int((~known).sum()))
+    words = (found.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
+    return found if every else found.chosen(known & words, int((~known).sum()))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from specsim.core._checks import check_counts
 from specsim.engines._clients.answers import read_completions, read_counters
 from specsim.engines._clients.running import Answers, InProcess, need, side_by_side
 from specsim.engines._clients.writing import TOKEN_IDS, fields_of
+from specsim.engines._planted.checkpoints import GGUF
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.requests import Completion, Failure, Request
 
@@ -22,6 +23,7 @@ class LlamaCppEngine(InProcess):
     """A target, with a draft or plain, in `parallel` slots."""
 
     name, _package, _logprobs = "llama.cpp", "xllamacpp", "raw"
+    _loads = tuple(GGUF)
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
         check_counts(parallel=parallel)

@@ -29,9 +29,16 @@ class InProcess:
     #: The distribution package, and the rows of the returned log-probabilities: "raw", "processed", or None.
     _package: ClassVar[str]
     _logprobs: ClassVar[str | None] = None
+    #: The architectures that it loads, and those for which it has no drafts.
+    _loads: ClassVar[tuple[str, ...]] = ("llama",)
+    _without_drafts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
         check_counts(gamma=gamma)
+        if (made_as := planted.architecture) not in self._loads:
+            raise ValueError(f"engine {self.name}: does not load {made_as} checkpoints; plant others for it")
+        if speculative and made_as in self._without_drafts:
+            raise ValueError(f"engine {self.name}: has no drafts for {made_as}; give --no-speculative")
         self._planted, self._gamma = planted, gamma if speculative else 0
         self._open()
         self.version = version(self._package)

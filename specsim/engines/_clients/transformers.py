@@ -15,6 +15,7 @@ from typing import Any
 from specsim.core._checks import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
 from specsim.engines._clients.writing import REPETITION
+from specsim.engines._planted.architectures import ARCHITECTURES, STATEFUL
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import MOST_ROWS, TableLogits
 from specsim.engines._planted.requests import Completion, Failure, Request
@@ -28,6 +29,7 @@ class TransformersEngine(InProcess):
     """The target, with the draft as `assistant_model` or plain."""
 
     name, _package, _logprobs = "hf", "transformers", "processed"
+    _loads, _without_drafts = tuple(ARCHITECTURES), STATEFUL
 
     def __init__(
         self,
@@ -215,6 +217,8 @@ class LayersEngine(TransformersEngine):
 
     Both need a layer with another distribution than the target's. It is the target's layer, in which the MLP
     takes each context of the table for the next one."""
+
+    _loads = ("llama",)
 
     def _next_contexts(self, down: Any) -> Any:
         """The matrix that writes contexts, each of them in place of the one before it."""

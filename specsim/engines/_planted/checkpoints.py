@@ -1,18 +1,20 @@
 """Checkpoints on disk: in the format of Hugging Face transformers, and as GGUF files of llama.cpp."""
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from specsim.core._files import atomic_write, write_text
 from specsim.core._json import parse_json
 from specsim.core._tensors import read_tensors, save_tensors
-from specsim.engines._planted.weights import HEAD_SIZE, THETA, Checkpoint, Tensor
+from specsim.engines._planted.architectures import EPSILON, Checkpoint
+from specsim.engines._planted.weights import HEAD_SIZE, THETA, Tensor
 from specsim.engines._planted.words import END, Spelling
-
-#: So small that it changes no mean square of float32.
-EPSILON = 1e-20
 
 
 def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
@@ -42,28 +44,7 @@ def read_huggingface(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def config(checkpoint: Checkpoint, eos: int) -> dict[str, Any]:
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": checkpoint.vocab_size,
-        "hidden_size": checkpoint.hidden,
-        "intermediate_size": checkpoint.intermediate,
-        "num_hidden_layers": 1,
-        "num_attention_heads": checkpoint.heads,
-        "num_key_value_heads": checkpoint.heads,
-        "head_dim": HEAD_SIZE,
-        "hidden_act": "silu",
-        "max_position_embeddings": checkpoint.context,
-        "rms_norm_eps": EPSILON,
-        "rope_theta": THETA,
-        "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": False,
-        "torch_dtype": "float32",
-        "dtype": "float32",
-        **_special_ids(eos),
-    }
+    return checkpoint.config | {"torch_dtype": "float32", "dtype": "float32", **_special_ids(eos)}
 
 
 def _special_ids(eos: int) -> dict[str, int]:
@@ -104,22 +85,109 @@ def _tokenizer(spelling: Spelling, eos: int) -> dict[str, Any]:
 # GGUF, written with the package gguf.
 
 INSTALL = "pip install 'specsim-decoding[gguf]'"
-#: The names of llama.cpp for those of transformers.
-NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.layers.0.input_layernorm": "blk.0.attn_norm",
-    "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
-    "model.layers.0.self_attn.k_proj": "blk.0.attn_k",
-    "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
-    "model.layers.0.self_attn.o_proj": "blk.0.attn_output",
-    "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm",
-    "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
-    "model.layers.0.mlp.up_proj": "blk.0.ffn_up",
-    "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
-    "model.norm": "output_norm",
-    "lm_head": "output",
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How llama.cpp stores a tensor of transformers: the names of its parts, and the way there and back."""
+
+    parts: tuple[str, ...]
+    there: Callable[[Tensor], Sequence[Tensor]] = lambda tensor: [tensor]
+    back: Callable[[Sequence[Tensor]], Tensor] = lambda parts: parts[0]
+
+
+def _one_more(name: str) -> Stored:
+    """A norm that multiplies by one more than its weights."""
+    return Stored((name,), lambda tensor: [tensor + 1], lambda parts: parts[0] - 1)
+
+
+def _turned(name: str) -> Stored:
+    return Stored((name,), lambda tensor: [interleaved(tensor)], lambda parts: in_halves(parts[0]))
+
+
+_SHARED = {
+    "model.embed_tokens.weight": Stored(("token_embd.weight",)),
+    "lm_head.weight": Stored(("output.weight",)),
+    "self_attn.v_proj.weight": Stored(("attn_v.weight",)),
+    "self_attn.o_proj.weight": Stored(("attn_output.weight",)),
+    "mlp.gate_proj.weight": Stored(("ffn_gate.weight",)),
+    "mlp.up_proj.weight": Stored(("ffn_up.weight",)),
+    "mlp.down_proj.weight": Stored(("ffn_down.weight",)),
 }
-ROTATED = ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj")
+#: By architecture of llama.cpp, the tensors of a layer and those outside of layers.
+STORED = {
+    "llama": _SHARED
+    | {
+        "model.norm.weight": Stored(("output_norm.weight",)),
+        "input_layernorm.weight": Stored(("attn_norm.weight",)),
+        "post_attention_layernorm.weight": Stored(("ffn_norm.weight",)),
+        "self_attn.q_proj.weight": _turned("attn_q.weight"),
+        "self_attn.k_proj.weight": _turned("attn_k.weight"),
+        "block_sparse_moe.gate.weight": Stored(("ffn_gate_inp.weight",)),
+        "block_sparse_moe.experts.w1.weight": Stored(("ffn_gate_exps.weight",)),
+        "block_sparse_moe.experts.w2.weight": Stored(("ffn_down_exps.weight",)),
+        "block_sparse_moe.experts.w3.weight": Stored(("ffn_up_exps.weight",)),
+    },
+    "lfm2": {
+        "model.embed_tokens.weight": Stored(("token_embd.weight",)),
+        "lm_head.weight": Stored(("output.weight",)),
+        "model.embedding_norm.weight": Stored(("token_embd_norm.weight",)),
+        "operator_norm.weight": Stored(("attn_norm.weight",)),
+        "ffn_norm.weight": Stored(("ffn_norm.weight",)),
+        "conv.in_proj.weight": Stored(("shortconv.in_proj.weight",)),
+        "conv.conv.weight": Stored(
+            ("shortconv.conv.weight",), lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]
+        ),
+        "conv.out_proj.weight": Stored(("shortconv.out_proj.weight",)),
+        **{f"self_attn.{one}_proj.weight": Stored((f"attn_{one}.weight",)) for one in "qkv"},
+        "self_attn.out_proj.weight": Stored(("attn_output.weight",)),
+        **{f"self_attn.{one}_layernorm.weight": Stored((f"attn_{one}_norm.weight",)) for one in "qk"},
+        **{
+            f"feed_forward.{one}.weight": Stored((f"ffn_{other}.weight",))
+            for one, other in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
+        },
+    },
+    "qwen35": _SHARED
+    | {
+        "model.norm.weight": _one_more("output_norm.weight"),
+        "input_layernorm.weight": _one_more("attn_norm.weight"),
+        "post_attention_layernorm.weight": _one_more("post_attention_norm.weight"),
+        "self_attn.q_proj.weight": Stored(("attn_q.weight",)),
+        "self_attn.k_proj.weight": Stored(("attn_k.weight",)),
+        "self_attn.q_norm.weight": _one_more("attn_q_norm.weight"),
+        "self_attn.k_norm.weight": _one_more("attn_k_norm.weight"),
+        "linear_attn.in_proj_qkvz.weight": Stored(
+            ("attn_qkv.weight", "attn_gate.weight"),
+            lambda tensor: np.split(tensor, [len(tensor) // 4 * 3]),
+            np.concatenate,
+        ),
+        "linear_attn.in_proj_ba.weight": Stored(
+            ("ssm_beta.weight", "ssm_alpha.weight"), lambda tensor: np.split(tensor, 2), np.concatenate
+        ),
+        "linear_attn.conv1d.weight": Stored(
+            ("ssm_conv1d.weight",), lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]
+        ),
+        "linear_attn.dt_bias": Stored(("ssm_dt.bias",)),
+        "linear_attn.A_log": Stored(
+            ("ssm_a",), lambda tensor: [-np.exp(tensor)], lambda parts: np.log(-parts[0])
+        ),
+        "linear_attn.norm.weight": Stored(("ssm_norm.weight",)),
+        "linear_attn.out_proj.weight": Stored(("ssm_out.weight",)),
+    },
+}
+#: The architectures of llama.cpp; without one here, there is no GGUF.
+GGUF = {"llama": "llama", "moe": "llama", "short-conv": "lfm2", "gated-delta": "qwen35", "hybrid": "qwen35"}
+
+
+def _stored(kind: str, layers: int) -> Iterator[tuple[str, Stored]]:
+    """The tensors that a checkpoint may have, by their name in transformers."""
+    for name, stored in STORED[kind].items():
+        if name.startswith(("model.", "lm_head.")):
+            yield name, stored
+        else:
+            for i in range(layers):
+                parts = tuple(f"blk.{i}.{part}" for part in stored.parts)
+                yield f"model.layers.{i}.{name}", replace(stored, parts=parts)
 
 
 def check_installed() -> None:
@@ -131,15 +199,17 @@ def check_installed() -> None:
 def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
     import gguf
 
+    kind, tensors = GGUF[checkpoint.architecture], _stacked(checkpoint.tensors)
     with atomic_write(path) as temporary:
-        writer = gguf.GGUFWriter(temporary, "llama")
+        writer = gguf.GGUFWriter(temporary, kind)
         writer.add_name(path.stem)
         writer.add_file_type(gguf.LlamaFileType.ALL_F32)
         _add_sizes(writer, checkpoint)
         _add_tokenizer(writer, spelling)
-        for name, other in NAMES.items():
-            tensor = checkpoint.tensors[f"{name}.weight"]
-            writer.add_tensor(f"{other}.weight", interleaved(tensor) if name in ROTATED else tensor)
+        for name, stored in _stored(kind, checkpoint.config["num_hidden_layers"]):
+            if name in tensors:
+                for part, tensor in zip(stored.parts, stored.there(tensors[name]), strict=True):
+                    writer.add_tensor(part, np.ascontiguousarray(tensor, dtype=np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -147,18 +217,33 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
 
 
 def _add_sizes(writer: Any, checkpoint: Checkpoint) -> None:
+    config = checkpoint.config
     writer.add_vocab_size(checkpoint.vocab_size)
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(checkpoint.intermediate)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(checkpoint.heads)
-    writer.add_head_count_kv(checkpoint.heads)
+    short = config.get("layer_types", [""])[0] == "conv"  # without keys there
+    writer.add_head_count_kv([0, checkpoint.heads] if short else checkpoint.heads)
     writer.add_key_length(HEAD_SIZE)
     writer.add_value_length(HEAD_SIZE)
     writer.add_rope_dimension_count(HEAD_SIZE)
     writer.add_rope_freq_base(THETA)
     writer.add_layer_norm_rms_eps(EPSILON)
+    if experts := config.get("num_local_experts"):
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if taps := config.get("conv_L_cache"):
+        writer.add_shortconv_l_cache(taps)
+    if size := config.get("linear_key_head_dim"):
+        writer.add_rope_dimension_sections([11, 11, 10, 0])  # of 32 planes, turned alike in texts
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_inner_size(size)
+        writer.add_ssm_state_size(size)
+        writer.add_ssm_time_step_rank(1)
+        writer.add_ssm_group_count(1)
+        writer.add_uint32("qwen35.full_attention_interval", 2)
 
 
 def _add_tokenizer(writer: Any, spelling: Spelling) -> None:
@@ -186,17 +271,45 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     import gguf
 
     reader = gguf.GGUFReader(path)
+    kind = reader.get_field(gguf.Keys.General.ARCHITECTURE).contents()
     keys = {
         "head_dim": gguf.Keys.Attention.KEY_LENGTH,
         "rope_theta": gguf.Keys.Rope.FREQ_BASE,
         "rms_norm_eps": gguf.Keys.Attention.LAYERNORM_RMS_EPS,
     }
-    config = {name: reader.get_field(key.format(arch="llama")).contents() for name, key in keys.items()}
-    stored = {tensor.name: tensor.data for tensor in reader.tensors}
-    tensors = {f"{name}.weight": stored[f"{other}.weight"] for name, other in NAMES.items()}
-    for name in ROTATED:
-        tensors[f"{name}.weight"] = in_halves(tensors[f"{name}.weight"])
-    return config, tensors
+    config = {name: reader.get_field(key.format(arch=kind)).contents() for name, key in keys.items()}
+    layers = reader.get_field(gguf.Keys.LLM.BLOCK_COUNT.format(arch=kind)).contents()
+    data = {tensor.name: tensor.data for tensor in reader.tensors}
+    tensors = {
+        name: stored.back([data[part] for part in stored.parts])
+        for name, stored in _stored(kind, layers)
+        if stored.parts[0] in data
+    }
+    return config, _apart(tensors)
+
+
+def _stacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same with the matrices of all experts in one array."""
+    found, of_experts = dict[str, Tensor](), dict[str, list[Tensor]]()
+    for name, tensor in tensors.items():
+        if ".experts." in name:
+            before, _, after = name.partition(".experts.")
+            of_experts.setdefault(f"{before}.experts.{after.partition('.')[2]}", []).append(tensor)
+        else:
+            found[name] = tensor
+    return found | {name: np.stack(some) for name, some in of_experts.items()}
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The inverse of `_stacked`."""
+    found = dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        before, of_experts, after = name.partition(".experts.")
+        if of_experts:
+            found |= {f"{before}.experts.{i}.{after}": one for i, one in enumerate(tensor)}
+        else:
+            found[name] = tensor
+    return found
 
 
 def interleaved(matrix: Tensor) -> Tensor:

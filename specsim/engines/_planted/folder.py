@@ -43,6 +43,7 @@ class Planted:
     alpha_over: str  #: what that mean is taken over
     formats: tuple[str, ...]  #: those in which the checkpoints are there
     seed: int  #: that of the distributions
+    architecture: str  #: that of the checkpoints
     files: dict[str, str] = field(repr=False)  # SHA-256 by path in the folder
 
     @property
@@ -158,6 +159,7 @@ def open_planted(path: str | Path) -> Planted:
         "alpha_over": entries.get("alpha_over", str, "a text"),
         "formats": tuple(entries.get("formats", list, f"a list of {', '.join(FORMATS)}", known)),
         "seed": entries.count("seed", 0),
+        "architecture": entries.get("parameters", dict, "how the pair was made").get("architecture", "llama"),
         "files": entries.get("files", dict, "SHA-256 by path"),
     }
     _check_file(place / LAWS, content["files"].get(LAWS))

@@ -1,9 +1,8 @@
 """The distribution of a planted checkpoint: the row of the next token, given the tokens that it reads."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._tensors import UNREADABLE, read_arrays
-from specsim.core._types import Floats, Ints, TokenArray
+from specsim.core._types import Floats, Ints
 from specsim.core.distributions import check_tokens, synthetic_pair
-from specsim.models import Model
-from specsim.models._base import check_out, last_tokens, recent_tokens
-
-#: The largest number of contexts that a distribution lists as those of its model; of more it draws as many.
-MOST_CONTEXTS = 4096
+from specsim.engines._planted.memory import KINDS, Memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +27,7 @@ class TableLogits:
         return int(self.table.shape[-1])
 
     def at(self, read: Ints) -> Floats:
-        """Logits [N, words] given what is read [N, k]: numbers of words, and last that of the opener."""
+        """Logits [N, words] given the numbers of what is read [N, k]; -1 is a memory without a word."""
         return self.table[tuple(read.T)] if read.shape[1] else np.tile(self.table, (len(read), 1))
 
 
@@ -69,8 +64,9 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def sign_codes(numbers: Ints, bits: int) -> Floats:
-    """The binary digits of `numbers`, the lowest first, as ±1 along a new last axis."""
-    return np.where((numbers[..., None] >> np.arange(bits)) & 1, 1.0, -1.0)
+    """The binary digits of `numbers`, the lowest first, as ±1 along a new last axis; 0 for -1."""
+    signs = np.where((numbers[..., None] >> np.arange(bits)) & 1, 1.0, -1.0)
+    return np.where(numbers[..., None] < 0, 0.0, signs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +79,14 @@ class Law:
     offsets: tuple[int, ...]  #: ascending distances of the tokens that are read: (1, 2) the last two, () none
     openers: tuple[int, ...]  #: ids, one of which begins a prompt where the first token is read; else ()
     logits: Logits  #: of the words
+    memory: Memory | None = None  #: what the distribution reads of a recurrent state
+    experts: int = 0  #: each with a distribution; the newest token, modulo this number, chooses one
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many values each column of a context has."""
+        of_state = (self.words + 1,) * bool(self.memory) + (self.experts,) * bool(self.experts)
+        return (self.words,) * len(self.offsets) + of_state + (len(self.openers),) * bool(self.openers)
 
     @property
     def words(self) -> int:
@@ -102,8 +106,9 @@ class Law:
     def contexts(self, text: ArrayLike, start: int) -> Ints:
         """What the distribution of each token of a text [T] reads, from place `start` on: [T - start, k].
 
-        There is a column for each offset, then the first token if the distribution has openers. Raises
-        ValueError if `start` is a place without a distribution, or if the opener is missing."""
+        There is a column for each offset, then the word in memory (`words` for none), the expert, and the
+        first token, as far as the distribution reads them. Raises ValueError if `start` is a place without a
+        distribution, or if the opener is missing."""
         tokens = check_tokens(text, self.vocab_size, "text")
         if tokens.ndim != 1:
             raise ValueError(f"text: shape {tokens.shape}; expected one text, of shape [T]")
@@ -112,15 +117,32 @@ class Law:
                 f"start: place {start} has no distribution, since a token that it reads is not a word of the "
                 f"text; begin at place {self.start} or later"
             )
-        found = tokens[np.arange(start, len(tokens))[:, None] - np.array(self.offsets, dtype=np.int64)]
-        if self.openers:
-            self._check_opener(int(tokens[0]) if len(tokens) else None)
-            found = np.column_stack([found, np.full(len(found), tokens[0])])
-        return found
+        if self.openers and (len(tokens) == 0 or tokens[0] not in self.openers):
+            given = tokens[0] if len(tokens) else None
+            raise ValueError(
+                f"first token: {given} begins no text of this distribution; give one of {self.openers[0]} … "
+                f"{self.openers[-1]}"
+            )
+        read = tokens[np.arange(start, len(tokens))[:, None] - np.array(self.offsets, dtype=np.int64)]
+        remembered = self.memory.along(tokens)[start:-1] if self.memory else None
+        return self._joined(read, remembered, tokens[:1])
 
     def contexts_at(self, texts: Ints, place: int) -> Ints:
         """What the distribution of the tokens at one place of many texts [N, T] reads, [N, k]."""
-        return texts[:, [place - offset for offset in self.offsets] + [0] * bool(self.openers)]
+        seen = texts[:, : place % texts.shape[1] if place < 0 else place]
+        remembered = self.memory.after(seen) if self.memory else None
+        return self._joined(texts[:, [place - offset for offset in self.offsets]], remembered, texts[:, 0])
+
+    def _joined(self, read: Ints, remembered: Ints | None, first: Ints) -> Ints:
+        """The columns of contexts [N, k]: the tokens that are read, and those that follow from texts."""
+        columns = [read]
+        if remembered is not None:
+            columns.append(remembered[:, None])
+        if self.experts:
+            columns.append(read[:, :1] % self.experts)
+        if self.openers:
+            columns.append(np.broadcast_to(first[:, None], (len(read), 1)))
+        return np.concatenate(columns, axis=1)
 
     def log_rows(self, contexts: ArrayLike) -> Floats:
         """Natural logarithms of the rows [N, V] in `contexts` [N, k], -inf for ids that never come.
@@ -135,68 +157,23 @@ class Law:
         """The rows, float64 [N, V], which sum to 1. Raises as `log_rows`."""
         return np.exp(self.log_rows(contexts))
 
-    def given(self, first: int | None = None) -> Model:
-        """The distribution as a model of order `self.order`, for texts that begin with the opener `first`.
-
-        Raises ValueError unless `first` is an opener of the distribution, or None where it has none."""
-        if self.openers or first is not None:
-            self._check_opener(first)
-        return LawModel(self, first)
-
-    def _check_opener(self, first: int | None) -> None:
-        if first not in self.openers:
-            given = f"one of {self.openers[0]} … {self.openers[-1]}" if self.openers else "none"
-            raise ValueError(f"first token: {first} begins no text of this distribution; give {given}")
-
     def _read(self, contexts: ArrayLike) -> Ints:
-        """Contexts with the opener's id replaced by its number, checked."""
+        """Contexts as numbers: openers count from 0, and an empty memory is -1. Raises as `log_rows`."""
         read = check_tokens(contexts, self.vocab_size, "contexts")
-        width = len(self.offsets) + bool(self.openers)
-        if read.ndim != 2 or read.shape[1] != width:
-            raise ValueError(f"contexts: shape {read.shape}; expected [N, {width}]")
+        if read.ndim != 2 or read.shape[1] != len(self.sizes):
+            raise ValueError(f"contexts: shape {read.shape}; expected [N, {len(self.sizes)}]")
         read = read.copy()
-        limits = np.full(width, self.words)
         if self.openers:
             read[:, -1] -= self.openers[0]
-            limits[-1] = len(self.openers)
-        outside = (read < 0) | (read >= limits)
+        outside = (read < 0) | (read >= np.array(self.sizes, dtype=np.int64))
         if outside.any():
             row, column = np.argwhere(outside)[0]
             token = np.asarray(contexts)[row, column]
             raise ValueError(f"contexts, row {row}: no distribution after token {token} in column {column}")
+        if self.memory:
+            remembered = read[:, len(self.offsets)]
+            remembered[remembered == self.words] = -1
         return read
-
-
-class LawModel:
-    """A `Law` as a `specsim.models.Model`, after a given opener or none."""
-
-    def __init__(self, law: Law, first: int | None):
-        self.vocab_size = law.vocab_size
-        self.order = law.order
-        self._law = law
-        self._opener = np.array([] if first is None else [first], dtype=np.int32)
-
-    @cached_property
-    def contexts(self) -> TokenArray:
-        """All contexts of words, or some thousand drawn with a fixed seed."""
-        size, count = (self._law.words,) * self.order, float(self._law.words) ** self.order
-        if count <= MOST_CONTEXTS:
-            return np.indices(size).reshape(self.order, int(count)).T.astype(np.int32)
-        drawn = np.random.default_rng(0).integers(self._law.words, size=(MOST_CONTEXTS, self.order))
-        return drawn.astype(np.int32)
-
-    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
-        """The rows after each of `histories`, as `Model.rows`."""
-        recent = recent_tokens(histories, self.order, self.vocab_size)
-        texts = np.hstack([np.tile(self._opener, (len(recent), 1)), recent])
-        out = check_out(out, len(recent), self.vocab_size)
-        out[...] = self._law.rows(self._law.contexts_at(texts, texts.shape[1]))
-        return out
-
-    def row(self, context: Sequence[int]) -> Floats:
-        """The row after one `context`."""
-        recent = last_tokens(context, self.order, self.vocab_size)
-        return self.rows(np.array([recent], dtype=np.int32).reshape(1, self.order))[0]
 
 
 # `law.npz`: the distributions of a target and its draft on disk, and the digest of distributions and weights.
@@ -214,6 +191,10 @@ def law_arrays(laws: tuple[Law, Law]) -> Arrays:
         "offsets": np.array(shared.offsets, dtype=np.int64),
         "openers": np.array(shared.openers, dtype=np.int64),
     }
+    if shared.memory:
+        arrays["memory"] = np.array([*KINDS].index(shared.memory.kind))
+    if shared.experts:
+        arrays["experts"] = np.array(shared.experts)
     for name, law in zip(MODELS, laws, strict=True):
         for part, values in vars(law.logits).items():
             arrays[f"{name}_{part}"] = values.astype(np.float32)
@@ -236,7 +217,9 @@ def _law(arrays: Arrays, name: str) -> Law:
     offsets, openers = (tuple(int(value) for value in arrays[part]) for part in ("offsets", "openers"))
     kind: Any = TableLogits if f"{name}_table" in arrays else AdditiveLogits
     logits = kind(*(arrays[f"{name}_{part.name}"].astype(np.float64) for part in fields(kind)))
-    return Law(int(arrays["vocab_size"]), offsets, openers, logits)
+    memory = Memory([*KINDS][int(arrays["memory"])], logits.words) if "memory" in arrays else None
+    experts = int(arrays.get("experts", 0))
+    return Law(int(arrays["vocab_size"]), offsets, openers, logits, memory, experts)
 
 
 def _check(law: Law) -> None:
@@ -246,7 +229,10 @@ def _check(law: Law) -> None:
         raise ValueError(f"{law.words} words, the end of text and {law.openers} are not {law.vocab_size} ids")
     if not all(0 < a < b for a, b in pairwise((*law.offsets, law.order + 1))):
         raise ValueError(f"offsets {law.offsets} do not rise from 1")
-    last = [law.words - 1] * len(law.offsets) + [law.vocab_size - 1] * bool(ids)
+    if law.experts < 0 or (law.experts and law.offsets[:1] != (1,)):
+        raise ValueError(f"{law.experts} experts without the newest token, which chooses one")
+    last = [law.words - 1] * (len(law.offsets) + bool(law.memory))
+    last += [law.experts - 1] * bool(law.experts) + [law.vocab_size - 1] * bool(ids)
     if not np.isfinite(law.rows(np.array([last], dtype=np.int64))).all():
         raise ValueError("a row has entries that are no numbers")
 
@@ -280,17 +266,29 @@ LogitsPair = tuple[Logits, Logits]
 
 
 def draw_pair(
-    words: int, offsets: tuple[int, ...], openers: int, kind: str, overlap: float, rng: np.random.Generator
+    words: int,
+    offsets: tuple[int, ...],
+    openers: int,
+    kind: str,
+    overlap: float,
+    rng: np.random.Generator,
+    memory: Memory | None = None,
+    experts: int = 0,
 ) -> tuple[Law, Law]:
     """A target and a draft that read the same tokens, with Σ min(p, q) near `overlap` in each context.
 
     After the words come the id of end-of-text and those of the openers."""
-    sizes = (words,) * len(offsets) + (openers,) * (openers > 0)
+    sizes = (words,) * len(offsets) + (words + 1,) * bool(memory) + (experts,) * bool(experts)
+    sizes += (openers,) * (openers > 0)
     contexts = np.prod(sizes, dtype=float)
-    fits = contexts <= MOST_ROWS and contexts * words <= MOST_ENTRIES
-    logits = (_tables if fits else _additive)(sizes, words, kind, overlap, rng)
+    if contexts <= MOST_ROWS and contexts * words <= MOST_ENTRIES:
+        logits: LogitsPair = _tables(sizes, words, kind, overlap, rng)
+    else:
+        empty = len(offsets) if memory else None
+        logits = _additive(sizes, empty, words, kind, overlap, rng)
     ids = tuple(range(words + 1, words + 1 + openers))
-    target, draft = (Law(words + 1 + openers, offsets, ids, one) for one in logits)
+    shared = words + 1 + openers, offsets, ids
+    target, draft = (Law(*shared, one, memory, experts) for one in logits)
     return target, draft
 
 
@@ -303,13 +301,22 @@ def _tables(
 
 
 def _additive(
-    sizes: tuple[int, ...], words: int, kind: str, overlap: float, rng: np.random.Generator
+    sizes: tuple[int, ...],
+    empty: int | None,
+    words: int,
+    kind: str,
+    overlap: float,
+    rng: np.random.Generator,
 ) -> LogitsPair:
-    """Both read the tokens alike. Their bases are those for which the mean overlap is the one asked for."""
-    bits = code_bits(max(sizes))
+    """Both read the tokens alike. Their bases are those for which the mean overlap is the one asked for.
+
+    In the column `empty` the largest number is an empty memory."""
+    bits = code_bits(max(size - (column == empty) for column, size in enumerate(sizes)))
     largest = max(1, int(READ * GRID) // (len(sizes) * bits))
     weights = rng.integers(-largest, largest + 1, size=(words, len(sizes), bits)) / GRID
     seed, contexts = int(rng.integers(2**32)), rng.integers(sizes, size=(TRIED, len(sizes)))
+    if empty is not None:
+        contexts[contexts[:, empty] == words, empty] = -1
 
     def made(overlap_of_bases: float) -> LogitsPair:
         bases = _shuffled_pair(words, kind, overlap_of_bases, np.random.default_rng(seed), BASE)

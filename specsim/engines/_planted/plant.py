@@ -15,10 +15,11 @@ from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tensors import write_arrays
 from specsim.engines._planted import folder
-from specsim.engines._planted.checkpoints import WRITERS, check_installed
-from specsim.engines._planted.law import MODELS, digest_of, draw_pair, law_arrays
+from specsim.engines._planted.architectures import ARCHITECTURES, build
+from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
+from specsim.engines._planted.law import MODELS, MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
+from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.texts import mean_overlap
-from specsim.engines._planted.weights import build
 from specsim.engines._planted.words import Spelling
 
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
@@ -36,21 +37,21 @@ def plant(
     overlap: float = 0.6,
     context: int = 2048,
     formats: Sequence[str] = ("hf",),
+    architecture: str = "llama",
     rng: RandomSource = None,
 ) -> folder.Planted:
     """Make a target and a draft, real transformers with known next-token distributions.
 
     The distributions are drawn at random, with logits that half precision holds exactly. They are given as
     tables while there are at most 1024 contexts, else as sums of what each token that is read contributes.
-    The weights, of a one-layer Llama, are computed from the distributions and hold in float32, float16 and
-    bfloat16.
+    The weights are computed from the distributions and hold in float32, float16 and bfloat16.
 
     Parameters
     ----------
     out : path
         A new or empty folder.
     order : int, optional
-        The distributions read the last `order` tokens, 0 to 8; by default 2.
+        The distributions read the last `order` tokens, 0 to 8; by default 2, or 1 with a state.
     offsets : sequence of int, optional
         Instead of `order`: distances of the tokens that are read, at least 1, such as (1, 17, 64).
     openers : int
@@ -66,6 +67,10 @@ def plant(
         Maximum sequence length.
     formats : sequence of {"hf", "gguf"}
         Hugging Face transformers, and llama.cpp, which needs the package gguf.
+    architecture : {"llama", "sliding-window", "moe", "short-conv", "gated-delta", "hybrid"}
+        Of the checkpoints. In a window, the last token that is read is the oldest one. The newest token
+        chooses one of 4 experts, each with a distribution. The state of the last two remembers, however long
+        ago it was, what followed the last token like the newest one.
     rng : int, Generator, SeedSequence or None
         Source of the distributions.
 
@@ -93,7 +98,19 @@ def plant(
     >>> pair.decode([0, 3, 1])
     ' a d b'
     """
+    check_choice("architecture", architecture, ARCHITECTURES)
+    made_as = ARCHITECTURES[architecture]
+    if order is None and offsets is None:
+        order = 1 if made_as.memory else 2
     read = _offsets(order, offsets)
+    if (made_as.memory or made_as.experts) and 1 not in read:
+        raise ValueError(f"offsets: {read} lack the newest token, which {architecture} needs; add 1")
+    if architecture == "sliding-window" and max(read, default=0) < 2:
+        raise ValueError(f"offsets: {read} have no oldest token of a window; add one, of at least 2")
+    if made_as.reach is not None and (openers or max(read, default=0) > made_as.reach):
+        raise ValueError(
+            f"architecture: {architecture} reads offsets up to {made_as.reach} and no opener; give 'hybrid'"
+        )
     words = check_count("vocab_size", vocab_size, 2, MOST_WORDS)
     openers = check_count("openers", openers, 0, MOST_OPENERS)
     if openers == 1:
@@ -105,12 +122,19 @@ def plant(
     if not (chosen := list(dict.fromkeys(formats))):
         raise ValueError(f"format: the list is empty; choose from {', '.join(folder.FORMATS)}")
     if "gguf" in chosen:
+        check_choice("format gguf: architecture", architecture, GGUF)
         check_installed()
     check_new_folder(out)  # before the distributions are drawn, which may take long
     root = root_of(rng)
     drawing, sampling = np.random.default_rng(root).spawn(2)
-    laws = draw_pair(words, read, openers, kind, float(overlap), drawing)
-    checkpoints = [build(law, context) for law in laws]
+    memory = Memory(made_as.memory, words) if made_as.memory else None
+    laws = draw_pair(words, read, openers, kind, float(overlap), drawing, memory, made_as.experts)
+    if made_as.experts and not isinstance(laws[0].logits, TableLogits):
+        raise ValueError(
+            f"architecture: {architecture} needs a table of at most {MOST_ROWS} contexts, and its "
+            f"{made_as.experts} experts have one each; give a smaller vocab_size, or read fewer tokens"
+        )
+    checkpoints = [build(law, context, architecture) for law in laws]
     place = make_folder(out)
     write_arrays(place / folder.LAWS, law_arrays(laws))
     spelling = Spelling(words, openers)
@@ -131,6 +155,7 @@ def plant(
             "vocab_size": words,
             "kind": kind,
             "overlap": float(overlap),
+            "architecture": architecture,
         },
         "context": context,
         "alpha": alpha,
@@ -146,7 +171,7 @@ def plant(
 
 def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...]:
     if offsets is None:
-        return tuple(range(1, 1 + check_count("order", 2 if order is None else order, 0, MOST_OFFSETS)))
+        return tuple(range(1, 1 + check_count("order", order, 0, MOST_OFFSETS)))
     if order is not None:
         raise ValueError("order and offsets: give one of them; order N means offsets 1 … N")
     read = tuple(check_count("offsets", offset) for offset in offsets)

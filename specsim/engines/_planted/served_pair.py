@@ -8,6 +8,7 @@ import numpy as np
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
+from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Request
 from specsim.models import Model
 from specsim.models._trained_pairs import default_pair
@@ -17,6 +18,8 @@ class ModelLaw:
     """A model as a distribution that reads the last tokens."""
 
     openers: tuple[int, ...] = ()
+    memory: Memory | None = None
+    experts = 0
 
     def __init__(self, model: Model):
         self.model = model

@@ -36,7 +36,8 @@ def continued(law: Law, texts: Ints, count: int, rng: np.random.Generator) -> In
 def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[float, str]:
     """The mean of Σ min(p, q) over contexts of the target's text, and which mean it is: of the stationary
     distribution where all contexts of the last tokens fit into a table, else of sampled texts."""
-    if isinstance(target.logits, TableLogits) and target.offsets == tuple(range(1, target.order + 1)):
+    last = target.offsets == tuple(range(1, target.order + 1)) and not (target.memory or target.experts)
+    if isinstance(target.logits, TableLogits) and last:
         return _stationary_mean(target, draft), "the stationary distribution of contexts"
     n = max(8, min(MOST_TEXTS, MOST_ENTRIES // target.words))
     tokens = max(LEAST_TOKENS, target.order)

@@ -1,12 +1,12 @@
-"""The weights of a one-layer Llama whose next-token distribution is a given one.
+"""The parts of a transformer whose next-token distribution is a given one; `architectures.py` joins them.
 
 The residual stream has these coordinates, each 0, 1 or -1:
 
 - constants, which are 1; the first of them is called *one*,
 - the code of the token, ±1 by the digits of its number,
 - a mark, 1 for an opener and -1 for other tokens, if the distribution reads the opener,
-- for each head a *slot*, 0 until the head copies the code of another token there, and as many *holders*,
-  which are 1 until then,
+- for each other token that is read a *slot*, 0 until an attention head or a state copies its code there, and
+  as many *holders*, which are 1 until then,
 - for a distribution given as a table, a unit vector of the context, 0 until the MLP writes it, and a holder
   of it.
 
@@ -75,6 +75,16 @@ def look_back(distance: int, context: int) -> Head:
     return _head(np.arange(planes), amplitude, distance * FREQUENCIES[:planes])
 
 
+def look_at_oldest(window: int) -> Head:
+    """A head that looks at the oldest of the last `window` positions, and would rather look one further."""
+    others = window - np.arange(window - 1)
+    shown = np.cos(FREQUENCIES) - np.cos(others[:, None] * FREQUENCIES)
+    beyond = (1.0 - np.cos(FREQUENCIES))[None]
+    margins = np.minimum(shown.cumsum(axis=1).min(axis=0), beyond.cumsum(axis=1)[0])
+    planes, amplitude = _best(margins, f"the oldest of {window} positions")
+    return _head(np.arange(planes), amplitude, window * FREQUENCIES[:planes])
+
+
 def look_at_opener(context: int) -> Head:
     """A head whose keys are 0 but for openers. It uses the slowest planes, which turn least on the way."""
     slowest = FREQUENCIES[::-1]
@@ -110,18 +120,6 @@ def _head(planes: NDArray[np.int64], amplitude: int, angles: Floats) -> Head:
 # The weights.
 
 
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """Sizes and tensors; the names are those of `LlamaForCausalLM` in transformers."""
-
-    vocab_size: int
-    context: int
-    hidden: int
-    intermediate: int
-    heads: int
-    tensors: dict[str, Tensor]
-
-
 @dataclass(frozen=True)
 class Layout:
     """Where the coordinates of the residual stream are."""
@@ -140,38 +138,41 @@ class Layout:
     def one(self) -> int:
         return int(self.constants.start)
 
+    def of_memory(self, law: Law) -> int:
+        """The number of the slot of what a state remembers."""
+        return sum(offset > 1 for offset in law.offsets)
 
-def build(law: Law, context: int) -> Checkpoint:
-    """The weights for a distribution, in texts of up to `context` positions.
 
-    Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
+def attention_heads(law: Law, context: int, near: int = 1, window: int = 0) -> dict[int, Head]:
+    """The heads that copy tokens, by the number of their slot, but those up to `near` positions before the
+    next one; with a `window` the last one that is read is the oldest in it.
+
+    Raises ValueError for a context that is too short for the distribution, or too long to tell positions
+    apart."""
     least = max(1, law.start) + 1
     if context < least:
         raise ValueError(
             f"context: {context} positions do not hold the tokens that the distribution reads and one more; "
             f"give at least {least}"
         )
-    heads = [look_back(offset - 1, context) for offset in law.offsets if offset > 1]
-    heads += [look_at_opener(context)] * bool(law.openers)
-    layout = _layout(law, len(heads))
-    tensors = {
-        "model.embed_tokens.weight": _embedding(law, layout),
-        **_attention(law, layout, heads),
-        **_mlp(law, layout),
-        "lm_head.weight": _output(law, layout),
+    far = [offset for offset in law.offsets if offset > 1]
+    heads = {
+        slot: look_at_oldest(window) if offset == window else look_back(offset - 1, context)
+        for slot, offset in enumerate(far)
+        if offset > near
     }
-    for norm in ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"):
-        tensors[f"model.{norm}.weight"] = np.ones(layout.hidden, dtype=np.float32)
-    n_heads = layout.hidden // HEAD_SIZE  # those that make up the width, the last ones without weights
-    return Checkpoint(law.vocab_size, context, layout.hidden, _units(layout), n_heads, tensors)
+    if law.openers:
+        heads[len(far) + bool(law.memory)] = look_at_opener(context)
+    return heads
 
 
-def _layout(law: Law, heads: int) -> Layout:
-    bits, marks = _bits(law), int(bool(law.openers))
+def layout_of(law: Law) -> Layout:
+    copies = sum(offset > 1 for offset in law.offsets) + bool(law.memory) + bool(law.openers)
+    bits, marks = bits_of(law), int(bool(law.openers))
     contexts = int(np.prod(law.logits.table.shape[:-1])) if isinstance(law.logits, TableLogits) else 0
     holds = min(contexts, 1)
-    active = 1 + bits + marks + heads * bits + holds  # coordinates that are not 0, with one constant
-    hidden, power = _width(active, heads * bits + contexts, heads)
+    active = 1 + bits + marks + copies * bits + holds  # coordinates that are not 0, with one constant
+    hidden, power = _width(active, copies * bits + contexts, copies)
     place = 0
 
     def next_slice(size: int) -> slice:
@@ -185,57 +186,54 @@ def _layout(law: Law, heads: int) -> Layout:
         constants=next_slice(hidden // 4**power - active + 1),
         code=next_slice(bits),
         mark=next_slice(marks),
-        slots=tuple(next_slice(bits) for _ in range(heads)),
-        holders=tuple(next_slice(bits) for _ in range(heads)),
+        slots=tuple(next_slice(bits) for _ in range(copies)),
+        holders=tuple(next_slice(bits) for _ in range(copies)),
         contexts=next_slice(contexts),
         context_holder=next_slice(holds),
     )
 
 
-def _width(active: int, zeros: int, heads: int) -> tuple[int, int]:
-    """The least width E ≥ 64·heads for which E / 4^power coordinates, at least `active`, may be active while
+def _width(active: int, zeros: int, copies: int) -> tuple[int, int]:
+    """The least width E ≥ 64·copies for which E / 4^power coordinates, at least `active`, may be active while
     `zeros` are not, and that power."""
-    for hidden in count(UNIT * max(1, heads), UNIT):
+    for hidden in count(UNIT * max(1, copies), UNIT):
         for power in (3, 2, 1, 0):
             if hidden // 4**power >= active and hidden // 4**power + zeros <= hidden:
                 return hidden, power
     raise AssertionError("some width is large enough")
 
 
-def _bits(law: Law) -> int:
+def bits_of(law: Law) -> int:
     """Digits of a code, which tells all words and all openers apart."""
     if isinstance(law.logits, AdditiveLogits):
         return law.logits.bits
     return code_bits(max(law.words, len(law.openers)))
 
 
-def _units(layout: Layout) -> int:
-    """Units of the MLP: one for each context, and closed ones up to a multiple of 64."""
-    contexts = layout.contexts.stop - layout.contexts.start
-    return max(UNIT, -(-contexts // UNIT) * UNIT)
-
-
-def _zeros(*shape: int) -> Tensor:
+def zeros(*shape: int) -> Tensor:
     return np.zeros(shape, dtype=np.float32)
 
 
-def _embedding(law: Law, layout: Layout) -> Tensor:
+def embedding(law: Law, layout: Layout) -> Tensor:
     numbers = np.arange(law.vocab_size)
     numbers[law.words :] -= law.words + 1  # openers count from 0
-    embedding = _zeros(law.vocab_size, layout.hidden)
+    found = zeros(law.vocab_size, layout.hidden)
     for ones in (layout.constants, *layout.holders, layout.context_holder):
-        embedding[:, ones] = 1
-    embedding[:, layout.code] = sign_codes(np.maximum(numbers, 0), _bits(law))
-    embedding[:, layout.mark] = -1
-    embedding[list(law.openers), layout.mark] = 1
-    return embedding
+        found[:, ones] = 1
+    found[:, layout.code] = sign_codes(np.maximum(numbers, 0), bits_of(law))
+    found[:, layout.mark] = -1
+    found[list(law.openers), layout.mark] = 1
+    return found
 
 
-def _attention(law: Law, layout: Layout, heads: list[Head]) -> dict[str, Tensor]:
-    """Head by head: look, copy the code of the token looked at into the slot, and clear the holders."""
-    bits, width, one = _bits(law), layout.hidden, layout.one
-    query, key, value, output = (_zeros(width, width) for _ in range(4))
-    for number, head in enumerate(heads):
+def attention(law: Law, layout: Layout, heads: dict[int, Head], width: int) -> dict[str, Tensor]:
+    """Head by head: look, copy the code of the token looked at into the slot, and clear the holders.
+
+    The matrices have rows for `width` / 64 heads, the last ones without weights."""
+    bits, one = bits_of(law), layout.one
+    query, key, value = (zeros(width, layout.hidden) for _ in range(3))
+    output = zeros(layout.hidden, width)
+    for number, (slot, head) in enumerate(heads.items()):
         rows = slice(number * HEAD_SIZE, (number + 1) * HEAD_SIZE)
         query[rows, one] = head.query / layout.scale
         key[rows, one] = head.key / layout.scale
@@ -245,48 +243,59 @@ def _attention(law: Law, layout: Layout, heads: list[Head]) -> dict[str, Tensor]
         values = np.arange(rows.start, rows.start + bits + 1)
         value[values[:bits], layout.code] = np.eye(bits) / layout.scale
         value[values[bits], one] = 1 / layout.scale
-        output[layout.slots[number], values[:bits]] = np.eye(bits)
-        output[layout.holders[number], values[bits]] = -1
-    names = {"q": query, "k": key, "v": value, "o": output}
-    return {f"model.layers.0.self_attn.{name}_proj.weight": matrix for name, matrix in names.items()}
+        output[layout.slots[slot], values[:bits]] = np.eye(bits)
+        output[layout.holders[slot], values[bits]] = -1
+    return {"q": query, "k": key, "v": value, "o": output}
 
 
 def _reads(law: Law, layout: Layout) -> list[slice]:
-    """Where the codes are that the distribution reads, in the order of its contexts."""
+    """Where the codes are that the distribution reads, in the order of its contexts without the expert."""
     slots = iter(layout.slots)
     return [layout.code if offset == 1 else next(slots) for offset in law.offsets] + list(slots)
 
 
-def _mlp(law: Law, layout: Layout) -> dict[str, Tensor]:
-    """A gate for each context of a table: open if all digits agree, closed if one differs."""
-    units = _units(layout)
-    gate, up, down = _zeros(units, layout.hidden), _zeros(units, layout.hidden), _zeros(layout.hidden, units)
+def gates(law: Law, layout: Layout, expert: int | None = None) -> dict[str, Tensor]:
+    """An MLP with a gate for each context of a table, or for those of an expert: open if all digits agree,
+    closed if one differs."""
+    read = np.zeros((0, 0), dtype=np.int64)
+    kept = np.zeros(0, dtype=np.int64)
     if isinstance(law.logits, TableLogits):
         sizes = law.logits.table.shape[:-1]
-        contexts = np.indices(sizes).reshape(len(sizes), -1).T if sizes else np.zeros((1, 0), dtype=np.int64)
-        number = len(contexts)
-        codes = sign_codes(contexts, _bits(law))
-        for slot, read in enumerate(_reads(law, layout)):
-            gate[:number, read] = GATE * codes[:, slot] / layout.scale
-        gate[:number, layout.one] = GATE * (1 - codes[0].size) / layout.scale
-        up[:number, layout.one] = 1 / GATE / layout.scale
-        down[layout.contexts, :number] = np.eye(number)
-        down[layout.context_holder, :number] = -1
-    names = {"gate": gate, "up": up, "down": down}
-    return {f"model.layers.0.mlp.{name}_proj.weight": matrix for name, matrix in names.items()}
+        read = np.indices(sizes).reshape(len(sizes), -1).T if sizes else np.zeros((1, 0), dtype=np.int64)
+        kept = np.arange(len(read))
+        if law.experts:
+            column = len(law.offsets) + bool(law.memory)
+            kept = np.flatnonzero(read[:, column] == expert)
+            read = np.delete(read[kept], column, axis=1)
+    number, bits = len(read), bits_of(law)
+    units = max(UNIT, -(-number // UNIT) * UNIT)
+    gate, up, down = zeros(units, layout.hidden), zeros(units, layout.hidden), zeros(layout.hidden, units)
+    for column, where in enumerate(_reads(law, layout)[: read.shape[1]]):
+        codes, here = sign_codes(read[:, column], bits), gate[:number]
+        if law.memory and column == len(law.offsets):
+            empty = read[:, column] == law.words
+            holder = layout.holders[layout.of_memory(law)]
+            here[:, holder] = GATE * empty[:, None] / layout.scale
+            codes[empty] = 0.0
+        here[:, where] = GATE * codes / layout.scale
+    gate[:number, layout.one] = GATE * (1 - read.shape[1] * bits) / layout.scale
+    up[:number, layout.one] = 1 / GATE / layout.scale
+    down[layout.contexts.start + kept, np.arange(number)] = 1
+    down[layout.context_holder, :number] = -1
+    return {"gate": gate, "up": up, "down": down}
 
 
-def _output(law: Law, layout: Layout) -> Tensor:
+def output(law: Law, layout: Layout) -> Tensor:
     """The head: the logits of each context, or the base and the weights of the codes."""
-    output = _zeros(law.vocab_size, layout.hidden)
-    output[law.words :, layout.one] = NEVER
+    found = zeros(law.vocab_size, layout.hidden)
+    found[law.words :, layout.one] = NEVER
     if isinstance(law.logits, TableLogits):
-        output[: law.words, layout.contexts] = _finite(law.logits.table.reshape(-1, law.words).T)
+        found[: law.words, layout.contexts] = _finite(law.logits.table.reshape(-1, law.words).T)
     elif isinstance(law.logits, AdditiveLogits):
-        output[: law.words, layout.one] = _finite(law.logits.base)
+        found[: law.words, layout.one] = _finite(law.logits.base)
         for slot, read in enumerate(_reads(law, layout)):
-            output[: law.words, read] = law.logits.weights[:, slot]
-    return output / np.float32(layout.scale)
+            found[: law.words, read] = law.logits.weights[:, slot]
+    return found / np.float32(layout.scale)
 
 
 def _finite(logits: Floats) -> Floats:

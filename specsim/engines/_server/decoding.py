@@ -8,6 +8,7 @@ changes one part of a step; see `mistakes.py`."""
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,12 @@ class Decoder:
         self.rule = rules.get(rule)
         self.gamma = 0 if plain else check_count("gamma", gamma)
         self.mistake = find_mistake(mistake)
+        needed = {"state": self.pair.target.memory, "expert": self.pair.target.experts}
+        if self.mistake is not None and not needed.get(self.mistake.where, True):
+            raise ValueError(
+                f"mistake: {self.mistake.name} is of a state or of experts, which this pair lacks; plant "
+                "another architecture"
+            )
         self.root = root_of(seed)
         self.totals = {"drafted": 0, "accepted": 0, "steps": 0}
         self._verify, self._drawing, self._num_q = self._verifier()
@@ -110,7 +117,7 @@ class Decoder:
             own, seed = key_of(self.root, (1, self._admitted % 2**32)), text.request.seed
             keys.append(own if seed is None else key_of(seed, (text.index,)))
             self._admitted += 1
-        run = Running.of(texts, keys, self.gamma)
+        run = Running.of(texts, keys, self.gamma, self.pair.target.memory)
         if texts:
             self._act("admission", run, self.root)
         return run
@@ -172,17 +179,58 @@ class Decoder:
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
         """The rows of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""
-        every = np.arange(len(run.texts))[:, None, None]
+        contexts = self._contexts(law, run, first, count)
+        rows: Floats = law.rows(contexts.reshape(len(run.texts) * count, contexts.shape[2]))
+        return rows.reshape(*contexts.shape[:2], -1)
+
+    def _contexts(self, law: ReadingLaw, run: Running, first: int, count: int) -> Ints:
+        """What `law` reads there, [B, count, k]."""
+        every, size = np.arange(len(run.texts))[:, None, None], len(run.texts)
         places = run.length[:, None, None] + np.arange(first, first + count)[:, None]
         indices: Ints = places - np.array(law.offsets, dtype=np.int64)
         changed = self._act("reading", run, indices)
         indices = indices if changed is None else changed.clip(min=bool(law.openers))
-        contexts = run.seen[every, indices]
+        columns = [run.seen[every, indices]]
+        if law.memory:
+            columns.append(self._remembered(law, run, first, count)[..., None])
+        if law.experts:
+            newest = run.seen[every[..., 0], self._chooser(run, places[..., 0]) - 1]
+            columns.append(newest[..., None] % law.experts)
         if law.openers:
-            opener = np.broadcast_to(run.seen[:, :1, None], (*contexts.shape[:2], 1))
-            contexts = np.concatenate([contexts, opener], axis=2)
-        flat = contexts.reshape(len(run.texts) * count, -1)
-        return law.rows(flat).reshape(len(run.texts), count, -1)
+            columns.append(np.broadcast_to(run.seen[:, :1, None], (size, count, 1)))
+        return np.concatenate(columns, axis=2)
+
+    def _chooser(self, run: Running, places: Ints) -> Ints:
+        """The places after the tokens that choose experts."""
+        changed = self._act("expert", run, places)
+        return places if changed is None else changed.clip(min=1)
+
+    def _remembered(self, law: ReadingLaw, run: Running, first: int, count: int) -> Ints:
+        """The words that the states of `law` remember at `count` places, [B, count], after `first` drafted
+        tokens."""
+        assert law.memory is not None
+        which, every = int(law is self.pair.draft), np.arange(len(run.texts))
+        copy = replace(run, state=run.state.copy(), window=run.window.copy())
+        found = []
+        for i in range(first + count):
+            newest = run.seen[every, run.length - 1 + i]
+            copy.advance(law.memory, which, newest[:, None], np.ones_like(newest))
+            if i >= first:
+                found.append(law.memory.read(copy.state[:, which], newest))
+        return np.stack(found, axis=1)
+
+    def _advance(self, step: Step) -> None:
+        """Let the states see the newest token and the accepted drafts of a step."""
+        run, memory = step.run, self.pair.target.memory
+        if memory:
+            newest = run.seen[step.every, run.length - 1]
+            tokens = np.concatenate([newest[:, None], step.drafted], axis=1)
+            run.advance(memory, 1, tokens, step.accepted + 1)
+            seen = step.accepted + 1  # by the target
+            window = tokens[step.every, step.accepted]
+            self._act("state", step, memory, seen, window)
+            run.advance(memory, 0, tokens, seen)
+            run.window[:, 0] = window
 
     def _draft(self, step: Step) -> None:
         for i in range(self._num_q):
@@ -195,7 +243,6 @@ class Decoder:
         self._act("drafts", step)
 
     def _verify_and_emit(self, step: Step) -> None:
-        run = step.run
         step.raw_p = step.target_rows(0, step.gamma + 1)
         step.p = step.process(step.raw_p)
         self._act("rows", step)
@@ -208,7 +255,13 @@ class Decoder:
         step.logprobs[:] = np.maximum(step.logprobs, -1e4)
         self._act("log-probabilities", step)
         self._act("counters", step)
+        self._settle(step)
+
+    def _settle(self, step: Step) -> None:
+        """Emit the tokens of a step, and bring the texts, states and counters up to date."""
+        run = step.run
         _emit(step)
+        self._advance(step)
         run.seen[step.every, run.length + step.accepted] = step.tokens[step.accepted, step.every]
         run.length += step.accepted + 1
         self._act("cache", step)

@@ -14,6 +14,7 @@ from specsim import mistakes
 from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
+from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import processed
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax
@@ -31,6 +32,8 @@ PLACES = {
     "log-probabilities": "act(step) changes what is reported of the tokens",
     "counters": "act(step) changes the numbers of drafted and accepted tokens that are reported",
     "cache": "after a step: act(step) changes what the models have seen",
+    "expert": "when rows are made: act(running, places) gives the places after what chooses instead",
+    "state": "after a step: act(step, memory, seen, window) changes how many tokens states see, and the last",
     "stop": "when a stop string is found: act(tokens) gives the tokens that are returned",
 }
 #: Tokens in a page of the cache.
@@ -138,6 +141,33 @@ def _bonus_twice(step: Step) -> None:
 def _last_token_unseen(step: Step) -> None:
     run, at = step.run, np.flatnonzero(step.rejected)
     run.seen[at, run.length[at] - 1] = step.drafted[at, step.accepted[at]]
+
+
+def _state_keeps_rejected(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
+    seen[:] = step.gamma + 1
+
+
+def _state_one_stale(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
+    seen[:] = np.maximum(seen - 1, 1)
+
+
+def _state_drops_accepted(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
+    seen[step.rejected] = 1
+
+
+def _state_lost(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
+    step.run.state[step.rejected & (step.accepted == 0), 0] = memory.words
+
+
+def _state_of_next(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
+    """Every fourth step of a text begins with the state of the next one."""
+    at = step.run.steps % 4 == 3
+    step.run.state[at, 0] = np.roll(step.run.state[:, 0], -1, axis=0)[at]
+
+
+def _window_not_rolled_back(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
+    if step.gamma:
+        window[step.rejected] = step.drafted[step.rejected, -1]
 
 
 def _unshifted_padding(run: Running, indices: Ints) -> Ints:
@@ -248,6 +278,14 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "accepted_lost": ("cache", _forget_accepted(lambda step: step.rejected)),
     "target_one_short": ("cache", _forget_accepted(lambda step: ~step.rejected)),
     "bonus_cached_twice": ("cache", _bonus_twice),
+    "state_keeps_rejected": ("state", _state_keeps_rejected),
+    "state_one_stale": ("state", _state_one_stale),
+    "state_drops_accepted": ("state", _state_drops_accepted),
+    "state_lost": ("state", _state_lost),
+    "state_of_next": ("state", _state_of_next),
+    "window_not_rolled_back": ("state", _window_not_rolled_back),
+    "window_off_by_one": ("reading", lambda run, at: at - (np.arange(at.shape[2]) == at.shape[2] - 1)),
+    "expert_of_token_before": ("expert", lambda run, places: places - 1),
     "wrong_page": ("reading", lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at)),
     "unshifted_padding": ("reading", _unshifted_padding),
     "first_token_of_next": ("admission", _first_token_of_next),

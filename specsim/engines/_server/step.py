@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from specsim.core._streams import PER_SLOT, WORD, Purpose, philox
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import normalise
+from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Request, Sampling, processed
 from specsim.models._drafts.sampling import draw_siblings
 
@@ -38,7 +39,9 @@ class Running:
     """B texts that are decoded together.
 
     `seen` [B, W] holds the tokens that both models have read, `length` [B] their number. `out` [B, M] holds
-    the tokens that are returned with their log-probabilities, `count` [B] their number."""
+    the tokens that are returned with their log-probabilities, `count` [B] their number. Of models with a
+    state, `state` [B, 2, slots] has those of target and draft after all tokens but the newest, and `window`
+    [B, 2] the token that each has seen last."""
 
     texts: list[Text]
     seen: Ints
@@ -50,9 +53,13 @@ class Running:
     steps: Ints
     drafted: Ints
     accepted: Ints
+    state: Ints
+    window: Ints
 
     @classmethod
-    def of(cls, texts: list[Text], keys: list[tuple[int, int]], gamma: int) -> "Running":
+    def of(
+        cls, texts: list[Text], keys: list[tuple[int, int]], gamma: int, memory: Memory | None
+    ) -> "Running":
         """Texts that begin, with room for one step more than they ask for."""
         longest = max((text.request.max_tokens for text in texts), default=0) + gamma + 1
         lengths = [len(text.request.prompt) for text in texts]
@@ -63,7 +70,21 @@ class Running:
         zeros = [np.zeros(len(texts), dtype=np.int64) for _ in range(4)]
         length, words = np.array(lengths, dtype=np.int64), np.array(keys, dtype=np.uint64).reshape(-1, 2)
         out, logprobs = np.zeros(shape, dtype=np.int64), np.zeros(shape)
-        return cls(texts, seen, length, out, logprobs, zeros[0], words, *zeros[1:])
+        state = np.full((len(texts), 2, memory.slots if memory else 0), memory.words if memory else 0)
+        window = np.full((len(texts), 2), memory.words if memory else 0)
+        count, steps, drafted, accepted = zeros
+        made = cls(texts, seen, length, out, logprobs, count, words, steps, drafted, accepted, state, window)
+        if memory:
+            for which in (0, 1):
+                made.advance(memory, which, seen, length - 1)
+        return made
+
+    def advance(self, memory: Memory, which: int, tokens: Ints, numbers: Ints) -> None:
+        """Let the states of the target (0) or the draft (1) see the first `numbers` [B] of tokens [B, n]."""
+        for i in range(int(numbers.max(initial=0))):
+            where = numbers > i
+            memory.update(self.state[:, which], self.window[:, which], tokens[:, i], where)
+            self.window[where, which] = tokens[where, i]
 
     def take(self, kept: NDArray[np.bool_]) -> "Running":
         """The texts for which `kept` [B] is true."""

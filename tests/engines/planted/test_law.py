@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
-from specsim.models import Model
+from specsim.engines._planted.memory import KINDS, Memory
 
 WORDS = 3
 
@@ -68,25 +68,24 @@ def test_codes_differ():
     assert len({tuple(code) for code in codes}) == 8
 
 
-@pytest.mark.parametrize(
-    ("law", "first"), [(table_law((1, 3)), None), (table_law((2,), 2), 5), (table_law(()), None)]
-)
-def test_the_law_as_a_model(law, first):
-    model = law.given(first)
-    assert isinstance(model, Model)
-    assert (model.vocab_size, model.order) == (law.vocab_size, law.order)
-    assert len(model.contexts) == WORDS**law.order
-    rows = model.rows(model.contexts)
-    for context, row in zip(model.contexts, rows, strict=True):
-        text = [*([] if first is None else [first]), *context, 0]
-        assert (row == law.rows(law.contexts(text, len(text) - 1))[0]).all()
-        assert (row == model.row(context)).all()
-
-
-def test_a_model_of_many_contexts_draws_some():
-    model = additive_law((1, 64)).given()
-    assert model.contexts.shape == (4096, 64)
-    assert (model.rows(model.contexts[:7]) == [model.row(context) for context in model.contexts[:7]]).all()
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("words", [5, 100])
+def test_a_memory_is_of_the_whole_text(kind, words):
+    """What is read is what a loop over the text finds, however long ago it was."""
+    memory = Memory(kind, words)
+    law = Law(words + 3, (1,), (words + 1, words + 2), TableLogits(np.zeros((1, 1, 2, words))), memory)
+    texts = np.random.default_rng(1).integers(words, size=(3, 300))
+    texts[:, 0] = law.openers[1]
+    contexts = law.contexts(texts[0], law.start)
+    for place in range(law.start, 300):
+        found = words
+        for i in range(1, place):
+            if kind == "latch" and texts[0, i] < words // 2:
+                found = texts[0, i]
+            if kind == "recall" and i > 1 and (texts[0, i - 1] - texts[0, place - 1]) % min(words, 64) == 0:
+                found = texts[0, i]
+        assert contexts[place - law.start].tolist() == [texts[0, place - 1], found, law.openers[1]]
+        assert (law.contexts_at(texts, place)[0] == contexts[place - law.start]).all()
 
 
 PLAIN, OPENED = table_law((1, 2)), table_law((1,), openers=2)
@@ -102,8 +101,7 @@ PLAIN, OPENED = table_law((1, 2)), table_law((1,), openers=2)
         (lambda: PLAIN.rows([[0, 1], [3, 0]]), "row 1: no distribution after token 3 in column 0"),
         (lambda: OPENED.rows([[0, 2]]), "row 0: no distribution after token 2 in column 1"),
         (lambda: PLAIN.rows([[0]]), r"expected \[N, 2\]"),
-        (lambda: PLAIN.given(4), "first token: 4 begins no text of this distribution; give none"),
-        (lambda: OPENED.given(), "first token: None begins"),
+        (lambda: OPENED.contexts([], 2), "first token: None begins"),
     ],
 )  # fmt: skip
 def test_bad_contexts_are_named(call, message):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from specsim.engines._planted import weights
+from specsim.engines._planted.architectures import build
 from specsim.engines._planted.check import log_probabilities
 from specsim.engines._planted.checkpoints import config, in_halves, interleaved
 from specsim.engines._planted.law import AdditiveLogits, TableLogits, draw_pair
 from specsim.engines._planted.texts import random_prompts
-from specsim.engines._planted.weights import build
 
 CONTEXT = 128
 #: Words, offsets, openers, kind, overlap.

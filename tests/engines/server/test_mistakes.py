@@ -4,8 +4,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from letters import Letters, decoded, p_value
+from letters import WORDS, Letters, decoded, p_value
 
+from specsim.engines._planted.memory import Memory
 from specsim.engines._planted.requests import Request, Sampling
 from specsim.engines._server.mistakes import ACTS, PLACES, find_mistake, mistake_names
 
@@ -26,9 +27,10 @@ MISTAKES = [find_mistake(name) for name in ACTS]
 
 
 @cache
-def asked(openers, long, short, n, sampling):
-    """A pair, and requests; of `long` prompts, or for `short` texts."""
-    pair = Letters(openers=openers)
+def asked(openers, long, short, n, sampling, state=False):
+    """A pair, of models with a state, and requests; of `long` prompts, or for `short` texts."""
+    of_state = {"offsets": (1,), "memory": Memory("recall", WORDS), "experts": 3} if state else {}
+    pair = Letters(openers=openers, **of_state)
     prompts = pair.prompts(200, 20 if long else 3, rng=np.random.default_rng(3)) * (12 if short else 1)
     tokens = 2 if short else 12
     return pair, [Request(i, prompt, tokens, i, n=n, sampling=sampling) for i, prompt in enumerate(prompts)]
@@ -39,7 +41,8 @@ def case(mistake):
     sampling = next((s for name, s in SAMPLINGS.items() if name in mistake.name), Sampling())
     short = mistake.name in ENDS
     n = 1 if short else 12 if mistake.where == "cache" else 4
-    return 2 * (mistake.where == "admission"), mistake.name == "wrong_page", short, n, sampling
+    state = mistake.where in ("state", "expert")
+    return 2 * (mistake.where == "admission"), mistake.name == "wrong_page", short, n, sampling, state
 
 
 @cache
@@ -47,7 +50,7 @@ def right(given, gamma):
     """What is decoded without a mistake, and the p-value of its law."""
     pair, requests = asked(*given)
     found = decoded(pair, requests, gamma=gamma, seed=1)
-    return found, p_value(pair, requests, found, given[-1])
+    return found, p_value(pair, requests, found, given[4])
 
 
 def essence(completions):
@@ -56,7 +59,7 @@ def essence(completions):
 
 #: Of each place of a step one; audits of engines find the others too.
 FAST = {"draft_temperature", "wrong_page", "draft_numbers_in_check", "bonus_argmax", "recovered_not_cached",
-        "one_seed", "logprobs_zero", "bonus_counted", "stop_cuts_more", "greedy_draft"}  # fmt: skip
+        "one_seed", "state_one_stale", "logprobs_zero", "bonus_counted", "stop_cuts_more", "greedy_draft"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_a_mistake_is_seen_where_it_acts(mistake):
         assert tokens[0] != tokens[1]
     elif mistake.where != "stop":
         assert p_correct > 1e-3
-        assert p_value(pair, requests, wrong, given[-1]) < 1e-6
+        assert p_value(pair, requests, wrong, given[4]) < 1e-6
 
 
 def test_copies_are_alike_by_mistake():

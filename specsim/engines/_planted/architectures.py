@@ -1,0 +1,299 @@
+"""Checkpoints of each architecture: their tensors, and their configuration in transformers.
+
+All have the residual stream of `weights.py`. They differ in what copies the codes of other tokens into their
+slots: attention heads, or a state that is carried from token to token."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from specsim.engines._planted.law import Law, sign_codes
+from specsim.engines._planted.weights import (
+    GATE,
+    HEAD_SIZE,
+    THETA,
+    Layout,
+    Tensor,
+    attention,
+    attention_heads,
+    bits_of,
+    embedding,
+    gates,
+    layout_of,
+    output,
+    zeros,
+)  # fmt: skip
+
+#: So small that it changes no mean square of float32.
+EPSILON = 1e-20
+#: Taps of the convolution before a state, the newest token last.
+TAPS = 4
+#: Taps of a short convolution.
+CONVOLVED = 3
+#: The experts; the newest token chooses one of them.
+EXPERTS = 4
+#: Parameters that are no weights of a module.
+BARE = ("A_log", "dt_bias", "D")
+#: The input of a softplus that is 0: a state does not decay.
+CLOSED = -64.0
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Sizes and tensors. The names are those of transformers, as those of its configuration in `config`."""
+
+    architecture: str
+    vocab_size: int
+    context: int
+    hidden: int
+    heads: int
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a checkpoint is made, and what its distribution may read.
+
+    `build(law, layout, context)` gives the tensors but those of all, the number of attention heads, and the
+    configuration but that of all. The offsets that may be read have at most `reach`, if there is one."""
+
+    says: str
+    build: Callable[[Law, Layout, int], tuple[dict[str, Tensor], int, dict[str, Any]]]
+    memory: str = ""
+    experts: int = 0
+    reach: int | None = None
+
+
+def build(law: Law, context: int, architecture: str = "llama") -> Checkpoint:
+    """The weights for a distribution, in texts of up to `context` positions.
+
+    Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
+    layout = layout_of(law)
+    tensors, heads, config = ARCHITECTURES[architecture].build(law, layout, context)
+    shared = {"model.embed_tokens.weight": embedding(law, layout), "lm_head.weight": output(law, layout)}
+    shared |= {_full(name): tensor for name, tensor in tensors.items()}
+    sizes = {
+        "vocab_size": law.vocab_size,
+        "hidden_size": layout.hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": HEAD_SIZE,
+        "hidden_act": "silu",
+        "max_position_embeddings": context,
+        "rms_norm_eps": EPSILON,
+        "rope_theta": THETA,
+        "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
+        "tie_word_embeddings": False,
+        "attention_bias": False,
+    }
+    return Checkpoint(architecture, law.vocab_size, context, layout.hidden, heads, sizes | config, shared)
+
+
+def _full(name: str) -> str:
+    return name if name.rpartition(".")[2] in BARE else f"{name}.weight"
+
+
+def _mlp(layer: int, made: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"model.layers.{layer}.mlp.{name}_proj": matrix for name, matrix in made.items()}
+
+
+def _one_layer(
+    law: Law, layout: Layout, context: int, window: int = 0
+) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """A layer of attention without its MLP."""
+    made = attention(law, layout, attention_heads(law, context, window=window), layout.hidden)
+    tensors = {f"model.layers.0.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    for norm in ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"):
+        tensors[f"model.{norm}"] = np.ones(layout.hidden, dtype=np.float32)
+    return tensors, layout.hidden // HEAD_SIZE, {"num_hidden_layers": 1}
+
+
+def _llama(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    tensors, heads, config = _one_layer(law, layout, context)
+    mlp = gates(law, layout)
+    config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
+    return tensors | _mlp(0, mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+
+
+def _sliding_window(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """The last token that is read is the oldest in the window."""
+    tensors, heads, config = _one_layer(law, layout, context, window=law.order)
+    mlp = gates(law, layout)
+    config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": law.order}
+    return tensors | _mlp(0, mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+
+
+def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """The router opens the expert of the lowest digits of the newest token."""
+    tensors, heads, config = _one_layer(law, layout, context)
+    made = [gates(law, layout, expert) for expert in range(law.experts)]
+    for expert, mlp in enumerate(made):
+        for name, other in (("gate", "w1"), ("down", "w2"), ("up", "w3")):
+            tensors[f"model.layers.0.block_sparse_moe.experts.{expert}.{other}"] = mlp[name]
+    router, digits = zeros(law.experts, layout.hidden), (law.experts - 1).bit_length()
+    where = slice(layout.code.start, layout.code.start + digits)
+    router[:, where] = GATE * sign_codes(np.arange(law.experts), digits) / layout.scale
+    tensors["model.layers.0.block_sparse_moe.gate"] = router
+    config |= {
+        "architectures": ["MixtralForCausalLM"],
+        "model_type": "mixtral",
+        "intermediate_size": len(made[0]["gate"]),
+        "num_local_experts": law.experts,
+        "num_experts_per_tok": 1,
+        "sliding_window": None,
+    }
+    return tensors, heads, config
+
+
+def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """A layer with a convolution over the last tokens, and one with attention for those further back."""
+    heads = attention_heads(law, context, near=CONVOLVED)
+    bits, one, scale = bits_of(law), layout.one, layout.scale
+    projected, taps = zeros(3, layout.hidden, layout.hidden), zeros(layout.hidden, 1, CONVOLVED)
+    out = zeros(layout.hidden, layout.hidden)
+    near = [offset for offset in law.offsets if 1 < offset <= CONVOLVED]
+    for slot, offset in enumerate(near):
+        channels = slot * (bits + 1) + np.arange(bits + 1)  # the digits, and a 1 that clears the holder
+        projected[:2, channels, one] = 1 / scale
+        projected[2, channels[:bits], layout.code] = np.eye(bits) / scale
+        projected[2, channels[bits], one] = 1 / scale
+        taps[channels, 0, -offset] = 1
+        out[layout.slots[slot], channels[:bits]] = np.eye(bits)
+        out[layout.holders[slot], channels[bits]] = -1
+    made, mlp = attention(law, layout, heads, layout.hidden), gates(law, layout)
+    tensors = {
+        "model.layers.0.conv.in_proj": projected.reshape(-1, layout.hidden),
+        "model.layers.0.conv.conv": taps,
+        "model.layers.0.conv.out_proj": out,
+        "model.layers.1.self_attn.q_layernorm": zeros(HEAD_SIZE) + _sharpness(heads),
+        "model.layers.1.self_attn.k_layernorm": zeros(HEAD_SIZE) + 1,
+        "model.layers.1.self_attn.out_proj": made.pop("o"),
+        "model.embedding_norm": zeros(layout.hidden) + 1,
+    }
+    tensors |= {f"model.layers.1.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    for layer in (0, 1):
+        for name, other in (("gate", "w1"), ("down", "w2"), ("up", "w3")):
+            tensors[f"model.layers.{layer}.feed_forward.{other}"] = mlp[name] * layer
+        for norm in ("operator_norm", "ffn_norm"):
+            tensors[f"model.layers.{layer}.{norm}"] = zeros(layout.hidden) + 1
+    config = {
+        "architectures": ["Lfm2ForCausalLM"],
+        "model_type": "lfm2",
+        "num_hidden_layers": 2,
+        "layer_types": ["conv", "full_attention"],
+        "intermediate_size": len(mlp["gate"]),
+        "block_auto_adjust_ff_dim": False,
+        "conv_L_cache": CONVOLVED,
+        "conv_bias": False,
+        "norm_eps": EPSILON,
+    }
+    return tensors, layout.hidden // HEAD_SIZE, config
+
+
+def _gated_delta(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """A layer with a state, and one with attention.
+
+    The state has a value for each key, and a token overwrites that of the token before it. Keys and queries
+    are units: silu makes an AND gate of a token's digits. Values are two units for each digit. One of
+    them is open, so that the norm does not depend on the token."""
+    heads = attention_heads(law, context)
+    n = max(1, len(heads))
+    tensors = {f"model.layers.0.linear_attn.{name}": tensor for name, tensor in _state(law, layout).items()}
+    made = attention(law, layout, heads, n * HEAD_SIZE)
+    query = made["q"].reshape(n, HEAD_SIZE, -1)
+    made["q"] = np.concatenate([query, np.zeros_like(query)], axis=1).reshape(2 * n * HEAD_SIZE, -1)
+    made["o"] *= 2  # the sigmoid of a gate without weights is a half
+    tensors |= {f"model.layers.1.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    tensors["model.layers.1.self_attn.q_norm"] = zeros(HEAD_SIZE) + _sharpness(heads) - 1
+    tensors["model.layers.1.self_attn.k_norm"] = zeros(HEAD_SIZE)
+    mlp = gates(law, layout)
+    tensors |= _mlp(0, {name: np.zeros_like(matrix) for name, matrix in mlp.items()}) | _mlp(1, mlp)
+    norms = [f"layers.{i}.{name}_layernorm" for i in (0, 1) for name in ("input", "post_attention")]
+    for norm in (*norms, "norm"):
+        tensors[f"model.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more
+    size = _state_size(law)
+    config = {
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 2,
+        "layer_types": ["linear_attention", "full_attention"],
+        "intermediate_size": len(mlp["gate"]),
+        "num_experts": 0,
+        "mlp_only_layers": [0, 1],
+        "linear_conv_kernel_dim": TAPS,
+        "linear_key_head_dim": size,
+        "linear_value_head_dim": size,
+        "linear_num_key_heads": 1,
+        "linear_num_value_heads": 1,
+        "partial_rotary_factor": 1.0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": THETA, "partial_rotary_factor": 1.0},
+    }
+    return tensors, n, config
+
+
+def _state_size(law: Law) -> int:
+    """The size of keys and of values: a power of 4, so that a fourth can be open units of a value."""
+    return 16 if bits_of(law) <= 4 else 64
+
+
+def _state(law: Law, layout: Layout) -> dict[str, Tensor]:
+    """A GatedDeltaNet whose state is `law.memory`."""
+    assert law.memory is not None
+    size, bits, one, scale = _state_size(law), bits_of(law), layout.one, layout.scale
+    digits = np.arange(min(bits, (law.memory.slots - 1).bit_length()))
+    code = layout.code.start + digits
+    gate = zeros(size, layout.hidden)  # opens for the words of a slot
+    slots = np.arange(law.memory.slots)
+    gate[slots[:, None], code] = GATE * sign_codes(slots, len(digits)) / scale
+    gate[slots, one] = GATE * (1 - len(digits)) / scale
+    if law.openers:
+        gate[slots, layout.mark] = -GATE / scale
+        gate[slots, one] -= GATE / scale
+    value = zeros(size, layout.hidden)
+    value[:bits, layout.code] = GATE * np.eye(bits) / scale
+    value[bits : 2 * bits, layout.code] = -GATE * np.eye(bits) / scale
+    constant = np.arange(2 * bits, bits + size // 4)
+    value[constant, one] = GATE / scale
+    always = zeros(size, layout.hidden)
+    always[:, one] = GATE / scale
+    taps = zeros(3 * size, 1, TAPS)
+    taps[:size, 0, -1] = taps[2 * size :, 0, -1] = taps[size : 2 * size, 0, -2] = 1
+    beta = zeros(2, layout.hidden)
+    beta[0, one] = GATE / scale
+    written = zeros(layout.hidden, size)
+    unit = 1 / (2 * GATE)  # of a value after its norm and its gate
+    slot, holder = (part[layout.of_memory(law)] for part in (layout.slots, layout.holders))
+    written[slot, :bits], written[slot, bits : 2 * bits] = unit * np.eye(bits), -unit * np.eye(bits)
+    written[holder, :bits] = written[holder, bits : 2 * bits] = -unit * np.eye(bits)
+    return {
+        "in_proj_qkvz": np.concatenate([gate, gate, value, always]),
+        "in_proj_ba": beta,
+        "conv1d": taps,
+        "A_log": zeros(1),
+        "dt_bias": zeros(1) + CLOSED,
+        "norm": zeros(size) + 1,
+        "out_proj": written,
+    }
+
+
+def _sharpness(heads: dict[int, Any]) -> float:
+    """What queries are multiplied by after their norm, so that each head has at least its amplitude."""
+    planes = [float((head.key > 0).sum()) for head in heads.values()]
+    amplitudes = [float(np.hypot(*head.query.reshape(2, -1)).max()) / 8 for head in heads.values()]
+    needed = [a * n / 8 for a, n in zip(amplitudes, planes, strict=True)]
+    return float(2 ** np.ceil(np.log2(max(needed, default=1.0))))
+
+
+ARCHITECTURES = {
+    "llama": Architecture("attention", _llama),
+    "sliding-window": Architecture("attention to the last tokens, as in Mistral", _sliding_window),
+    "moe": Architecture("experts, as in Mixtral", _experts, experts=EXPERTS),
+    "short-conv": Architecture("a convolution and attention, as in LFM2", _short_conv),
+    "gated-delta": Architecture("a state, as in Qwen3-Next", _gated_delta, memory="recall", reach=1),
+    "hybrid": Architecture("such a state and attention", _gated_delta, memory="recall"),
+}
+#: Those whose layers carry a state from token to token.
+STATEFUL = ("short-conv", "gated-delta", "hybrid")
