@@ -17,18 +17,9 @@ from specsim.core._files import PathLike, atomic_write, check_file, open_file
 
 #: The types of a safetensors header.
 TYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"),
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (8, 4, 2)},
+    **{f"{kind}{8 * size}": np.dtype(f"<{kind.lower()}{size}") for kind in "IU" for size in (8, 4, 2, 1)},
     "BF16": np.dtype(ml_dtypes.bfloat16),
-    "I64": np.dtype("<i8"),
-    "I32": np.dtype("<i4"),
-    "I16": np.dtype("<i2"),
-    "I8": np.dtype("i1"),
-    "U64": np.dtype("<u8"),
-    "U32": np.dtype("<u4"),
-    "U16": np.dtype("<u2"),
-    "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
 ALIGNMENT = 8

@@ -163,18 +163,14 @@ def compare(
         tree = draft_for(rule, gamma, drafts)
         run = simulate(pair, rule=rule, gamma=tree, **work, threads=threads)
         measured, tv = mean_tokens(run.lengths), tv_of(rule, lambda: rows)
-        return Entry(str(rule), _group(rule), describe(tree, gamma), *measured, tv), run.source, run.pair
+        claim = "lossy" if rule.declared else "tree" if rule.claimed_on_trees else "chain"
+        own = "controls" if rule.control else claim
+        group = group_of(rule.name) if rule.name in names() else own
+        return Entry(str(rule), group, describe(tree, gamma), *measured, tv), run.source, run.pair
 
     ran = run_grid(one_of, chosen, "compare", " rules", root=root, threads=threads, progress=progress)
     entries, sources, pairs = zip(*ran.rows, strict=True)
     return Comparison(sources[0], gamma, steps, entries, ran.provenance, pairs[0], ran.interrupted)
-
-
-def _group(rule: Rule) -> str:
-    if rule.name in names():
-        return group_of(rule.name)
-    claim = "lossy" if rule.declared else "tree" if rule.claimed_on_trees else "chain"
-    return "controls" if rule.control else claim
 
 
 def _served(pair: Pair, gamma: int) -> list[str]:

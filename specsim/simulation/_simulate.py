@@ -119,7 +119,12 @@ def simulate(
         drafting = system.drafting(pair)
         drafted, rule, gamma = drafting.pair, system.rule, drafting.shape
     source = make_source(*drafted, rule=rule, gamma=gamma)
-    steps, root = count_of("steps", steps), _root(rng, checkpoint, shard)
+    steps = count_of("steps", steps)
+    if rng is None and shard is not None:
+        raise ValueError("rng (--seed): missing; give all shards of a run the same seed")
+    if rng is None and checkpoint is not None and check_target(checkpoint).exists():
+        rng = int(_checkpoints.Part.read(checkpoint).run["seed"])
+    root = root_of(rng)
     tally = StepTally(source.tree.depth, source.vocab_size)
     gpu = gpu_of(device, source, rule, tally, threads, executor)
     threads = available_threads(threads if gpu is None else 1)
@@ -194,15 +199,6 @@ def _count(
         return count_chunks(source, tally, key, intervals, threads=threads)
     job = _SimulationJob(rules.registered_spec(rule), source.tree, *models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
-
-
-def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
-    """The seed: `rng`, or that of an existing checkpoint."""
-    if rng is None and shard is not None:
-        raise ValueError("rng (--seed): missing; give all shards of a run the same seed")
-    if rng is None and checkpoint is not None and check_target(checkpoint).exists():
-        return int(_checkpoints.Part.read(checkpoint).run["seed"])
-    return root_of(rng)
 
 
 @dataclass(frozen=True)

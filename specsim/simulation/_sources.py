@@ -2,7 +2,6 @@
 
 Random numbers are functions of (key, purpose, step), so the steps do not depend on how a run is split."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -237,16 +236,15 @@ def make_source(
         if p.ndim == 1:
             tree.check_siblings(p.size)
             return FixedPairSource(chosen, p, q, tree)
-        reader = _position_rows(p, q, tree, chosen.leaf_rows)
+        if not tree.is_chain:
+            raise ValueError(
+                "gamma: positions are along one text, and have no rows for a tree; give a number"
+            )
+        if len(p) <= tree.size:
+            most = f"{len(p)} positions less one"
+            raise ValueError(f"gamma: {tree.size} drafted tokens exceed {most}; draft fewer")
+        reader = _rows.PositionRows(p, q, tree, chosen.leaf_rows)
     return model_source(chosen, reader)
-
-
-def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> _rows.PositionRows:
-    if not tree.is_chain:
-        raise ValueError("gamma: positions are along one text, and have no rows for a tree; give a number")
-    if len(p) <= tree.size:
-        raise ValueError(f"gamma: {tree.size} drafted tokens exceed {len(p)} positions less one; draft fewer")
-    return _rows.PositionRows(p, q, tree, leaf_rows)
 
 
 def _text_rows(target: Any, draft: Any, tree: Tree, rule: Rule) -> _rows.LookupRows | _rows.LookaheadRows:
@@ -356,22 +354,14 @@ def acceptance_by_position(rule: Rule, p: Floats, q: Floats, tree: Tree) -> Floa
         if rule.fixed_pair.acceptance is not None:
             return rule.fixed_pair.acceptance(p, q, tree, **rule.values)
     one_level = BY_SIBLINGS.get((rule.name, tree.draft_sampling))
-    widths = _widths(tree)
-    if one_level is None or widths is None or not (tree.distinct or tree.depth == 1):
+    levels: list[set[int]] = [set() for _ in range(tree.depth + 1)]
+    for node, depth in enumerate(tree.depths):
+        levels[depth].add(len(tree.children(node)))
+    widths = [width for width, *others in levels[:-1] if not others]
+    if one_level is None or len(widths) < tree.depth or not (tree.distinct or tree.depth == 1):
         return None
     try:
         found = {width: one_level(p, q, width) for width in set(widths)}
     except ValueError:  # such as too many orders to enumerate
         return None
     return np.array([found[width] for width in widths])
-
-
-def _widths(tree: Tree) -> list[int] | None:
-    """The number of children at depths 0, 1, …; None where it differs at one depth."""
-    widths: list[int] = []
-    for depth in range(tree.depth):
-        counts = Counter(len(tree.children(node)) for node, at in enumerate(tree.depths) if at == depth)
-        if len(counts) > 1:
-            return None
-        widths += counts
-    return widths

@@ -113,7 +113,6 @@ class Axes:
         return {value: code for code, value in enumerate(self.values)}
 
     def first(self, axis: str) -> int:
-        """The code of the first value of an axis."""
         return next(code for code, (name, _) in enumerate(self.values) if name == axis)
 
     def codes(self, block: Block, inside: Ints) -> Codes:

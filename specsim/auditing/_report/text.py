@@ -95,21 +95,6 @@ def meaning(audit: Audit) -> str:
     }[audit.verdict] + (waste if audit.wasteful else "")
 
 
-def remedy(audit: Audit) -> str:
-    if audit.interrupted and audit.verdict is Verdict.INCONCLUSIVE:
-        return "Run the audit again to the end: the remaining cases were not tested."
-    return {
-        Verdict.CONSISTENT: "Nothing. A higher level finds smaller deviations.",
-        Verdict.LOSSY: "Decide whether this deviation is acceptable; the code does what it declares.",
-        Verdict.INCONCLUSIVE: "Use a higher level, more time, or fewer declared limits; or ask for less "
-        "power, with wanted_tv.",
-        Verdict.BIASED: "Start with the finding that has the smallest vocabulary and the first position. The "
-        "same seed draws the same steps, so a fix can be tested on them.",
-        Verdict.BROKEN: "Fix the contract first: each finding names the call, the step and the position. The "
-        "same seed makes the same calls.",
-    }[audit.verdict]
-
-
 def diagnosis(audit: Audit) -> list[str]:
     """Which known bug it is, if the audit looked for one; before that, if only an edge case deviates, so."""
     lines = [EDGE_CASE] if audit.edge_case else []

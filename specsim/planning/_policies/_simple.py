@@ -8,7 +8,6 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
-from specsim.core._types import Ints
 from specsim.planning._costs import StepCost
 from specsim.planning._policies._log import DraftLog
 from specsim.planning._policies._policy import MOST, Drafted, PlannedPolicy, Policy, check_begin
@@ -173,22 +172,16 @@ class Oracle(Policy):
 
     def foresee(self, log: DraftLog, cost: StepCost) -> None:
         """Plan the steps on `log`, which it knows."""
-        self._plan: list[int] = _best_lengths(log, cost, self.max_gamma).tolist()
+        n = len(log)
+        # the last token of the text is left to the target, as in every step
+        runs = np.minimum(np.minimum(log.runs, np.arange(n)[::-1]), self.max_gamma)
+        times = np.array([cost.step(g) for g in range(int(runs.max()) + 1)])
+        least, self._plan = np.zeros(n + 1), [0] * n
+        for t in range(n - 1, -1, -1):
+            r = runs[t]
+            totals = times[: r + 1] + least[t + 1 : t + r + 2]
+            self._plan[t] = g = int(totals.argmin())
+            least[t] = totals[g]
 
     def more(self, step: Drafted) -> bool:
         return step.size < self._plan[step.start]
-
-
-def _best_lengths(log: DraftLog, cost: StepCost, max_gamma: int) -> Ints:
-    n = len(log)
-    # the last token of the text is left to the target, as in every step
-    runs = np.minimum(np.minimum(log.runs, np.arange(n)[::-1]), max_gamma)
-    times = np.array([cost.step(g) for g in range(int(runs.max()) + 1)])
-    least = np.zeros(n + 1)
-    lengths = np.empty(n, dtype=np.int64)
-    for t in range(n - 1, -1, -1):
-        r = runs[t]
-        totals = times[: r + 1] + least[t + 1 : t + r + 2]
-        lengths[t] = g = totals.argmin()
-        least[t] = totals[g]
-    return lengths

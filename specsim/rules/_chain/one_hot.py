@@ -49,7 +49,6 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 @inner_kernel
 def draw(pair, numbers, x, tested, u):
-    """From p without x."""
     return draw_without(pair.p, pair.p_sums, pair.p_guide, (x,), u)
 
 

@@ -102,7 +102,12 @@ class DeviceCounter:
         """The counts of each launch over the steps in `intervals`. Raises DeviceError if the GPU fails."""
         for start, end in intervals:
             for first, steps in pieces(start, end - start, LAUNCH):
-                yield Partial(self._as_tally(self._launch(key, first, steps)), ((first, first + steps),))
+                # as `StepTally` has them: with the padding, which its entry 0 of the tokens counts
+                lengths, tokens = np.split(self._launch(key, first, steps), [self._lengths])
+                shorter = np.cumsum(lengths) - lengths  # [i]: steps that emit no token at i
+                tokens = tokens.reshape(2, -1)
+                tokens[0, 0], tokens[1, 0] = shorter[::2].sum(), shorter[1::2].sum()
+                yield Partial({"lengths": lengths, "tokens": tokens}, ((first, first + steps),))
 
     def _launch(self, key: Key, first: int, steps: int) -> np.ndarray:
         """The counts of these steps, as `add_copies` gives them."""
@@ -115,10 +120,3 @@ class DeviceCounter:
 
     def _blocks_for(self, items: int) -> int:
         return max(1, min(self._blocks, -(-items // THREADS)))
-
-    def _as_tally(self, total: np.ndarray) -> dict[str, np.ndarray]:
-        """The counts as `StepTally` has them: with the padding, which its entry 0 of the tokens counts."""
-        lengths, tokens = total[: self._lengths], total[self._lengths :].reshape(2, -1)
-        shorter = np.cumsum(lengths) - lengths  # [i]: steps that emit no token at i
-        tokens[0, 0], tokens[1, 0] = shorter[::2].sum(), shorter[1::2].sum()
-        return {"lengths": lengths, "tokens": tokens}

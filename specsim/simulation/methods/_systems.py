@@ -126,7 +126,6 @@ def guessed(pair: Pair, window: int, ngram: int, candidates: int, size: float) -
 
 
 def side_by_side(pair: Pair, drafts: int, gamma: int, size: float) -> Drafting:
-    """Several chains."""
     return Drafting(pair, chains(drafts, gamma), (1, *[drafts] * (gamma - 1)), size)
 
 
