@@ -234,18 +234,6 @@ def test_completion_can_be_installed():
     assert found.code in (0, 2)
 
 
-def test_a_pair_of_ones_own_is_taken_by_all(tmp_path):
-    p, q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
-    np.savez(tmp_path / "mine.npz", p=p, q=q)
-    for command in (
-        "simulate mine.npz --steps 1k", "compare mine.npz --rule standard --steps 1k", "plan mine.npz --c 0.1",
-        "simulate mine.npz --over temperature=0.5,1 --steps 1k", "replay mine.npz --step 1 --seed 1",
-    ):  # fmt: skip
-        assert run(*command.split(), cwd=tmp_path).code == 0, command
-    planned = json.loads(run("plan", "mine.npz", "--c", "0.1", "--json", cwd=tmp_path).out)
-    assert planned["alphas"] == pytest.approx([0.7])
-
-
 def test_the_plan_of_a_pair_of_models_has_its_rates_by_position():
     found = json.loads(run("plan", "ngram", "--c", "0.05", "--json").out)
     run_of = specsim.simulate(specsim.read_pair("ngram"), gamma=16, steps=50_000, rng=0)

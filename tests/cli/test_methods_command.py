@@ -58,14 +58,6 @@ def test_a_dynamic_tree_is_simulated_and_replayed():
     assert run("replay", *how, "--step", "3").code == 0
 
 
-def test_policies_on_a_pair_of_models():
-    found = run("plan", "ngram", "--c", "0.05", "--policies", "--tokens", "2000", "--seed", "1")
-    assert found.code == 0, found.err
-    lines = found.out.splitlines()
-    assert lines[1].startswith("oracle")
-    assert any(line.startswith("DISCO") for line in lines)
-
-
 def test_tokenizers_are_compared(tmp_path):
     for name, letters in {"a": "abc", "b": "abc", "c": "acb"}.items():
         (tmp_path / name).mkdir()

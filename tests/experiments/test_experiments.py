@@ -20,6 +20,7 @@ from specsim import default_pair, draft_log
 from specsim.core.distributions import dyadic, round_to, synthetic_pair
 from specsim.core.stats import chi_square
 from specsim.models import TableModel
+from specsim.models._processed import process
 from specsim.theory import acceptance_rate, expected_tokens, markov_steps
 from specsim.traces import default_trace, summarise
 
@@ -79,31 +80,13 @@ def test_two_logs_are_measured_with_both_rules_beside_the_formula(fast):
 # --- acceptance against temperature ----------------------------------------------------------------------
 
 
-def reshaped(row, quantity, value):
-    """A row as a plain list, tempered or cut by hand, from its logits."""
-    logits = [math.log(x) for x in row]
-    if quantity == "temperature":
-        if value == 0:
-            return [float(x == max(row)) for x in row]
-        weights = [math.exp(logit / value) for logit in logits]
-    else:
-        weights, mass = [0.0] * len(row), 0.0
-        for count, (x, place) in enumerate(
-            sorted(((x, -place) for place, x in enumerate(row)), reverse=True)
-        ):
-            if count >= value if quantity == "top-k" else mass >= value:
-                break
-            weights[-place], mass = x, mass + x
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
-
-
 def overlap_by_hand(p, q, quantity, sides, value):
     """The mean of Σ min(p, q) over contexts."""
     betas = []
     for one, other in zip(p.tolist(), q.tolist(), strict=True):
-        a = reshaped(one, quantity, value)
-        b = reshaped(other, quantity, value) if sides == "both" else other
+        setting = {quantity.replace("-", "_"): value}
+        a = process(one, **setting)
+        b = process(other, **setting) if sides == "both" else other
         betas.append(math.fsum(map(min, a, b)))
     return math.fsum(betas) / len(betas)
 
@@ -313,19 +296,9 @@ def test_the_gap_of_the_n_gram_pair_has_both_drafts(fast):
 # --- rounding --------------------------------------------------------------------------------------------
 
 
-def bfloat16(row):
-    """Nearest, ties to even, by the bits of the float32."""
-    bits = np.asarray(row, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    kept = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16) << np.uint64(16)
-    return kept.astype(np.uint32).view(np.float32)
-
-
-ROUNDED = {"float32": np.float32, "float16": np.float16, "bfloat16": bfloat16}
-
-
 def exact_distance(p, q, dtype, drafts):
     """The total variation in fractions, token by token."""
-    given_p, given_q = ([Fraction(float(x)) for x in ROUNDED[dtype](row)] for row in (p, q))
+    given_p, given_q = ([Fraction(float(x)) for x in round_to(row, dtype)] for row in (p, q))
     if drafts == "none":
         law = [a / sum(given_p) for a in given_p]
     else:

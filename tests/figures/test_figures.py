@@ -740,8 +740,7 @@ def test_pages_are_written_from_kept_rows_and_quick_tables(run_experiments, tmp_
     code, _, _ = run_experiments("kill_matrix", "published", "--pages")
     assert code == 0
     assert (tmp_path / "RESULTS/kill-matrix.md").read_text() == module.page(rows)
-    for name in ("kill-matrix.md", "published.md"):
-        assert (tmp_path / "RESULTS" / name).read_text() == (PACKAGE / "docs/results" / name).read_text()
+    assert (tmp_path / "RESULTS/published.md").is_file()
     assert (tmp_path / "results/tables/published.parquet").is_file()
 
 
@@ -753,7 +752,7 @@ def test_every_page_has_an_experiment_and_is_there():
     assert kept == set(_kept.KEPT)
 
 
-@pytest.mark.parametrize("name", _kept.KEPT)
+@pytest.mark.parametrize("name", [*_kept.KEPT, "claims", "published"])
 def test_a_page_is_that_of_the_kept_rows(name, tmp_path):
     text = (_kept.RESULTS / _kept.PAGES[name]).read_text(encoding="utf-8")
     assert _kept.page_of(name, tmp_path) == text, "run make results-pages"

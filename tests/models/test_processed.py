@@ -44,13 +44,9 @@ def test_the_text_of_a_processed_model_has_its_law():
     model = TableModel(P).processed(temperature=0.5)
     run = specsim.simulate(model, TableModel(Q), steps=50_000, rng=1)
     law = distributions.temperature(P, 0.5)
-    right, wrong = (distributions_p_value(run.tokens, one) for one in (law, P))
+    right, wrong = (specsim.stats.chi_square(run.tokens, np.asarray(one)).p_value for one in (law, P))
     assert right > 1e-6
     assert wrong < 1e-6, "the law at temperature 1 is rejected"
-
-
-def distributions_p_value(counts, law):
-    return specsim.stats.chi_square(counts, np.asarray(law)).p_value
 
 
 def test_a_processed_model_can_be_processed_and_nothing_but_a_model():
