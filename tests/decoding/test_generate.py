@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
+from enumerated import p_value, text_law
 
 from specsim import default_pair, generate, rules, sample
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import dyadic, normalise
-from specsim.core.stats import chi_square, merge_cells
 from specsim.decoding import _loop
 from specsim.decoding import _sessions as sides
 from specsim.models import (
@@ -55,33 +54,6 @@ def sequences(full):
     return 3000 if full else 300
 
 
-def law(target, context, length, eos):
-    """The target's law of whole sequences: {tokens: probability}."""
-    found = {}
-
-    def go_on(tokens, probability):
-        if len(tokens) == length or (tokens and tokens[-1] == eos):
-            found[tokens] = probability
-            return
-        for token, mass in enumerate(target.row((*context, *tokens))):
-            if mass > 0:
-                go_on((*tokens, token), probability * float(mass))
-
-    go_on((), 1.0)
-    return found
-
-
-def p_value(sequences, expected):
-    """Chi-square of whole sequences against their law; 0 if one was impossible."""
-    counts = Counter(sequences)
-    if not counts.keys() <= expected.keys():
-        return 0.0
-    pmf = np.array(list(expected.values()))
-    cells = merge_cells(pmf, len(sequences))
-    observed = np.bincount(cells, weights=[counts[tokens] for tokens in expected]).astype(np.int64)
-    return chi_square(observed, np.bincount(cells, weights=pmf)).p_value
-
-
 def decoded(count, target=TARGET, draft=DRAFT, **options):
     options = {"max_new_tokens": LENGTH, "gamma": 3, "eos": EOS} | options
     return [generate(target, draft, PROMPT, rng=seed, **options) for seed in range(count)]
@@ -107,18 +79,18 @@ def tree_for(rule):
 def test_sequences_have_the_targets_law(sequences, rule, drafting):
     texts = decoded(sequences, rule=rule, drafting=drafting)
     assert max(text.iterations for text in texts) >= 3
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
 def test_without_an_end_every_sequence_is_whole(sequences):
     texts = decoded(sequences, eos=None)
     assert {len(text.tokens) for text in texts} == {LENGTH}
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, None)) > FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, None)) > FALSE_ALARM
 
 
 def test_the_target_alone_has_its_law(sequences):
     texts = [sample(TARGET, PROMPT, max_new_tokens=LENGTH, eos=EOS, rng=seed) for seed in range(sequences)]
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
 #: Rules that differ in the uniforms, or in the tree, of a step: the others are in the same loop.
@@ -130,14 +102,14 @@ LOOPED = {"gumbel", "von_neumann", "without_replacement", "gumbel_list", "univer
 )
 def test_every_lossless_rule_keeps_the_law(sequences, name):
     texts = decoded(sequences, rule=name, gamma=tree_for(rules.get(name)))
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("drawing", ["top", "sampled"])
 def test_heads_and_trees_that_are_cut_at_the_end(sequences, drawing):
     for tree in (Tree((0, 1, 1, 3), drawing, block=2), Tree((0, 0, 2, 1, 3), drawing)):
         texts = decoded(sequences, rule="deterministic_children", gamma=tree)
-        assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+        assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
 FROM_TEXT = {
@@ -154,12 +126,12 @@ def test_drafts_that_the_text_or_the_draft_shapes(sequences, kind):
     draft, how = FROM_TEXT[kind]
     texts = decoded(sequences, draft=draft, max_new_tokens=8, **how)
     assert sum(text.accepted for text in texts) > 0
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, 8, EOS)) > FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, 8, EOS)) > FALSE_ALARM
 
 
 def test_a_lossy_rule_on_drafts_from_the_text_is_seen(sequences):
     texts = decoded(sequences, draft=PromptLookup([0, 1, 1, 2, 0, 1, 0], 2), rule="lenience:lenience=0.3")
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -224,7 +196,7 @@ def test_drafts_that_do_not_fit(draft, options, message):
 )
 def test_a_wrong_rule_is_seen(sequences, name, gamma):
     texts = decoded(max(sequences, 500), rule=name, gamma=gamma)
-    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+    assert p_value(tokens_of(texts), text_law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
 
 
 def test_greedy_text_is_the_targets_greedy_text():
@@ -272,7 +244,7 @@ def with_session(monkeypatch, wrong, of):
 @pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
 def test_a_target_with_a_wrong_state_is_seen(monkeypatch, sequences, wrong):
     with_session(monkeypatch, wrong, TARGET)
-    assert p_value(tokens_of(decoded(sequences)), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+    assert p_value(tokens_of(decoded(sequences)), text_law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
 
 
 ORDERED = np.broadcast_to([0.86, 0.10, 0.04], (3, 3, 3))
@@ -299,7 +271,7 @@ def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, pe
     with_session(monkeypatch, wrong, NEAR)
     texts = make()
     starts = [tokens[:LENGTH] for tokens in tokens_of(texts)]
-    assert p_value(starts, law(PEAKED, PROMPT, LENGTH, None)) > FALSE_ALARM
+    assert p_value(starts, text_law(PEAKED, PROMPT, LENGTH, None)) > FALSE_ALARM
     accepted, drafted = (sum(getattr(text, name) for text in texts) for name in ("accepted", "drafted"))
     assert accepted < (alpha - 0.04) * drafted
 

@@ -1,7 +1,10 @@
 """Drafts and laws by enumeration, in plain Python: what the library computes in another way."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
+import numpy as np
+
+from specsim.core.stats import chi_square, merge_cells
 from specsim.models import Tree
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.theory import target_law
@@ -60,3 +63,28 @@ def conditional_laws(law):
             masses[emitted[:i]][token,] += mass
     for prefix, nexts in masses.items():
         yield prefix, {token: mass / sum(nexts.values()) for token, mass in nexts.items()}
+
+
+def text_law(target, prompt, length, eos):
+    """The target's law of what is generated after `prompt`: {tokens: probability}."""
+    finished, open_ = {}, {(): 1}
+    for _ in range(length):
+        longer = {}
+        for text, mass in open_.items():
+            for token, weight in enumerate(target.row((*prompt, *text))):
+                if weight > 0:
+                    (finished if token == eos else longer)[(*text, token)] = mass * weight
+        open_ = longer
+    return finished | open_
+
+
+def p_value(outcomes, law):
+    """Chi-square of tuples, or of a Counter of them, under {tuple: probability}; 0 if one was impossible."""
+    outcomes = Counter(outcomes)
+    if any(not law.get(outcome) for outcome in outcomes):
+        return 0.0
+    weights = np.array([float(mass) for mass in law.values()])
+    counts = np.array([outcomes[outcome] for outcome in law])
+    cells = merge_cells(weights / weights.sum(), counts.sum())
+    merged, expected = np.bincount(cells, counts).astype(int), np.bincount(cells, weights)
+    return chi_square(merged, expected / expected.sum()).p_value

@@ -9,10 +9,10 @@ from itertools import groupby
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM, rational_pair
-from enumerated import conditional_laws, tv
+from enumerated import conditional_laws, p_value, text_law, tv
 
 from specsim import mistakes, rules
-from specsim.core.stats import chi_square, merge_cells
+from specsim.core.stats import chi_square
 from specsim.mistakes import Mistake
 from specsim.mistakes import _decoding as decoding
 from specsim.mistakes._decoding import sequence_law
@@ -140,17 +140,6 @@ def drafted(target, draft, context, steps, rng):
         text = np.column_stack([text, tokens[-1]])
         p.append(target.rows(text))
     return np.stack(tokens, axis=1), np.stack(p, axis=1), np.stack(q, axis=1)
-
-
-def p_value(outcomes, law):
-    """Of a Counter of tuples under {tuple: probability}; 0 if something impossible came out."""
-    if any(not law.get(outcome) for outcome in outcomes):
-        return 0.0
-    weights = np.array([float(mass) for mass in law.values()])
-    counts = np.array([outcomes[outcome] for outcome in law])
-    cells = merge_cells(weights / weights.sum(), counts.sum())
-    merged, expected = np.bincount(cells, counts).astype(int), np.bincount(cells, weights)
-    return chi_square(merged, expected / expected.sum()).p_value
 
 
 def noncentrality(law, right):
@@ -472,18 +461,6 @@ def story(seed):
 #: Of many seeds one with which the chi-square sees every decoder of the catalogue, but for the one in
 #: `FAINT`.
 STORY = story(432)
-
-
-def text_law(target, prompt, max_new_tokens, eos):
-    """The target's own law of what is generated."""
-    finished, open_ = {}, {(): Fraction(1)}
-    for _ in range(max_new_tokens):
-        longer = {}
-        for text, mass in open_.items():
-            for token, weight in enumerate(target.row((prompt + text)[-2:])):
-                (finished if token == eos else longer)[(*text, token)] = mass * weight
-        open_ = longer
-    return finished | open_
 
 
 def sequences_of(decode, count=SEQUENCES):

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ from conftest import FALSE_ALARM
 from scipy.stats import chi2, norm
 
 import specsim
-from specsim import default_pair
+from specsim import default_pair, rules
 from specsim.core.distributions import synthetic_pair, temperature
 from specsim.core.stats import chi_square
 from specsim.decoding import record
-from specsim.models import TableModel
+from specsim.models import TableModel, chain
 from specsim.planning import (
     SVIP,
     Cascade,
@@ -35,13 +36,14 @@ from specsim.planning._policies._log import UNKNOWN, DraftLog, Features
 from specsim.planning._policies._policy import Drafted
 from specsim.planning._policies._simple import roc_threshold
 from specsim.planning._policies._simulate import simulate_steps
-from specsim.theory import expected_tokens, markov_steps, oracle_improvement, walltime_improvement
+from specsim.theory import expected_tokens, markov_steps, oracle_improvement, step_law, walltime_improvement
 
 COST = ConstantRatio(0.05)
 #: Rows after each of three tokens. No two entries of a row of q are alike: its confidence tells a token.
 P = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.25, 0.25, 0.5]])
 Q = np.array([[0.2, 0.35, 0.45], [0.3, 0.6, 0.1], [0.55, 0.15, 0.3]])
 PAIR = TableModel(P), TableModel(Q)
+EXACT = [TableModel([[Fraction(str(x)) for x in row] for row in rows.tolist()]) for rows in (P, Q)]
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +87,6 @@ def lengths(policy, log, cost=COST):
 # --- the law of the log ----------------------------------------------------------------------------------
 
 
-def law_of_a_step(context, gamma):
-    """{(accepted, tokens emitted): probability} of a step of standard sampling, by enumeration."""
-    law = {}
-    for tokens in itertools.product(range(3), repeat=gamma + 1):
-        rows = [context, *tokens[:-1]]
-        passed = 1.0
-        for a, x in enumerate(tokens):
-            last = P[rows[a], x] if a == gamma else max(P[rows[a], x] - Q[rows[a], x], 0.0)
-            law[a, tokens[: a + 1]] = passed * last
-            passed *= min(P[rows[a], x], Q[rows[a], x])
-    return law
-
-
 def least_p_value(log, gamma=2):
     """The least p-value of the joint law of accepted length and tokens of steps, by the token before them."""
     seen = {context: {} for context in range(3)}
@@ -105,15 +94,15 @@ def least_p_value(log, gamma=2):
         if 0 < step.start < len(log) - gamma - 1:
             emitted = tuple(log.tokens[step.start : step.start + step.accepted + 1].tolist())
             cells = seen[int(log.tokens[step.start - 1])]
-            cells[step.accepted, emitted] = cells.get((step.accepted, emitted), 0) + 1
+            assert len(emitted) == step.accepted + 1
+            cells[emitted] = cells.get(emitted, 0) + 1
     found = []
     for context, cells in seen.items():
-        law = law_of_a_step(context, gamma)
-        assert abs(sum(law.values()) - 1) < 1e-12
+        law = step_law(rules.get("standard"), *EXACT, chain(gamma), (context,))
         if any(law.get(cell, 0.0) == 0 for cell in cells):
             return 0.0
         possible = [cell for cell, chance in law.items() if chance > 0]
-        pmf = np.array([law[cell] for cell in possible])
+        pmf = np.array([float(law[cell]) for cell in possible])
         found.append(chi_square([cells.get(cell, 0) for cell in possible], pmf / pmf.sum()).p_value)
     return min(found)
 
