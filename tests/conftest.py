@@ -149,6 +149,15 @@ def _rational_row(rng, size, flavour, allowed):
     return [Fraction(int(weight), int(weights.sum())) for weight in weights]
 
 
+def rational_rows(seed, count, sizes=(3, 4, 5)):
+    """`count` pairs of rows in fractions: zeros, ties, equal and disjoint ones among them."""
+    rng = np.random.default_rng(seed)
+    for trial in range(count):
+        flavour = PAIR_FLAVOURS[trial // len(sizes) % len(PAIR_FLAVOURS)]
+        pair = rational_pair(rng, sizes[trial % len(sizes)], 0, 0, flavour)
+        yield tuple([Fraction(weight) for weight in model.row(())] for model in pair)
+
+
 def awkward_pairs(rng, count, size):
     """`count` pairs of float64 rows p, q: zeros, ties, subnormals, equal rows, rows one ulp apart, disjoint
     rows."""

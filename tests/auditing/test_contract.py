@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim import audit, mistakes
+from specsim import audit, mistakes, rules
 from specsim.adapters._contract import Declared, declared, declares
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
@@ -452,28 +452,8 @@ def test_a_tail_that_is_never_drawn_is_found():
 # --- trees -----------------------------------------------------------------------------------------------
 
 
-def recursive_rejection(parents, tokens, p, q, rng, keeps_target=False):
-    """Recursive rejection sampling of siblings that were drawn independently from q: one step over a tree.
-
-    `keeps_target` spoils it: the second sibling is judged as if it were the first."""
-    node, path = 0, []
-    while True:
-        weights = p[node].copy()
-        for child in np.flatnonzero(parents == node) + 1:
-            x = tokens[child - 1]
-            if rng.random() * q[node, x] < weights[x]:
-                path.append(int(child))
-                break
-            excess = np.maximum(weights - q[node], 0.0)
-            if not keeps_target and excess.any():
-                weights = excess / excess.sum()
-        else:
-            cdf = weights.cumsum()
-            return path, int((cdf <= rng.random() * cdf[-1]).sum())
-        node = path[-1]
-
-
 on_tree = declares(tree=True)
+recursive_rejection = verifiers.down_a_tree(rules.get("standard").law)
 
 
 @pytest.mark.parametrize(
@@ -490,7 +470,7 @@ def test_a_verifier_of_trees_that_takes_one_token_is_given_chains(smaller_audits
 
 
 def test_a_second_sibling_judged_as_the_first_is_biased():
-    verify = on_tree(partial(recursive_rejection, keeps_target=True))
+    verify = verifiers.down_a_tree(mistakes.get("resamples_target").law)
     assert kinds(on_case(verify, "asymmetric, two chains")) == {"deviation"}
 
 

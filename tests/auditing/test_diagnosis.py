@@ -34,7 +34,6 @@ from specsim.auditing._diagnosis.verifiers import independent, signatures
 from specsim.auditing._replay import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
-from specsim.core.distributions import inverse_cdf
 from specsim.mistakes import Mistake
 from specsim.mistakes._decoding import Decoder, in_a_loop, sequence_law
 from specsim.models import Tree
@@ -537,29 +536,6 @@ def test_an_edge_case_reads_as_one():
         assert not diagnose_edge_case(subject, (1, 2), known).known
 
 
-def recursive(mistake, way="sampled"):
-    """A verifier of trees that tests children one after the other, with a mistake of chains."""
-    law = cache(mistakes.get(mistake).law)
-
-    @declares(tree=True, draft_sampling=way)
-    def verify(parents, tokens, p, q, rng):
-        node, path, p, q = 0, [], [*map(tuple, p.tolist())], [*map(tuple, q.tolist())]
-        target = p[0]
-        while children := [j + 1 for j, parent in enumerate(parents) if parent == node]:
-            for child in children:
-                stop, follow = law((0,), (int(tokens[child - 1]),), (target, target), (q[node],))
-                if rng.random() < stop[1]:
-                    node, target = child, p[child]
-                    path.append(child)
-                    break
-                target = tuple(follow[0])
-            else:
-                break
-        return path, inverse_cdf(target, rng.random())
-
-    return verify
-
-
 @pytest.mark.parametrize(
     ("name", "way", "case"),
     [
@@ -568,7 +544,7 @@ def recursive(mistake, way="sampled"):
     ],
 )
 def test_a_mistake_is_named_in_a_verifier_of_trees(name, way, case):
-    verify = recursive(name, way)
+    verify = verifiers.down_a_tree(mistakes.get(name).law, way)
     failed = failures(verify, (f"{case}, two chains",))
     known = some(name, "inverted_ratio", "accepts_everything")
     with open_subject(verify, 1, 60) as subject:

@@ -4,32 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_shapes import KEY, judged
 from verifiers import verify
 
 from specsim import audit, mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing import Verdict
 from specsim.auditing._cases.shapes import SERVER_KINDS, shape_cases
-from specsim.auditing._checks.findings import judge_case
-from specsim.auditing._checks.shapes import CALLS_APART, ShapesTally, plan_shapes
-from specsim.auditing._checks.subjects import Span, VerifierSubject, try_span
+from specsim.auditing._checks.shapes import CALLS_APART
+from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._report.text import power_by_shape, unseen_lines
 from specsim.auditing._results.audit import CALLS
 from specsim.auditing._verifier.local import Local
 
-KEY = (7, 11)
-LEVEL = 1e-10
 CASES = {case.name: case for case in shape_cases(Declared())}
 FEW, SERVER, LARGEST = "shapes, few ids", "server shapes, 32 000 ids", "server shapes, 128 256 ids"
-
-
-def judged(verifier, name, rounds=1.0, **changes):
-    """The result of some rounds of a case, or of one with `changes`."""
-    subject, case = VerifierSubject("own", Local(verifier, Declared())), replace(CASES[name], **changes)
-    vars(subject)["cases"] = [case]
-    steps = int(rounds * case.round_steps)
-    found = try_span(subject, Span(name, KEY, 0, steps))
-    return judge_case(plan_shapes(ShapesTally(case), steps), found, LEVEL)
 
 
 @pytest.mark.parametrize("name", [SERVER, LARGEST])
@@ -130,7 +119,7 @@ def test_random_numbers_of_an_earlier_call_are_found(calls):
         seeds.append(seeds[-calls] if again else int(rng.integers(2**60)))
         return verify(draft_tokens, p, q, np.random.default_rng(seeds[-1]))
 
-    small = judged(ring, FEW, 8, sizes=((16, 96),), vocab_sizes=(16,), gammas=(1,))
+    small = judged(ring, FEW, 8, {"sizes": ((16, 96),), "vocab_sizes": (16,), "gammas": (1,)})
     where = " ".join(finding.text for finding in small.findings)
     assert f"calls {calls} apart" in where
 

@@ -32,10 +32,11 @@ def case_of(name, **declared):
     return next(case for case in shape_cases(Declared(**declared)) if case.name == name)
 
 
-def judged(verifier, name, rounds=1, **declared):
-    """The result of some rounds of a case."""
-    promise = Declared(**declared)
-    subject, case = VerifierSubject("own", Local(verifier, promise)), case_of(name, **declared)
+def judged(verifier, name, rounds=1, changes=None, **declared):
+    """The result of some rounds of a case, or of one with `changes`."""
+    subject = VerifierSubject("own", Local(verifier, Declared(**declared)))
+    case = replace(case_of(name, **declared), **changes or {})
+    vars(subject)["cases"] = [case]
     steps = int(rounds * case.round_steps)
     found = try_span(subject, Span(name, KEY, 0, steps))
     return judge_case(plan_shapes(ShapesTally(case), steps), found, LEVEL)

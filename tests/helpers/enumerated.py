@@ -29,6 +29,15 @@ def expand(row, width, depth, nodes):
     return Tree(tuple(number[above[node]] for node in kept), "top"), tuple(found[node][-1] for node in kept)
 
 
+def looked_up(history, gamma, max_ngram):
+    """What prompt lookup drafts, by going through the text from the left."""
+    for n in range(max_ngram, 0, -1):
+        for start in range(n, len(history)):
+            if history[start - n : start] == history[len(history) - n :]:
+                return tuple(history[start : start + gamma])
+    return ()
+
+
 def paths(tree, tokens):
     """The drafted tokens up to every node, node 0 first: the places where the law of a rule needs p and q."""
     return [tuple(tokens[above - 1] for above in tree.path(node)) for node in range(tree.size + 1)]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 
 import numpy as np
 
 from specsim import mistakes
+from specsim.adapters import declares
+from specsim.core.distributions import inverse_cdf
 
 
 def verify(draft_tokens, p, q, rng, *, stratified=False, **how):
@@ -185,6 +188,29 @@ def sleeps_over_32_tokens(draft_tokens, p, q, rng):
     if p.shape[2] == 32:
         time.sleep(100)
     return right(draft_tokens, p, q, rng)
+
+
+def down_a_tree(law, way="sampled"):
+    """A verifier of trees that tests children one after the other, each with the `law` of one drafted token."""
+    law = cache(law)
+
+    @declares(tree=True, draft_sampling=way)
+    def verify(parents, tokens, p, q, rng):
+        node, path, p, q = 0, [], [*map(tuple, p.tolist())], [*map(tuple, q.tolist())]
+        target = p[0]
+        while children := [j + 1 for j, parent in enumerate(parents) if parent == node]:
+            for child in children:
+                stop, follow = law((0,), (int(tokens[child - 1]),), (target, target), (q[node],))
+                if rng.random() < stop[1]:
+                    node, target = child, p[child]
+                    path.append(child)
+                    break
+                target = tuple(follow[0])
+            else:
+                break
+        return path, inverse_cdf(target, rng.random())
+
+    return verify
 
 
 class Given:

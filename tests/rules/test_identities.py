@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from conftest import rational_rows
 from laws import CHAINS, generated
 
 from specsim import rules, theory
@@ -12,16 +13,6 @@ from specsim.models import TableModel, Tree, chain
 from specsim.theory._enumeration import prove, step_law
 
 RULE = {name: rules.get(name) for name in rules.names()}
-
-
-def fixed_pairs(count, seed, sizes=(2, 3, 4, 5)):
-    """Pairs of pmfs in fractions, zeros and ties among them."""
-    rng = np.random.default_rng(seed)
-    for i in range(count):
-        size = sizes[i % len(sizes)]
-        weights = rng.integers(0, 6, (2, size))
-        weights[np.arange(2), rng.integers(size, size=2)] += 1
-        yield tuple([Fraction(int(w), int(row.sum())) for w in row] for row in weights)
 
 
 def floats(*rows):
@@ -102,7 +93,7 @@ def test_at_temperature_zero_the_standard_rule_is_greedy_match():
 
 def test_gumbel_agreement():
     """Daliri, Musco & Suresh, arXiv 2408.07978: Σ 1/Σ max(p_y/p_x, q_y/q_x), from (1-TV)/(1+TV) to 1-TV."""
-    for p, q in fixed_pairs(100, seed=27):
+    for p, q in rational_rows(27, 100, (2, 3, 4, 5)):
         rate = acceptance("gumbel", p, q, 1)
         both = [x for x in range(len(p)) if p[x] and q[x]]
         direct = sum(
@@ -118,7 +109,7 @@ def test_gumbel_agreement():
 def test_the_lower_bound_of_list_matching(drafts, full):
     """As the list matching lemma of Rowan, Phan & Khisti, arXiv 2506.05632: exact for K = 1 and for p = q."""
     above = 0
-    for p, q in fixed_pairs(40 if full else 24, seed=34, sizes=(2, 3, 4)):
+    for p, q in rational_rows(34, 40 if full else 24, (2, 3, 4)):
         size = len(p)
         bound = sum(
             drafts / (sum(max(p[y] / p[x], q[y] / q[x]) for y in range(size)) + Fraction(drafts - 1) / p[x])

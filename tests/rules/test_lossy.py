@@ -6,10 +6,11 @@ one."""
 
 import math
 from fractions import Fraction as F
+from functools import partial
 
 import numpy as np
 import pytest
-from conftest import PAIR_FLAVOURS, rational_pair
+from conftest import PAIR_FLAVOURS, rational_pair, rational_rows
 
 import specsim
 from specsim import rules
@@ -51,13 +52,7 @@ def kl(p, q):
     return sum(float(a) * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
 
 
-def pairs(count, seed=0):
-    """Rational rows p, q of 2 to 6 tokens: zeros, ties, equal and disjoint rows among them."""
-    rng = np.random.default_rng(seed)
-    for i in range(count):
-        models = rational_pair(rng, 2 + i % 5, 0, 0, PAIR_FLAVOURS[i // 5 % 5])
-        p, q = ([F(weight) for weight in model.row(())] for model in models)
-        yield p, q
+pairs = partial(rational_rows, 0, sizes=(2, 3, 4, 5, 6))
 
 
 @pytest.mark.parametrize(

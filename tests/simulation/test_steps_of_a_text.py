@@ -5,6 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from enumerated import looked_up
 
 import specsim
 from specsim import replay, simulate
@@ -26,16 +27,7 @@ def text_of(rows, length):
 
 
 def prompt_lookup(_, gamma, most):
-    """Searches each history from the left, the longest end of it first."""
-
-    def drafter(history):
-        for n in range(most, 0, -1):
-            for start in range(n, len(history)):
-                if history[start - n : start] == history[-n:]:
-                    return [history[start : start + gamma]]
-        return []
-
-    return drafter
+    return lambda history: [found] if (found := looked_up(history, gamma, most)) else []
 
 
 def lookahead(rows, window, ngram, kept):

@@ -6,7 +6,7 @@ from math import factorial
 
 import numpy as np
 import pytest
-from conftest import FALSE_ALARM, PAIR_FLAVOURS, awkward_pairs, rational_pair
+from conftest import FALSE_ALARM, awkward_pairs, rational_rows
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
@@ -26,15 +26,6 @@ from specsim.theory._enumeration import prove
 from specsim.theory._many_drafts import MAX_ORDERS, draws_inside, k_seq_rho
 
 SAMPLING_METHODS = ("sampled", "without replacement", "top", "top and sample")
-
-
-def rational_rows(seed, count, sizes=(3, 4, 5)):
-    """`count` pairs of rows in fractions: zeros, ties, equal and disjoint ones among them."""
-    rng = np.random.default_rng(seed)
-    for trial in range(count):
-        flavour = PAIR_FLAVOURS[trial // len(sizes) % len(PAIR_FLAVOURS)]
-        target, draft = rational_pair(rng, sizes[trial % len(sizes)], 0, 0, flavour)
-        yield target.row([]), draft.row([])
 
 
 def floats(row):

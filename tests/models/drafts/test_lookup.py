@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import rational_pair
-from enumerated import paths
+from enumerated import looked_up, paths
 from test_drafts import is_lossless, law_of_draft
 
 import specsim
@@ -16,15 +16,6 @@ from specsim.models._drafts.lookahead_decoding import Lookahead
 from specsim.models._drafts.prompt_lookup import lookup_drafts, prompt_lookup
 
 SOURCE = np.frombuffer((Path(specsim.__file__).parent / "core/distributions.py").read_bytes(), dtype=np.uint8)
-
-
-def looked_up(history, gamma, max_ngram):
-    """The same by going through the text from the left."""
-    for n in range(max_ngram, 0, -1):
-        for start in range(n, len(history)):
-            if history[start - n : start] == history[len(history) - n :]:
-                return tuple(history[start : start + gamma])
-    return ()
 
 
 def test_lookup_is_a_search_from_the_left():
