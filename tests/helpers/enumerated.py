@@ -1,9 +1,11 @@
 """Drafts and laws by enumeration, in plain Python: what the library computes in another way."""
 
 from collections import Counter, defaultdict
+from fractions import Fraction
 
 import numpy as np
 
+from specsim import rules
 from specsim.core.stats import chi_square, merge_cells
 from specsim.models import Tree
 from specsim.models._drafts.sampling import rank_tokens
@@ -36,6 +38,20 @@ def looked_up(history, gamma, max_ngram):
             if history[start - n : start] == history[len(history) - n :]:
                 return tuple(history[start : start + gamma])
     return ()
+
+
+def first_token(rule, p, q, drawn=None):
+    """The law of the first token where one is drafted from q, or from `drawn`, and how often it is rejected."""
+    rule = rules.get(rule) if isinstance(rule, str) else rule
+    values = {name: Fraction(value) for name, value in rule.values.items()}
+    law, rejected = [Fraction(0)] * len(p), Fraction(0)
+    for x, chance in enumerate(drawn or q):
+        if chance:
+            stop, follow = rule.law((0,), (x,), [p, p], [q, q], **values)
+            rejected += chance * stop[0]
+            law[x] += chance * stop[1]
+            law = [mass + chance * stop[0] * weight for mass, weight in zip(law, follow[0], strict=True)]
+    return law, rejected
 
 
 def paths(tree, tokens):

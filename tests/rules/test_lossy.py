@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 from conftest import PAIR_FLAVOURS, rational_pair, rational_rows
+from enumerated import first_token
 
 import specsim
 from specsim import rules
@@ -21,20 +22,6 @@ from specsim.simulation._verification import verify
 from specsim.theory._enumeration import prove
 
 HALVES = ([F(1, 2), F(1, 2), F(0)], [F(1, 2), F(0), F(1, 2)])
-
-
-def first_token(rule, p, q):
-    """The law of the first token where one is drafted from q, and the probability of a rejection."""
-    rule = rules.get(rule) if isinstance(rule, str) else rule
-    values = {name: F(value) for name, value in rule.values.items()}
-    law, rejected = [F(0)] * len(p), F(0)
-    for x, chance in enumerate(q):
-        if chance:
-            stop, follow = rule.law((0,), (x,), [p, p], [q, q], **values)
-            rejected += chance * stop[0]
-            law[x] += chance * stop[1]
-            law = [mass + chance * stop[0] * weight for mass, weight in zip(law, follow[0], strict=True)]
-    return law, rejected
 
 
 def tv(p, q):

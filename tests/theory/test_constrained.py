@@ -4,7 +4,7 @@ from fractions import Fraction as F
 from itertools import product
 
 import pytest
-from enumerated import tv
+from enumerated import first_token, tv
 
 from specsim import prove
 from specsim.models import TableModel
@@ -79,25 +79,12 @@ def test_verification_with_both_rows_masked_is_lossless_for_the_projected_law():
         assert both.mean_tokens > one.mean_tokens
 
 
-def first_token(p, q, drawn):
-    """The law of a first token drafted from `drawn`, which the standard rule verifies with weights p, q."""
-    law, rejected = [F(0)] * len(p), F(0)
-    for x, chance in enumerate(drawn):
-        if chance:
-            passed = min(1, p[x] / q[x])
-            law[x] += chance * passed
-            rejected += chance * (1 - passed)
-    excess = [max(a - b, 0) for a, b in zip(p, q, strict=True)]
-    fallback = excess if any(excess) else p
-    return [mass + rejected * weight / sum(fallback) for mass, weight in zip(law, fallback, strict=True)]
-
-
 def test_rows_that_are_masked_and_not_renormalised_are_biased():
     p, q = [F(0), F(1, 12), F(2, 12), F(6, 12)], [F(0), F(6, 12), F(3, 12), F(2, 12)]  # token 0 is masked
     right, drawn = ([weight / sum(row) for weight in row] for row in (p, q))
-    assert first_token(right, drawn, drawn) == right
+    assert first_token("standard", right, drawn)[0] == right
     for wrong in ((p, q), (p, drawn), (right, q)):
-        law = first_token(*wrong, drawn)
+        law, _ = first_token("standard", *wrong, drawn)
         assert sum(law) == 1
         assert tv(dict(enumerate(law)), dict(enumerate(right))) > F(1, 100)
 
