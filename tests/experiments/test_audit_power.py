@@ -40,31 +40,21 @@ def deviation_of(name, target, draft, gamma):
 # --- by hand ---------------------------------------------------------------------------------------------
 
 
-def test_resampling_from_the_target():
-    """p = (3/4, 1/4), q = (1/4, 3/4): half of the drafts pass, the first token is 0 with 1/4 + 1/2·3/4 =
-    5/8."""
-    found = deviation_of("resamples_target", quarters(3, 1), quarters(1, 3), 1)
-    assert (found.position, found.prefix, found.fatal) == (0, (), 0)
-    assert found.tv == pytest.approx(1 / 8)
-    assert found.distance == pytest.approx(1 / 64 / (3 / 4) + 1 / 64 / (1 / 4))
-
-
-def test_a_uniform_used_twice():
-    """p = (1/2, 1/2), q = (1, 0): where the first draft passed, half of the time, the second passes for
-    certain."""
-    found = deviation_of("one_uniform", quarters(2, 2), quarters(4, 0), 2)
-    assert (found.kind, found.position, found.prefix) == ("prefix", 1, (0,))
-    assert found.tv == pytest.approx(1 / 2 * 1 / 2)
-    assert found.distance == pytest.approx(1 / 2 * (1 / 4 / (1 / 2) + 1 / 4 / (1 / 2)))
-
-
-def test_impossible_tokens_end_the_matter():
-    """p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2): half of the first tokens are impossible; ten steps are
-    enough."""
-    found = deviation_of("accepts_everything", quarters(2, 2, 0), quarters(1, 1, 2), 1)
-    assert found.fatal == pytest.approx(1 / 2)
-    assert found.tv == pytest.approx(1 / 2)
-    assert found.needed == pytest.approx(np.log2(1 / (1 - POWER)))
+@pytest.mark.parametrize(
+    ("name", "p", "q", "wanted"),
+    [
+        # half of the drafts pass, the first token is 0 with 1/4 + 1/2·3/4 = 5/8
+        ("resamples_target", (3, 1), (1, 3), {"position": 0, "prefix": (), "fatal": 0, "tv": 1 / 8, "distance": 1 / 64 / (3 / 4) + 1 / 64 / (1 / 4)}),
+        # where the first draft passed, half of the time, the second passes for certain
+        ("one_uniform", (2, 2), (4, 0), {"position": 1, "prefix": (0,), "kind": "prefix", "tv": 1 / 4, "distance": 1 / 2}),
+        # half of the first tokens are impossible; ten steps are enough
+        ("accepts_everything", (2, 2, 0), (1, 1, 2), {"fatal": 1 / 2, "tv": 1 / 2, "needed": np.log2(1 / (1 - POWER))}),
+    ],
+)  # fmt: skip
+def test_what_a_known_mistake_deviates_by(name, p, q, wanted):
+    found = deviation_of(name, quarters(*p), quarters(*q), 2 if name == "one_uniform" else 1)
+    for key, value in wanted.items():
+        assert getattr(found, key) == (value if isinstance(value, str | tuple) else pytest.approx(value))
 
 
 @pytest.mark.parametrize(("name", "tv"), [("resamples_target", 1 / 8), ("lenience:lenience=1", 0)])

@@ -41,14 +41,7 @@ def tried(names, slow):
     return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
 
 
-def double_chance(draft_tokens, p, q, rng):
-    """Also accepts a drafted token that a draw from the target equals."""
-    cdf = p[:, :-1].cumsum(axis=2)
-    same = (cdf <= rng.random((*draft_tokens.shape, 1)) * cdf[..., -1:]).sum(axis=2) == draft_tokens
-    tested, drafted = q.copy(), draft_tokens[..., None]
-    q_drafted = np.where(same[..., None], 0.0, np.take_along_axis(q, drafted, axis=2))  # u·0 < p
-    np.put_along_axis(tested, drafted, q_drafted, axis=2)
-    return verifiers.verify(draft_tokens, p, tested, rng)
+double_chance = mistakes.get("double_chance").function
 
 
 def least_likely(draft_tokens, p, q, rng):
