@@ -292,16 +292,19 @@ def made(tmp_path_factory):
     return once(tmp_path_factory, "figures", make)
 
 
+def random_trace(folder, steps=7, vocab_size=4, seed=0, **options):
+    """Steps of two drafted tokens, three to a text."""
+    rng = np.random.default_rng(seed)
+    with writer(folder, vocab_size=vocab_size, gamma=2, **options) as sink:
+        for step in range(steps):
+            p, q = rng.dirichlet(np.ones(vocab_size), (2, 3))
+            sink.append(step // 3, rng.integers(vocab_size, size=2), int(rng.integers(3)), p, q)
+    return open_trace(folder)
+
+
 @pytest.fixture(scope="session")
 def small_trace(tmp_path_factory):
-    """Seven steps of two drafted tokens over four."""
-    folder = tmp_path_factory.mktemp("traces") / "small"
-    rng = np.random.default_rng(0)
-    with writer(folder, vocab_size=4, gamma=2) as sink:
-        for step in range(7):
-            p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
-            sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
-    return open_trace(folder)
+    return random_trace(tmp_path_factory.mktemp("traces") / "small")
 
 
 @pytest.fixture

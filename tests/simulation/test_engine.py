@@ -11,14 +11,12 @@ from conftest import FALSE_ALARM
 from scipy import stats
 
 from specsim import default_pair
-from specsim.core._provenance import Provenance
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic, synthetic_pair
-from specsim.models import DynamicTree, Pair, PromptLookup, TableModel, Tree, branching, chain, chains
+from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branching, chain, chains
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._replay import replay
-from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import FixedPairSource, ModelSource, RowSource, make_source
 from specsim.theory import accepted_law, expected_tokens
@@ -157,21 +155,10 @@ class FirstTokens:
 
 
 def hand_counted(lengths, tree=None):
-    provenance = Provenance.record(0, 1, 0.0)
     lengths = np.array(lengths)
-    tokens = np.array([lengths @ np.arange(1, len(lengths) + 1)])
-    return Simulation(
-        "hand",
-        "standard",
-        tree or chain(len(lengths) - 1),
-        int(lengths.sum()),
-        lengths,
-        tokens,
-        0.5,
-        int(lengths.sum()),
-        Pair(),
-        provenance,
-    )
+    tokens, steps = np.array([lengths @ np.arange(1, len(lengths) + 1)]), int(lengths.sum())
+    counts = {"lengths": lengths, "tokens": tokens, "steps": steps, "tree": tree or chain(len(lengths) - 1)}
+    return dataclasses.replace(simulate(P, Q, steps=1, rng=0), **counts)
 
 
 def test_alphas_of_hand_counted_lengths():

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import run
-from conftest import smaller_audits_of
+from conftest import random_trace, smaller_audits_of
 from safetensors.numpy import load_file, save_file
 
 import specsim
-from specsim import mistakes, open_trace, rules, simulate
+from specsim import mistakes, rules, simulate
 from specsim.auditing import audit_shard, diagnose
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.findings import judge_case
@@ -32,7 +32,6 @@ from specsim.models import DynamicTree, NGramModel, TableModel, branching
 from specsim.simulation._checkpoints import Part, add_parts, shard_interval
 from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
 from specsim.simulation._result import Simulation
-from specsim.traces import writer
 
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 #: The last only for rules, so that a verifier that dies of wide rows dies at the end.
@@ -231,14 +230,10 @@ def digest(target, draft):
 
 
 def test_a_trace_is_the_same_wherever_it_lies(tmp_path):
-    places = []
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        rng = np.random.default_rng(seed)
-        with writer(tmp_path / name, vocab_size=4, gamma=2) as sink:
-            for step in range(3):
-                p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
-                sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
-        places.append(digest(open_trace(tmp_path / name), None))
+    places = [
+        digest(random_trace(tmp_path / name, 3, seed=seed), None)
+        for name, seed in zip("abc", (0, 0, 1), strict=True)
+    ]
     assert places[0] == places[1] != places[2]
 
 

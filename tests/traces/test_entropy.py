@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy
+from conftest import random_trace
 
-from specsim import open_trace
 from specsim.core._kernels import interpreted
-from specsim.traces import read_alpha, summarise, writer
+from specsim.traces import read_alpha, summarise
 from specsim.traces._analysis import entropies, summarise_and_read
 from specsim.traces._format import DTYPES, Columns
 from specsim.traces._reader import Shard
@@ -41,12 +41,7 @@ def test_entropies_are_those_of_scipy(dtype, plain):
 
 @pytest.fixture
 def trace(tmp_path):
-    rng = np.random.default_rng(1)
-    with writer(tmp_path / "t", vocab_size=50, gamma=2, rows_per_shard=30) as out:
-        for step in range(40):
-            p, q = rng.dirichlet(np.ones(50), (2, 3))
-            out.append(step // 9, [1, 2], int(rng.integers(3)), p, q)
-    return open_trace(tmp_path / "t")
+    return random_trace(tmp_path / "t", 40, 50, rows_per_shard=30)
 
 
 def test_one_pass_says_what_two_say_and_reads_rows_once(trace, monkeypatch):
