@@ -22,14 +22,14 @@ TREES = [
 ]  # fmt: skip
 
 
-def drafts_of(rule, drawing):
-    """(V, tree) of every shape that the rule verifies with drafts drawn so."""
-    for size, parents in TREES + CHAINS if rule.claimed_on_trees else CHAINS:
+def drafts_of(rule, drawing, shapes=None):
+    """(V, tree) of every shape, or of those given, that the rule verifies with drafts drawn so."""
+    for size, parents in shapes or (TREES + CHAINS if rule.claimed_on_trees else CHAINS):
         tree = Tree(parents, drawing)
         widest = max(len(tree.children(node)) for node in range(tree.size + 1))
         if (rule.many_drafts and tree.is_chain) or (tree.distinct and widest > size):
             continue
-        assert size**tree.size <= MAX_DRAFTS
+        assert shapes or size**tree.size <= MAX_DRAFTS
         yield size, tree
 
 

@@ -15,6 +15,7 @@ from interrupting import interrupts
 from naive_batch import requests_of, serve
 from scipy import integrate, stats
 from sent import Sending
+from test_costs import GPU, LARGE, SMALL
 
 from specsim.core._saving import equal, load
 from specsim.core._streams import key_of
@@ -51,8 +52,6 @@ from specsim.planning._batch._requests import Workload
 from specsim.planning._batch._simulate import _serve
 from specsim.theory import expected_tokens, expected_tokens_by_position
 
-GPU = Hardware(bandwidth=2e12, flops=300e12)
-LARGE, SMALL = Network(7e9, cache_bytes_per_token=5e5), Network(7e7, cache_bytes_per_token=1e4)
 SECOND = BatchCost(PassTime(fixed=1.0), PassTime())  #: each pass takes a second
 POLICIES = [
     Constant(0), Constant(3), Goodput(6, 5), Budget(5, 20), Blocks(5, 20), Bands(5, 0.5),

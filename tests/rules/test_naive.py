@@ -5,12 +5,12 @@ from zlib import crc32
 import numpy as np
 import pytest
 from conftest import awkward_pairs
-from laws import every
+from laws import drafts_of, every
 from naive import NAIVE
 from test_rules import CONTROLS, IMITATED, awkward_uniforms, settings_of
 
 from specsim import rules
-from specsim.models import Tree, branching, chain
+from specsim.models import branching, chain
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.simulation._comparison import load_bundled
 from specsim.simulation._rows import tile_parents
@@ -29,11 +29,7 @@ TREES = [
 
 def shapes(rule, drawing):
     """(V, tree) of all that the rule verifies, whatever it claims there."""
-    for size, parents in CHAINS + TREES if rule.on_trees else CHAINS:
-        tree = Tree(parents, drawing)
-        widest = max(len(tree.children(node)) for node in range(tree.size + 1))
-        if not ((rule.many_drafts and tree.is_chain) or (tree.distinct and widest > size)):
-            yield size, tree
+    return drafts_of(rule, drawing, CHAINS + TREES if rule.on_trees else CHAINS)
 
 
 def rows(rng, tree, size):

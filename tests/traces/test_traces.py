@@ -675,6 +675,10 @@ def bad_row(row: int, token: int, value: float) -> np.ndarray:
 GOOD = {"context": 0, "tokens": [1, 2], "accepted": 1, "p": np.full((3, 4), 0.25), "q": np.full((3, 4), 0.25)}
 
 
+HALF = ([0, 1], [0.5, 0.3])
+OF_LISTS = {"context": 0, "tokens": [0], "accepted": 1, "p": [HALF, HALF], "q": [HALF, HALF]}
+
+
 @pytest.mark.parametrize(
     ("change", "error", "what"),
     [
@@ -703,14 +707,27 @@ GOOD = {"context": 0, "tokens": [1, 2], "accepted": 1, "p": np.full((3, 4), 0.25
         ({"p": [[0.5, 0.5, 0, 0], [1.0]]}, ValueError, r"p: rows differ in length; give shape \(3, 4\)"),
         ({"tokens": [[1], [1, 2]]}, ValueError, "tokens: lists differ in length"),
         ({"q": np.eye(3, 4)[[0] * 3]}, ValueError, "q, row 0, token 1: has probability 0, but was drafted"),
+        (OF_LISTS | {"p": [HALF]}, ValueError, "p: 1 rows; give 2"),
+        (OF_LISTS | {"p": [HALF, ([0, 0], [0.5, 0.3])]}, ValueError, "p, row 1: token 0 is listed twice"),
+        (OF_LISTS | {"p": [HALF, ([0, 1], [0.5, 0.6])]}, ValueError, r"p, row 1: the listed tokens sum to 1\.1"),
+        (OF_LISTS | {"q": [([0, 4], [0.5, 0.3]), HALF]}, ValueError, "q, row 0, position 1: token 4 is outside"),
+        (OF_LISTS | {"q": [([0, 1], [0.5, np.nan]), HALF]}, ValueError, "q, row 0, token 1: nan is not"),
+        (OF_LISTS | {"q": [([0, 1], [0.0, 0.5]), HALF]}, ValueError, "q, row 0, token 0: has probability 0, but"),
+        (OF_LISTS | {"q": [([1, 2], [0.5, 0.5]), HALF]}, ValueError, "q, row 0, token 0: has probability 0, but"),
+        (OF_LISTS | {"q": [([0, 1], [0.5]), HALF]}, ValueError, r"q, row 0: tokens \(2,\) and probabilities \(1,\)"),
+        (OF_LISTS | {"q": [([0, 1, 2], [0.5, 0.1, 0.1]), HALF]}, ValueError, "at most 2"),
+        (OF_LISTS | {"q": [([0.5, 1], [0.5, 0.1]), HALF]}, TypeError, "integer token ids"),
+        (OF_LISTS | {"accepted": None}, ValueError, "accepted: None in a trace with flags"),
     ],
 )  # fmt: skip
 def test_a_bad_step_is_refused_and_not_written(tmp_path: Path, change: dict, error: type, what: str) -> None:
-    with writer(tmp_path / "t", vocab_size=4, gamma=2) as trace:
-        trace.append(**GOOD)
+    """Of whole rows, and of lists of two tokens."""
+    good, top = (OF_LISTS, 2) if len(change) == len(OF_LISTS) else (GOOD, None)
+    with writer(tmp_path / "t", vocab_size=4, gamma=len(good["tokens"]), top=top) as trace:
+        trace.append(**good)
         with pytest.raises(error, match=what):
-            trace.append(**GOOD | change)
-        trace.append(**GOOD)
+            trace.append(**good | change)
+        trace.append(**good)
     read = open_trace(tmp_path / "t")
     assert read.num_steps == 2
     assert read.verify()[0].ok

@@ -293,36 +293,6 @@ def test_kernels_are_their_plain_twins(tmp_path):
 
 # --- what is refused -------------------------------------------------------------------------------------
 
-HALF = ([0, 1], [0.5, 0.3])
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "what"),
-    [
-        ({"p": [HALF]}, ValueError, "p: 1 rows; give 2"),
-        ({"p": [HALF, ([0, 0], [0.5, 0.3])]}, ValueError, "p, row 1: token 0 is listed twice"),
-        ({"p": [HALF, ([0, 1], [0.5, 0.6])]}, ValueError, r"p, row 1: the listed tokens sum to 1\.1"),
-        ({"q": [([0, 4], [0.5, 0.3]), HALF]}, ValueError, "q, row 0, position 1: token 4 is outside"),
-        ({"q": [([0, 1], [0.5, np.nan]), HALF]}, ValueError, "q, row 0, token 1: nan is not"),
-        ({"q": [([0, 1], [0.0, 0.5]), HALF]}, ValueError, "q, row 0, token 0: has probability 0, but"),
-        ({"q": [([1, 2], [0.5, 0.5]), HALF]}, ValueError, "q, row 0, token 0: has probability 0, but"),
-        ({"q": [([0, 1], [0.5]), HALF]}, ValueError, r"q, row 0: tokens \(2,\) and probabilities \(1,\)"),
-        ({"q": [([0, 1, 2], [0.5, 0.1, 0.1]), HALF]}, ValueError, "at most 2"),
-        ({"q": [([0.5, 1], [0.5, 0.1]), HALF]}, TypeError, "integer token ids"),
-        ({"accepted": None}, ValueError, "accepted: None in a trace with flags"),
-    ],
-)  # fmt: skip
-def test_a_bad_truncated_step_is_refused_and_not_written(tmp_path, change, error, what):
-    good = {"context": 0, "tokens": [0], "accepted": 1, "p": [HALF, HALF], "q": [HALF, HALF]}
-    with writer(tmp_path / "t", vocab_size=4, gamma=1, top=2) as log:
-        log.append(**good)
-        with pytest.raises(error, match=what):
-            log.append(**good | change)
-        log.append(**good)
-    read = open_trace(tmp_path / "t")
-    assert read.num_steps == 2
-    assert read.verify()[0].ok
-
 
 def test_rows_that_are_not_whole_are_not_handed_out(tmp_path):
     trace = write(tmp_path / "cut", make_steps(), top=TOP)
