@@ -355,31 +355,28 @@ def test_default_pair_can_be_rebuilt(tmp_path, folder, monkeypatch):
 
 
 def test_training_on_nothing():
-    with pytest.raises(ValueError, match="none is as long as n = 5"):
-        NGramModel.train([b"abcd"], 5)
-    with pytest.raises(ValueError, match="none is as long"):
-        NGramModel.train([], 2)
-    for n in (0, 9):
-        with pytest.raises(ValueError, match=r"outside \[1, 8\]"):
-            NGramModel.train([b"a" * 20], n)
+    for texts, n, message in (
+        ([b"abcd"], 5, "none is as long as n = 5"), ([], 2, "none is as long"),
+        ([b"a" * 20], 0, r"outside \[1, 8\]"), ([b"a" * 20], 9, r"outside \[1, 8\]"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            NGramModel.train(texts, n)
     with pytest.raises(ValueError, match="no byte has 2 bytes before it"):
         bits_per_byte(NGramModel.train([b"abcd"], 3), [b"ab"])
 
 
 def test_bad_counts():
     grams = np.array([[1, 2], [1, 3]], dtype=np.uint8)
-    with pytest.raises(TypeError, match="uint8"):
-        NGramModel(grams.astype(np.int64), [1, 1])
-    with pytest.raises(ValueError, match="give \\[N, n\\]"):
-        NGramModel(grams[:0], np.array([], dtype=int))
-    with pytest.raises(ValueError, match="one for each"):
-        NGramModel(grams, [1])
-    with pytest.raises(ValueError, match="counts: some"):
-        NGramModel(grams, [1, 0])
-    with pytest.raises(ValueError, match="row 1: out of order"):
-        NGramModel(grams[[0, 0]], [1, 1])
-    with pytest.raises(ValueError, match=r"give \[N, 1\]"):
-        NGramModel(grams, [1, 1], contexts=[[1, 2]])
+    for given, error, message in (
+        ((grams.astype(np.int64), [1, 1]), TypeError, "uint8"),
+        ((grams[:0], np.array([], dtype=int)), ValueError, r"give \[N, n\]"),
+        ((grams, [1]), ValueError, "one for each"),
+        ((grams, [1, 0]), ValueError, "counts: some"),
+        ((grams[[0, 0]], [1, 1]), ValueError, "row 1: out of order"),
+        ((grams, [1, 1], [[1, 2]]), ValueError, r"give \[N, 1\]"),
+    ):
+        with pytest.raises(error, match=message):
+            NGramModel(*given)
 
 
 @pytest.mark.parametrize("model", [NGramModel.train(TEXTS, 3), TableModel(np.full((2, 2, 2), 0.5))])
@@ -463,9 +460,10 @@ def test_table_contexts():
     with pytest.raises(ValueError, match=r"65\*\*2 are too many"):
         TableModel(big)
     assert TableModel(big, contexts=[[64, 0]]).contexts.tolist() == [[64, 0]]
-    with pytest.raises(ValueError, match=r"give \[N, 2\]"):
-        TableModel(big, contexts=[[64]])
-    with pytest.raises(ValueError, match="contexts, position"):
-        TableModel(big, contexts=[[64, 65]])
-    with pytest.raises(TypeError, match="integer"):
-        TableModel(big, contexts=[[0.5, 0.5]])
+    for contexts, error, message in (
+        ([[64]], ValueError, r"give \[N, 2\]"),
+        ([[64, 65]], ValueError, "contexts, position"),
+        ([[0.5, 0.5]], TypeError, "integer"),
+    ):
+        with pytest.raises(error, match=message):
+            TableModel(big, contexts=contexts)

@@ -606,25 +606,22 @@ def test_expected_tokens_are_those_of_the_proof(flavour):
 
 
 @pytest.mark.parametrize(
-    ("accept", "message"),
+    ("given", "message"),
     [
-        ([], "rank_acceptance: empty"),
-        ([0.5, -0.1], r"rank_acceptance\[1\] = -0.1 is not a probability"),
-        ([float("nan")], r"rank_acceptance\[0\] = nan"),
-        ([0.7, 0.4], "at most one child is accepted"),
+        (([], 3), "rank_acceptance: empty"),
+        (([0.5, -0.1], 3), r"rank_acceptance\[1\] = -0.1 is not a probability"),
+        (([float("nan")], 3), r"rank_acceptance\[0\] = nan"),
+        (([0.7, 0.4], 3), "at most one child is accepted"),
+        (([0.5], 0), "nodes: 0 is not at least 1"),
+        (([0.5], 2, 0), "depth: 0 is not at least 1"),
+        (([0.5], 4, 2), "depth: 4 nodes do not fit into 2 levels with 1 children"),
     ],
 )
-def test_bad_rank_acceptances(accept, message):
+def test_trees_that_cannot_be(given, message):
     with pytest.raises(ValueError, match=message):
-        best_tree(accept, 3)
+        best_tree(*given)
 
 
-def test_sizes_that_cannot_be():
-    with pytest.raises(ValueError, match="nodes: 0 is not at least 1"):
-        best_tree([0.5], 0)
-    with pytest.raises(ValueError, match="depth: 0 is not at least 1"):
-        best_tree([0.5], 2, depth=0)
-    with pytest.raises(ValueError, match="depth: 4 nodes do not fit into 2 levels with 1 children"):
-        best_tree([0.5], 4, depth=2)
+def test_too_many_draws_are_refused():
     with pytest.raises(ValueError, match=r"9\^4 draws are too many"):
         rank_acceptance([F(1, 9)] * 9, [F(1, 9)] * 9, 4)
