@@ -18,10 +18,8 @@ from specsim.auditing._checks.tables import Plan
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value
-from specsim.decoding import _sessions as sides
 from specsim.mistakes._decoding import Decoder, in_a_loop
 from specsim.models import TableModel
-from specsim.models._session import Session
 from specsim.simulation._counting import Partial, run
 
 
@@ -120,15 +118,6 @@ WRONG = [
 @pytest.mark.parametrize(("name", "mistake"), WRONG)
 def test_a_wrong_decoder_is_rejected(name, mistake):
     assert rejected(CASES[name], wrong_decoder(mistake))
-
-
-def test_our_decoder_without_rollback_is_rejected(monkeypatch):
-    class KeepsRejected(Session):
-        def rollback(self, length):
-            pass
-
-    monkeypatch.setattr(sides, "Session", KeepsRejected)
-    assert rejected(CASES["second order"], ours, FEW)
 
 
 COIN = TableModel([0.5, 0.25, 0.25])

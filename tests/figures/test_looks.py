@@ -72,21 +72,21 @@ def test_figures_of_the_article_are_printed_in_their_size(draw):
 # --- results ---------------------------------------------------------------------------------------------
 
 
-def plotted(name, trace):
-    if name == "simulation":
-        return simulate(P, Q, steps=100, rng=1).plot()
-    if name == "comparison":
-        return compare(P, Q, rules=["standard", "k_seq", "lenience"], steps=50, rng=1).plot()
-    if name == "sweep":
-        return sweep(P, Q, over={"gamma": [1, 2, 3], "temperature": [0.5, 1.0, 1.5]}, steps=50, rng=1).plot()
-    if name == "trace":
-        return summarise(trace).plot()
-    return audit("standard", cases=["two-point"], level="smoke", rng=1).plot()
+#: What is plotted of a result, given a trace.
+PLOTTED = {
+    "simulation": lambda _: simulate(P, Q, steps=100, rng=1),
+    "comparison": lambda _: compare(P, Q, rules=["standard", "k_seq", "lenience"], steps=50, rng=1),
+    "sweep": lambda _: sweep(
+        P, Q, over={"gamma": [1, 2, 3], "temperature": [0.5, 1.0, 1.5]}, steps=50, rng=1
+    ),
+    "trace": summarise,
+    "audit": lambda _: audit("standard", cases=["two-point"], level="smoke", rng=1),
+}
 
 
-@pytest.mark.parametrize("name", ["simulation", "comparison", "sweep", "trace", "audit"])
+@pytest.mark.parametrize("name", PLOTTED)
 def test_the_plot_of_a_result_does_not_depend_on_colour(small_trace, smaller_audits, name):
-    figure = plotted(name, small_trace).figure
+    figure = PLOTTED[name](small_trace).plot().figure
     assert confused(figure) == []
     assert sum(len(axis.get_lines()) for axis in figure.axes) > 0
 

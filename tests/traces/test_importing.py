@@ -21,7 +21,7 @@ from served import FORMATS, Served
 from specsim import open_trace
 from specsim.core._files import open_file
 from specsim.traces import summarise, truncate
-from specsim.traces._importing import formats, import_trace, jsonl, npz
+from specsim.traces._importing import import_trace, jsonl
 from specsim.traces._jsonl.rows import Tokens, loads, parse_line
 
 N, GAMMA, V, K = 40, 2, 12, 5
@@ -314,11 +314,6 @@ def test_a_table_whose_ids_are_no_lists(tmp_path):
     columns["p_tokens"] = columns["p_tokens"][:, 0, 0]
     with pytest.raises(ValueError, match=r"log\.parquet, row 0: p_tokens has another depth of lists"):
         import_trace(save(tmp_path, "parquet", columns), tmp_path / "out")
-
-
-def test_every_format_is_listed_and_has_what_it_needs():
-    assert formats() == ["jsonl", "npz", "parquet", "safetensors"]
-    assert npz.SUFFIXES == (".npz", "")
 
 
 # --- log-probabilities -----------------------------------------------------------------------------------

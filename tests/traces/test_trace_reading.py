@@ -351,13 +351,7 @@ def test_commands_without_a_folder_read_the_shipped_trace():
     code, out, _ = run("trace", "audit", "--lenience", "0.7", "--json")
     assert (code, json.loads(out)["findings"]) == (1, ["flags"])
     says("times as fast as the target alone", "plan", "ngram-trace", "--c", "0.05")
-    for options, what in (
-        (("--rule", "gumbel"), "gumbel needs whole rows of p and q"),
-        (("--rule", "k_seq"), "k_seq chooses between several drafts"),
-        (("--gamma", "5"), "the log allows 4 drafted tokens"),
-    ):
-        code, _, err = run("simulate", "ngram-trace", *options)
-        assert (code, what in err) == (2, True)
+    says("the log allows 4 drafted tokens", "simulate", "ngram-trace", "--gamma", "5", code=2)
 
 
 def test_documents_of_truncated_rows_are_between_bounds():
