@@ -453,8 +453,7 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
     >>> round(certified_tv([49_900, 50_100], [0.5, 0.5], delta=1e-6), 4)
     0.0097
     """
-    observed, law = _check_table(counts, pmf)
-    return min(1.0, _empirical_tv(observed, law) + _radius(len(law), int(observed.sum()), delta))
+    return tv_interval(counts, pmf, delta)[2]
 
 
 @checked
@@ -487,18 +486,12 @@ def tv_interval(
     [0.02, 0.0113, 0.0287]
     """
     observed, law = _check_table(counts, pmf)
-    estimate, radius = _empirical_tv(observed, law), _radius(len(law), int(observed.sum()), delta)
+    check_between("delta", delta, 0, 1, "probability", "(]")
+    cells, n = len(law), int(observed.sum())
+    estimate = float(np.abs(observed / max(1, n) - law).sum()) / 2.0
+    radius = float(np.sqrt((cells * np.log(2.0) - math.log(delta)) / (2.0 * n))) if n else 1.0
     radius *= math.sqrt(design_effect)
     return estimate, max(0.0, estimate - radius), min(1.0, estimate + radius)
-
-
-def _empirical_tv(observed: Ints, law: Floats) -> float:
-    return float(np.abs(observed / max(1, observed.sum()) - law).sum()) / 2.0
-
-
-def _radius(cells: int, n: int, delta: float) -> float:
-    check_between("delta", delta, 0, 1, "probability", "(]")
-    return float(np.sqrt((cells * np.log(2.0) - math.log(delta)) / (2.0 * n))) if n else 1.0
 
 
 def _check_counts(counts: ArrayLike) -> Ints:

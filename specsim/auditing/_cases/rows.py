@@ -194,25 +194,11 @@ class PairRows:
         return self.case.target.vocab_size
 
     @cached_property
-    def rows_in_dtype(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """p and q [V] in the dtype of the case."""
-        dtype = dtype_of(self.case.dtype)
-        p, q = (row.astype(dtype) for row in self.case.pmfs)
-        return p, q
-
-    @cached_property
-    def shifted_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """For p and q, [V, V]: row r is the pmf shifted by r."""
-        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.rows_in_dtype)
-        return p, q
-
-    @property
     def bank(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """p and q [K, V]: the only row, or one for each shift."""
-        if self._shifted:
-            return self.shifted_rows
-        p, q = self.rows_in_dtype
-        return p[None], q[None]
+        """p and q [K, V] in the dtype of the case: the only row, or one for each shift."""
+        dtype, shifts = dtype_of(self.case.dtype), range(self.vocab_size if self._shifted else 1)
+        p, q = (np.stack([np.roll(row.astype(dtype), r) for r in shifts]) for row in self.case.pmfs)
+        return p, q
 
     @property
     def _shifted(self) -> bool:
@@ -240,7 +226,7 @@ class PairRows:
             tokens[tokens >= size] -= size
             p, q = (
                 rows.take(shifts[:, :n], axis=0)
-                for rows, n in zip(self.shifted_rows, (gamma + 1, gamma), strict=True)
+                for rows, n in zip(self.bank, (gamma + 1, gamma), strict=True)
             )
         return CaseRows(tokens, p, q, parents, shifts, lengths, places=places)
 
@@ -249,8 +235,7 @@ class PairRows:
         if not self.made or len(self.made[0][0]) < steps:
             gamma = self.tree.size
             p, q = (
-                np.tile(row, (steps, n, 1))
-                for row, n in zip(self.rows_in_dtype, (gamma + 1, gamma), strict=True)
+                np.tile(rows[0], (steps, n, 1)) for rows, n in zip(self.bank, (gamma + 1, gamma), strict=True)
             )
             places = np.zeros((steps, gamma + 1), dtype=np.int32)
             self.made[:] = [(p, q, tile_parents(self.tree, steps), places)]

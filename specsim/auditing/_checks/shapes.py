@@ -348,7 +348,6 @@ def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves:
 
 
 def plan_shapes(tally: ShapesTally, steps: int) -> Plan:
-    """The plan of a case of changing shape."""
     return Plan(tally.case, CALLS, steps, list(_tables(tally, steps)), no_counts(tally))
 
 

@@ -112,7 +112,6 @@ class Plan:
 
     @cached_property
     def pooled(self) -> "Joined":
-        """The tables that are pooled."""
         return Joined(pooled_tables(self.tables))
 
 
