@@ -40,7 +40,7 @@ from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.core._types import Ints, TokenArray
-from specsim.simulation._rows import Rows
+from specsim.simulation._rows import Rows, pieces
 from specsim.simulation._sources import RowSource
 
 MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
@@ -148,7 +148,7 @@ def score(
 def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[str, Any]:
     steps, key = _steps(case, level), case_key(root, case.name)
     rows = rows_of(case).rows(key, 0, steps if _own_rows(case) else 1)
-    arrays = {"draft_tokens": _drafts(case, key, 0, steps)}
+    arrays = {"draft_tokens": _drafts(case, key, steps)}
     for name, array in (("p", rows.p), ("q", rows.q)):
         own = array if _own_rows(case) else array[0]
         arrays[name] = own.astype(np.dtype(case.dtype), copy=False)
@@ -162,7 +162,7 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
 def _about(index: int, case: Case, level: str, root: int) -> dict[str, Any]:
     """What the manifest has of a case."""
     steps = _steps(case, level)
-    drafts = _drafts(case, case_key(root, case.name), 0, min(steps, FIRST_DRAFTS))
+    drafts = _drafts(case, case_key(root, case.name), min(steps, FIRST_DRAFTS))
     return {
         "file": f"{index:02d}-{case.name.replace(' ', '-')}.safetensors",
         "name": case.name,
@@ -183,14 +183,10 @@ def _own_rows(case: Case) -> bool:
     return case.rotated or not case.is_pair
 
 
-def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
+def _drafts(case: Case, key: Key, steps: int) -> Ints:
     """The drafted tokens [steps, γ], drawn in pieces to limit memory."""
     reader = rows_of(case)
-    pieces = [
-        reader.rows(key, start, min(256, first + steps - start)).draft_tokens
-        for start in range(first, first + steps, 256)
-    ]
-    return np.concatenate(pieces)
+    return np.concatenate([reader.rows(key, *piece).draft_tokens for piece in pieces(0, steps, 256)])
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

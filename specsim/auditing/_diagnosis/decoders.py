@@ -206,18 +206,15 @@ def _of_all_lengths(mistake: Mistake, seen: Sequence[Texts], drafts: int = DRAFT
 def _score(mistake: Mistake, seen: Sequence[Texts]) -> odds.Scored:
     """`mistake` with the likeliest draft length and parameters, each at the other's optimum."""
 
-    def by_value(one: Mistake) -> tuple[float, Values]:
-        def of_values(values: Values) -> float:
-            return _likelihood(one.with_parameters(**values), seen)
-
-        return marginalise(one.parameters, of_values, POINTS)
+    def likelihood_of(values: Values) -> float:
+        return _likelihood(likeliest.mistake.with_parameters(**values), seen)
 
     lengths = _by_shape(mistake, seen)
     likeliest = odds.likeliest_of(lengths)
     mean = likeliest.log_likelihood
     for _ in range(ROUNDS if mistake.parameters else 0):
         tried = likeliest.mistake
-        mean, values = by_value(tried)
+        mean, values = marginalise(tried.parameters, likelihood_of, POINTS)
         lengths = _by_shape(tried.with_parameters(**values), seen)
         likeliest = odds.likeliest_of(lengths)
         if likeliest.mistake.decode == tried.decode:
