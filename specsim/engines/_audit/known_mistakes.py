@@ -115,11 +115,9 @@ def _of_state(
     there = {"state": law.memory, "expert": law.experts}
     for name, (where, _) in ACTS.items():
         if there.get(where) or (name == "window_off_by_one" and planted.architecture == "sliding-window"):
-            read = [
-                contexts_read(planted, requests, texts, name, gamma, whole, rng)[places.index]
-                for rng in np.random.default_rng(0).spawn(FOLLOWED)
-            ]
-            every = np.concatenate(read, axis=1)
+            times = FOLLOWED if where == "state" else 1
+            read = contexts_read(planted, requests, texts, name, gamma, whole, times)[:, places.index]
+            every = np.concatenate([*read], axis=1)
             yield Known((name,), attrgetter("p"), contexts=every, again=partial(again, name))
 
 

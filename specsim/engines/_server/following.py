@@ -24,20 +24,22 @@ def contexts_read(
     mistake: str,
     gamma: int,
     right: Ints,
-    rng: np.random.Generator,
+    times: int,
 ) -> Ints:
-    """The contexts [n, k] that the target reads for each token of `texts`, in their order, under a mistake.
-
-    They are those of `right` [n, k] in texts with tokens that never come."""
-    follower = _Follower(planted, texts, mistake, gamma, right, rng)
-    for i, one in enumerate(texts):
-        if one.tokens and max(one.tokens) < planted.target.words and min(one.tokens) >= 0:
-            asked = requests[one.number]
-            sampling = replace(asked.sampling, stop=(), logprobs=None)
-            follower.add(replace(asked, number=i, n=1, max_tokens=len(one.tokens), sampling=sampling))
+    """The contexts [times, n, k] that the target reads for each token of `texts`, in their order, under a
+    mistake, each time with other drafts. They are `right` [n, k] in texts with tokens that never come."""
+    follower = _Follower(planted, texts, mistake, gamma, right, times)
+    for which in range(times):
+        for i, one in enumerate(texts):
+            if one.tokens and max(one.tokens) < planted.target.words and min(one.tokens) >= 0:
+                asked, number = requests[one.number], which * len(texts) + i
+                sampling = replace(asked.sampling, stop=(), logprobs=None)
+                follower.add(
+                    replace(asked, number=number, n=1, max_tokens=len(one.tokens), sampling=sampling)
+                )
     while follower.busy:
         follower.step()
-    return follower.read
+    return follower.read.reshape(times, *right.shape)
 
 
 class _Follower(Decoder):
@@ -50,13 +52,13 @@ class _Follower(Decoder):
         mistake: str,
         gamma: int,
         right: Ints,
-        rng: np.random.Generator,
+        times: int,
     ):
         super().__init__(planted, gamma=gamma, mistake=mistake, seed=0)
-        lengths = np.array([len(one.tokens) for one in texts])
-        self.read, self._starts = right.copy(), np.cumsum(lengths) - lengths
-        self._tokens = np.concatenate([np.array(one.tokens, dtype=np.int64) for one in texts])
-        self._rng = rng
+        lengths = np.tile([len(one.tokens) for one in texts], times)
+        self.read, self._starts = np.tile(right, (times, 1)), np.cumsum(lengths) - lengths
+        self._tokens = np.tile(np.concatenate([np.array(one.tokens, dtype=np.int64) for one in texts]), times)
+        self._rng = np.random.default_rng(0)
 
     def _draft(self, step: Step) -> None:
         run, target = step.run, self.pair.target

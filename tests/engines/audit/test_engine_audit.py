@@ -5,7 +5,7 @@ import shlex
 import threading
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,19 @@ def opened(tmp_path_factory):
     """A pair that reads the first token of the prompt, and one a page back."""
     folder = tmp_path_factory.mktemp("planted") / "opened"
     return plant(folder, offsets=(1, 17), openers=3, vocab_size=6, context=160, rng=2)
+
+
+@pytest.fixture(scope="module")
+def made_as(tmp_path_factory):
+    """A pair of each architecture, planted when it is first asked for."""
+    options = {"sliding-window": {"offsets": (1, 16), "vocab_size": 6}, "gated-delta": {"vocab_size": 12}}
+
+    @cache
+    def made(name):
+        folder = tmp_path_factory.mktemp("planted") / name
+        return plant(folder, architecture=name, context=160, rng=1, **options.get(name, {}))
+
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -160,15 +173,19 @@ RIGHT = {"seed_ignored", "tested_counted"}
 #: Mistakes in the fast tier, of each kind one.
 FEW = {
     "draft_temperature", "greedy_residual", "target_not_rolled_back", "one_seed", "logprobs_zero",
-    "bonus_counted",
+    "bonus_counted", "state_drops_accepted", "expert_of_token_before", "window_off_by_one",
 }  # fmt: skip
+#: The architecture that a mistake needs, by its name or by where it acts.
+ARCHITECTURES = {"window_off_by_one": "sliding-window", "expert": "moe", "state": "gated-delta"}
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in ACTS if n not in RIGHT]
 )
-def test_a_mistake_is_found_and_named(name, pair, opened, full):
+def test_a_mistake_is_found_and_named(name, pair, opened, made_as, full):
     where = opened if name in ("wrong_page", "first_token_of_next") else pair
+    if architecture := ARCHITECTURES.get(name) or ARCHITECTURES.get(ACTS[name][0]):
+        where = made_as(architecture)
     tokens, sampling = 40_000 if full else FEWER, SETTINGS.get(name, Sampling())
     how = {"sampling": sampling, "texts": 2 if name == "copies_alike" else 1, "order": FIRST_ORDER, "rng": 1}
     found = audit_engine("specsim", where, tokens=tokens, mistake=name, **how)
@@ -182,6 +199,13 @@ def test_a_mistake_is_found_and_named(name, pair, opened, full):
         assert nearest.name == common
         assert name in (nearest.name, *nearest.alike)
         assert nearest.mechanism.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta"])
+def test_a_right_engine_of_any_architecture_is_not_accused(made_as, name):
+    found = audit_engine("specsim", made_as(name), tokens=FEWER, rng=2)
+    assert not found.findings
+    assert not found.diagnosis
 
 
 def test_rows_in_pieces_and_places_in_blocks_give_the_same(wrong, monkeypatch):
@@ -430,6 +454,7 @@ def test_a_text_is_kept_once(tmp_path):
         ({"sampling": Sampling(stop=(" a b",))}, "is not the text of a token, such as ' a'"),
         ({"sampling": Sampling(stop=("hello",))}, "is not the text of a token, such as ' a'"),
         ({"mistake": "nothing"}, "nothing"),
+        ({"mistake": "state_lost"}, "state_lost is of a state or of experts, which this pair lacks"),
         ({"window": 3}, "window"),
     ],
 )
