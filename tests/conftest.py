@@ -23,7 +23,7 @@ from specsim import open_trace
 from specsim.core._kernels import available_threads
 from specsim.core.distributions import alias_table, inverse_cdf
 from specsim.models import TableModel
-from specsim.traces import writer
+from specsim.traces import truncate, writer
 
 # Device code runs in numba's simulator, unless this is 0; it is read when numba.cuda is first imported.
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
@@ -300,6 +300,22 @@ def random_trace(folder, steps=7, vocab_size=4, seed=0, **options):
             p, q = rng.dirichlet(np.ones(vocab_size), (2, 3))
             sink.append(step // 3, rng.integers(vocab_size, size=2), int(rng.integers(3)), p, q)
     return open_trace(folder)
+
+
+def log_of(path, p, q, tokens, accepted=None, *, top=None, keep=True, dtype="float32", documents=10, rows=60):
+    """A trace of steps with p and q [steps, γ + 1, V]; a shard has at most so many `rows`."""
+    steps, gamma = tokens.shape
+    how = {"dtype": dtype, "top": top, "flags": accepted is not None, "rows_per_shard": rows}
+    with writer(path, vocab_size=p.shape[-1], gamma=gamma, **how) as out:
+        for s, drafted in enumerate(tokens.tolist()):
+            sides = p[s], q[s]
+            if top is not None:
+                own = [*drafted, None] if keep else [None] * (gamma + 1)
+                sides = [[truncate(row, top, x) for row, x in zip(side, own, strict=True)] for side in sides]
+            out.append(
+                s * documents // steps, drafted, None if accepted is None else int(accepted[s]), *sides
+            )
+    return open_trace(path)
 
 
 @pytest.fixture(scope="session")

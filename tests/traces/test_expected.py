@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FALSE_ALARM, PAIR_FLAVOURS, rational_pair
+from conftest import FALSE_ALARM, PAIR_FLAVOURS, log_of, rational_pair
 from scipy import stats
 
 from specsim import open_trace, rules
@@ -169,21 +169,6 @@ def rows_and_tokens(seed=1):
     return p, q, tokens
 
 
-def log(path, p, q, tokens, top=None, keep=True, dtype="float32", documents=10, rows=60):
-    """A trace of these steps; a shard has at most so many `rows`."""
-    steps, gamma = tokens.shape
-    size = p.shape[-1]
-    how = {"dtype": dtype, "top": top, "flags": False, "rows_per_shard": rows}
-    with writer(path, vocab_size=size, gamma=gamma, **how) as out:
-        for s in range(steps):
-            rows = p[s], q[s]
-            if top is not None:
-                own = [*tokens[s], None] if keep else [None] * (gamma + 1)
-                rows = [[truncate(row, top, x) for row, x in zip(side, own, strict=True)] for side in rows]
-            out.append(s * documents // steps, tokens[s].tolist(), None, *rows)
-    return open_trace(path)
-
-
 def truth(rule, p, q, tokens):
     """[γ] the mean over the steps, of whole rows."""
     own = (np.take_along_axis(rows[:, :-1], tokens[..., None], axis=-1)[..., 0] for rows in (p, q))
@@ -200,7 +185,7 @@ def test_the_truth_lies_between_the_ends_for_every_k(tmp_path, full, given, keep
     p, q, tokens = rows_and_tokens()
     widths = []
     for top in (1, 2, 4, 8, V, None) if full else (1, 4, V, None):
-        trace = log(tmp_path / f"{top}", p, q, tokens, top=top, keep=keep)
+        trace = log_of(tmp_path / f"{top}", p, q, tokens, top=top, keep=keep)
         for name in given:
             found = expect_tokens(trace, name, rng=0)
             assert inside(found.expected_tokens, truth(rules.get(name), p, q, tokens)), (top, name)
@@ -220,7 +205,7 @@ def test_rounding_is_allowed_for(tmp_path, given, dtype):
     p, q, tokens = rows_and_tokens(2)
     stored = {"float16": np.float16, "bfloat16": None}[dtype]
     for top in (3, None):
-        trace = log(tmp_path / f"{top}", p, q, tokens, top=top, dtype=dtype)
+        trace = log_of(tmp_path / f"{top}", p, q, tokens, top=top, dtype=dtype)
         for name in given:
             found = expect_tokens(trace, name, rng=0).expected_tokens
             assert inside(found, truth(rules.get(name), p, q, tokens))
@@ -268,7 +253,7 @@ def test_the_ends_are_those_of_the_worst_completions(adversarial, name):
 
 def test_ends_that_take_what_is_not_listed_for_nothing_are_seen(tmp_path, monkeypatch):
     p, q, tokens = rows_and_tokens()
-    trace = log(tmp_path / "t", p, q, tokens, top=3, keep=False)
+    trace = log_of(tmp_path / "t", p, q, tokens, top=3, keep=False)
     honest = expected.drafted_probabilities
     lowest = lambda *given: tuple(ends[[0, 0]] for ends in honest(*given))  # noqa: E731
     monkeypatch.setattr(expected, "drafted_probabilities", lowest)
@@ -281,7 +266,7 @@ def test_what_is_stored_as_nothing_leaves_no_nan(tmp_path):
     p, q = np.zeros((2, 1, 3, 3))
     p[...] = q[...] = [1e-12, 0.5, 0.5 - 1e-12]
     for top in (None, 2):
-        trace = log(tmp_path / f"{top}", p, q, np.array([[0, 0]]), top=top, dtype="float16", documents=1)
+        trace = log_of(tmp_path / f"{top}", p, q, np.array([[0, 0]]), top=top, dtype="float16", documents=1)
         for name in GIVEN:
             found = expect_tokens(trace, name, rng=0)
             assert inside(found.expected_tokens, truth(rules.get(name), p, q, np.array([[0, 0]])), 1e-9)
@@ -301,7 +286,7 @@ def sampled_log(tmp_path_factory, full):
         rows = np.cumsum(Q[tokens[:, i]], axis=-1)
         tokens[:, i + 1] = (rng.random((steps, 1)) > rows).sum(axis=-1)
     path = tmp_path_factory.mktemp("log") / "t"
-    return log(path, P[tokens], Q[tokens], tokens[:, 1:], documents=400, rows=6000)
+    return log_of(path, P[tokens], Q[tokens], tokens[:, 1:], documents=400, rows=6000)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from commands import run
-from conftest import FALSE_ALARM
+from conftest import FALSE_ALARM, log_of
 from scipy import stats as distributions
 
 from specsim import default_pair, open_trace
@@ -36,15 +36,6 @@ def standard(u, p, q, tokens):
     return u * q < p
 
 
-def listed(rows, top, tokens):
-    """What `truncate` keeps of all rows: pairs of ids and probabilities."""
-    order = rows.copy()
-    np.put_along_axis(order[:, :-1], tokens[..., None], 2.0, axis=-1)  # the drafted ones too
-    ids = np.argsort(-order, axis=-1, kind="stable")[..., :top]
-    found = np.take_along_axis(rows, ids, axis=-1)
-    return [list(zip(*step, strict=True)) for step in zip(ids, found, strict=True)]
-
-
 def log(path, *, steps=3000, seed=1, accept=standard, draw=drawn, top=None, dtype="float32", flags=True, documents=30, p_q=None):  # fmt: skip
     """A trace of `steps` steps whose flags come from `accept`, and whose tokens from `draw`."""
     rng = np.random.default_rng(seed)
@@ -52,13 +43,8 @@ def log(path, *, steps=3000, seed=1, accept=standard, draw=drawn, top=None, dtyp
     tokens = draw(rng, q[:, :-1])
     passed = accept(rng.random(tokens.shape), p[:, :-1], q[:, :-1], tokens)
     accepted = np.cumprod(passed, axis=1).sum(1)
-    how = {"dtype": dtype, "top": top, "flags": flags, "rows_per_shard": 4000}
-    with writer(path, vocab_size=V, gamma=GAMMA, **how) as out:
-        sides = [listed(rows, top, tokens) for rows in (p, q)] if top else (p, q)
-        for s in range(steps):
-            rows = (side[s] for side in sides)
-            out.append(s * documents // steps, tokens[s], int(accepted[s]) if flags else None, *rows)
-    return open_trace(path)
+    how = {"top": top, "dtype": dtype, "documents": documents, "rows": 4000}
+    return log_of(path, p, q, tokens, accepted if flags else None, **how)
 
 
 # --- the log's own flags and tokens ----------------------------------------------------------------------
