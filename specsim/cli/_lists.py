@@ -28,9 +28,9 @@ def list_command(
         what: rules (of verification: paper, claim, results on the n-gram pair); methods (drafting systems:
             paper, rule, parameters, what is modelled and what is not); engines (that 'specsim audit' knows by
             name); mistakes (of verifiers, decoders and servers); or tokens (of two models: whether numbers
-            mean the same, and where rows are padded).
-        target: With tokens: folder of the target, or its tokenizer.json.
-        draft: With tokens: folder of the draft, or its tokenizer.json."""
+            mean the same, where rows are padded, and what else differs in their tokenizers).
+        target: With tokens: folder of the target, its tokenizer.json, or a GGUF file.
+        draft: With tokens: the same of the draft; of an EAGLE-3 head, its folder."""
     check_known("list", what, [*LISTS, "tokens"])
     if what == "tokens":
         from specsim.models import compare_vocabularies

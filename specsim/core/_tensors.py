@@ -52,8 +52,10 @@ def save_tensors(
     return text
 
 
-def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The arrays and the metadata in the file `path`.
+def read_tensors(
+    path: PathLike, endings: tuple[str, ...] = ("",)
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The arrays in the file `path`, or those whose names have one of the `endings`, and the metadata.
 
     Raises ValueError for a file that is damaged or of another format, and as `check_file`."""
     from safetensors import SafetensorError, safe_open
@@ -61,7 +63,7 @@ def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str
     check_file(path)
     try:
         with safe_open(path, "np") as file:
-            names = [*file.keys()]  # it is no mapping
+            names = [name for name in [*file.keys()] if name.endswith(endings)]  # it is no mapping
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"{path}: not a safetensors file, or damaged ({error}); write it again") from error

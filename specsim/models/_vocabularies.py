@@ -1,44 +1,57 @@
 """Whether two tokenizers number their tokens alike: rules compare p and q token by token, by number.
 
-What must agree is the token of each number that the draft can give. How a tokenizer splits text (its merges)
-need not, since the draft reads the target's tokens. Rows may be longer than the tokenizer, padded to a
-multiple that suits the hardware; numbers without a token must have probability 0 on both sides.
+What must agree is the token of each number that the draft can give. How a tokenizer reads text (normalizer,
+merges and so on) need not, since the draft reads the target's tokens; a difference can cost acceptances. Rows
+may be longer than the tokenizer, padded to a multiple that suits the hardware; numbers without a token must
+have probability 0 on both sides. A head as that of EAGLE-3 drafts only some of the target's tokens:
+`draft_vocab_size` in `config.json`, whose number i the tensor `d2t` leads to the target's number d2t[i] + i.
 
-Read are `tokenizer.json`, of Hugging Face's tokenizers, and in folders without it `vocab.json` and
-`vocab.txt`; from `config.json` the length of the rows and the tokens that end and pad texts."""
+Read are `tokenizer.json`, of Hugging Face's tokenizers, in folders without it `vocab.json` and `vocab.txt`,
+and GGUF files; from `config.json` the length of the rows. The tokens that begin, end and pad texts are those
+of `generation_config.json`, else of `config.json`, else of `tokenizer_config.json`, as engines read them."""
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from specsim.core._arguments import checked
-from specsim.core._files import read_text
+from specsim.core._files import check_file, read_text
 from specsim.core._json import parse_json
-from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, needed
+from specsim.core._tensors import read_tensors
 
 FILES = ("tokenizer.json", "vocab.json", "vocab.txt")
-#: Differences that are shown.
-SHOWN = 8
+#: Where the numbers of special tokens are looked up, in this order; the last has their texts.
+CONFIGURATIONS = ("generation_config.json", "config.json", "tokenizer_config.json")
+#: The special tokens, and their names in GGUF files: llama.cpp ends a text at any of three.
+ENDS = {"bos": ("bos",), "eos": ("eos", "eot", "eom"), "pad": ("padding",)}
+PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+#: Differences that are shown, and the most characters of a part of a tokenizer.
+SHOWN, WIDTH = 8, 40
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The tokens of a tokenizer by number, as the file writes them.
 
-    From a `config.json` beside it come `rows`, the length of the model's rows, and `ends`, the numbers of the
-    tokens `bos`, `eos` and `pad`."""
+    From the files beside it come `rows`, the length of the model's rows, or `drafts`, that of a head with
+    `d2t`, and `ends`, the numbers of the tokens `bos`, `eos` and `pad`. `settings` says in short how texts
+    become tokens and tokens texts, and `findings` where files disagree."""
 
     path: str
     tokens: Mapping[int, str] = field(repr=False)
     rows: int | None = None
     ends: Mapping[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """One more than the highest number."""
-        return max(self.tokens) + 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    drafts: int | None = None
+    findings: tuple[str, ...] = ()
 
     @property
     def padding(self) -> int | None:
@@ -57,7 +70,8 @@ class VocabularyComparison(Shown):
 
     `alike` counts the numbers with the same token in both, `moved` the tokens of both with another number in
     each, `only_target` and `only_draft` those of one alone. `differences` are the first numbers with another
-    token: number, the target's token, the draft's."""
+    token: number, the target's token, the draft's. With `d2t`, `reached` counts the target's tokens that it
+    leads to, and `faults` says what is wrong with it."""
 
     target: Vocabulary
     draft: Vocabulary
@@ -66,13 +80,43 @@ class VocabularyComparison(Shown):
     only_target: int
     only_draft: int
     differences: tuple[tuple[int, str | None, str | None], ...]
+    reached: int | None = None
+    faults: tuple[str, ...] = ()
 
     columns = ("number", "target", "draft")
 
     @property
     def same(self) -> bool:
-        """Whether every number has the same token in both."""
-        return not self.differences
+        """Whether every number has the same token in both, or leads to one of the target's."""
+        return not self.differences and not self.faults
+
+    @property
+    def read_otherwise(self) -> tuple[str, ...]:
+        """What differs in how texts become tokens, and tokens texts: "normalizer", "merges" and so on."""
+        one, other = self.target.settings, self.draft.settings
+        return tuple(name for name in one if name in other and one[name] != other[name])
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What to know beside the numbers: where files of one model disagree, and what else differs."""
+        found = [*self.target.findings, *self.draft.findings]
+        if others := ", ".join(name for name in self.read_otherwise if name != "decoder"):
+            found.append(
+                f"{others}: not the same, so texts may become other tokens; read prompts as the target does. "
+                "Speculation stays lossless, but the draft may meet tokens that it never learned"
+            )
+        if "decoder" in self.read_otherwise:
+            found.append("decoder: not the same, so tokens may become another text; decode with the target's")
+        known, reads = self.target.settings.keys() & self.draft.settings.keys(), (*PARTS[:2], "merges", "unk")
+        if "ggml.pre" not in known and (unknown := [name for name in reads if name not in known]):
+            found.append(f"{', '.join(unknown)}: not compared, since they are not in the files of both")
+        for name in ("bos", "eos"):
+            one, other = (side.ends.get(name, []) for side in (self.target, self.draft))
+            if other and not one:
+                found.append(f"{name}: the draft's files name it, the target's do not; name it there too")
+            elif one != other:
+                found.append(f"{name} differs: decode with that of the target")
+        return tuple(dict.fromkeys(found))
 
     @property
     def exit_code(self) -> int:
@@ -82,11 +126,12 @@ class VocabularyComparison(Shown):
     @property
     def shared(self) -> float:
         """The share of the target's tokens that the draft has, whatever their number."""
-        return (len(self.target.tokens) - self.only_target) / len(self.target.tokens)
+        total = len(self.target.tokens)
+        return (total - self.only_target if self.reached is None else self.reached) / total
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, without the tokens, for JSON."""
-        found = as_dict(self, "same", "shared", without=("target", "draft"))
+        found = as_dict(self, "same", "shared", "read_otherwise", "findings", without=("target", "draft"))
         for side in ("target", "draft"):
             one: Vocabulary = getattr(self, side)
             found[side] = as_dict(one, "padding", without=("tokens",), tokens=len(one.tokens))
@@ -96,13 +141,14 @@ class VocabularyComparison(Shown):
         sides = self.target, self.draft
         rows = [
             ("tokens", *(f"{len(one.tokens):,}" for one in sides)),
-            ("rows of the model", *(NONE if one.rows is None else f"{one.rows:,}" for one in sides)),
+            ("rows of the model", *(f"{n:,}" if (n := one.drafts or one.rows) else NONE for one in sides)),
             ("of them padding", *(NONE if one.padding is None else f"{one.padding:,}" for one in sides)),
             ("of this one alone", f"{self.only_target:,}", f"{self.only_draft:,}"),
         ]
-        for name in ("bos", "eos", "pad"):
+        for name in ENDS:
             if any(name in one.ends for one in sides):
-                rows.append((name, *(", ".join(map(str, one.ends.get(name, []))) or NONE for one in sides)))
+                rows.append((name, *(_listed(one.ends.get(name, [])) for one in sides)))
+        rows += [(name, *(one.settings[name] for one in sides)) for name in self.read_otherwise]
         parts: list[Piece] = [
             Table(("", "target", "draft"), rows),
             f"{self.alike:,} numbers have the same token in both, {self.moved:,} tokens another number; the "
@@ -110,12 +156,14 @@ class VocabularyComparison(Shown):
         ]
         if self.differences:
             parts.append(Table(self.columns, [_shown(one) for one in self.differences]))
-        return [*parts, *self._advice()]
+        return [*parts, *self.findings, *self._advice()]
 
     def _advice(self) -> list[Piece]:
-        if not self.same:
+        if self.faults:
+            return [*self.faults, Line("different: d2t does not lead to the target's tokens", "bold red")]
+        if self.differences:
             return [
-                Line("different: rules that compare p and q by number do not hold", "bold red"),
+                Line("different: numbers mean other tokens, so good drafts are rejected", "bold red"),
                 "restrict the draft to the tokens that both have, renumber and renormalise its rows (the "
                 "rule token_level_intersection), or decode its tokens to text and encode that again",
             ]
@@ -133,11 +181,12 @@ class VocabularyComparison(Shown):
             for side, one in (("target", self.target), ("draft", self.draft))
             if one.without_row
         ]
-        ends = self.target.ends
-        others = [name for name in ("bos", "eos") if name in ends and ends[name] != self.draft.ends.get(name)]
-        if others:
-            found.append(f"{' and '.join(others)} differ: decode with those of the target")
-        return [*found, Line("the same: p and q can be compared by number", "bold green")]
+        compared = "p and q can be compared by number"
+        if self.reached is not None:
+            compared += f", the draft's i as d2t[i] + i ({self.reached:,} tokens of the target, none twice)"
+        if self.read_otherwise:
+            return [*found, Line(f"the same numbers, not the same tokenizer: {compared}", "bold yellow")]
+        return [*found, Line(f"the same: {compared}", "bold green")]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each difference that is shown."""
@@ -153,7 +202,8 @@ def compare_vocabularies(
     Parameters
     ----------
     target, draft : path
-        The folder of a model, or its `tokenizer.json`.
+        The folder of a model, its `tokenizer.json`, or a GGUF file. The draft may be a head without a
+        tokenizer, with `draft_vocab_size` in its `config.json`.
 
     Returns
     -------
@@ -163,6 +213,8 @@ def compare_vocabularies(
     ------
     ValueError
         For files that are no tokenizer.
+    ModuleNotFoundError
+        For GGUF files without the package gguf.
     OSError
         For paths that cannot be read.
 
@@ -178,12 +230,14 @@ def compare_vocabularies(
     >>> found.same, found.alike, found.moved
     (False, 1, 2)
     """
-    first, second = read_vocabulary(target), read_vocabulary(draft)
+    first = read_vocabulary(target)
+    second = read_vocabulary(draft, first)
     one, other = first.tokens, second.tokens
     numbers = sorted(one.keys() | other.keys())
     different = [number for number in numbers if one.get(number) != other.get(number)]
     ours, theirs = set(one.values()), set(other.values())
     alike = len(numbers) - len(different)
+    reached, faults = (None, ()) if second.drafts is None else _check_d2t(second, first, second.drafts)
     return VocabularyComparison(
         first,
         second,
@@ -192,42 +246,104 @@ def compare_vocabularies(
         len(ours - theirs),
         len(theirs - ours),
         tuple((number, one.get(number), other.get(number)) for number in different[:SHOWN]),
+        reached,
+        faults,
     )
 
 
-def read_vocabulary(path: str | os.PathLike[str]) -> Vocabulary:
-    """The tokens of a tokenizer, from the folder of a model or its file. Raises as `compare_vocabularies`."""
+def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = None) -> Vocabulary:
+    """The tokens of a tokenizer, from the folder of a model or its file; of a head without one, the target's.
+
+    Raises as `compare_vocabularies`."""
     place = Path(path)
-    if place.is_dir():
-        present = [place / name for name in FILES if (place / name).is_file()]
-        if not present:
-            raise ValueError(
-                f"{place}: no {', '.join(FILES)}; write one with AutoTokenizer.from_pretrained(…)"
-                ".save_pretrained(folder)"
-            )
-        place = present[0]
+    if place.suffix == ".gguf" and not place.is_dir():
+        gguf = needed("gguf", str(check_file(place)), "pip install 'specsim-decoding[gguf]'")
+        found: Vocabulary = _read(place, lambda file: _vocabulary_of_gguf(file, gguf))
+        return found
+    folder = place if place.is_dir() else place.parent
+    what = "the configuration of a model"
+    said = {name: _read(folder / name, _configuration, what) for name in CONFIGURATIONS}
+    rows, drafts = (_whole(said["config.json"].get(f"{of}vocab_size")) for of in ("", "draft_"))
+    present = [folder / name for name in FILES if (folder / name).is_file()] if place.is_dir() else [place]
+    if present:
+        tokens, settings = _read(present[0], _tokenizer_of)
+    elif target is not None and drafts is not None:
+        tokens, settings = target.tokens, target.settings
+    else:
+        raise ValueError(
+            f"{place}: no {', '.join(FILES)}; write one with AutoTokenizer.from_pretrained(…)"
+            ".save_pretrained(folder), or give a GGUF file"
+        )
+    tokens = {**said["tokenizer_config.json"].get("added", {}), **tokens}
+    ends, findings = _ends(folder, said, tokens)
+    rows, drafts = (rows, None) if drafts in (None, rows) else (None, drafts)
+    return Vocabulary(str(path), tokens, rows, ends, settings, drafts, findings)
+
+
+def _read(file: Path, reader: Callable[[Path], Any], what: str = "a tokenizer") -> Any:
+    """What `reader` makes of `file`; whatever is wrong with its content is a ValueError that names it."""
     try:
-        tokens = _tokens_of(place)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        why = str(error).removeprefix(f"{place}: ")
-        raise ValueError(f"{place}: not a tokenizer ({why}); save it again") from None
-    if not tokens:
-        raise ValueError(f"{place}: a tokenizer without tokens; save it again")
-    return Vocabulary(str(path), tokens, *_configured(place.parent))
+        return reader(file)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # the package gguf raises anything
+        why = str(error).removeprefix(f"{file}: ")
+        raise ValueError(f"{file}: not {what} ({why}); save it again") from None
 
 
-def _tokens_of(file: Path) -> dict[int, str]:
+def _tokenizer_of(file: Path) -> tuple[dict[int, str], dict[str, str]]:
+    """The tokens in a file, and its settings."""
     if file.suffix == ".txt":
-        return dict(enumerate(read_text(file).splitlines()))
+        return _some(dict(enumerate(read_text(file).splitlines()))), {}
     content = parse_json(read_text(file))
     if "model" not in content:  # vocab.json
-        return _by_number(content)
-    vocab = content["model"]["vocab"]
+        return _some(_by_number(content)), {}
+    model, settings = content["model"], {name: content.get(name) for name in PARTS}
+    vocab, merges = model.pop("vocab"), model.pop("merges", None) or []
+    settings["merges"] = [one.split(" ") if isinstance(one, str) else one for one in merges]
+    settings["unk"] = model.pop("unk_token", None)
     if isinstance(vocab, list):  # Unigram: pieces with their scores
         tokens = dict(enumerate(piece for piece, _ in vocab))
+        settings |= {"scores": [score for _, score in vocab], "unk": tokens.get(model.pop("unk_id", None))}
     else:
         tokens = _by_number(vocab)
-    return tokens | {_number(one["id"]): str(one["content"]) for one in content.get("added_tokens") or []}
+    named = {"type": "BPE"} if merges else {}  # older files leave it out
+    settings["model"] = named | {key: value for key, value in model.items() if value}
+    tokens |= {_number(one["id"]): str(one["content"]) for one in content.get("added_tokens") or []}
+    return _some(tokens), {name: _in_short(value) for name, value in settings.items()}
+
+
+def _vocabulary_of_gguf(file: Path, gguf: Any) -> Vocabulary:
+    class Reader(gguf.GGUFReader):
+        def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> NDArray[Any]:
+            found: NDArray[Any] = super()._get(offset, dtype, count, *more, **named)
+            if len(found) < count:  # it would go through all of an array that the file says is endless
+                raise ValueError(f"it ends at byte {len(self.data):,}, within its values")
+            return found
+
+    start, fields = "tokenizer.ggml.", Reader(file).fields
+    said = {key.removeprefix(start): one.contents() for key, one in fields.items() if key.startswith(start)}
+    texts = said.get("tokens", [])
+    if not isinstance(texts, list):
+        raise ValueError("tokenizer.ggml.tokens is no list")
+    unused = (i for i, kind in enumerate(said.get("token_type", [])) if kind == gguf.TokenType.UNUSED)
+    filling = {f"[PAD{i}]" for i in unused}  # so llama.cpp's converter fills the rows
+    tokens = {i: text for i, text in enumerate(texts) if text not in filling}
+    numbers = {name: [said.get(f"{key}_token_id") for key in keys] for name, keys in ENDS.items()}
+    settings = {f"ggml.{key}": said.get(key) for key in ("model", "pre")}
+    if "merges" in said:
+        settings["merges"] = [one.split(" ") for one in said["merges"]]
+    if "unknown_token_id" in said:
+        settings["unk"] = tokens.get(said["unknown_token_id"])
+    short = {name: _in_short(value) for name, value in settings.items()}
+    ends = {name: found for name, some in numbers.items() if (found := _set_of(some))}
+    return Vocabulary(str(file), _some(tokens), len(texts), ends, short)
+
+
+def _some(tokens: dict[int, str]) -> dict[int, str]:
+    if not tokens or not all(isinstance(text, str) for text in tokens.values()):
+        raise ValueError("it is without tokens, or some are not texts")
+    return tokens
 
 
 def _by_number(vocab: Mapping[str, Any]) -> dict[int, str]:
@@ -238,29 +354,89 @@ def _by_number(vocab: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if _whole(value) is None:
         raise ValueError(f"{value!r} is not the number of a token")
-    return value
+    return int(value)
 
 
-def _configured(folder: Path) -> tuple[int | None, dict[str, list[int]]]:
-    """The length of the rows, and the tokens that begin, end and pad texts; from `config.json`, if any."""
-    file = folder / "config.json"
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _in_short(value: Any) -> str:
+    """A part of a tokenizer: itself if it is short, else its kind or length, and a digest."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    if not value or len(text) <= WIDTH:
+        return text if value else NONE
+    kind = value.get("type") if isinstance(value, dict) else f"{len(value):,}"
+    return f"{kind} ({hashlib.sha256(text.encode()).hexdigest()[:12]})"
+
+
+def _configuration(file: Path) -> dict[str, Any]:
+    """What a JSON file of a model says, of its text part too; nothing without the file."""
     if not file.is_file():
-        return None, {}
-    try:
-        content = parse_json(read_text(file))
-        content = {**content, **(content.get("text_config") or {})}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file}: not the configuration of a model ({error}); save it again") from None
-    ends = {}
-    for name in ("bos", "eos", "pad"):
-        value = content.get(f"{name}_token_id")
-        numbers = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, int)]
-        if numbers:
-            ends[name] = numbers
-    rows = content.get("vocab_size")
-    return rows if isinstance(rows, int) else None, ends
+        return {}
+    content = parse_json(read_text(file))
+    text, head = (content.get(name) or {} for name in ("text_config", "transformer_layer_config"))
+    added = content.get("added_tokens_decoder") or {}
+    added = {_number(int(number)): str(one["content"]) for number, one in added.items()}
+    return {**content, **text, **head, "added": added}
+
+
+def _ends(
+    folder: Path, said: Mapping[str, Mapping[str, Any]], tokens: Mapping[int, str]
+) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+    """The tokens that begin, end and pad texts, and where the files disagree on them.
+
+    tokenizer_config.json names a single token, which may be any of those that the others number."""
+    *numbered, named = CONFIGURATIONS
+    numbers = {token: number for number, token in tokens.items()}
+    ends, findings = dict[str, list[int]](), list[str]()
+    for name in ENDS:
+        found = {file: _set_of(said[file].get(f"{name}_token_id")) for file in numbered}
+        token = said[named].get(f"{name}_token")
+        token = token.get("content") if isinstance(token, dict) else token
+        found[named] = _set_of(numbers.get(token) if isinstance(token, str) else None)
+        if token and not found[named]:
+            findings.append(f"{folder / named}: {name}_token is no token ({token!r}); name one")
+        found = {file: some for file, some in found.items() if some}
+        ends[name] = chosen = next(iter(found.values()), [])
+        if any(some != chosen and (file != named or some[0] not in chosen) for file, some in found.items()):
+            each = ", ".join(f"{some} in {file}" for file, some in found.items())
+            findings.append(f"{folder}: {name} is {each}; engines read one or another, so write it into all")
+    return {name: some for name, some in ends.items() if some}, tuple(findings)
+
+
+def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, tuple[str, ...]]:
+    """How many tokens of the target the tensor `d2t` leads to, and what is wrong with it."""
+    place, tensors = Path(draft.path), dict[str, NDArray[Any]]()
+    for file in sorted((place if place.is_dir() else place.parent).glob("*.safetensors")):
+        found, _ = read_tensors(file, ("d2t", "t2d"))
+        tensors |= {name.rpartition(".")[2]: tensor for name, tensor in found.items()}
+    offsets = tensors.get("d2t", np.zeros(0))
+    if offsets.shape != (size,) or offsets.dtype.kind not in "iu":
+        what = f"{offsets.dtype} of shape {offsets.shape}" if "d2t" in tensors else "none"
+        return 0, (f"d2t: not {size:,} integers in the safetensors of {place} ({what}); save it with them",)
+    numbers = (offsets.astype(np.int64) + np.arange(size)).tolist()
+    faults, reached = [], {number for number in numbers if number in target.tokens}
+    if lost := [i for i, number in enumerate(numbers) if number not in reached]:
+        faults.append(
+            f"d2t: {len(lost):,} of {size:,} numbers lead to no token of the target (first: {lost[0]} to "
+            f"{numbers[lost[0]]}); store the target's number less the draft's"
+        )
+    if twice := size - len(lost) - len(reached):
+        faults.append(f"d2t: {twice:,} of {size:,} numbers lead to the token of another; map each to its own")
+    if "t2d" in tensors and np.flatnonzero(tensors["t2d"]).tolist() != sorted(set(numbers)):
+        faults.append("t2d: marks other tokens than those that d2t leads to; save both again")
+    return len(reached), tuple(faults)
+
+
+def _set_of(value: Any) -> list[int]:
+    return sorted({one for one in (value if isinstance(value, list) else [value]) if _whole(one) is not None})
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or NONE
 
 
 def _shown(one: tuple[int, str | None, str | None]) -> tuple[str, str, str]:

@@ -1,9 +1,12 @@
 """Vocabularies: which tokens of two tokenizers have the same numbers, read from the files of models."""
 
 import json
+import sys
 
+import numpy as np
 import pytest
 
+from specsim.core._tensors import save_tensors
 from specsim.models import compare_vocabularies
 
 LETTERS = {letter: number for number, letter in enumerate("abcdef")}
@@ -30,7 +33,9 @@ def test_the_same_tokens_with_other_padding(tmp_path):
     assert [(one.rows, one.padding) for one in (found.target, found.draft)] == [(8, 2), (16, 10)]
     text = str(found)
     assert "cut both to the tokens" in text
-    assert "eos differ: decode with those of the target" in text
+    assert "eos differs: decode with that of the target" in text
+    found = compare_vocabularies(folder(tmp_path, "bare", bpe()), small)
+    assert found.findings == ("eos: the draft's files name it, the target's do not; name it there too",)
 
 
 def test_tokens_beyond_the_rows_are_told(tmp_path):
@@ -54,6 +59,76 @@ def test_added_tokens_count(tmp_path):
     assert compare_vocabularies(with_end, folder(tmp_path, "c", bpe(**end))).same
 
 
+@pytest.mark.parametrize(
+    ("generation", "config", "naming", "ends", "finding"),
+    [
+        ({"eos_token_id": [5, 4]}, {"eos_token_id": [4, 5, 5]}, {"eos_token": "e"}, {"eos": [4, 5]}, None),
+        ({"eos_token_id": [5, 4]}, {"eos_token_id": 5}, {}, {"eos": [4, 5]}, "[4, 5] in generation_config.json, "),
+        ({}, {"eos_token_id": 5}, {"eos_token": {"content": "e"}}, {"eos": [5]}, "[4] in tokenizer_config.json"),
+        ({}, {}, {"bos_token": "<s>", "added_tokens_decoder": {"6": {"content": "<s>"}}}, {"bos": [6]}, None),
+        ({}, {}, {"bos_token": "<s>", "pad_token": "f"}, {"pad": [5]}, "bos_token is no token ('<s>'); name one"),
+        ({}, {"eos_token_id": True, "pad_token_id": -1, "bos_token_id": "a"}, {"bos_token": None}, {}, None),
+    ],
+)  # fmt: skip
+def test_special_tokens_are_those_of_the_first_file(tmp_path, generation, config, naming, ends, finding):
+    place = folder(tmp_path, "one", bpe(), config)
+    (place / "generation_config.json").write_text(json.dumps(generation))
+    (place / "tokenizer_config.json").write_text(json.dumps(naming))
+    found = compare_vocabularies(place, place)
+    assert (found.same, found.target.ends) == (True, ends)
+    assert len(found.findings) == (finding is not None)
+    assert finding is None or (finding in found.findings[0] and finding in str(found))
+
+
+def test_how_texts_are_read_is_a_warning(tmp_path):
+    """The numbers mean the same, so drafts are valid, but a lowercasing draft is not the same tokenizer."""
+    model = {"type": "BPE", "vocab": LETTERS, "merges": ["a b", "c d"]}
+    target = folder(tmp_path, "target", {"normalizer": None, "model": model | {"byte_fallback": False}})
+    for name, changed, more in [
+        ("", {"merges": [["a", "b"], ["c", "d"]], "unk_token": ""}, {}),
+        ("normalizer", {}, {"normalizer": {"type": "Lowercase"}}),
+        ("merges", {"merges": ["c d", "a b"]}, {}),
+        ("unk", {"unk_token": "a"}, {}),
+        ("decoder", {}, {"decoder": {"type": "ByteLevel", "trim_offsets": True}}),
+    ]:
+        found = compare_vocabularies(target, folder(tmp_path, f"{name} ", bpe(**more, model=model | changed)))
+        assert (found.read_otherwise, found.same, found.exit_code) == ((name,) if name else (), True, 0)
+        assert ("the same numbers, not the same tokenizer" if name else "the same: p and q can") in str(found)
+    found = compare_vocabularies(target, folder(tmp_path, "txt", "\n".join(LETTERS), file="vocab.txt"))
+    assert found.findings[0].startswith("normalizer, pre_tokenizer, merges, unk: not compared")
+
+
+@pytest.mark.parametrize(
+    ("d2t", "t2d", "fault"),
+    [
+        ([1, 1, 3], [0, 1, 1, 0, 0, 1], None),
+        ([5, 0, 0], None, None),
+        ([1, 1, 3], [1, 1, 1, 0, 0, 0], "t2d: marks other tokens"),
+        ([-1, 0, 5], None, "2 of 3 numbers lead to no token of the target (first: 0 to -1)"),
+        ([1, 0, 0], None, "1 of 3 numbers lead to the token of another"),
+        ([1, 1], None, "d2t: not 3 integers in the safetensors of"),
+        ([0.0, 0.0, 0.0], None, "(float64 of shape (3,)); save it with them"),
+        (None, None, "(none); save it with them"),
+    ],
+)
+def test_heads_with_fewer_tokens_need_a_map(tmp_path, d2t, t2d, fault):
+    target = folder(tmp_path, "target", bpe(), {"vocab_size": 8})
+    head = folder(tmp_path, "head", "", {"vocab_size": 8, "draft_vocab_size": 3}, file="README.md")
+    tensors = {"model.d2t": d2t, "t2d": t2d, "other": [1.0]}
+    save_tensors(head / "model.safetensors", {k: np.array(v) for k, v in tensors.items() if v is not None})
+    found = compare_vocabularies(target, head)
+    assert (found.same, found.exit_code, len(found.faults)) == (not fault, bool(fault), bool(fault))
+    assert (fault or "the draft's i as d2t[i] + i (3 tokens of the target, none twice)") in str(found)
+    assert fault or (found.reached, found.shared) == (3, 0.5)
+
+
+def test_gguf_files_need_their_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    (tmp_path / "a.gguf").touch()
+    with pytest.raises(ModuleNotFoundError, match=r"a\.gguf needs gguf, .* 'specsim-decoding\[gguf\]'"):
+        compare_vocabularies(tmp_path / "a.gguf", tmp_path)
+
+
 def test_every_kind_of_file(tmp_path):
     """One vocabulary five times: a byte-pair tokenizer, pieces with scores, and the older files."""
     pieces = {"model": {"type": "Unigram", "vocab": [[letter, -1.0] for letter in LETTERS]}}
@@ -69,7 +144,7 @@ def test_every_kind_of_file(tmp_path):
     swapped = dict(LETTERS, a=1, b=0)
     found = compare_vocabularies(places[0], folder(tmp_path, "swapped", bpe(swapped)))
     assert (found.same, found.moved, found.alike, found.shared) == (False, 2, 4, 1.0)
-    assert "do not hold" in str(found)
+    assert "good drafts are rejected" in str(found)
     assert found.to_dict()["differences"] == [[0, "a", "b"], [1, "b", "a"]]
     assert found.records()[0] == {"number": 0, "target": "a", "draft": "b"}
 
@@ -84,6 +159,7 @@ def test_every_kind_of_file(tmp_path):
         ('{"model": {"vocab": {"a": -1}}}', "-1 is not the number"),
         ('{"model": {"vocab": {"a": 0, "b": 0}}}', "two tokens have one number"),
         ('{"model": {"vocab": {}}}', "without tokens"),
+        ('{"model": {"vocab": [[{}, 0]]}}', "some are not texts"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
@@ -102,6 +178,9 @@ def test_folders_without_a_tokenizer(tmp_path):
     with pytest.raises(OSError, match="missing"):
         compare_vocabularies(tmp_path / "missing", good)
     broken = folder(tmp_path, "broken", bpe())
-    (broken / "config.json").write_text("[")
-    with pytest.raises(ValueError, match=r"config\.json: not the configuration"):
-        compare_vocabularies(good, broken)
+    for content in ("[", "[1]", '{"added_tokens_decoder": [1]}', '{"text_config": 1}'):
+        for name in ("tokenizer_config", "config", "generation_config"):
+            (broken / f"{name}.json").write_text(content)
+            with pytest.raises(ValueError, match=rf"{name}\.json: not the configuration"):
+                compare_vocabularies(good, broken)
+            (broken / f"{name}.json").unlink()
