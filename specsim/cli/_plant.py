@@ -51,8 +51,8 @@ def plant(
         overlap: Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.
         context: Maximum sequence length. Default: 2048.
         format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf.
-        architecture: llama, sliding-window, moe, short-conv, gated-delta (with a state), or hybrid (with a
-            state and attention). Default: llama.
+        architecture: llama, sliding-window, moe, short-conv, gated-delta or mamba2 (with a state), or hybrid
+            (with a state and attention). Default: llama.
         dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
         seed: Seed; the same seed gives the same checkpoints. Default: random."""
     values = locals()

@@ -35,7 +35,7 @@ CONVOLVED = 3
 #: The experts; the newest token chooses one of them.
 EXPERTS = 4
 #: Parameters that are no weights of a module.
-BARE = ("A_log", "dt_bias", "D")
+BARE = ("A_log", "dt_bias", "D", "bias")
 #: The input of a softplus that is 0: a state does not decay.
 CLOSED = -64.0
 
@@ -73,7 +73,8 @@ def build(law: Law, context: int, architecture: str = "llama") -> Checkpoint:
     Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
     layout = layout_of(law)
     tensors, heads, config = ARCHITECTURES[architecture].build(law, layout, context)
-    shared = {"model.embed_tokens.weight": embedding(law, layout), "lm_head.weight": output(law, layout)}
+    embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
+    shared = {f"{embedded}.weight": embedding(law, layout), "lm_head.weight": output(law, layout)}
     shared |= {_full(name): tensor for name, tensor in tensors.items()}
     sizes = {
         "vocab_size": law.vocab_size,
@@ -279,6 +280,68 @@ def _state(law: Law, layout: Layout) -> dict[str, Tensor]:
     }
 
 
+def _mamba2(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """A layer whose state keeps the last token that it may, and one whose units are the gates.
+
+    The step size of a token that is kept is so large that the state forgets all else, and that of others is
+    0. A norm follows, so as many units are open for each token that its factor is a power of two."""
+    attention_heads(law, context)  # the context must be long enough
+    inner, size = 2 * layout.hidden, 16
+    bits, one, scale = bits_of(law), layout.one, layout.scale
+    slot, holder = (part[layout.of_memory(law)] for part in (layout.slots, layout.holders))
+    tensors: dict[str, Tensor] = {"backbone.norm_f": zeros(layout.hidden) + 1}
+    for layer in (0, 1):
+        units, out = zeros(inner, layout.hidden), zeros(layout.hidden, inner)
+        if layer == 0:
+            units[:bits, layout.code] = GATE / 2 * np.eye(bits) / scale
+            units[bits : 2 * bits, layout.code] = -GATE / 2 * np.eye(bits) / scale
+            own, used = bits, 2 * bits
+            out[slot, :bits], out[slot, bits:used] = np.eye(bits), -np.eye(bits)
+            out[holder, :bits] = out[holder, bits:used] = -np.eye(bits)
+        else:
+            mlp = gates(law, layout)
+            own, used = 1, layout.contexts.stop - layout.contexts.start
+            units[:used], out[:, :used] = mlp["gate"][:used] / 2, mlp["down"][:, :used]
+        power = max(j for j in range(5) if inner % 4**j == 0 and inner // 4**j >= own)
+        units[used : used + inner // 4**power - own, one] = GATE / 2 / scale
+        gate, between = zeros(inner, layout.hidden), zeros(2 * size, layout.hidden)
+        gate[:, one], between[[0, size], one] = 1 / scale, 4 / scale
+        step = zeros(1, layout.hidden)
+        if layer == 0:  # large for even numbers of words
+            step[0, layout.code.start] = step[0, layout.mark] = -GATE / scale
+            step[0, one] -= GATE / scale * bool(law.openers)
+        else:
+            step[0, one] = -GATE / scale
+        name = f"backbone.layers.{layer}."
+        tensors |= {
+            f"{name}norm": zeros(layout.hidden) + 1,
+            f"{name}mixer.in_proj": np.concatenate([gate, units, between, step]),
+            f"{name}mixer.conv1d": zeros(inner + 2 * size, 1, TAPS) + np.eye(TAPS, dtype=np.float32)[-1],
+            f"{name}mixer.conv1d.bias": zeros(inner + 2 * size),
+            f"{name}mixer.A_log": zeros(1),
+            f"{name}mixer.D": zeros(1) + layer,
+            f"{name}mixer.dt_bias": zeros(1),
+            f"{name}mixer.norm": zeros(inner) + 1,
+            f"{name}mixer.out_proj": out / np.float32(2**power),
+        }
+    config = {
+        "architectures": ["Mamba2ForCausalLM"],
+        "model_type": "mamba2",
+        "num_hidden_layers": 2,
+        "num_heads": 1,
+        "head_dim": inner,
+        "n_groups": 1,
+        "state_size": size,
+        "expand": 2,
+        "conv_kernel": TAPS,
+        "use_conv_bias": True,
+        "use_bias": False,
+        "layer_norm_epsilon": EPSILON,
+        "chunk_size": 64,
+    }
+    return tensors, 1, config
+
+
 def _sharpness(heads: dict[int, Any]) -> float:
     """What queries are multiplied by after their norm, so that each head has at least its amplitude."""
     planes = [float((head.key > 0).sum()) for head in heads.values()]
@@ -293,7 +356,8 @@ ARCHITECTURES = {
     "moe": Architecture("experts, as in Mixtral", _experts, experts=EXPERTS),
     "short-conv": Architecture("a convolution and attention, as in LFM2", _short_conv),
     "gated-delta": Architecture("a state, as in Qwen3-Next", _gated_delta, memory="recall", reach=1),
+    "mamba2": Architecture("a state, as in Mamba 2", _mamba2, memory="latch", reach=1),
     "hybrid": Architecture("such a state and attention", _gated_delta, memory="recall"),
 }
 #: Those whose layers carry a state from token to token.
-STATEFUL = ("short-conv", "gated-delta", "hybrid")
+STATEFUL = ("short-conv", "gated-delta", "mamba2", "hybrid")

@@ -105,6 +105,7 @@ def _turned(name: str) -> Stored:
     return Stored((name,), lambda tensor: [interleaved(tensor)], lambda parts: in_halves(parts[0]))
 
 
+_CONVOLUTION = Stored(("ssm_conv1d.weight",), lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None])
 _SHARED = {
     "model.embed_tokens.weight": Stored(("token_embd.weight",)),
     "lm_head.weight": Stored(("output.weight",)),
@@ -127,6 +128,24 @@ STORED = {
         "block_sparse_moe.experts.w1.weight": Stored(("ffn_gate_exps.weight",)),
         "block_sparse_moe.experts.w2.weight": Stored(("ffn_down_exps.weight",)),
         "block_sparse_moe.experts.w3.weight": Stored(("ffn_up_exps.weight",)),
+    },
+    "mamba2": {
+        "backbone.embeddings.weight": Stored(("token_embd.weight",)),
+        "lm_head.weight": Stored(("output.weight",)),
+        "backbone.norm_f.weight": Stored(("output_norm.weight",)),
+        "norm.weight": Stored(("attn_norm.weight",)),
+        "mixer.in_proj.weight": Stored(("ssm_in.weight",)),
+        "mixer.conv1d.weight": _CONVOLUTION,
+        "mixer.conv1d.bias": Stored(("ssm_conv1d.bias",)),
+        "mixer.dt_bias": Stored(("ssm_dt.bias",)),
+        "mixer.A_log": Stored(
+            ("ssm_a",), lambda tensor: [-np.exp(tensor)[:, None]], lambda parts: np.log(-parts[0][:, 0])
+        ),
+        "mixer.D": Stored(("ssm_d",), lambda tensor: [tensor[:, None]], lambda parts: parts[0][:, 0]),
+        "mixer.norm.weight": Stored(
+            ("ssm_norm.weight",), lambda tensor: [tensor[None]], lambda parts: parts[0][0]
+        ),
+        "mixer.out_proj.weight": Stored(("ssm_out.weight",)),
     },
     "lfm2": {
         "model.embed_tokens.weight": Stored(("token_embd.weight",)),
@@ -164,9 +183,7 @@ STORED = {
         "linear_attn.in_proj_ba.weight": Stored(
             ("ssm_beta.weight", "ssm_alpha.weight"), lambda tensor: np.split(tensor, 2), np.concatenate
         ),
-        "linear_attn.conv1d.weight": Stored(
-            ("ssm_conv1d.weight",), lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]
-        ),
+        "linear_attn.conv1d.weight": _CONVOLUTION,
         "linear_attn.dt_bias": Stored(("ssm_dt.bias",)),
         "linear_attn.A_log": Stored(
             ("ssm_a",), lambda tensor: [-np.exp(tensor)], lambda parts: np.log(-parts[0])
@@ -176,18 +193,26 @@ STORED = {
     },
 }
 #: The architectures of llama.cpp; without one here, there is no GGUF.
-GGUF = {"llama": "llama", "moe": "llama", "short-conv": "lfm2", "gated-delta": "qwen35", "hybrid": "qwen35"}
+GGUF = {
+    "llama": "llama",
+    "moe": "llama",
+    "short-conv": "lfm2",
+    "gated-delta": "qwen35",
+    "hybrid": "qwen35",
+    "mamba2": "mamba2",
+}
 
 
 def _stored(kind: str, layers: int) -> Iterator[tuple[str, Stored]]:
     """The tensors that a checkpoint may have, by their name in transformers."""
     for name, stored in STORED[kind].items():
-        if name.startswith(("model.", "lm_head.")):
+        if name.startswith(("model.", "backbone.", "lm_head.")):
             yield name, stored
         else:
             for i in range(layers):
                 parts = tuple(f"blk.{i}.{part}" for part in stored.parts)
-                yield f"model.layers.{i}.{name}", replace(stored, parts=parts)
+                where = "backbone" if kind == "mamba2" else "model"
+                yield f"{where}.layers.{i}.{name}", replace(stored, parts=parts)
 
 
 def check_installed() -> None:
@@ -222,7 +247,7 @@ def _add_sizes(writer: Any, checkpoint: Checkpoint) -> None:
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_feed_forward_length(config.get("intermediate_size", 0))
     writer.add_head_count(checkpoint.heads)
     short = config.get("layer_types", [""])[0] == "conv"  # without keys there
     writer.add_head_count_kv([0, checkpoint.heads] if short else checkpoint.heads)
@@ -236,6 +261,12 @@ def _add_sizes(writer: Any, checkpoint: Checkpoint) -> None:
         writer.add_expert_used_count(config["num_experts_per_tok"])
     if taps := config.get("conv_L_cache"):
         writer.add_shortconv_l_cache(taps)
+    if size := config.get("state_size"):
+        writer.add_ssm_conv_kernel(config["conv_kernel"])
+        writer.add_ssm_inner_size(config["head_dim"])
+        writer.add_ssm_state_size(size)
+        writer.add_ssm_time_step_rank(1)
+        writer.add_ssm_group_count(1)
     if size := config.get("linear_key_head_dim"):
         writer.add_rope_dimension_sections([11, 11, 10, 0])  # of 32 planes, turned alike in texts
         writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])

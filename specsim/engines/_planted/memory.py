@@ -10,7 +10,7 @@ from specsim.core._types import Ints
 #: Each kind of memory, with what is read.
 KINDS = {
     "recall": "the token that followed the last token like the newest one",
-    "latch": "the last token of the lower half of the words",
+    "latch": "the last token with an even number",
 }
 #: The most words that a state holds: tokens with the same remainder share one.
 MOST_SLOTS = 64
@@ -31,7 +31,7 @@ class Memory:
     def written(self, tokens: Ints) -> Ints:
         """The slot that each token of texts [..., T] replaces, -1 for none."""
         if self.kind == "latch":
-            return np.where(tokens < self.words // 2, 0, -1)
+            return np.where((tokens < self.words) & (tokens % 2 == 0), 0, -1)
         before = np.full_like(tokens, self.words)
         before[..., 1:] = tokens[..., :-1]
         return np.where((before < self.words) & (tokens < self.words), before % self.slots, -1)

@@ -67,10 +67,10 @@ def plant(
         Maximum sequence length.
     formats : sequence of {"hf", "gguf"}
         Hugging Face transformers, and llama.cpp, which needs the package gguf.
-    architecture : {"llama", "sliding-window", "moe", "short-conv", "gated-delta", "hybrid"}
+    architecture : {"llama", "sliding-window", "moe", "short-conv", "gated-delta", "mamba2", "hybrid"}
         Of the checkpoints. In a window, the last token that is read is the oldest one. The newest token
-        chooses one of 4 experts, each with a distribution. The state of the last two remembers, however long
-        ago it was, what followed the last token like the newest one.
+        chooses one of 4 experts, each with a distribution. A state remembers, however long ago it was, what
+        followed the last token like the newest one, or in mamba2 the last word with an even number.
     rng : int, Generator, SeedSequence or None
         Source of the distributions.
 
