@@ -16,6 +16,7 @@ from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._report.text import power_by_shape, unseen_lines
 from specsim.auditing._results.audit import CALLS
 from specsim.auditing._verifier.local import Local
+from specsim.core._types import dtype_of
 
 CASES = {case.name: case for case in shape_cases(Declared())}
 FEW, SERVER, LARGEST = "shapes, few ids", "server shapes, 32 000 ids", "server shapes, 128 256 ids"
@@ -55,6 +56,10 @@ def test_rows_of_a_softmax_sum_to_one_to_rounding_and_each_other_dtype_has_the_s
         assert case.dtype == dtype
         rows = case.bank(32_000).p
         assert np.array_equal(rows.sum(axis=1), np.ones(len(rows)))
+        assert np.array_equal(rows, rows.astype(dtype_of(dtype)).astype(np.float64))
+    # a sum in float16 loses small addends: rows of the dtype show it
+    half = cases[f"{SERVER}, float16"].bank(32_000).p[SERVER_KINDS.index("spread")].astype(np.float16)
+    assert abs(half.cumsum(dtype=np.float16)[-1] - 1.0) > 0.5
 
 
 def resampling(draft_tokens, p, q, rng):

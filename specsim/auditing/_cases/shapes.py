@@ -307,7 +307,8 @@ def _at_most(rows: int, calls: int, most: int) -> tuple[int, int]:
 
 @cache
 def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float64", orders: int = 4) -> Bank:
-    """The bank of a vocabulary; its rows are multiples of 2^-bits, but those of a softmax in `dtype`."""
+    """The bank of a vocabulary; its rows are multiples of 2^-bits, but those of a softmax in `dtype`, and
+    those of a server in half precision, whose small entries are finer."""
     rng = np.random.default_rng([vocab_size, bits])
     pairs = [_rounded(kind, _PAIRS[kind](rng, vocab_size), bits, dtype) for kind in kinds]
     p, q = (np.ascontiguousarray([pair[side] for pair in pairs]) for side in (0, 1))
@@ -344,13 +345,30 @@ def _of_coarse_draws(row: Floats) -> Floats:
 def _rounded(kind: str, pair: tuple[Floats, Floats], bits: int, dtype: str) -> tuple[Floats, Floats]:
     """The rows p, q of a kind as a verifier gets them."""
     if kind != "softmax":
-        p, q = (dyadic(row, bits) for row in pair)
+        p, q = (_of_bits(row, bits) for row in pair)
     elif bits < BITS["float32"]:  # rounding to such a dtype is a deviation that can be seen
-        p, q = (dyadic(normalise(np.exp(logits)), bits) for logits in pair)
+        p, q = (_of_bits(normalise(np.exp(logits)), bits) for logits in pair)
     else:
         weights = [np.exp(logits.astype(dtype)) for logits in pair]
         p, q = ((weight / weight.sum()).astype(np.float64) for weight in weights)
     return p, q
+
+
+def _of_bits(row: Floats, bits: int) -> Floats:
+    """The row in entries of at most `bits` significant bits that sum to exactly 1. Entries of large rows are
+    multiples of 2^-24, where enough of them are small; else all are multiples of 2^-bits."""
+    if len(row) >= LARGE and bits < BITS["float32"]:
+        units = dyadic(row) * 2.0 ** BITS["float32"]
+        step = 2.0 ** np.maximum(np.frexp(units)[1] - bits, 0)
+        units = np.rint(units / step) * step
+        small = np.flatnonzero((units > 0) & (units < 2 ** (bits - 1)))
+        if len(small):
+            each, rest = divmod(int(2 ** BITS["float32"] - units.sum()), len(small))
+            units[small] += each
+            units[small[:rest]] += 1
+            if units[small].min() > 0 and units[small].max() <= 2**bits:
+                return units / 2.0 ** BITS["float32"]
+    return dyadic(row, bits)
 
 
 def _zipf(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
