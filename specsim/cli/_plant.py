@@ -86,8 +86,12 @@ def _whole_numbers(text: str) -> list[int]:
 
 
 def _summary(made: "Planted") -> str:
+    from specsim.engines._planted.memory import KINDS
+
     reads = ", ".join(map(str, made.target.offsets)) or "none"
     openers = f" and one of {len(made.target.openers)} openers" if made.target.openers else ""
+    if made.target.memory:
+        openers += f", and in a state {KINDS[made.target.memory.kind]}"
     return (
         f"wrote target and draft ({', '.join(made.formats)}) to {made.folder}: {made.target.words:,} words, "
         f"reading offsets {reads}{openers}, {made.context:,} positions (seed {made.seed})\n"
