@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any, NamedTuple
@@ -147,9 +148,9 @@ def check_metrics(
 ) -> MetricsCheck:
     """Check whether the numbers reported of one run of speculative decoding on chains can all be true.
 
-    Numbers are impossible only if no run has them. The reverse nearly holds: counts must be whole one at a
-    time, and differences below 1e-10 of the largest count are missed. A number given as text means the values
-    that round to it; an int is exact, a float exact up to 1e-9.
+    Numbers are impossible only if no run has them. The reverse nearly holds: counts need not be whole above
+    10 million, and differences below 1e-10 of the largest count are missed. A number given as text means the
+    values that round to it; an int is exact, a float exact up to 1e-9.
 
     Parameters
     ----------
@@ -240,41 +241,25 @@ def _test_statements(given: Mapping[str, Range], definition: Definition) -> tupl
     program = _program(given, definition)
     checks: dict[str, Check] = {}
     for statement in statements(given, definition):
-        holds = program.allows(*statement.bounds)
+        fine = all(check.holds for check in checks.values())
+        if statement.where and not fine:
+            continue  # what defines its unknowns may fail for the same reason
+        program.keep(*statement.where)
+        earlier = copy(program)
+        program.keep(*statement.bounds, unless=statement.unless)
+        holds = program.feasible()
         # a later failure may follow from the first one; it is reported only if it is about a given number
-        first = not holds and all(check.holds for check in checks.values())
-        if first or any(name in given for name in statement.about):
-            check = _check(statement, program, holds)
+        if (fine and not holds) or any(name in given for name in statement.about):
+            check = _check(statement, earlier, holds)
             shown = checks.get(statement.name)
             if check is not None and (shown is None or check.slack < shown.slack):
                 checks[statement.name] = check
-        if holds:
-            program.keep(*statement.bounds)
-    if all(check.holds for check in checks.values()):
-        checks |= {check.name: check for check in _whole(given, definition, program)}
+        program = program if holds else earlier
     return tuple(checks.values()), program
 
 
-def _whole(given: Mapping[str, Range], definition: Definition, program: Program) -> list[Check]:
-    """Of the counts known to less than 1, the one furthest from a whole number."""
-    if "one" not in program.unit:
-        return []
-    unknowns = [name for name in COUNTS if name not in given]
-    found = []
-    for name in (*unknowns, *(name for name in given if name.startswith("position"))):
-        value = program.range({unknown(name, definition): 1})
-        if value.high - value.low >= 1:
-            continue
-        rounded = round((value.low + value.high) / 2)
-        slack = min(value.high - rounded, rounded - value.low)
-        slack = 0.0 if abs(slack) <= program.error else slack
-        words = f"accepted at {name}" if name.startswith("position") else name
-        found.append(Check("whole", f"{words} is whole", slack >= 0, value, Range(rounded, rounded), slack))
-    return sorted(found, key=lambda check: check.slack)[:1]
-
-
 def _program(given: Mapping[str, Range], definition: Definition) -> Program:
-    program = Program(max((given[name].low for name in COUNTS if name in given), default=0.0))
+    program = Program(max((given[name].low for name in (*COUNTS, "requests") if name in given), default=0.0))
     program.keep(*reported(given, definition))
     return program
 
@@ -289,27 +274,31 @@ def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
         return None
     if statement.low is None and statement.high is not None:
         floor = program.least(statement.high, over)
-    slack = min(0.0 - program.least(bound, over) for bound in statement.bounds)
-    return Check(statement.name, statement.text, holds, left, Range(floor, ceiling), slack, statement.note)
+    rooms = [
+        [0.0 - program.least(one, over) for one in forms] for forms in (statement.bounds, statement.unless)
+    ]
+    slack = max(min(room) for room in rooms if room)
+    slack = min(slack, 0.0) if not holds or abs(slack) <= 2 * program.error else slack
+    note = statement.note if holds or slack < 0 else "no whole counts are between"
+    return Check(statement.name, statement.text, holds, left, Range(floor, ceiling), slack, note)
 
 
 def _conflict(given: Mapping[str, Range], definition: Definition) -> list[str]:
     """Names of a minimal set of numbers that cannot all be true."""
-    fractions = not _feasible(given, definition)  # then counts need not be whole
     kept = dict(given)
     for name in given:
         fewer = {other: value for other, value in kept.items() if other != name}
-        if name != "requests" and not _feasible(fewer, definition, fractions):
+        if name != "requests" and not _feasible(fewer, definition):
             kept = fewer
     return [name for name in kept if name != "requests"]
 
 
-def _feasible(given: Mapping[str, Range], definition: Definition, fractions: bool = True) -> bool:
-    """Whether the statements can hold together; unless `fractions`, with whole numbers."""
+def _feasible(given: Mapping[str, Range], definition: Definition) -> bool:
+    """Whether the statements can hold together."""
     program = _program(given, definition)
     for statement in statements(given, definition):
-        program.keep(*statement.bounds)
-    return program.feasible() and (fractions or all(one.holds for one in _whole(given, definition, program)))
+        program.keep(*statement.where, *statement.bounds, unless=statement.unless)
+    return program.feasible()
 
 
 def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:

@@ -2,11 +2,13 @@
 
 A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form ≤ 0. The unknown "one" turns a
 number into a form: unknowns are known up to a common factor, which fixing `one` sets (or the steps, if no
-count was reported). Fixing a ratio's denominator instead gives its range (Charnes & Cooper, 1962)."""
+count was reported). Fixing a ratio's denominator instead gives its range (Charnes & Cooper, 1962), or with
+whole unknowns, steps from one ratio to a better one (Dinkelbach, 1967)."""
 
 import math
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import compress
 from numbers import Integral
 from typing import NamedTuple
 
@@ -14,11 +16,15 @@ import numpy as np
 from scipy.optimize import milp
 
 Form = dict[str, float]
+Bounds = list[tuple[Form, float, float]]  # of forms, the least and the most
 
 #: The value of the fixed form: large against the solver's absolute tolerance of 1e-7.
 SIZE = 1e6
 #: By how much a statement may be violated, 1e-11 of `SIZE`, and the decimals that this leaves exact.
 TOLERANCE, DIGITS = 1e-5, 4
+#: The largest reported count at which unknowns are whole, and the solver's time for it; then they are not.
+MOST_WHOLE, SECONDS = 10**7, 2.0
+CLOSE = 1e-9  #: Ratios this close are one.
 
 
 def plus(*forms: Form) -> Form:
@@ -43,32 +49,43 @@ def minus(left: Form, right: Form) -> Form:
 
 
 class Program:
-    """Unknowns ≥ 0 under the kept statements. `largest` is the largest reported count, 0 without any."""
+    """Unknowns ≥ 0 under the kept statements. `largest` is the largest reported count, 0 without any.
+
+    They are whole, but not without a count, since any run can be repeated, nor above `MOST_WHOLE`."""
 
     def __init__(self, largest: float) -> None:
         self.unit: Form = {"one": 1} if largest else {"steps": 1}  # what values are measured in
         self.error = 1e-9 * (largest or 1)  # how far off a value may be
         self._fixed = SIZE / (largest or 1)  # what `unit` is set to
-        self._kept: list[Form] = []
+        self._whole = 0 < largest <= MOST_WHOLE
+        self._cases: list[list[Form]] = [[]]  # the statements of one of them hold
         self._solved: dict[object, float] = {}  # by form and unit; each costs a few milliseconds
+        self._points: list[Form] = []  # whole values that were found
 
-    def keep(self, *statements: Form) -> None:
-        """Keep form ≤ 0 for each of `statements`."""
-        self._kept += statements
-        self._solved.clear()
-
-    def allows(self, *statements: Form) -> bool:
-        """Whether form ≤ 0 is possible, for each of `statements` alone."""
-        return all(self._solve(form, self.unit) <= TOLERANCE for form in statements)
+    def keep(self, *statements: Form, unless: Sequence[Form] = ()) -> None:
+        """Keep form ≤ 0 for each of `statements`, or else for each of `unless`."""
+        choices = (statements, unless) if unless else (statements,)
+        self._cases = [[*case, *choice] for case in self._cases for choice in choices]
+        fit = [all(_at(form, point) <= 0 for form in statements) for point in self._points]
+        self._solved, self._points = {}, list(compress(self._points, fit))
 
     def feasible(self, over: Form | None = None) -> bool:
         """Whether any values are left; with `over`, any at which that form is not 0."""
-        return self._solve({}, over or self.unit) > -math.inf
+        found = self._solve({}, over or self.unit)
+        return max(found, self._known({}, over or self.unit, found) if self._whole else found) < math.inf
 
     def least(self, form: Form, over: Form | None = None) -> float:
         """The smallest value of `form`, or of its ratio to `over`; −inf if unbounded."""
         found = self._solve(form, over or self.unit)
-        return round(round(found, DIGITS) / (SIZE if over else self._fixed), 9) + 0.0
+        found = round(round(found, DIGITS) / (SIZE if over else self._fixed), 9) + 0.0
+        if not self._whole or math.isinf(found):
+            return found
+        ratio = self._known(form, over or self.unit, found)
+        if over and ratio > found + CLOSE:  # ratios may be approached by ever larger counts
+            ratio, better = math.inf, min(ratio, self._solve(form, over, {"one": 1.0}) / SIZE)
+            while self._whole and better < ratio - CLOSE:
+                ratio, better = better, self._nearest(form, over, better)
+        return round(ratio if self._whole else found, 9) + 0.0
 
     def most(self, form: Form, over: Form | None = None) -> float:
         """The largest value, inf if unbounded."""
@@ -77,24 +94,50 @@ class Program:
     def range(self, form: Form, over: Form | None = None) -> "Range":
         return Range(self.least(form, over), self.most(form, over))
 
-    def _solve(self, form: Form, unit: Form) -> float:
-        """The least value of `form` with `unit` fixed; −inf if unbounded or infeasible."""
-        key = (*form.items(), None, *unit.items())
-        if key in self._solved:
-            return self._solved[key]
-        names = sorted({"one", *form, *unit, *(name for kept in self._kept for name in kept)})
-        rows = np.array([_row(one, names) for one in (*self._kept, unit)])
-        fixed = self._fixed if unit is self.unit else SIZE
-        low, high = np.full((2, len(rows)), [[-np.inf], [TOLERANCE]])
-        low[-1] = high[-1] = fixed
-        # no unknown is declared whole: the solver and the numbers of `linprog`, without its copies
-        found = milp(_row(form, names), constraints=(rows, low, high))
-        self._solved[key] = float(found.fun) if found.status == 0 else -math.inf
+    def _solve(self, form: Form, unit: Form, *zero: Form) -> float:
+        """The least value of `form` with `unit` fixed and `zero` 0; −inf if unbounded, inf if infeasible."""
+        key = (*form.items(), None, *unit.items(), bool(zero))
+        if key not in self._solved:
+            fixed = self._fixed if unit == self.unit else SIZE
+            bounds = [(unit, fixed, fixed), *((one, 0.0, 0.0) for one in zero)]
+            cases = [[(one, -math.inf, TOLERANCE) for one in case] + bounds for case in self._cases]
+            self._solved[key] = min(_minimize(form, case)[0] for case in cases)
         return self._solved[key]
 
+    def _known(self, form: Form, over: Form, least: float) -> float:
+        """`least` if known values have that ratio of `form` to `over`, else the ratio at `_nearest`."""
+        ratios = [_at(form, point) / _at(over, point) for point in self._points if _at(over, point)]
+        found = min(ratios, default=math.inf)
+        return found if found <= least + CLOSE else self._nearest(form, over, least)
 
-def _row(form: Form, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.array([form.get(name, 0.0) for name in names])
+    def _nearest(self, form: Form, over: Form, trial: float) -> float:
+        """The ratio of `form` to `over` at whole values of the least form − trial · over; inf if none."""
+        bounds = [({"one": 1.0}, 1.0, 1.0), (over, min(map(abs, over.values())) / 2, math.inf)]
+        cases = [[(one, -math.inf, TOLERANCE / self._fixed) for one in case] + bounds for case in self._cases]
+        found = [_minimize(minus(form, times(trial, over)), case, whole=True) for case in cases]
+        self._points += [point for _, point in found if point]
+        least, best = min(found, key=lambda one: one[0])
+        self._whole &= least > -math.inf
+        return _at(form, best) / _at(over, best) if best else least
+
+
+def _minimize(form: Form, bounds: Bounds, whole: bool = False) -> tuple[float, Form]:
+    """The least `form` within `bounds` and its unknowns; inf if infeasible, −inf if unbounded or too slow."""
+    forms, low, high = zip(*bounds, strict=True)
+    names = sorted({name for one in (form, *forms) for name in one})
+    rows = np.array([[one.get(name, 0.0) for name in names] for one in (form, *forms)])
+    # HiGHS 1.12 presolves some programs of whole unknowns to a wrong optimum
+    options = {"time_limit": SECONDS, "mip_rel_gap": 0.0, "presolve": not whole}
+    # with no whole unknown too: the solver and the numbers of `linprog`, without its copies
+    kinds = [whole] * len(names)
+    found = milp(rows[0], integrality=kinds, constraints=(rows[1:], low, high), options=options)
+    if found.status:
+        return math.inf if found.status == 2 else -math.inf, {}
+    return float(found.fun), dict(zip(names, np.round(found.x) if whole else found.x, strict=True))
+
+
+def _at(form: Form, point: Form) -> float:
+    return sum(coefficient * point.get(name, 0.0) for name, coefficient in form.items())
 
 
 # Reported numbers as intervals: exact for counts, else the values that round to the printed digits.

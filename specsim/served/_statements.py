@@ -4,6 +4,7 @@ docs/checking-metrics.md has each of them under "What is checked"."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from specsim.core._files import read_table
@@ -56,6 +57,8 @@ class Statement:
     high: Form | None
     note: str = ""
     over: Form | None = None  #: what the reported sides are divided by
+    unless: tuple[Form, ...] = ()  #: the bounds need not hold where each of these is ≤ 0
+    where: tuple[Form, ...] = ()  #: what defines further unknowns, as forms ≤ 0
 
     @property
     def bounds(self) -> tuple[Form, ...]:
@@ -71,15 +74,12 @@ def unknown(name: str, definition: Definition) -> str:
 
 
 def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
-    """The given counts and rates by position, as forms ≤ 0; they never contradict each other."""
+    """The given counts, as forms ≤ 0; they never contradict each other."""
     forms = [minus(ONE, STEPS)]
     for name in COUNTS:
         if name in given:
             count, value = {unknown(name, definition): 1.0}, times(given[name].low, ONE)
             forms += [minus(value, count), minus(count, value)]
-    for name, rate in given.items():
-        if name.startswith("position"):
-            forms += [minus(times(rate.low, STEPS), {name: 1}), minus({name: 1}, times(rate.high, STEPS))]
     return forms
 
 
@@ -89,6 +89,7 @@ def statements(given: Mapping[str, Range], definition: Definition) -> Iterator[S
     yield from _positions(given)
     yield from _emission(given, definition)
     yield from _bonus(given, definition)
+    yield from _whole_drafts(given, definition)
     yield from _speed(given)
 
 
@@ -113,6 +114,9 @@ def _positions(given: Mapping[str, Range]) -> Iterator[Statement]:
     if not names:
         return
     forms: list[Form] = [{name: 1} for name in names]
+    for name, form in zip(names, forms, strict=True):
+        low, high = (times(rate, STEPS) for rate in given[name])
+        yield Statement("position", f"accepted at {name} = its rate × steps", (name,), form, low, high)
     for earlier, later in zip([STEPS, *forms], forms, strict=False):
         text = "no position is accepted more often than the one before"
         yield Statement("positions fall", text, (*names,), later, None, earlier)
@@ -128,15 +132,14 @@ def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[St
     whole = plus(ACCEPTED, STEPS)
     if "tokens_per_step" in given:
         least, most = (times(mean, STEPS) for mean in given["tokens_per_step"])
-        left, words = whole, f"{_word(definition)} + steps"
+        left, words, emitted = whole, f"{_word(definition)} + steps", {"emitted": 1.0}
         if definition.mean == "emitted":
-            left, words = {"emitted": 1.0}, "emitted"
-        highest: Form | None = most
-        text, note = f"{words} = tokens per step × steps", ""
+            left, words = emitted, "emitted"
+        text, note, unless = f"{words} = tokens per step × steps", "", tuple[Form, ...]()
         if definition.mean == "either" and _requests(given) > 0:
-            least, highest = minus(least, requests), None if dropped is None else plus(most, dropped)
+            unless = (minus(least, emitted), minus(emitted, most))
             note = "or emitted, where it is the mean of a request"
-        yield Statement("tokens per step", text, ("tokens_per_step",), left, least, highest, note)
+        yield Statement("tokens per step", text, ("tokens_per_step",), left, least, most, note, unless=unless)
     if definition.independent or (definition.outside != "none" and "requests" not in given):
         return  # emitted is another number, or it is not known how many tokens come from no step
     above = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
@@ -162,15 +165,38 @@ def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[State
     yield Statement("rejected", text, ("bonus",), left, least, most, note)
     if definition.independent:
         text = "emitted ≤ accepted ≤ drafted − (steps − bonus)"
-        note, most = "accepted also counts tests passed after a rejection", minus(DRAFTED, rejecting)
+        note, most = "accepted also counts tests passed after a rejection", minus(DRAFTED, least)
         name = "accepted after a rejection"
         yield Statement(name, text, ("accepted",), {"agreeing": 1}, ACCEPTED, most, note)
-    last = f"position {given['gamma'].low:.0f}" if "gamma" in given else ""
-    if last in given:
-        accepting: Form = {last: 1}
-        text = f"bonus {'=' if definition.constant else '≥'} steps × the last position's rate"
-        most = plus(accepting, requests) if definition.constant else None
-        yield Statement("last position", text, ("bonus",), BONUS, minus(accepting, requests), most)
+    if "gamma" not in given:
+        text, unless = f"drafted = {accepted}, or bonus < steps", (plus(ONE, minus(BONUS, STEPS)),)
+        yield Statement("no rejection", text, ("bonus",), DRAFTED, None, ACCEPTED, unless=unless)
+
+
+def _whole_drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    """Each bonus is a draft accepted whole, and drafts that are shorter than γ lack tokens."""
+    gamma, requests = int(given["gamma"].low) if "gamma" in given else 0, times(_requests(given), ONE)
+    ends = definition.constant and _requests(given) > 0
+    if f"position {gamma}" not in given and not (ends and 0 < gamma <= 64):
+        return  # other statements say as much; but for `ends`, where more unknowns would take too long
+    reached = [STEPS, *({f"position {k}": 1.0} for k in range(1, gamma + 1))]
+    short: list[Form] = [{f"short {k}": 1} for k in range(gamma)]  # drafts of k < γ tokens, accepted whole
+    cut: list[Form] = [{f"cut {k}": 1} if ends else {} for k in range(gamma)]  # last drafts, not whole
+    whole, lacked = plus(reached[-1], *short), minus(times(gamma, STEPS), DRAFTED)
+    lacking = plus(*(times(gamma - k, one) for k, one in enumerate(short)))
+    room = plus(*(times(gamma - 1 - k, one) for k, one in enumerate(cut)))  # what `cut` may lack
+    rejected = minus(STEPS, whole)
+    where = [minus(plus(short[k], cut[k], later), one) for k, (one, later) in enumerate(pairwise(reached))]
+    where += [minus(lacking, lacked), minus(plus(ACCEPTED, rejected), DRAFTED)]
+    where += [minus(plus(*reached[1:]), ACCEPTED), minus(ACCEPTED, plus(*reached[1:]))]
+    if ends:
+        where += [minus(plus(*short, *cut), requests), minus(minus(lacked, lacking), room)]
+    if definition.independent:
+        where.append(minus(plus({"agreeing": 1}, rejected), DRAFTED))
+    text = "bonus = steps × the last position's rate"
+    text += "" if definition.constant and not ends else " + short drafts accepted whole"
+    least = minus(plus(whole, *cut), requests)
+    yield Statement("last position", text, ("bonus",), BONUS, least, whole, where=tuple(where))
 
 
 def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
