@@ -325,6 +325,22 @@ def test_rows_without_a_seed_must_not_share_one():
     assert "the first tokens of rows of a call depend on each other" in text(result)
 
 
+@pytest.mark.slow
+def test_seeds_with_places_added_meet_those_of_others():
+    """The numbers of a place of one seed are those of the place before of the next seed."""
+
+    @declares(seeds=True)
+    def verify(draft_tokens, p, q, rng, seeds):
+        u = rng.random((len(p), p.shape[1]))
+        for row, seed in enumerate(seeds):
+            if seed is not None:
+                u[row] = [np.random.default_rng(seed + place).random() for place in range(p.shape[1])]
+        return given(draft_tokens, p, q, rng, u)
+
+    result = on_case(verify, "shapes, few ids", "quick")
+    assert "the bonus of a row and the first token of the next row" in text(result)
+
+
 def test_uniforms_that_are_ignored_break_the_promise():
     result = promises(declares(uniforms=True)(lambda d, p, q, rng, uniforms: given(d, p, q, rng)))
     assert result.broken
