@@ -160,7 +160,7 @@ def bounds_over_every_run(numbers):
     return {name: ends for name, ends in found.items() if name[0] != "α" or ends != (0, 1)}
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.slow)])
 def test_bounds_are_the_least_and_the_most_of_every_run(count):
     rng, possible = np.random.default_rng(1000), 0
     for _ in range(count):
