@@ -400,7 +400,7 @@ KIN = some("neighbours_token", "pairs_share_uniforms", "batch_shares_uniforms", 
 BETWEEN_ROWS = [
     ("neighbours_token", ("own rows", "Markov chain"), None),
     ("accepts_everything", ("disjoint",), None),
-    ("batch_shares_uniforms", ("disjoint",), KIN),
+    slow("batch_shares_uniforms", ("disjoint",), KIN),
     slow("swapped_residual", ("disjoint",), None),
     slow("pairs_share_uniforms", ("disjoint",), KIN),
     slow("reseeded", ("disjoint",), KIN),
@@ -606,6 +606,7 @@ def test_a_mistake_of_verifiers_is_named_in_a_loop(processing):
     assert first(diagnosed_decoder(wrong, ("zeros",), OF_LOOPS, **processing)) == "resamples_target"
 
 
+@pytest.mark.slow
 def test_a_mistake_of_a_decoder_with_penalties_is_named_by_as_much_work_each_time(monkeypatch):
     for name, fewer in (("SEGMENTS", (2**9,)), ("REPRODUCED", 2**8), ("LENGTHS", (2,))):
         monkeypatch.setattr(decoders, name, fewer)

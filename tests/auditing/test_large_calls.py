@@ -83,6 +83,7 @@ def test_the_shape_is_that_of_the_clearest_table():
     assert all(2 * case.gamma + 1 <= large_calls.OF_A_STEP for case in LARGE)
 
 
+@pytest.mark.slow
 def test_a_mistake_of_large_calls_is_named():
     verify = in_large_calls("resamples_target")
     known = [mistakes.get(one) for one in ("one_hot_residual", "lenience", "resamples_target")]

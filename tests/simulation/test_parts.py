@@ -534,6 +534,7 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
         specsim.merge(paths)
 
 
+@pytest.mark.slow
 def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monkeypatch, full, one_case):
     if not full:
         known = [mistakes.get(name) for name in ("resamples_target", "inverted_ratio")]
