@@ -60,7 +60,6 @@ class Architecture:
     `build(law, layout, context)` gives the tensors but those of all, the number of attention heads, and the
     configuration but that of all. The offsets that may be read have at most `reach`, if there is one."""
 
-    says: str
     build: Callable[[Law, Layout, int], tuple[dict[str, Tensor], int, dict[str, Any]]]
     memory: str = ""
     experts: int = 0
@@ -351,13 +350,13 @@ def _sharpness(heads: dict[int, Any]) -> float:
 
 
 ARCHITECTURES = {
-    "llama": Architecture("attention", _llama),
-    "sliding-window": Architecture("attention to the last tokens, as in Mistral", _sliding_window),
-    "moe": Architecture("experts, as in Mixtral", _experts, experts=EXPERTS),
-    "short-conv": Architecture("a convolution and attention, as in LFM2", _short_conv),
-    "gated-delta": Architecture("a state, as in Qwen3-Next", _gated_delta, memory="recall", reach=1),
-    "mamba2": Architecture("a state, as in Mamba 2", _mamba2, memory="latch", reach=1),
-    "hybrid": Architecture("such a state and attention", _gated_delta, memory="recall"),
+    "llama": Architecture(_llama),
+    "sliding-window": Architecture(_sliding_window),
+    "moe": Architecture(_experts, experts=EXPERTS),
+    "short-conv": Architecture(_short_conv),
+    "gated-delta": Architecture(_gated_delta, memory="recall", reach=1),
+    "mamba2": Architecture(_mamba2, memory="latch", reach=1),
+    "hybrid": Architecture(_gated_delta, memory="recall"),
 }
 #: Those whose layers carry a state from token to token.
 STATEFUL = ("short-conv", "gated-delta", "mamba2", "hybrid")
