@@ -28,6 +28,9 @@ from specsim.engines._planted.weights import (
 
 #: So small that it changes no mean square of float32.
 EPSILON = 1e-20
+#: Names of an MLP's matrices.
+PROJECTED = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+NUMBERED = {"gate": "w1", "down": "w2", "up": "w3"}
 #: Taps of the convolution before a state, the newest token last.
 TAPS = 4
 #: Taps of a short convolution.
@@ -96,8 +99,9 @@ def _full(name: str) -> str:
     return name if name.rpartition(".")[2] in BARE else f"{name}.weight"
 
 
-def _mlp(layer: int, made: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"model.layers.{layer}.mlp.{name}_proj": matrix for name, matrix in made.items()}
+def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED) -> dict[str, Tensor]:
+    """The matrices of an MLP by their names in the layer and module `where`."""
+    return {f"model.layers.{where}.{names[name]}": matrix for name, matrix in made.items()}
 
 
 def _one_layer(
@@ -115,7 +119,7 @@ def _llama(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], i
     tensors, heads, config = _one_layer(law, layout, context)
     mlp = gates(law, layout)
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
-    return tensors | _mlp(0, mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+    return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
 
 
 def _sliding_window(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
@@ -123,7 +127,7 @@ def _sliding_window(law: Law, layout: Layout, context: int) -> tuple[dict[str, T
     tensors, heads, config = _one_layer(law, layout, context, window=law.order)
     mlp = gates(law, layout)
     config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": law.order}
-    return tensors | _mlp(0, mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+    return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
 
 
 def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
@@ -131,8 +135,7 @@ def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor],
     tensors, heads, config = _one_layer(law, layout, context)
     made = [gates(law, layout, expert) for expert in range(law.experts)]
     for expert, mlp in enumerate(made):
-        for name, other in (("gate", "w1"), ("down", "w2"), ("up", "w3")):
-            tensors[f"model.layers.0.block_sparse_moe.experts.{expert}.{other}"] = mlp[name]
+        tensors |= _mlp(f"0.block_sparse_moe.experts.{expert}", mlp, NUMBERED)
     router, digits = zeros(law.experts, layout.hidden), (law.experts - 1).bit_length()
     where = slice(layout.code.start, layout.code.start + digits)
     router[:, where] = GATE * sign_codes(np.arange(law.experts), digits) / layout.scale
@@ -175,8 +178,8 @@ def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tenso
     }
     tensors |= {f"model.layers.1.self_attn.{name}_proj": matrix for name, matrix in made.items()}
     for layer in (0, 1):
-        for name, other in (("gate", "w1"), ("down", "w2"), ("up", "w3")):
-            tensors[f"model.layers.{layer}.feed_forward.{other}"] = mlp[name] * layer
+        of_layer = {name: matrix * layer for name, matrix in mlp.items()}
+        tensors |= _mlp(f"{layer}.feed_forward", of_layer, NUMBERED)
         for norm in ("operator_norm", "ffn_norm"):
             tensors[f"model.layers.{layer}.{norm}"] = zeros(layout.hidden) + 1
     config = {
@@ -210,7 +213,8 @@ def _gated_delta(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tens
     tensors["model.layers.1.self_attn.q_norm"] = zeros(HEAD_SIZE) + _sharpness(heads) - 1
     tensors["model.layers.1.self_attn.k_norm"] = zeros(HEAD_SIZE)
     mlp = gates(law, layout)
-    tensors |= _mlp(0, {name: np.zeros_like(matrix) for name, matrix in mlp.items()}) | _mlp(1, mlp)
+    tensors |= _mlp("0.mlp", {name: np.zeros_like(matrix) for name, matrix in mlp.items()})
+    tensors |= _mlp("1.mlp", mlp)
     norms = [f"layers.{i}.{name}_layernorm" for i in (0, 1) for name in ("input", "post_attention")]
     for norm in (*norms, "norm"):
         tensors[f"model.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more

@@ -194,16 +194,12 @@ class Decoder:
         if law.memory:
             columns.append(self._remembered(law, run, first, count)[..., None])
         if law.experts:
-            newest = run.seen[every[..., 0], self._chooser(run, places[..., 0]) - 1]
-            columns.append(newest[..., None] % law.experts)
+            changed = self._act("expert", run, places)
+            after = places if changed is None else changed.clip(min=1)
+            columns.append(run.seen[every, after - 1] % law.experts)
         if law.openers:
             columns.append(np.broadcast_to(run.seen[:, :1, None], (size, count, 1)))
         return np.concatenate(columns, axis=2)
-
-    def _chooser(self, run: Running, places: Ints) -> Ints:
-        """The places after the tokens that choose experts."""
-        changed = self._act("expert", run, places)
-        return places if changed is None else changed.clip(min=1)
 
     def _remembered(self, law: ReadingLaw, run: Running, first: int, count: int) -> Ints:
         """The words that the states of `law` remember at `count` places, [B, count], after `first` drafted
