@@ -40,9 +40,11 @@ def case(mistake):
     """The arguments of `asked` for requests that the mistake concerns."""
     sampling = next((s for name, s in SAMPLINGS.items() if name in mistake.name), Sampling())
     short = mistake.name in ENDS
-    n = 1 if short else 12 if mistake.where == "cache" else 4
+    n = 1 if short else {"cache": 12, "state": 36}.get(mistake.where, 4)
+    n *= 4 if mistake.name == "state_of_next" else 1  # one step of four is wrong
     state = mistake.where in ("state", "expert")
-    return 2 * (mistake.where == "admission"), mistake.name == "wrong_page", short, n, sampling, state
+    long = state or mistake.name == "wrong_page"
+    return 2 * (mistake.where == "admission"), long, short, n, sampling, state
 
 
 @cache
