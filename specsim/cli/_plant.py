@@ -32,6 +32,7 @@ def plant(
     context: Annotated[int | None, WHOLE] = None,
     format: str | None = None,
     architecture: str | None = None,
+    heads: str | None = None,
     dtype: str | None = None,
     seed: Annotated[int | None, WHOLE] = None,
     form: Form = TEXT,
@@ -46,13 +47,14 @@ def plant(
         order: The distributions read the last ORDER tokens. Default: 2, or 1 with a state.
         offsets: Instead of --order: distances of the tokens that are read, such as 1,17,64.
         openers: Number of openers: tokens that may begin a prompt and are read to its end. Default: 0.
-        vocab_size: Vocabulary size, from 2 to 131072. Default: 8.
+        vocab_size: Vocabulary size, from 2 to 131072. Default: 8, or 12 with --heads.
         kind: Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.
         overlap: Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.
         context: Maximum sequence length. Default: 2048.
-        format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf.
+        format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf; gguf for heads.
         architecture: llama, sliding-window, moe, short-conv, gated-delta or mamba2 (with a state), or hybrid
             (with a state and attention). Default: llama.
+        heads: mtp: the target drafts by a head that reads its hidden states. It needs gated-delta.
         dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
         seed: Seed; the same seed gives the same checkpoints. Default: random."""
     values = locals()
@@ -67,7 +69,7 @@ def plant(
     refuse(plant, values, why, "dtype")
     if form.as_csv or form.file is not None:
         refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
-    own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture")
+    own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture", "heads")
     options = {name: values[name] for name in own} | {"rng": seed}
     options["offsets"] = None if offsets is None else _whole_numbers(offsets)
     options["formats"] = None if format is None else format.split(",")
@@ -89,12 +91,15 @@ def _summary(made: "Planted") -> str:
     from specsim.engines._planted.memory import KINDS
 
     reads = ", ".join(map(str, made.target.offsets)) or "none"
+    drafts = f"about {made.tokens_per_step(4):.3f} tokens per step of 4 drafted ones"
+    if made.heads:
+        drafts = f"that of the draft; the target drafts by a head ({made.heads})"
     openers = f" and one of {len(made.target.openers)} openers" if made.target.openers else ""
     if made.target.memory:
         openers += f", and in a state {KINDS[made.target.memory.kind]}"
     return (
         f"wrote target and draft ({', '.join(made.formats)}) to {made.folder}: {made.target.words:,} words, "
         f"reading offsets {reads}{openers}, {made.context:,} positions (seed {made.seed})\n"
-        f"α {made.alpha:.4f}, the mean over {made.alpha_over}; about {made.tokens_per_step(4):.3f} tokens "
-        f"per step of 4 drafted ones\ndigest {made.digest[:16]}; see {made.folder / 'SERVE.md'} to serve them"
+        f"α {made.alpha:.4f}, the mean over {made.alpha_over}; {drafts}\n"
+        f"digest {made.digest[:16]}; see {made.folder / 'SERVE.md'} to serve them"
     )

@@ -15,7 +15,7 @@ PLAIN = Sampling()
 class Letters:
     """A target and a draft over `WORDS` words, a, b, …; openers are A, B. Id `WORDS` never comes."""
 
-    eos, context, digest = WORDS, 256, "0123456789abcdef"
+    eos, context, digest, heads = WORDS, 256, "0123456789abcdef", None
 
     def __init__(self, offsets=(1, 2), openers=0, seed=0, memory=None, experts=0):
         rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from specsim.core._json import printable
 from specsim.core._provenance import Provenance
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, Finding
-from specsim.engines._audit import counters, logprobs, results
+from specsim.engines._audit import counters, head_counts, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
 from specsim.engines._audit.places import Given, Places, Rows, by_context, masses_of, masses_under, places_of
@@ -66,16 +66,21 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     texts = _Texts(run, orders, tolerance)
     tests, (logs, kind) = texts.tests(), texts.log_probabilities()
     impossible = counters.impossible(texts.every, texts.length)
+    of_head = head_counts.compare(run.planted, texts.asked, texts.every, texts.length)
+    told = of_head.finding if of_head and impossible is None else impossible
     support = support_finding(texts.places, texts.masses, texts.fresh)
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
-    found = [*texts.contract(), support, *_deviations(tests), wrong_logs, impossible]
+    found = [*texts.contract(), support, *_deviations(tests), wrong_logs, told]
     findings = tuple(one for one in found if one is not None)
     nearest: tuple[results.KnownMistake, ...] = ()
     efficiency = None
     if any(finding.kind in ("deviation", "support") for finding in findings):
         nearest = diagnose(texts.few, texts.fitted, texts.given)
+    if of_head is not None:
+        nearest = (*nearest, *of_head.diagnosis)
     if impossible is None:
-        efficiency = counters.efficiency(texts.every, texts.server, texts.places, texts.masses, texts.length)
+        length = None if run.planted.heads else texts.length
+        efficiency = counters.efficiency(texts.every, texts.server, texts.places, texts.masses, length)
     return results.EngineAudit(
         engine=printable(run.engine),
         version=printable(run.version),
@@ -88,7 +93,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         findings=findings,
         logprobs=logs,
         efficiency=efficiency,
-        notes=tuple(texts.notes(kind)),
+        notes=(*texts.notes(kind), *([of_head.note] if of_head else [])),
         diagnosis=_ranked(tests, nearest, run.requests[0].n > 1),
         tolerance=tolerance,
         order=texts.order,

@@ -35,7 +35,7 @@ MISREAD = (
     *("wrong_token_in_cache", "target_not_rolled_back", "accepted_lost", "target_one_short"),
     *("recovered_not_cached", "unshifted_padding", "rows_of_next"),
 )
-#: How often the texts are followed: what a state keeps depends on drafts that nobody saw.
+#: How often the texts are followed: what a state keeps depends on drafts that nobody saw, but for a head's.
 FOLLOWED = 8
 #: Other temperatures than the one asked for.
 TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
@@ -115,7 +115,7 @@ def _of_state(
     there = {"state": law.memory, "expert": law.experts}
     for name, (where, _) in ACTS.items():
         if there.get(where) or (name == "window_off_by_one" and planted.architecture == "sliding-window"):
-            times = FOLLOWED if where == "state" else 1
+            times = FOLLOWED if where == "state" and not planted.heads else 1
             read = contexts_read(planted, requests, texts, name, gamma, whole, times)[:, places.index]
             every = np.concatenate([*read], axis=1)
             yield Known((name,), attrgetter("p"), contexts=every, again=partial(again, name))

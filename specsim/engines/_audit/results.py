@@ -164,7 +164,7 @@ class EngineAudit(Judged):
     logprobs: LogProbabilities | None  #: None if the engine returned none
     efficiency: EngineEfficiency | None  #: None if the engine reports no counters
     notes: tuple[str, ...]  #: facts that are no part of the verdict
-    diagnosis: tuple[KnownMistake, ...]  #: the likeliest known mistake first; empty unless the texts deviate
+    diagnosis: tuple[KnownMistake, ...]  #: the likeliest known mistake first, where texts or drafts deviate
     tolerance: float  #: the largest allowed difference of log p
     order: str  #: the order of temperature and truncation that the texts are tested against
     failures: dict[str, int]  #: requests without a text, by kind of failure

@@ -40,9 +40,12 @@ class LlamaCppEngine(InProcess):
         for threads in (params.cpuparams, params.cpuparams_batch, drafts.draft.cpuparams):
             threads.n_threads = 1  # a planted model is so small that threads wait for each other
         if self._gamma:
-            drafts.draft.mparams.path = str(planted.checkpoint("draft", "gguf"))
-            drafts.draft.n_max = self._gamma
-            drafts.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+            drafts.draft.n_max, kinds = self._gamma, xllamacpp.common_speculative_type
+            if planted.heads:
+                params.load_mtp, drafts.types = True, [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_MTP]
+            else:
+                drafts.draft.mparams.path = str(planted.checkpoint("draft", "gguf"))
+                drafts.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
         self._model = xllamacpp.Server(params)
 
     def _settings(self) -> dict[str, Any]:

@@ -69,12 +69,15 @@ class Architecture:
     reach: int | None = None
 
 
-def build(law: Law, context: int, architecture: str = "llama") -> Checkpoint:
-    """The weights for a distribution, in texts of up to `context` positions.
+def build(law: Law, context: int, architecture: str = "llama", head: bool = False) -> Checkpoint:
+    """The weights for a distribution, in texts of up to `context` positions, and those of a `head`.
 
     Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
     layout = layout_of(law)
     tensors, heads, config = ARCHITECTURES[architecture].build(law, layout, context)
+    if head:
+        tensors |= _multi_token_head(law, layout, tensors)
+        config |= {"num_nextn_predict_layers": 1}
     embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
     shared = {f"{embedded}.weight": embedding(law, layout), "lm_head.weight": output(law, layout)}
     shared |= {_full(name): tensor for name, tensor in tensors.items()}
@@ -283,6 +286,20 @@ def _state(law: Law, layout: Layout) -> dict[str, Tensor]:
     }
 
 
+def _multi_token_head(law: Law, layout: Layout, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """One more of the last layer, on the newest token's embedding, into which go the slot and the holder that
+    the state filled in the hidden state of the token before."""
+    of_state = np.zeros(layout.hidden, dtype=bool)
+    for part in (layout.slots, layout.holders):
+        of_state[part[layout.of_memory(law)]] = True
+    halves = np.diag(~of_state), np.diag(of_state)
+    last = "model.layers.1."
+    head = {f"mtp.layers.0.{n.removeprefix(last)}": one for n, one in tensors.items() if n.startswith(last)}
+    for norm in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
+        head[f"mtp.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more
+    return head | {"mtp.fc": np.concatenate(halves, axis=1).astype(np.float32) / np.float32(layout.scale)}
+
+
 def _mamba2(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
     """A layer whose state keeps the last token that it may, and one whose units are the gates.
 
@@ -362,5 +379,7 @@ ARCHITECTURES = {
     "mamba2": Architecture(_mamba2, memory="latch", reach=1),
     "hybrid": Architecture(_gated_delta, memory="recall"),
 }
+#: Heads that read hidden states, with the architectures that may have one; see `heads.py`.
+HEADS = {"mtp": ("gated-delta",)}
 #: Those whose layers carry a state from token to token.
 STATEFUL = ("short-conv", "gated-delta", "mamba2", "hybrid")

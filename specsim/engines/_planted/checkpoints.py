@@ -190,6 +190,10 @@ STORED = {
         ),
         "linear_attn.norm.weight": Stored(("ssm_norm.weight",)),
         "linear_attn.out_proj.weight": Stored(("ssm_out.weight",)),
+        "mtp.fc.weight": Stored(("nextn.eh_proj.weight",)),
+        "mtp.pre_fc_norm_embedding.weight": _one_more("nextn.enorm.weight"),
+        "mtp.pre_fc_norm_hidden.weight": _one_more("nextn.hnorm.weight"),
+        "mtp.norm.weight": _one_more("nextn.shared_head_norm.weight"),
     },
 }
 #: The architectures of llama.cpp; without one here, there is no GGUF.
@@ -204,15 +208,15 @@ GGUF = {
 
 
 def _stored(kind: str, layers: int) -> Iterator[tuple[str, Stored]]:
-    """The tensors that a checkpoint may have, by their name in transformers."""
+    """The tensors that a checkpoint may have, by their name in transformers; a head is one layer more."""
+    where = "backbone" if kind == "mamba2" else "model"
+    of_layers = [f"{where}.layers.{i}." for i in range(layers)]
     for name, stored in STORED[kind].items():
         if name.startswith(("model.", "backbone.", "lm_head.")):
             yield name, stored
-        else:
-            for i in range(layers):
-                parts = tuple(f"blk.{i}.{part}" for part in stored.parts)
-                where = "backbone" if kind == "mamba2" else "model"
-                yield f"{where}.layers.{i}.{name}", replace(stored, parts=parts)
+            continue
+        for i, layer in enumerate([*of_layers, "" if name.startswith("mtp.") else "mtp.layers.0."]):
+            yield layer + name, replace(stored, parts=tuple(f"blk.{i}.{part}" for part in stored.parts))
 
 
 def check_installed() -> None:
@@ -246,7 +250,10 @@ def _add_sizes(writer: Any, checkpoint: Checkpoint) -> None:
     writer.add_vocab_size(checkpoint.vocab_size)
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
-    writer.add_block_count(config["num_hidden_layers"])
+    of_heads = config.get("num_nextn_predict_layers", 0)
+    writer.add_block_count(config["num_hidden_layers"] + of_heads)
+    if of_heads:
+        writer.add_nextn_predict_layers(of_heads)
     writer.add_feed_forward_length(config.get("intermediate_size", 0))
     writer.add_head_count(checkpoint.heads)
     short = config.get("layer_types", [""])[0] == "conv"  # without keys there
@@ -310,6 +317,8 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     }
     config = {name: reader.get_field(key.format(arch=kind)).contents() for name, key in keys.items()}
     layers = reader.get_field(gguf.Keys.LLM.BLOCK_COUNT.format(arch=kind)).contents()
+    if of_heads := reader.get_field(gguf.Keys.LLM.NEXTN_PREDICT_LAYERS.format(arch=kind)):
+        layers -= of_heads.contents()
     data = {tensor.name: tensor.data for tensor in reader.tensors}
     tensors = {
         name: stored.back([data[part] for part in stored.parts])

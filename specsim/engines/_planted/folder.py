@@ -44,6 +44,7 @@ class Planted:
     formats: tuple[str, ...]  #: those in which the checkpoints are there
     seed: int  #: that of the distributions
     architecture: str  #: that of the checkpoints
+    heads: str | None  #: what of the target reads hidden states and drafts, if anything does
     files: dict[str, str] = field(repr=False)  # SHA-256 by path in the folder
 
     @property
@@ -159,7 +160,8 @@ def open_planted(path: str | Path) -> Planted:
         "alpha_over": entries.get("alpha_over", str, "a text"),
         "formats": tuple(entries.get("formats", list, f"a list of {', '.join(FORMATS)}", known)),
         "seed": entries.count("seed", 0),
-        "architecture": entries.get("parameters", dict, "how the pair was made").get("architecture", "llama"),
+        "architecture": (how := entries.get("parameters", dict, "how made")).get("architecture", "llama"),
+        "heads": how.get("heads"),
         "files": entries.get("files", dict, "SHA-256 by path"),
     }
     _check_file(place / LAWS, content["files"].get(LAWS))

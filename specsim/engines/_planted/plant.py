@@ -15,7 +15,7 @@ from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tensors import write_arrays
 from specsim.engines._planted import folder
-from specsim.engines._planted.architectures import ARCHITECTURES, build
+from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
 from specsim.engines._planted.law import MODELS, MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
 from specsim.engines._planted.memory import Memory
@@ -23,6 +23,8 @@ from specsim.engines._planted.texts import mean_overlap
 from specsim.engines._planted.words import Spelling
 
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
+#: With heads: llama.cpp's draft from the 10 most probable ids, and the contexts of more words make no table.
+WORDS_OF_HEADS = 9, 31
 
 
 @checked
@@ -32,12 +34,13 @@ def plant(
     order: int | None = None,
     offsets: Sequence[int] | None = None,
     openers: int = 0,
-    vocab_size: int = 8,
+    vocab_size: int | None = None,
     kind: str = "zipf",
     overlap: float = 0.6,
     context: int = 2048,
-    formats: Sequence[str] = ("hf",),
+    formats: Sequence[str] | None = None,
     architecture: str = "llama",
+    heads: str | None = None,
     rng: RandomSource = None,
 ) -> folder.Planted:
     """Make a target and a draft, real transformers with known next-token distributions.
@@ -56,8 +59,9 @@ def plant(
         Instead of `order`: distances of the tokens that are read, at least 1, such as (1, 17, 64).
     openers : int
         Tokens that may begin a prompt: one of them does, and is read to the end of the text; 0, or 2 to 1024.
-    vocab_size : int
-        Vocabulary size without end-of-text and openers, which have the ids above, 2 to 131072.
+    vocab_size : int, optional
+        Vocabulary size without end-of-text and openers, which have the ids above, 2 to 131072; by default 8,
+        or 12 with `heads`, which need 9 to 31.
     kind : str
         The shape of the rows: a kind of `specsim.distributions.synthetic_pair`.
     overlap : float
@@ -65,12 +69,16 @@ def plant(
         distributions that are sums it is the mean over contexts.
     context : int
         Maximum sequence length.
-    formats : sequence of {"hf", "gguf"}
-        Hugging Face transformers, and llama.cpp, which needs the package gguf.
+    formats : sequence of {"hf", "gguf"}, optional
+        Hugging Face transformers, the default, and llama.cpp, which needs the package gguf, the default with
+        `heads`.
     architecture : {"llama", "sliding-window", "moe", "short-conv", "gated-delta", "mamba2", "hybrid"}
         Of the checkpoints. In a window, the last token that is read is the oldest one. The newest token
         chooses one of 4 experts, each with a distribution. A state remembers, however long ago it was, what
         followed the last token like the newest one, or in mamba2 the last word with an even number.
+    heads : {"mtp"}, optional
+        Give the target a head of multi-token prediction, which drafts from its hidden states, in place of the
+        draft; of the architecture gated-delta.
     rng : int, Generator, SeedSequence or None
         Source of the distributions.
 
@@ -111,12 +119,20 @@ def plant(
         raise ValueError(
             f"architecture: {architecture} reads offsets up to {made_as.reach} and no opener; give 'hybrid'"
         )
-    words = check_count("vocab_size", vocab_size, 2, MOST_WORDS)
+    if heads is not None:
+        check_choice("heads", heads, HEADS)
+        check_choice(f"heads {heads}: architecture", architecture, HEADS[heads])
+    if vocab_size is None:
+        vocab_size = 12 if heads else 8
+    least, most = WORDS_OF_HEADS if heads else (2, MOST_WORDS)
+    words = check_count("vocab_size", vocab_size, least, most)
     openers = check_count("openers", openers, 0, MOST_OPENERS)
     if openers == 1:
         raise ValueError("openers: 1 has no other to differ from; give 0, or at least 2")
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
+    if formats is None:
+        formats = ("gguf",) if heads else ("hf",)
     for format in formats:
         check_choice("format", format, folder.FORMATS)
     if not (chosen := list(dict.fromkeys(formats))):
@@ -134,7 +150,7 @@ def plant(
             f"architecture: {architecture} needs a table of at most {MOST_ROWS} contexts, and its "
             f"{made_as.experts} experts have one each; give a smaller vocab_size, or read fewer tokens"
         )
-    checkpoints = [build(law, context, architecture) for law in laws]
+    checkpoints = [build(law, context, architecture, bool(heads) and law is laws[0]) for law in laws]
     place = make_folder(out)
     write_arrays(place / folder.LAWS, law_arrays(laws))
     spelling = Spelling(words, openers)
@@ -156,6 +172,7 @@ def plant(
             "kind": kind,
             "overlap": float(overlap),
             "architecture": architecture,
+            **({"heads": heads} if heads else {}),
         },
         "context": context,
         "alpha": alpha,
@@ -164,7 +181,7 @@ def plant(
         "files": {path.relative_to(place).as_posix(): folder.sha256(path) for path in files},
         "versions": {"specsim": specsim_version(), **{name: version(name) for name in packages}},
     }
-    write_text(place / folder.GUIDE, guide(context, words, chosen))
+    write_text(place / folder.GUIDE, guide(context, words, chosen, heads))
     write_text(place / folder.MANIFEST, json.dumps(sealed(content), indent=1) + "\n")
     return folder.open_planted(place)
 
@@ -181,9 +198,9 @@ def _offsets(order: int | None, offsets: Sequence[int] | None) -> tuple[int, ...
     return read
 
 
-def guide(context: int, words: int, formats: Sequence[str]) -> str:
+def guide(context: int, words: int, formats: Sequence[str], heads: str | None = None) -> str:
     """The text of `SERVE.md`: what to type to serve the checkpoints, for each of their formats."""
     from jinja2 import Template
 
     text = Path(__file__).with_name("serve.md.j2").read_text(encoding="utf-8")
-    return Template(text).render(context=context, words=words, formats=formats)
+    return Template(text).render(context=context, words=words, formats=formats, heads=heads)

@@ -39,6 +39,7 @@ class BytePair:
     draft: ModelLaw
     digest: str
     context: int = 2**20
+    heads: str | None = None
 
     def encode(self, text: str) -> list[int]:
         try:

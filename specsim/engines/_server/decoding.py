@@ -22,6 +22,7 @@ from specsim.engines._planted.requests import Completion, Failure, Request
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
 from specsim.engines._server.mistakes import find_mistake
 from specsim.engines._server.step import Running, Step, Text, text_uniforms
+from specsim.mistakes._rows import argmax
 from specsim.models import chain
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.rules import Rule
@@ -55,11 +56,12 @@ class Decoder:
         self.rule = rules.get(rule)
         self.gamma = 0 if plain else check_count("gamma", gamma)
         self.mistake = find_mistake(mistake)
-        needed = {"state": self.pair.target.memory, "expert": self.pair.target.experts}
+        target = self.pair.target
+        needed = {"state": target.memory, "expert": target.experts, "head": self.pair.heads}
         if self.mistake is not None and not needed.get(self.mistake.where, True):
             raise ValueError(
-                f"mistake: {self.mistake.name} is of a state or of experts, which this pair lacks; plant "
-                "another architecture"
+                f"mistake: {self.mistake.name} is of a state, experts or a head that this pair lacks; plant "
+                "another one"
             )
         self.root = root_of(seed)
         self.totals = {"drafted": 0, "accepted": 0, "steps": 0}
@@ -170,12 +172,25 @@ class Decoder:
             text_uniforms(run.keys, Purpose.DRAFT, run.steps, gamma),
             text_uniforms(run.keys, Purpose.VERIFY, run.steps, count),
             lambda i, m: self._rows(self.pair.target, run, i, m),
-            lambda i, m: self._rows(self.pair.draft, run, i, m),
+            lambda i, m: self._draft_rows(run, i, m),
             q,
             np.empty_like(q),
         )
         self._act("random numbers", step)
         return step
+
+    def _draft_rows(self, run: Running, first: int, count: int) -> Floats:
+        """The rows of the draft at `count` places, or the one-hot ones of a head, which is given the newest
+        token and what the hidden state of the token before remembers."""
+        target = self.pair.target
+        if not self.pair.heads or not target.memory:
+            return self._rows(self.pair.draft, run, first, count)
+        every, at = np.arange(len(run.texts)), run.length[:, None] - 1 + np.arange(first, first + count)
+        words = target.memory.read(run.state[:, 0], run.seen[every, (run.length - 2).clip(min=0)])
+        self._act("head", run, target.memory, at, words)
+        tokens = run.seen[every[:, None], at.clip(min=0)]
+        read = np.stack([tokens, np.broadcast_to(words[:, None], at.shape)], axis=-1)
+        return argmax(target.rows(read.reshape(-1, 2))).reshape(*at.shape, -1)
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
         """The rows of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""

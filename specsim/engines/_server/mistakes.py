@@ -34,6 +34,7 @@ PLACES = {
     "cache": "after a step: act(step) changes what the models have seen",
     "expert": "when rows are made: act(running, places) gives the places after what chooses instead",
     "state": "after a step: act(step, memory, seen, window) changes how many tokens states see, and the last",
+    "head": "when a head drafts: act(running, memory, places, words) changes which tokens and words it reads",
     "stop": "when a stop string is found: act(tokens) gives the tokens that are returned",
 }
 #: Tokens in a page of the cache.
@@ -170,6 +171,10 @@ def _window_not_rolled_back(step: Step, memory: Memory, seen: Ints, window: Ints
         window[step.rejected] = step.drafted[step.rejected, -1]
 
 
+def _head_stale(run: Running, memory: Memory, places: Ints, words: Ints) -> None:
+    words[:] = [memory.along(text[: max(0, n - 2)])[-1] for text, n in zip(run.seen, run.length, strict=True)]
+
+
 def _unshifted_padding(run: Running, indices: Ints) -> Ints:
     """Prompts are padded on the left to the longest, and the shorter are read as if they were not."""
     prompts = np.array([len(text.request.prompt) for text in run.texts])
@@ -284,6 +289,8 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "state_lost": ("state", _state_lost),
     "state_of_next": ("state", _state_of_next),
     "window_not_rolled_back": ("state", _window_not_rolled_back),
+    "head_stale": ("head", _head_stale),
+    "head_without_token": ("head", lambda run, memory, places, words: np.subtract(places, 1, out=places)),
     "window_off_by_one": ("reading", lambda run, at: at - (np.arange(at.shape[2]) == at.shape[2] - 1)),
     "expert_of_token_before": ("expert", lambda run, places: places - 1),
     "wrong_page": ("reading", lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at)),

@@ -48,12 +48,16 @@ def opened(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made_as(tmp_path_factory):
     """A pair of each architecture, planted when it is first asked for."""
-    options = {"sliding-window": {"offsets": (1, 16), "vocab_size": 6}, "gated-delta": {"vocab_size": 12}}
+    options = {
+        "sliding-window": {"offsets": (1, 16), "vocab_size": 6},
+        "gated-delta": {"vocab_size": 12},
+        "head": {"architecture": "gated-delta", "heads": "mtp", "formats": ["hf"]},
+    }
 
     @cache
     def made(name):
-        folder = tmp_path_factory.mktemp("planted") / name
-        return plant(folder, architecture=name, context=160, rng=1, **options.get(name, {}))
+        how = {"architecture": name} | options.get(name, {})
+        return plant(tmp_path_factory.mktemp("planted") / name, context=160, rng=1, **how)
 
     return made
 
@@ -173,10 +177,15 @@ RIGHT = {"seed_ignored", "tested_counted"}
 #: Mistakes in the fast tier, of each kind one.
 FEW = {
     "draft_temperature", "greedy_residual", "target_not_rolled_back", "one_seed", "logprobs_zero",
-    "bonus_counted", "state_drops_accepted", "expert_of_token_before", "window_off_by_one",
+    "bonus_counted", "state_drops_accepted", "expert_of_token_before", "window_off_by_one", "head_stale",
 }  # fmt: skip
 #: The architecture that a mistake needs, by its name or by where it acts.
-ARCHITECTURES = {"window_off_by_one": "sliding-window", "expert": "moe", "state": "gated-delta"}
+ARCHITECTURES = {
+    "window_off_by_one": "sliding-window",
+    "expert": "moe",
+    "state": "gated-delta",
+    "head": "head",
+}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +198,7 @@ def test_a_mistake_is_found_and_named(name, pair, opened, made_as, full):
     tokens, sampling = 40_000 if full else FEWER, SETTINGS.get(name, Sampling())
     how = {"sampling": sampling, "texts": 2 if name == "copies_alike" else 1, "order": FIRST_ORDER, "rng": 1}
     found = audit_engine("specsim", where, tokens=tokens, mistake=name, **how)
-    kind = {"logprobs": "log-probabilities", "bonus_counted": "counters"}
+    kind = {"logprobs": "log-probabilities", "bonus_counted": "counters", "head": "counters"}
     wanted = next((kind[start] for start in kind if name.startswith(start)), None)
     assert found.exit_code == 1
     assert wanted in (None, found.findings[0].kind)
@@ -201,7 +210,7 @@ def test_a_mistake_is_found_and_named(name, pair, opened, made_as, full):
         assert nearest.mechanism.endswith(".")
 
 
-@pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta"])
+@pytest.mark.parametrize("name", ["moe", "short-conv", "sliding-window", "gated-delta", "head"])
 def test_a_right_engine_of_any_architecture_is_not_accused(made_as, name):
     found = audit_engine("specsim", made_as(name), tokens=FEWER, rng=2)
     assert not found.findings
@@ -235,13 +244,14 @@ def test_what_follows_the_law_is_left_alone(name, pair, full):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed"])
-def test_right_engines_are_left_alone_many_times(rule, pair):
+@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed", "head"])
+def test_right_engines_are_left_alone_many_times(rule, pair, made_as):
     options = {"plain": {"speculative": False}, "gamma 1": {"gamma": 1}, "block": {"rule": "block"}}
     sampling = PROCESSED if rule == "processed" else Sampling()
     for seed in range(40):
+        where = made_as("head") if rule == "head" else pair
         found = audit_engine(
-            "specsim", pair, tokens=2_000, rng=seed, sampling=sampling, **options.get(rule, {})
+            "specsim", where, tokens=2_000, rng=seed, sampling=sampling, **options.get(rule, {})
         )
         assert found.findings == ()
 
@@ -454,7 +464,7 @@ def test_a_text_is_kept_once(tmp_path):
         ({"sampling": Sampling(stop=(" a b",))}, "is not the text of a token, such as ' a'"),
         ({"sampling": Sampling(stop=("hello",))}, "is not the text of a token, such as ' a'"),
         ({"mistake": "nothing"}, "nothing"),
-        ({"mistake": "state_lost"}, "state_lost is of a state or of experts, which this pair lacks"),
+        ({"mistake": "state_lost"}, "state_lost is of a state, experts or a head that this pair lacks"),
         ({"window": 3}, "window"),
     ],
 )

@@ -2,10 +2,12 @@
 
 import runpy
 
+import numpy as np
 import pytest
 
 from experiments.engines.engines import REPRODUCTIONS
 from specsim import audit_engine, plant
+from specsim.engines._planted import architectures
 
 TOKENS = 20_000
 
@@ -75,6 +77,29 @@ def test_llama_cpp(planted):
             "ggml-org/llama.cpp#27972 is repaired in this version; the page of audited engines is older"
         )
     assert found.logprobs.zeros == found.logprobs.wrong > 0.9 * found.tokens
+
+
+def test_llama_cpps_head_drafts_what_it_must(tmp_path, monkeypatch):
+    """In one slot; in several its state is sometimes another request's. The control is a head that takes the
+    token from the hidden state, as in a mistake of that name."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    right = architectures._multi_token_head
+
+    def wrong(law, layout, tensors):
+        head = right(law, layout, tensors)
+        token, hidden = np.split(head["mtp.fc"], 2, axis=1)
+        hidden[layout.code], token[layout.code] = token[layout.code].copy(), 0
+        return head
+
+    for name, made in (("right", right), ("wrong", wrong)):
+        monkeypatch.setattr(architectures, "_multi_token_head", made)
+        planted = plant(tmp_path / name, architecture="gated-delta", heads="mtp", rng=1)
+        found = audit_engine("llama.cpp", planted, tokens=4_000, parallel=1, rng=1)
+        assert not any(test.rejected for test in found.tests)
+        counted = [one for one in found.findings if one.kind == "counters"]
+        assert bool(counted) == (name == "wrong")
+        assert [one.name for one in found.diagnosis] == ["head_without_token"] * len(counted)
 
 
 def test_llama_cpps_zeros_are_shown_by_the_program_on_the_page(tmp_path, monkeypatch, capsys):

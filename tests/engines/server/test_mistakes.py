@@ -27,10 +27,11 @@ MISTAKES = [find_mistake(name) for name in ACTS]
 
 
 @cache
-def asked(openers, long, short, n, sampling, state=False):
+def asked(openers, long, short, n, sampling, state=False, heads=None):
     """A pair, of models with a state, and requests; of `long` prompts, or for `short` texts."""
-    of_state = {"offsets": (1,), "memory": Memory("recall", WORDS), "experts": 3} if state else {}
-    pair = Letters(openers=openers, **of_state)
+    of_state = {"offsets": (1,), "memory": Memory("recall", WORDS), "experts": 0 if heads else 3}
+    pair = Letters(openers=openers, **of_state if state else {})
+    pair.heads = heads
     prompts = pair.prompts(200, 20 if long else 3, rng=np.random.default_rng(3)) * (12 if short else 1)
     tokens = 2 if short else 12
     return pair, [Request(i, prompt, tokens, i, n=n, sampling=sampling) for i, prompt in enumerate(prompts)]
@@ -42,9 +43,9 @@ def case(mistake):
     short = mistake.name in ENDS
     n = 1 if short else {"cache": 12, "state": 36}.get(mistake.where, 4)
     n *= 4 if mistake.name == "state_of_next" else 1  # one step of four is wrong
-    state = mistake.where in ("state", "expert")
+    state, heads = mistake.where in ("state", "expert", "head"), "mtp" if mistake.where == "head" else None
     long = state or mistake.name == "wrong_page"
-    return 2 * (mistake.where == "admission"), long, short, n, sampling, state
+    return 2 * (mistake.where == "admission"), long, short, n, sampling, state, heads
 
 
 @cache
@@ -81,7 +82,7 @@ def test_a_mistake_is_seen_where_it_acts(mistake):
         assert tokens[0] != tokens[1]
     elif mistake.where != "stop":
         assert p_correct > 1e-3
-        assert p_value(pair, requests, wrong, given[4]) < 1e-6
+        assert (p_value(pair, requests, wrong, given[4]) < 1e-6) == (mistake.where != "head")
 
 
 def test_copies_are_alike_by_mistake():
