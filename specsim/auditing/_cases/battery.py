@@ -122,7 +122,7 @@ def battery(subject: Rule | Declared) -> list[Case]:
 
 
 def _for_verifier(declared: Declared) -> list[Case]:
-    first, *others = declared.dtypes
+    (first, *others), most = declared.dtypes, declared.gamma
     cases = _on_trees(declared, first) if declared.tree else _on_chains(declared, first)
     for dtype in others:
         for name in ("two-point", "asymmetric", "zeros"):
@@ -131,7 +131,7 @@ def _for_verifier(declared: Declared) -> list[Case]:
             named: dict[str, Any] = {"name": f"{name}, {dtype}", "purpose": f"rows of {dtype}"}
             cases.append(replace(case, tree=tree, dtype=dtype, **named))
     return [
-        replace(case, tree=_cut(case.tree, declared))
+        replace(case, tree=chain(most, case.tree.draft_sampling)) if most and case.gamma > most else case
         for case in cases
         if declared.vocab_size is None or case.target.vocab_size <= declared.vocab_size
     ]
@@ -161,13 +161,6 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
     return [*cases, replace(_markov(bits), tree=branches, dtype=dtype)]
-
-
-def _cut(tree: Tree, declared: Declared) -> Tree:
-    """`tree`, with no more drafted tokens than the verifier takes."""
-    if declared.gamma is None or tree.depth <= declared.gamma:
-        return tree
-    return chain(declared.gamma, tree.draft_sampling)
 
 
 @cache

@@ -126,48 +126,32 @@ def _draw_chains(cdf, begin, stream, start, tokens, last):  # type: ignore[no-un
                     last[s, i + 1] = x
 
 
-@kernel
-def _take_rows(table, last, out):  # type: ignore[no-untyped-def]
-    """Fill out[B, n, V] with the rows of table[C, V] at last[B, n], or with the only row."""
-    one_row = table.shape[0] == 1
-    for s in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            row = 0 if one_row else last[s, i]
-            for x in range(out.shape[2]):
-                out[s, i, x] = table[row, x]
-
-
 @dataclass(frozen=True)
 class TableRows(ModelRows):
     """As `ModelRows`, where target and draft read at most one token: their rows are those of a table."""
 
     @cached_property
-    def tables(self) -> tuple[Floats | None, Floats]:
-        """p and q after each token; None for a target that reads more."""
-        q = rows_by_token(self.draft)
-        assert q is not None
-        return rows_by_token(self.target), q
-
-    @cached_property
     def bank(self) -> tuple[Floats | None, Floats]:
-        """p and q [C, V]; None for p if it is no table."""
-        p, q = self.tables
+        """p and q [C, V] after each token; None for p if it is no table."""
+        p, q = rows_by_token(self.target), rows_by_token(self.draft)
+        assert q is not None
         return (None, q) if p is None else _of_one_shape(p, q)
 
     @cached_property
     def inverse(self) -> InverseCDF:
-        return InverseCDF(self.tables[1])
+        return InverseCDF(self.bank[1])
 
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
-        (p_table, q_table), gamma, size = self.tables, self.tree.size, self.vocab_size
+        (p_table, q_table), gamma, size = self.bank, self.tree.size, self.vocab_size
         start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         before = start[:, -1] if start.size else np.zeros(steps, dtype=np.int32)
         tokens, last = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, before)
-        p, q = np.empty((steps, gamma + 1, size)), np.empty((steps, gamma, size))
-        _take_rows(q_table, last, q)
+        at = last if len(q_table) > 1 else np.zeros_like(last)
+        q = q_table.take(at[:, :-1], axis=0)
         if p_table is not None:
-            _take_rows(p_table, last, p)
+            p = p_table.take(at, axis=0)
         else:
+            p = np.empty((steps, gamma + 1, size))
             text = np.concatenate([start, last[:, 1:]], axis=1)
             histories = np.lib.stride_tricks.sliding_window_view(text, start.shape[1], axis=1)
             self.target.rows(histories.reshape(-1, start.shape[1]), out=p.reshape(-1, size))

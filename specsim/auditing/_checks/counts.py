@@ -151,21 +151,6 @@ def _mass_below(laws: Floats, scores: Floats) -> Floats:
 
 
 @kernel
-def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
-    """Count tokens[L, B] into table: for each position i in turn, V^i prefixes of V counts each."""
-    for s in range(tokens.shape[1]):
-        start, prefix, size = 0, 0, vocab_size
-        for i in range(positions):
-            token = tokens[i, s]
-            if token < 0:
-                break
-            prefix = prefix * vocab_size + token
-            table[start + prefix] += 1
-            start += size
-            size *= vocab_size
-
-
-@kernel
 def count_by_table(tokens, accepted, stream, shifts, last, laws, by_ratio, by_p, tables, first):  # type: ignore[no-untyped-def]
     """Count tokens[γ+1, B] of laws[γ+1, C, V]: at place i row last[B, γ+1] of laws[i], or the only one.
 

@@ -18,7 +18,6 @@ from specsim.auditing._checks.alternatives import alternatives
 from specsim.auditing._checks.counts import (
     QUARTERS,
     TAIL_EDGES,
-    count_prefixes,
     pairs_of_quarters,
     prefix_cells,
     table_positions,
@@ -139,7 +138,11 @@ class DecoderTally:
         for k, table in enumerate(counts["prefixes"]):
             own = np.flatnonzero((batch.first + np.arange(sequences)) % len(case.prompts) == k)
             tokens = np.ascontiguousarray(batch.tokens[:, own])
-            count_prefixes(tokens, case.vocab_size, table_positions(case), table)
+            code, start = 0, 0
+            for i in range(table_positions(case)):  # for each in turn, V^i prefixes of V counts each
+                code, end = code * case.vocab_size + tokens[i], start + case.vocab_size ** (i + 1)
+                table[start:end] += np.bincount(code[tokens[i] >= 0], minlength=end - start)
+                start = end
             impossible[:, own], first[own] = self._impossible(tokens, case.prompts[k], v[own])
         counts["impossible"] += impossible.sum(axis=1)
         even = sequences // 2 * 2

@@ -31,7 +31,7 @@ STYLE: Any = {
 
 def audit_page(audit: Audit) -> str:
     """The page, from audit.html.j2 beside this file, which builds on that of all results."""
-    worst, shown = figures.worst_tables(audit), figures.main_tables(audit)
+    worst, shown, steps = figures.worst_tables(audit), figures.main_tables(audit), figures.level_steps(audit)
     captions = [f"{one.name}: {one.table.n:,} tokens, e = 10^{one.table.log10_e:.1f}" for one in worst]
     return page_of(
         audit,
@@ -49,16 +49,12 @@ def audit_page(audit: Audit) -> str:
         power=_svg(partial(figures.power_figure, audit), "p", "Detectable TV against the number of steps")
         if shown
         else "",
-        detectable=[_detectable(audit, one) for one in shown],
+        detectable=[
+            {"detectable TV": one.name, "this audit": f"{one.table.detectable_tv:.4f}"}
+            | {f"{level}, {short(n)}": f"{one.detectable(audit, n):.4f}" for level, n in steps.items()}
+            for one in shown
+        ],
     )
-
-
-def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:
-    levels = {
-        f"{level}, {short(steps)}": f"{tested.detectable(audit, steps):.4f}"
-        for level, steps in figures.level_steps(audit).items()
-    }
-    return {"detectable TV": tested.name, "this audit": f"{tested.table.detectable_tv:.4f}", **levels}
 
 
 def _svg(draw: Callable[[], _plotting.Figure], prefix: str, label: str) -> Any:

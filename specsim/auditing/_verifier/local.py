@@ -189,17 +189,11 @@ class _Banks:
         found = self._latest.pop(name[0], None)  # of large calls only one has room
         if found is None or found[0] is not array or not np.array_equal(found[1], places):
             found = None
-            found = array, places, self._library.take(self._bank(name, array), places)
+            if self._there.get(name, (None,))[0] is not array:  # else the device has had it since then
+                self._there[name] = array, self._library.bank(array)
+            found = array, places, self._library.take(self._there[name][1], places)
         self._latest[name[0]] = found
         return found[2]
-
-    def _bank(self, name: str, array: Any) -> Any:
-        """A bank on the device, which has it since the question before if it is the same array."""
-        here, there = self._there.get(name, (None, None))
-        if here is not array:
-            there = self._library.bank(array)
-            self._there[name] = array, there
-        return there
 
 
 def _where_rows_are(asked: RowsAsked, name: str, part: slice) -> tuple[str, Any]:

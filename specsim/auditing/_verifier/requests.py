@@ -66,7 +66,6 @@ class RowsAsked:
 
     @property
     def rows(self) -> int:
-        """The number of rows of the whole answer."""
         drafted = self.arrays["draft_tokens"]
         assert drafted is not None
         return len(drafted)
