@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._columns import read_columns
-from specsim.core._files import open_file, read_text
+from specsim.core._files import open_file, read_columns, read_text
 from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options
 from specsim.core._registry import suggestion

@@ -3,7 +3,9 @@
 A FIFO would make a reader wait for ever, a device never ends, and replacing one by a file would break the
 machine. So a function of this module opens or checks every path that a user gives."""
 
+import csv
 import errno
+import io
 import os
 import platform
 import stat
@@ -11,7 +13,7 @@ import tempfile
 import time
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO, TextIOWrapper
 from pathlib import Path
@@ -60,6 +62,34 @@ def read_text(path: PathLike) -> str:
             return text.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not text in UTF-8, at byte {error.start + 1}; convert it") from None
+
+
+def read_columns(path: PathLike, names: Sequence[str]) -> dict[str, list[float]]:
+    """The columns `names` of a CSV file whose first line names its columns, in any order.
+
+    Raises ValueError, with the line, for a column or cell that is missing, repeated, or not a number."""
+    rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff")))
+    try:
+        header, cells = rows.fieldnames or [], [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise ValueError(f"{path}:{rows.line_num + 1}: not CSV ({error}); save it again") from None
+    for name in names:
+        if name not in header:
+            raise ValueError(f"{path}: no column {name!r} in its first line; expected {', '.join(names)}")
+        if header.count(name) > 1:
+            raise ValueError(f"{path}: {header.count(name)} columns {name!r} in its first line; keep one")
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for line, row in cells:
+        for name in names:
+            if not row[name]:
+                raise ValueError(f"{path}:{line}: no {name}; fill the gap, or leave out the line")
+            try:
+                if not row[name].isascii() or "_" in row[name]:  # which Python reads too
+                    raise ValueError
+                found[name].append(float(row[name]))
+            except ValueError:
+                raise ValueError(f"{path}:{line}: {name} {row[name]!r} is not a number; correct it") from None
+    return found
 
 
 def read_table(name: str) -> dict[str, Any]:

@@ -7,11 +7,13 @@ import numpy as np
 
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
-from specsim.decoding._sessions import DraftSide, Side, levels
+from specsim.core.distributions import temperature
+from specsim.decoding._sessions import Side, levels
 from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
 from specsim.models._base import read_by
 from specsim.models._drafts.dynamic import Draft
 from specsim.models._drafts.prompt_lookup import prompt_lookup
+from specsim.models._drafts.sampling import draw_siblings
 from specsim.rules import Rule
 
 
@@ -38,43 +40,61 @@ class Drafter:
         self.text += [*accepted, last]
 
 
-class TreeDrafter(Drafter):
-    """A draft model that draws the tokens of one tree in every step."""
+class TreeDrafter(Side, Drafter):
+    """A draft model that draws one tree node by node; `greedy` puts all mass on the argmax."""
 
     def __init__(self, model: Model, text: Sequence[int], tree: Tree, greedy: bool, leaf_rows: bool):
-        self.side, self.tree = DraftSide(model, text, greedy, leaf_rows), tree
-
-    def settle(self, accepted: Sequence[int], last: int) -> None:
-        self.side.settle(accepted, last)
+        super().__init__(model, text)
+        self.tree, self.greedy, self.leaf_rows = tree, greedy, leaf_rows
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         tree = truncate(self.tree, room)
-        tokens, q = self.side.draft(tree, uniforms(key, Purpose.DRAFT, step, 1, tree.size))
+        u = uniforms(key, Purpose.DRAFT, step, 1, tree.size)
+        tokens = np.empty(tree.size, dtype=np.int64)
+        q = np.empty((tree.size + 1 if self.leaf_rows else tree.num_rows, self.session.model.vocab_size))
+        q[0] = self._sampling_rows(self.feed())[-1]
+        if tree.is_chain and tree.block == 1:
+            for i in range(tree.size):
+                tokens[i] = draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]
+                if i + 1 < len(q):
+                    q[i + 1] = self._sampling_rows(self.session.advance([int(tokens[i])]))[0]
+            return Drafted(tree, tokens, q)
+        self._draw_children(tree, 0, q, u, tokens)
+        for nodes, paths in levels(tree, tokens):
+            depth = paths.shape[1]
+            seen = tree.seen(depth)
+            wanted = nodes < len(q)
+            q[nodes[wanted]] = self._sampling_rows(self.session.after(paths[wanted, :seen], depth - seen))
+            for node in nodes.tolist():
+                self._draw_children(tree, node, q, u, tokens)
         return Drafted(tree, tokens, q)
 
+    def _draw_children(self, tree: Tree, node: int, q: Floats, u: Floats, tokens: Ints) -> None:
+        columns = [child - 1 for child in tree.children(node)]
+        if columns:
+            tokens[columns] = draw_siblings(tree.draft_sampling, q[node : node + 1], u[columns])[:, 0]
 
-class DynamicDrafter(Drafter):
+    def _sampling_rows(self, rows: Floats) -> Floats:
+        return temperature(rows, 0.0) if self.greedy else rows
+
+
+class DynamicDrafter(Side, Drafter):
     """A draft model whose confidence chooses the tree of each step."""
 
     def __init__(self, model: Model, text: Sequence[int], tree: DynamicTree):
-        super().__init__(text)
-        self.side, self.tree = Side(model, text), tree
+        super().__init__(model, text)
+        self.text, self.tree = list(text), tree
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
-        session = self.side.session
-        first = self.side.feed()[-1]
-        shape = self.tree.up_to(room, session.model.vocab_size)
-        parents, tokens = shape.draft(session.model, [read_by(session.model, self.text)])
+        model, fed = self.session.model, self.feed()
+        shape = self.tree.up_to(room, model.vocab_size)
+        parents, tokens = shape.draft(model, [read_by(model, self.text)])
         tree = Tree(tuple(parents[0].tolist()), "top")
-        q = np.empty((tree.size + 1, session.model.vocab_size))
-        q[0] = first
-        for nodes, paths in levels(tree, tokens[0]):
-            q[nodes] = session.after(paths)
-        return Drafted(tree, tokens[0], q)
+        return Drafted(tree, tokens[0], self.rows_after(fed, tree, tokens[0]))
 
     def settle(self, accepted: Sequence[int], last: int) -> None:
-        self.side.settle(accepted, last)
         super().settle(accepted, last)
+        self.text += [*accepted, last]
 
 
 class LookupDrafter(Drafter):

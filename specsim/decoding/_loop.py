@@ -15,7 +15,7 @@ from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, u
 from specsim.core.distributions import check_tokens, cumulative_draw
 from specsim.decoding._drafters import Drafter, make_drafter
 from specsim.decoding._result import Generation, Step
-from specsim.decoding._sessions import TargetSide
+from specsim.decoding._sessions import Side
 from specsim.models import DynamicTree, LookaheadDecoding, Model, Pair, PromptLookup, Tree, chain
 from specsim.models._base import check_pair
 from specsim.models._drafts.dynamic import Draft
@@ -201,7 +201,7 @@ def _decode(
     limit = check_count("max_new_tokens", max_new_tokens)
     eos = None if eos is None else int(check_tokens([eos], target.vocab_size, "eos")[0])
     root, seconds = root_of(rng), {"draft": 0.0, "target": 0.0, "verify": 0.0}
-    key, session = key_of(root), TargetSide(target, text)
+    key, session = key_of(root), Side(target, text)
     tokens: list[int] = []
     steps: list[Step] = []
     started, interrupted = time.perf_counter(), False
@@ -234,7 +234,7 @@ def _decode(
 
 
 def _speculative_step(
-    target: TargetSide, speculation: _Speculation, room: int, key: Key, number: int, seconds: dict[str, float]
+    target: Side, speculation: _Speculation, room: int, key: Key, number: int, seconds: dict[str, float]
 ) -> tuple[list[int], Step]:
     """Draft, score the draft in one pass, verify: the emitted tokens, the accepted ones and one more."""
     drafter = speculation.drafter
@@ -256,7 +256,7 @@ def _speculative_step(
     return emitted, Step(tree.size, tree.depth, len(emitted) - 1)
 
 
-def _plain_step(target: TargetSide, key: Key, number: int, seconds: dict[str, float]) -> list[int]:
+def _plain_step(target: Side, key: Key, number: int, seconds: dict[str, float]) -> list[int]:
     """A token of the target's own row, drawn with the first uniform of the verification stream."""
     with _timed(seconds, "target"):
         row = target.feed()[0]

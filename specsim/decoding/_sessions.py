@@ -17,12 +17,67 @@ the draft only lowers acceptance, because drafts are verified against the rows t
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import temperature
+from specsim.core.distributions import check_tokens
 from specsim.models import Model, Tree
-from specsim.models._drafts.sampling import draw_siblings
-from specsim.models._session import Session
+from specsim.models._base import read_by
+from specsim.models._multi_token import rows_ahead
+
+
+class Session:
+    """`model` after it has consumed `tokens`, the prompt, for which no rows are computed.
+
+    Its rows depend only on the tokens that it consumed, as those of an engine's forward pass with a cache."""
+
+    def __init__(self, model: Model, tokens: Sequence[int] = ()):
+        self.model = model
+        self._consumed = check_tokens(list(tokens), model.vocab_size, "tokens").tolist()
+
+    @property
+    def length(self) -> int:
+        """Tokens consumed so far."""
+        return len(self._consumed)
+
+    def advance(self, tokens: Sequence[int]) -> Floats:
+        """Consume `tokens` [T] in one pass; returns the rows after each of them, float64 [T, V].
+
+        Raises ValueError where a row would need more tokens than were consumed."""
+        order, start = self.model.order, len(self._consumed)
+        if tokens and start + 1 < order:
+            raise ValueError(
+                f"tokens: {start + 1} consumed; the model reads {order}, so consume more before the first row"
+            )
+        self._consumed.extend(tokens)
+        ends = range(start + 1, len(self._consumed) + 1)
+        if getattr(self.model, "reads_all", False):  # texts of different lengths
+            rows = np.array([self.model.row(self._consumed[:end]) for end in ends])
+            return rows.reshape(-1, self.model.vocab_size)
+        return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
+
+    def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
+        """The rows after the consumed tokens and each of `paths` [B, d], float64 [B, V], consuming nothing.
+
+        That is a pass with tree attention. With `ahead` > 0 the rows of a token that many places further on,
+        see `rows_ahead`."""
+        order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
+        whole = getattr(self.model, "reads_all", False)
+        recent = self._consumed[0 if whole else max(0, len(self._consumed) - order) :]
+        joined = [[*recent, *path] for path in branches]
+        histories = [read_by(self.model, path) for path in joined]
+        width = len(histories[0]) if histories else order
+        return rows_ahead(self.model, _histories(histories, width), ahead)
+
+    def rollback(self, length: int) -> None:
+        """Forget all but the first `length` tokens. Raises ValueError unless 0 ≤ length ≤ consumed tokens."""
+        if not 0 <= length <= len(self._consumed):
+            raise ValueError(f"length: {length} is outside [0, {len(self._consumed)}]; keep tokens consumed")
+        del self._consumed[length:]
+
+
+def _histories(recent: Sequence[Sequence[int]], width: int) -> NDArray[np.int32]:
+    return np.array(recent, dtype=np.int32).reshape(len(recent), width)
 
 
 class Side:
@@ -45,57 +100,17 @@ class Side:
         self.session.rollback(self.start + kept)
         self.unseen = [*accepted[kept:], last]
 
-
-class TargetSide(Side):
-    """The target, which scores a whole draft in one pass."""
-
     def rows(self, tree: Tree, tokens: Ints) -> Floats:
-        """The rows p [n+1, V] at the nodes of `tree` with the drafted `tokens` [n]."""
-        if tree.is_chain:
-            return self.feed(tokens.tolist())
-        p = np.empty((tree.size + 1, self.session.model.vocab_size))
-        p[0] = self.feed()[-1]
+        """The rows [n+1, V] at the nodes of `tree` with the drafted `tokens` [n], in one pass."""
+        return self.feed(tokens.tolist()) if tree.is_chain else self.rows_after(self.feed(), tree, tokens)
+
+    def rows_after(self, fed: Floats, tree: Tree, tokens: Ints) -> Floats:
+        """The same of a tree once the text is fed, the last of whose rows is that of the root."""
+        rows = np.empty((tree.size + 1, self.session.model.vocab_size))
+        rows[0] = fed[-1]
         for nodes, paths in levels(tree, tokens):
-            p[nodes] = self.session.after(paths)
-        return p
-
-
-class DraftSide(Side):
-    """The draft, which draws the children of one node at a time; `greedy` puts all mass on the argmax."""
-
-    def __init__(self, model: Model, text: Sequence[int], greedy: bool, leaf_rows: bool):
-        super().__init__(model, text)
-        self.greedy = greedy
-        self.leaf_rows = leaf_rows
-
-    def draft(self, tree: Tree, u: Floats) -> tuple[Ints, Floats]:
-        """Tokens [n] drawn at the nodes of `tree` with uniforms u [n, 1], and their rows q [m, V]."""
-        tokens = np.empty(tree.size, dtype=np.int64)
-        q = np.empty((tree.size + 1 if self.leaf_rows else tree.num_rows, self.session.model.vocab_size))
-        q[0] = self._sampling_rows(self.feed())[-1]
-        if tree.is_chain and tree.block == 1:
-            for i in range(tree.size):
-                tokens[i] = draw_siblings(tree.draft_sampling, q[i : i + 1], u[i : i + 1])[0, 0]
-                if i + 1 < len(q):
-                    q[i + 1] = self._sampling_rows(self.session.advance([int(tokens[i])]))[0]
-            return tokens, q
-        self._draw_children(tree, 0, q, u, tokens)
-        for nodes, paths in levels(tree, tokens):
-            depth = paths.shape[1]
-            seen = tree.seen(depth)
-            wanted = nodes < len(q)
-            q[nodes[wanted]] = self._sampling_rows(self.session.after(paths[wanted, :seen], depth - seen))
-            for node in nodes.tolist():
-                self._draw_children(tree, node, q, u, tokens)
-        return tokens, q
-
-    def _draw_children(self, tree: Tree, node: int, q: Floats, u: Floats, tokens: Ints) -> None:
-        columns = [child - 1 for child in tree.children(node)]
-        if columns:
-            tokens[columns] = draw_siblings(tree.draft_sampling, q[node : node + 1], u[columns])[:, 0]
-
-    def _sampling_rows(self, rows: Floats) -> Floats:
-        return temperature(rows, 0.0) if self.greedy else rows
+            rows[nodes] = self.session.after(paths)
+        return rows
 
 
 def levels(tree: Tree, tokens: Ints) -> Iterator[tuple[Ints, Ints]]:

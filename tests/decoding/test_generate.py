@@ -14,6 +14,7 @@ from specsim.core._kernels import interpreted
 from specsim.core.distributions import dyadic, normalise
 from specsim.decoding import _loop
 from specsim.decoding import _sessions as sides
+from specsim.decoding._sessions import Session
 from specsim.models import (
     DynamicTree,
     LookaheadDecoding,
@@ -26,7 +27,6 @@ from specsim.models import (
     chain,
     chains,
 )
-from specsim.models._session import Session
 from specsim.simulation import methods
 
 EOS = 2

@@ -1,17 +1,15 @@
 """The time of an iteration of a server: of one pass over many sequences, and of draft and target together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
-from specsim.core._columns import read_columns
-from specsim.core._files import PathLike
+from specsim.core._files import PathLike, read_columns, read_table
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
 from specsim.planning._batch._kernel import pass_seconds
@@ -126,36 +124,19 @@ class BatchCost:
         return seconds + self.target.seconds(len(gammas), sum(gammas) + len(gammas), sum(contexts))
 
 
-H100 = Hardware(bandwidth=3.35e12, flops=9.89e14)
-EIGHT_H100 = Hardware(8 * H100.bandwidth, 8 * H100.flops)
-LLAMA_1B = Network(1.24e9, cache_bytes_per_token=32_768)
-LLAMA_8B = Network(8.03e9, cache_bytes_per_token=131_072)
-LLAMA_70B = Network(70.6e9, cache_bytes_per_token=327_680)
-MIXTRAL = Network(1.6e9, cache_bytes_per_token=131_072, experts=Experts(8, 2, 5.64e9))
+_TABLE = read_table("presets")
 
 
-def _pair(target: Network, draft: Network, hardware: Hardware, seen: float | None = None) -> BatchCost:
-    return BatchCost(PassTime.of(target, hardware), PassTime.of(draft, hardware), seen)
+def _cost(networks: list[str], hardware: str, draft_context: float | None = None) -> BatchCost:
+    machine, passes = Hardware(**_TABLE["hardware"][hardware]), []
+    for given in (_TABLE["networks"][name] for name in networks):
+        experts = Experts(*given["experts"]) if "experts" in given else None
+        passes.append(PassTime.of(Network(**given | {"experts": experts}), machine))
+    return BatchCost(passes[0], passes[1], draft_context)
 
 
 #: By name, with what each is.
-PRESETS: Mapping[str, tuple[str, BatchCost]] = MappingProxyType(
-    {
-        "llama-8b": ("Llama 3.1 8B, drafted by Llama 3.2 1B, on one H100", _pair(LLAMA_8B, LLAMA_1B, H100)),
-        "llama-8b-sparse": (
-            "Llama 3.1 8B, drafted by its own network on 512 tokens of the cache, on one H100",
-            _pair(LLAMA_8B, LLAMA_8B, H100, 512.0),
-        ),
-        "llama-70b": (
-            "Llama 3.1 70B, drafted by Llama 3.1 8B, on eight H100",
-            _pair(LLAMA_70B, LLAMA_8B, EIGHT_H100),
-        ),
-        "mixtral-8x7b": (
-            "Mixtral 8x7B, drafted by a dense network of the size of Llama 3.2 1B, on eight H100",
-            _pair(MIXTRAL, LLAMA_1B, EIGHT_H100),
-        ),
-    }
-)
+PRESETS = {name: (one.pop("meaning"), _cost(**one)) for name, one in _TABLE["presets"].items()}
 
 
 def presets() -> dict[str, str]:

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
-from specsim.core._columns import read_columns
-from specsim.core._files import PathLike
+from specsim.core._files import PathLike, read_columns
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.planning._batch._kernel import BLOCK
