@@ -147,7 +147,7 @@ class VocabularyComparison(Shown):
         ]
         for name in ENDS:
             if any(name in one.ends for one in sides):
-                rows.append((name, *(_listed(one.ends.get(name, [])) for one in sides)))
+                rows.append((name, *(", ".join(map(str, one.ends.get(name, []))) or NONE for one in sides)))
         rows += [(name, *(one.settings[name] for one in sides)) for name in self.read_otherwise]
         parts: list[Piece] = [
             Table(("", "target", "draft"), rows),
@@ -433,10 +433,6 @@ def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, t
 
 def _set_of(value: Any) -> list[int]:
     return sorted({one for one in (value if isinstance(value, list) else [value]) if _whole(one) is not None})
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers)) or NONE
 
 
 def _shown(one: tuple[int, str | None, str | None]) -> tuple[str, str, str]:

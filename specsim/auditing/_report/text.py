@@ -16,7 +16,6 @@ from specsim.auditing._results.audit import (
     UNANSWERED,
     Audit,
     CaseResult,
-    Efficiency,
     Verdict,
 )
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
@@ -434,7 +433,9 @@ def _evidence(audit: Audit, case: CaseResult) -> dict[str, str]:
 
 
 def _speed(case: CaseResult) -> dict[str, str]:
-    alpha = case.alphas
+    alpha, efficiency, error = case.alphas, case.efficiency, "wasteful"
+    if efficiency is not None and not efficiency.wasteful:
+        error = f"±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
     return {
         "case": case.case,
         "Σ min(p,q)": f"{alpha.context:.4f}" if alpha else NONE,
@@ -442,13 +443,8 @@ def _speed(case: CaseResult) -> dict[str, str]:
         "α drafted": f"{alpha.drafted:.4f}" if alpha else NONE,
         "tokens/step": f"{case.tokens_per_step:.4f}",
         "theory": f"{expected_tokens(alpha.context, case.gamma):.4f}" if alpha and case.iid else NONE,
-        "efficiency": _efficiency(case.efficiency) if case.efficiency else NONE,
+        "efficiency": NONE if efficiency is None else f"{efficiency.ratio:.4f} {error}",
     }
-
-
-def _efficiency(efficiency: Efficiency) -> str:
-    error = "wasteful" if efficiency.wasteful else f"±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
-    return f"{efficiency.ratio:.4f} {error}"
 
 
 def _counted(count: int, name: str) -> str:

@@ -56,8 +56,12 @@ def origin_of(function: Callable[..., Any]) -> Origin:
         plain = plain if inspect.isroutine(plain) else type(plain)
         file = inspect.getsourcefile(plain) or ""
         line = inspect.getsourcelines(plain)[1]
-    loaded = [name for name in LIBRARIES if name in sys.modules]
-    return Origin(file[-LONGEST:], line, digest_of(file) or "", {name: _version(name) for name in loaded})
+    loaded = {name: sys.modules[name] for name in LIBRARIES if name in sys.modules}
+    versions = {  # that of the distribution, or what a module without one says of itself
+        name: (installed_version(name, "") or str(getattr(module, "__version__", "unknown")))[:LONGEST]
+        for name, module in loaded.items()
+    }
+    return Origin(file[-LONGEST:], line, digest_of(file) or "", versions)
 
 
 def digest_of(file: str | None) -> str | None:
@@ -88,9 +92,3 @@ def source_of(module: str) -> str | None:
             return None
         file, places = found.origin, found.submodule_search_locations or []
     return file
-
-
-def _version(name: str) -> str:
-    """That of the distribution, or what a module without one says of itself."""
-    found = installed_version(name, "") or str(getattr(sys.modules[name], "__version__", "unknown"))
-    return found[:LONGEST]

@@ -193,7 +193,10 @@ class Workload:
         if self.log is None:
             gaps, *lengths = uniforms(key, Purpose.CONTEXT, 0, count, 3)
             arrivals = np.zeros(count) if self.rate is None else np.cumsum(-np.log1p(-gaps)) / self.rate
-            prompts, outputs = map(_lengths, (self.prompt, self.output), lengths)
+            prompts, outputs = (
+                law.lengths(u) if isinstance(law, Geometric) else np.full(count, law, dtype=np.int64)
+                for law, u in zip((self.prompt, self.output), lengths, strict=True)
+            )
         else:
             arrivals, prompts, outputs = (np.asarray(getattr(self.log, name)) for name in COLUMNS)
             arrivals = arrivals - arrivals[0]
@@ -235,7 +238,3 @@ class Drawn(NamedTuple):
     outputs: Ints
     alphas: Floats  #: acceptance rates, where each has its own
     blocks: Ints  #: the first block of uniforms of each: it needs at most one for each token
-
-
-def _lengths(law: int | Geometric, u: Floats) -> Ints:
-    return law.lengths(u) if isinstance(law, Geometric) else np.full(len(u), law, dtype=np.int64)

@@ -115,8 +115,6 @@ def audit_served(
 
 
 class Counts:
-    """Counts of the lines read so far."""
-
     def __init__(self, conditions: Conditions, tolerance: float, root: int) -> None:
         self.conditions, self.tolerance, self.key = conditions, tolerance, key_of(root)
         self.lists = Lists(tolerance)
@@ -198,7 +196,8 @@ class Counts:
     def tables(self) -> Iterator[result.ServedTable]:
         yield from self._table("all", self.bins.sum(axis=0), self.all_unseen)
         for i, counts in enumerate(self.bins):
-            yield from self._table(_name("place", *_ends(i)), counts, int(self.unseen[i]))
+            first, end = 1 if i == 0 else 2 ** (i - 1) + 1, None if i == result.PLACES - 1 else 2**i
+            yield from self._table(_name("place", first, end), counts, int(self.unseen[i]))
         for i, counts in enumerate(self.steps):
             last = None if i == result.POSITIONS - 1 else i + 1
             yield from self._table(_name("position in the step", i + 1, last), counts, self.unseen_steps)
@@ -268,12 +267,6 @@ def _positions(text: Text, length: int) -> Ints:
 def _bit_lengths(numbers: Ints) -> Ints:
     """The number of binary digits of integers ≥ 0."""
     return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
-
-
-def _ends(i: int) -> tuple[int, int | None]:
-    """The first and the last place of class i; None for the open end."""
-    first = 1 if i == 0 else 2 ** (i - 1) + 1
-    return first, None if i == result.PLACES - 1 else 2**i
 
 
 def _name(kind: str, first: int, last: int | None) -> str:

@@ -62,7 +62,9 @@ class Lists:
             self._ambiguous |= any(not sum(math.exp(min(x, 0.0)) for x in logs) > WHOLE for logs in cut)
             if self._ambiguous:
                 return None
-        return [row._replace(known=_listed(row, lengths or self._lengths)) for row in rows]
+        lengths = lengths or self._lengths  # of lists that are surely of the top k, the others may have k + 1
+        extra = (_is_last(row) and row.known not in lengths and row.known - 1 in lengths for row in rows)
+        return [row._replace(known=row.known - one) for row, one in zip(rows, extra, strict=True)]
 
     def _row(self, place: Place, spare: int) -> Row:
         assert place.top is not None  # by `Conditions.objection`
@@ -80,12 +82,6 @@ def _is_own(place: Place, token: Token, logprob: float, tolerance: float) -> boo
 
 def _agree(one: float, other: float, tolerance: float) -> bool:
     return abs(one - other) <= tolerance + 1e-9 or max(one, other) < NEVER
-
-
-def _listed(row: Row, lengths: set[int]) -> int:
-    """How many of the top k tokens are in a list of k or k + 1 entries, where `lengths` are surely k."""
-    extra = _is_last(row) and row.known not in lengths and row.known - 1 in lengths
-    return row.known - extra
 
 
 def _is_last(row: Row) -> bool:

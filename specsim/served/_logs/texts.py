@@ -92,6 +92,8 @@ def _text(choice: dict[str, Any], response: dict[str, Any], parameters: dict[str
         raise ValueError(f"finish_reason is {reprlib.repr(finish)}, not a string")
     metrics = (response.get("metrics") or {}).get("speculative_decoding") or {} if chosen else {}
     name = (response if chosen else response.get("meta_info", {})).get("id")
+    steps: Any = metrics.get("per_step_accepted")
+    counted = isinstance(steps, Sequence) and all(type(one) is int and one >= 0 for one in steps)
     return Text(
         places=None if logged is None else _places(logged),
         extra=logged is not None and logged.completions,
@@ -99,7 +101,7 @@ def _text(choice: dict[str, Any], response: dict[str, Any], parameters: dict[str
         parameters=parameters,
         finish=finish,
         stopped_by=stopped_by,
-        accepted=_steps(metrics.get("per_step_accepted")),
+        accepted=list(steps) if counted else None,
         identity=None if name is None else (str(name), str(choice.get("index"))),
     )
 
@@ -130,12 +132,6 @@ def _token(string: Any, given: Any, entry: dict[str, Any] | None) -> Token:
     if entry and "\ufffd" in string and isinstance(written := entry.get("bytes"), list):  # a piece of UTF-8
         return bytes(written)
     return string
-
-
-def _steps(accepted: Any) -> list[int] | None:
-    if not isinstance(accepted, Sequence) or not all(type(one) is int and one >= 0 for one in accepted):
-        return None
-    return list(accepted)
 
 
 # Which texts can be tested, and what is missing from them.
