@@ -146,7 +146,6 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
 
 
 def _which_run(subject: subjects.Subject, level: str, root: int) -> dict[str, Any]:
-    """What identifies an audit, in plain values."""
     promise, code = None, None
     if not isinstance(subject, subjects.RuleSubject):
         promise, code = asdict(subject.declared), subject.origin.digest or None

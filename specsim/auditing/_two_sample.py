@@ -189,7 +189,6 @@ def _compare(
 
 
 def _tokens(subject: subjects.Subject, asked: subjects.Span) -> Ints:
-    """The emitted tokens [positions, steps]."""
     source, _ = subject.counter(asked.case)
     batches = source.batches(asked.key, asked.first, asked.steps)
     return np.concatenate([batch.tokens for batch in batches], axis=1)

@@ -8,7 +8,6 @@ from specsim.core._types import Ints
 
 
 def accepted_tokens(lengths: Ints) -> int:
-    """Number of accepted drafted tokens."""
     return int(lengths @ np.arange(len(lengths)))
 
 

@@ -149,7 +149,6 @@ def _read(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, An
 
 @cache
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of an annotation."""
     if hint == ArrayLike:
         return (ArrayLike,)
     if hint is None:
@@ -225,7 +224,6 @@ def _is_sequence(value: Any, hint: Any) -> bool:
 
 
 def _said(hint: Any) -> str:
-    """An annotation in words."""
     origin = typing.get_origin(hint) or hint
     words = {
         int: "an int", float: "a number", str: "a str", bool: "True or False", types.NoneType: "None",

@@ -114,7 +114,6 @@ class Kernel:
 
     @property
     def calls(self) -> "list[Kernel]":
-        """The kernels that this one calls."""
         named, cells = self._frozen
         return [value for value in (*(value for _, value in named), *cells) if isinstance(value, Kernel)]
 

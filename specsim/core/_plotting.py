@@ -40,7 +40,6 @@ def points(number: int) -> dict[str, Any]:
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw in specsim's style inside the `with`."""
     import matplotlib.style
 
     with matplotlib.style.context("specsim.style"):

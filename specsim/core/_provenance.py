@@ -51,7 +51,6 @@ def this_code() -> dict[str, str]:
 
 
 def specsim_version() -> str:
-    """The version of the installed distribution."""
     return installed_version("specsim-decoding")
 
 

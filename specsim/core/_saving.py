@@ -145,7 +145,6 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """The value that `encoded` made `value` of."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):

@@ -44,7 +44,6 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """The time of all counts."""
         return sum(one.seconds for one in self.found.values())
 
     def write(self, path: str | os.PathLike[str]) -> None:

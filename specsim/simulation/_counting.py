@@ -56,7 +56,6 @@ class Partial:
 
     @property
     def steps(self) -> int:
-        """How many steps were counted."""
         return sum(end - first for first, end in self.intervals)
 
     def __add__(self, other: "Partial") -> "Partial":

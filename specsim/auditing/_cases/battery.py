@@ -165,7 +165,6 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
 
 @cache
 def _fixed(name: str, bits: int) -> Case:
-    """A pair of the table."""
     given = dict((_PAIRS | _FOR_VERIFIERS)[name])
     rows = given.pop("rows", None) or synthetic_pair(*given.pop("synthetic"), rng=0)
     return _pair(name, rows=rows, bits=bits, **given)

@@ -137,7 +137,6 @@ class ShapesCase:
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of rows in its banks."""
         if self.together:
             return SERVER_KINDS
         return KINDS if min(self.vocab_sizes) < LARGE else KINDS[:KINDS_IF_LARGE]
@@ -264,7 +263,6 @@ class ShapedRows:
 
 
 def shape_cases(declared: Declared) -> list[ShapesCase]:
-    """The cases of changing shape for a verifier of chains with these declarations."""
     if declared.tree or declared.decoder:
         return []
     designs = _DESIGNS if declared.device == "cpu" else (*_DESIGNS, _ON_DEVICE)

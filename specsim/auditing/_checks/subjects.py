@@ -87,7 +87,6 @@ class _Counted:
         return lru_cache(maxsize=len(self.cases))(self._counter)
 
     def case(self, name: str) -> Any:
-        """The case of that name, or None."""
         return next((case for case in self.cases if case.name == name), None)
 
 
@@ -200,7 +199,6 @@ class VerifierSubject(_FunctionSubject):
 
     @cached_property
     def rule(self) -> Rule | None:
-        """The lossy rule that the verifier declares."""
         return rules.get(self.declared.rule) if self.declared.rule else None
 
     @cached_property
@@ -279,7 +277,6 @@ def rule_function(rule: Rule) -> contract.Verifier:
 def function_subject(
     callee: Callee, name: str, timeout: float = TIMEOUT, workers: Workers | None = None
 ) -> VerifierSubject | DecoderSubject:
-    """The subject of a user's function, a verifier or a decoder as it declares."""
     kind = DecoderSubject if callee.declared.decoder else VerifierSubject
     return kind(name, callee, timeout, workers=workers)
 

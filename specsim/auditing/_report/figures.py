@@ -24,8 +24,6 @@ MOST_TABLES, MOST_CELLS = 8, 12
 
 @dataclass(frozen=True)
 class Tested:
-    """A table and the case that it belongs to."""
-
     case: CaseResult
     table: TableResult
 

@@ -185,7 +185,6 @@ class _Banks:
         self._latest: dict[str, tuple[Any, Ints, Any]] = {}
 
     def rows(self, name: str, array: Any, places: Ints) -> Any:
-        """The rows at `places` of the bank `name`, [K, V]."""
         found = self._latest.pop(name[0], None)  # of large calls only one has room
         if found is None or found[0] is not array or not np.array_equal(found[1], places):
             found = None

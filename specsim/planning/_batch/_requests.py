@@ -184,7 +184,6 @@ class Workload:
 
     @property
     def count(self) -> int:
-        """Requests of a replication."""
         return self.requests if self.log is None else len(self.log)
 
     def draw(self, key: Key) -> "Drawn":
@@ -231,8 +230,6 @@ class Workload:
 
 
 class Drawn(NamedTuple):
-    """Requests of one replication."""
-
     arrivals: Floats
     prompts: Ints
     outputs: Ints

@@ -35,7 +35,6 @@ def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
 
 
 def chance(p: Floats, q: Floats, lenience: float) -> Floats:
-    """The probability of accepting a token, given its own p and q."""
     return capped_ratio(p, lenience * q)
 
 
