@@ -70,8 +70,12 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
                 _MEASURE_PAIRS[layout.dtype](*pairs, outside | outside << 16, *measured)
             else:
                 _MEASURE_DENSE[layout.dtype](*bits, outside, *measured)
-            if found.fault.any():
-                _checksum_bad(*bits, found.fault, found.checksum)
+            if (bad := np.flatnonzero(found.fault == BAD_VALUE)).size:  # for whose words `_keep` is not f
+                total = np.full(bad.size, HORNER)
+                for low in range(0, layout.vocab_size, BLOCK):
+                    p, q = (word[bad, low : low + BLOCK] for word in bits)
+                    total = total * HORNER + (_weighted(p) + _weighted(q, Q_OFFSET))
+                found.checksum[bad] = total
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
@@ -97,7 +101,7 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
     found.fault[:] = np.where(value_wrong, BAD_VALUE, np.where(listed_wrong, BAD_LIST, SOUND))
     found.checksum[:] = 0
     for part in (*words, p_tokens, q_tokens):
-        _add_words(part, found.checksum)
+        found.checksum[:] = (found.checksum + np.uint64(1)) * HORNER + _weighted(part)
 
 
 def _outside(rows: NDArray[Any]) -> Any:
@@ -112,7 +116,7 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
     def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
         """Fill beta, the checksum of p and q alone, and the fault of their values, for each row.
 
-        The checksum of a row with bits `outside` those of probabilities is not final: see `_checksum_bad`."""
+        The checksum of a row with bits `outside` those of probabilities is not final: `measure` makes it."""
         words = p_bits.shape[1]
         for row in range(p_bits.shape[0]):
             overlap = 0.0
@@ -149,40 +153,15 @@ def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
     return inner_summary_kernel(measure_dense)
 
 
-@kernel
-def _checksum_bad(p_bits, q_bits, fault, checksum):  # type: ignore[no-untyped-def]
-    """The checksums of rows whose words are not probabilities, for which `_keep` is not f."""
-    for row in range(fault.size):
-        if fault[row] != BAD_VALUE:
-            continue
-        total = HORNER
-        for low in range(0, p_bits.shape[1], BLOCK):
-            part = np.uint32(0)
-            weight = np.uint32(1)
-            for i in range(low, min(low + BLOCK, p_bits.shape[1])):
-                x = np.uint32(fold(np.uint32(p_bits[row, i])) * weight)
-                y = np.uint32(fold(np.uint32(q_bits[row, i])) * np.uint32(weight + Q_OFFSET))
-                part = np.uint32(part + np.uint32(x + y))
-                weight = np.uint32(weight + np.uint32(2))
-            total = total * HORNER + np.uint64(part)
-        checksum[row] = total
-
-
 _MEASURE_DENSE = {dtype: _make_measure(piece, numbers=1) for dtype, piece in MEASURE_SINGLE.items()}
 #: Of rows with an even number of numbers.
 _MEASURE_PAIRS = {"float16": _make_measure(measure_pairs, numbers=2)}
 
 
-@kernel
-def _add_words(words, checksum):  # type: ignore[no-untyped-def]
-    """Combine each row's checksum with that of its words [R, n]."""
-    for row in range(words.shape[0]):
-        part = np.uint32(0)
-        weight = np.uint32(1)
-        for i in range(words.shape[1]):
-            part = np.uint32(part + np.uint32(fold(np.uint32(words[row, i])) * weight))
-            weight = np.uint32(weight + np.uint32(2))
-        checksum[row] = (checksum[row] + np.uint64(1)) * HORNER + np.uint64(part)
+def _weighted(words: NDArray[Any], offset: Any = 0) -> NDArray[np.uint32]:
+    """The sum [R], modulo 2^32, of f of the words [R, n], with the weights 1, 3, 5, … and more."""
+    weights = np.arange(1, 2 * words.shape[1], 2, dtype=np.uint32) + offset
+    return np.asarray(fold.plain(words.astype(np.uint32)) @ weights)
 
 
 @kernel

@@ -4,9 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.core._kernels import kernel
 from specsim.core._types import Floats, TokenArray
-from specsim.core.distributions import copy_row
 from specsim.models import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows
@@ -54,31 +52,18 @@ def rows_on_path(rows: Rows, tokens: TokenArray) -> tuple[Floats, Floats]:
         return rows.p, rows.q
     shape = (len(rows.p), len(tokens), rows.p.shape[2])
     p, q = np.zeros(shape), np.ones(shape)
-    follow_path(rows.parents, rows.draft_tokens, rows.p, rows.q, tokens, p, q)
+    every = np.arange(len(rows.p))
+    alike = np.zeros((len(rows.p), rows.p.shape[1]), dtype=np.int64)  # depth + 1 of the nodes with the prefix
+    alike[:, 0], node = 1, np.zeros(len(rows.p), dtype=np.int64)
+    for depth, emitted in enumerate(tokens):
+        below = np.take_along_axis(alike, rows.parents, axis=1) == depth + 1
+        same = below & (rows.draft_tokens == emitted[:, None])
+        # of the nodes with the prefix the first that has children has the rows
+        last = np.where(below.any(axis=1), rows.parents[every, below.argmax(axis=1)], node)
+        here = np.flatnonzero(emitted >= 0)
+        p[here, depth] = rows.p[here, last[here]]
+        here = here[last[here] < rows.q.shape[1]]
+        q[here, depth] = rows.q[here, last[here]]
+        alike[:, 1:][same] = depth + 2
+        node = np.where(same.any(axis=1), same.argmax(axis=1) + 1, -1)
     return p, q
-
-
-@kernel
-def follow_path(parents, draft_tokens, p, q, tokens, p_path, q_path):  # type: ignore[no-untyped-def]
-    """Fill p_path, q_path[B, depth+1, V] with the rows of the first node that carries each emitted prefix."""
-    size = draft_tokens.shape[1]
-    alike = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the prefix
-    for b in range(draft_tokens.shape[0]):
-        alike[:] = 0
-        alike[0] = 1
-        node, last = 0, 0
-        for depth in range(tokens.shape[0]):
-            if tokens[depth, b] < 0:
-                break
-            following, inner = -1, -1
-            for j in range(size):
-                if alike[parents[b, j]] == depth + 1:
-                    inner = parents[b, j] if inner < 0 else inner
-                    if draft_tokens[b, j] == tokens[depth, b]:
-                        alike[j + 1] = depth + 2
-                        following = j + 1 if following < 0 else following
-            last = inner if inner >= 0 else node
-            copy_row(p[b, last], p_path[b, depth])
-            if last < q.shape[1]:
-                copy_row(q[b, last], q_path[b, depth])
-            node = following

@@ -286,30 +286,17 @@ def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: 
                 prefixes_of_ends[np.uint64(shorter + text)] += 1
 
 
-@kernel
-def count_dependence(first, neighbours, calls):  # type: ignore[no-untyped-def]
+def count_dependence(first: Floats, neighbours: Ints, calls: Ints) -> None:
     """Count the images first[B] of the first tokens of a batch, verified in two calls, one for each half.
 
     calls[2, bins + 1] gets the counts by bin of each call, and their squares; last the number of calls and
     the squares of their sizes."""
-    steps, bins = first.size, calls.shape[1] - 1
-    half, quarter = (steps + 1) // 2, bins // 4
-    found, quarters = np.zeros((2, bins), np.int64), np.empty(steps, np.int8)
-    for s in range(steps):
-        b = pit_bin(first[s], bins)
-        found[0 if s < half else 1, b] += 1
-        quarters[s] = b // quarter
-        if s % 2:
-            neighbours[0, quarters[s - 1] * 4 + quarters[s]] += 1
-    for s in range(half, steps):
-        neighbours[1, quarters[s - half] * 4 + quarters[s]] += 1
-    for call, size in ((found[0], half), (found[1], steps - half)):
-        if size > 0:
-            calls[0, bins] += 1
-            calls[1, bins] += size**2
-            for b in range(bins):
-                calls[0, b] += call[b]
-                calls[1, b] += call[b] ** 2
+    half, even, bins = (first.size + 1) // 2, first.size // 2 * 2, calls.shape[1] - 1
+    neighbours[0] += pairs_of_quarters(first[0:even:2], first[1:even:2])
+    neighbours[1] += pairs_of_quarters(first[: first.size - half], first[half:])
+    for call in filter(len, (first[:half], first[half:])):
+        found = np.bincount(np.minimum((call * bins).astype(np.int64), bins - 1), minlength=bins)
+        calls += [[*found, 1], [*found**2, call.size**2]]
 
 
 @inner_kernel
