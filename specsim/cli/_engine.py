@@ -1,5 +1,6 @@
 """`specsim audit engine`, `audit matrix` and `audit servers`: audits of serving engines."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +13,25 @@ from specsim.cli._app import VERDICT, audit_app, command
 from specsim.cli._options import REAL, WHOLE, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_judged
 from specsim.core._files import read_text
-from specsim.core._numbers import whole
+from specsim.core._numbers import real, whole
 from specsim.core._parameters import read_options, split_name
 from specsim.core._registry import check_known
 
-#: What --requests takes: numbers, and words.
-NUMBERS, WORDS = ("texts", "logprobs"), ("penalties", "unseeded", "unequal")
+
+def _biases(text: str) -> tuple[tuple[int, float], ...]:
+    """Biases by token, as in 3:-100/5:1.5."""
+    pairs = [part.partition(":") for part in text.split("/")]
+    return tuple((whole(token), real(bias)) for token, _, bias in pairs)
+
+
+#: What --requests takes: values, and words.
+VALUES: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("texts", "logprobs", "penalty_last_n", "min_tokens"), whole),
+    **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), real),
+    "logit_bias": _biases,
+    "stop_id": lambda text: (whole(text),),
+}
+WORDS = "unseeded", "unequal"
 
 SERVER = "the address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
 NAMES = (
@@ -56,9 +70,11 @@ class Asked:
     requests: Annotated[
         str | None,
         Parameter(
-            help="Form of the requests, separated by commas: texts=3 (texts of each request), logprobs=5 "
-            "(entries of the lists of log-probabilities; -1: none), penalties (send neutral ones: 1, 0, 0, "
-            "which must have no effect); of planted checkpoints also unseeded (no seed), unequal (every "
+            help="More of the requests, separated by commas: repetition_penalty=1.5, frequency_penalty=0.5, "
+            "presence_penalty=0.5, penalty_last_n=64 (tokens back that penalties look; default: all), "
+            "logit_bias=3:-100/5:1.5 (ids; -100 bans a token), stop_id=2, min_tokens=8 (before which that id "
+            "cannot come), texts=3 (texts of each request), logprobs=5 (entries of the lists of "
+            "log-probabilities; -1: none); of planted checkpoints also unseeded (no seed), unequal (every "
             "second prompt is much longer)."
         ),
     ] = None
@@ -67,18 +83,24 @@ class Asked:
         """Return how an engine samples, and the other entries of --requests."""
         from specsim.engines import Sampling
 
-        found: dict[str, int] = {}
+        found: dict[str, Any] = {}
         for part in self.requests.split(",") if self.requests is not None else ():
             name, equals, value = part.partition("=")
-            check_known("form of requests", name, [*NUMBERS, *WORDS])
-            if bool(equals) is not (name in NUMBERS):
-                example = f"{name}=2" if name in NUMBERS else name
+            check_known("form of requests", name, [*VALUES, *WORDS])
+            if bool(equals) is not (name in VALUES):
+                example = f"{name}=2" if name in VALUES else name
                 raise ValueError(f"--requests: {part!r} is not of the form {example}")
-            found[name] = whole(value) if equals else 1
-        logprobs, penalties = found.pop("logprobs", 0), bool(found.pop("penalties", 0))
-        rows = (self.temperature, self.top_k, self.top_p, self.min_p)
-        stop = () if self.stop is None else (self.stop,)
-        return Sampling(*rows, stop, None if logprobs < 0 else logprobs, penalties), found
+            try:
+                found[name] = VALUES[name](value) if equals else 1
+            except ValueError as error:
+                raise ValueError(f"--requests: {part!r}: {error}") from None
+        values = asdict(self) | {"stop": () if self.stop is None else (self.stop,)}
+        values |= {"logprobs": found.pop("logprobs", 0), "stop_ids": found.pop("stop_id", ())}
+        values |= {name: found.pop(name) for name in VALUES if name in found and name != "texts"}
+        del values["requests"]
+        if values["logprobs"] < 0:
+            values["logprobs"] = None
+        return Sampling(**values), found
 
 
 @Parameter(name="*")
@@ -174,7 +196,7 @@ def audit_engine(
 
 @command(
     audit_app,
-    "audit matrix llama.cpp --planted pair",
+    "audit matrix llama.cpp --planted pair --battery small",
     "audit matrix http://one:80 --planted pair --without http://two:80",
     name="matrix",
     codes=VERDICT,
@@ -184,28 +206,25 @@ def audit_matrix(
     *,
     planted: Checkpoint,
     without: str | None = None,
-    tokens: Annotated[int, WHOLE] = 20_000,
+    battery: str = "mid",
+    tokens: Annotated[int | None, WHOLE] = None,
     opened: Engine = ANY_ENGINE,
     seed: option.Seed = None,
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Audit a serving engine under many settings, with speculation and without.
-
-    The settings are those of 'specsim audit engine': temperatures, truncation, penalties, stop strings,
-    several texts, no seeds, unequal prompts.
+    """Audit a serving engine under the settings of a battery, with speculation and without.
 
     Args:
         without: The address of the same server without speculation.
-        tokens: Emitted tokens to test of each setting."""
+        battery: The settings: small, mid or big.
+        tokens: Emitted tokens to test of each setting. Default: those of the battery."""
     from specsim import engines
 
     form.make_folder(out, "engine.json")
     name, options = _engine_of(engine)
-    options |= given(asdict(opened))
-    found = engines.audit_matrix(
-        name, specsim.open_planted(planted), without=without, tokens=tokens, out=out, rng=seed, **options
-    )
+    options |= {**given(asdict(opened)), "without": without, "battery": battery, "tokens": tokens}
+    found = engines.audit_matrix(name, specsim.open_planted(planted), out=out, rng=seed, **options)
     return print_judged(found, form, out, "engine")
 
 

@@ -102,7 +102,7 @@ def of_engines(folder):
     biased = audit_engine("specsim", pair, tokens=1_000, mistake="greedy_residual", rng=SEED)
     with pytest.MonkeyPatch.context() as patch:
         two = settings(pair)[:2]
-        patch.setattr("specsim.engines._audit.matrix.settings", lambda _: two)
+        patch.setattr("specsim.engines._audit.matrix.settings", lambda *_: two)
         matrix = audit_matrix("specsim", pair, tokens=1_000, mistake="target_not_rolled_back", rng=SEED)
     with answering(lambda *_: {"choices": [{"text": HOSTILE}]}, f"{HOSTILE}/1", HOSTILE) as url:
         hostile = audit_engine(url, pair, tokens=100, rng=SEED)

@@ -3,9 +3,11 @@
 import numpy as np
 from scipy.stats import chi2
 
+from specsim.core.distributions import normalise
 from specsim.core.stats import log_pooled_e_values
 from specsim.engines._planted.law import Law, TableLogits
-from specsim.engines._planted.requests import Sampling, processed
+from specsim.engines._planted.processing import Seen, processed
+from specsim.engines._planted.requests import Sampling
 from specsim.engines._server.decoding import Decoder
 
 WORDS = 5
@@ -60,17 +62,20 @@ def decoded(pair, requests, **options):
 def tables_of(pair, requests, completions, sampling):
     """The law, and the counts, of the tokens after each context that the target reads."""
     prompts = {request.number: request.prompt for request in requests}
-    contexts, tokens = [], []
+    rows, tokens = [], []
     for one in completions:
         text = np.array(prompts[one.number] + one.tokens)
         start = len(prompts[one.number])
-        contexts.append(pair.target.contexts(text, start))
+        places = np.arange(start, len(text))
+        seen = Seen(text[None], np.array([start]), np.zeros_like(places), places)
+        scores = pair.target.scores(pair.target.contexts(text, start))
+        rows.append(processed(scores, sampling, seen=seen))
         tokens.append(text[start:])
-    distinct, which = np.unique(np.concatenate(contexts), axis=0, return_inverse=True)
-    rows = processed(pair.target.rows(distinct), sampling)
-    counts = np.zeros(rows.shape, dtype=np.int64)
+    # rounded, so that rows of one distribution are counted together
+    distinct, which = np.unique(np.concatenate(rows).round(12), axis=0, return_inverse=True)
+    counts = np.zeros(distinct.shape, dtype=np.int64)
     np.add.at(counts, (which.ravel(), np.concatenate(tokens)), 1)
-    return rows, counts
+    return normalise(distinct), counts
 
 
 def log_pooled_e_value(tables):

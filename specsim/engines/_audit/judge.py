@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,27 +12,42 @@ from specsim import mistakes
 from specsim.core._json import printable
 from specsim.core._provenance import Provenance
 from specsim.core._types import Floats, Ints
-from specsim.core._verdicts import BUDGET, Finding
+from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
 from specsim.engines._audit import counters, head_counts, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
-from specsim.engines._audit.places import Given, Places, Rows, by_context, masses_of, masses_under, places_of
+from specsim.engines._audit.places import (
+    Given,
+    Places,
+    Rows,
+    by_context,
+    masses_of,
+    masses_under,
+    padded,
+    places_of,
+)
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Failure, Request, Sampling, possible_orders
+from specsim.engines._planted.processing import possible_orders
+from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
 #: The drafted tokens of a step where an engine does not say.
 LIKELY_DRAFTS = 4
 #: Nats by which the texts without speculation must be less likely in an order that the engine does not use.
-UNLIKELY = 20.0
+UNLIKELY = 30.0
 #: Entries of rows for which known mistakes are tried: with a large vocabulary, at some of the places.
 MOST_ENTRIES = 2**25
 #: Tolerance of log p in float32: at least so much, and so much for each token of the vocabulary, since
 #: softmax sums over it.
 LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
+#: The rows, other than processed ones, whose log-probabilities an engine may return.
+OTHER_ROWS: dict[str, Callable[[Given], Floats]] = {
+    "raw": lambda given: given.raw.p,
+    "penalised": lambda given: given.changed(temperature=1.0, top_k=None, top_p=1.0, min_p=0.0),
+}
 
 
 @dataclass(frozen=True)
@@ -54,21 +69,28 @@ class Run:
     seconds: float = 0.0
 
 
-def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = None) -> results.EngineAudit:
+def judge(
+    run: Run,
+    *,
+    orders: Sequence[str] = (),
+    tolerance: float | None = None,
+    budget: float = BUDGET,
+    wanted_tv: float = WANTED_TV,
+) -> results.EngineAudit:
     """Judge a run, for every distribution within `tolerance` of the planted one in log p; by default that of
     float32.
 
-    The order of temperature and truncation is the likeliest one, of `orders` if some are given. All requests
+    The order of processing is the likeliest one, of `orders` if some are given. All requests
     must share one `Sampling`."""
     started = time.perf_counter()
     if tolerance is None:
         tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * run.planted.target.vocab_size)
-    texts = _Texts(run, orders, tolerance)
+    texts = _Texts(run, orders, tolerance, budget)
     tests, (logs, kind) = texts.tests(), texts.log_probabilities()
     impossible = counters.impossible(texts.every, texts.length)
     of_head = head_counts.compare(run.planted, texts.asked, texts.every, texts.length)
     told = of_head.finding if of_head and impossible is None else impossible
-    support = support_finding(texts.places, texts.masses, texts.fresh)
+    support = support_finding(texts.places, texts.masses, texts.fresh, len(texts.law.sizes))
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
     found = [*texts.contract(), support, *_deviations(tests), wrong_logs, told]
     findings = tuple(one for one in found if one is not None)
@@ -102,6 +124,8 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         seconds=run.seconds,
         judging=time.perf_counter() - started,
         provenance=Provenance.record(run.root, 1, run.seconds),
+        budget=budget,
+        wanted_tv=wanted_tv,
     )
 
 
@@ -110,7 +134,7 @@ class _Texts:
 
     The tests are of the `fresh` ones: requests that are repeated at the end are in `every` alone."""
 
-    def __init__(self, run: Run, orders: Sequence[str], tolerance: float):
+    def __init__(self, run: Run, orders: Sequence[str], tolerance: float, budget: float):
         self.run, self.tolerance = run, tolerance
         self.law, self.sampling = run.planted.target, run.requests[0].sampling
         self.asked = asked = {request.number: request for request in run.requests}
@@ -122,9 +146,12 @@ class _Texts:
         self.server, self.about_server = counters.usable(self.every, run.counters, gamma)
         self.length = counters.draft_length(self.every, self.server, gamma)
         self.places = places_of(self.law, asked, self.fresh)
-        likelihoods = _order_logs(run.planted, self.places, self.sampling)
-        # the first of equals
-        self.order = max(orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0))
+        self.padded = padded(asked, self.fresh)
+        likelihoods = _order_logs(run.planted, self.places, self.sampling, self.padded)
+        # the first of equals; where the likeliest of several laws is tested, each has its share of the budget
+        possible = orders or [*likelihoods]
+        self.order = max(possible, key=lambda one: likelihoods.get(one, 0.0))
+        self.budget = budget / len(possible)
         rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
         self.masses = masses_of(self.places, lambda contexts: self.given(contexts).rows, rng)
         # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
@@ -137,20 +164,21 @@ class _Texts:
         self.fitted = fit(self.few, self.masses.mass[some], known, self.given, self.law.vocab_size)
 
     def given(self, contexts: Ints) -> Given:
-        return Given(self.run.planted, self.sampling, self.order, contexts)
+        return Given(self.run.planted, self.sampling, self.order, contexts, self.padded)
 
     def rows(self, contexts: Ints) -> Floats:
         return self.given(contexts).p
 
     def tests(self) -> list[results.TestResult]:
-        """All tests, which share the budget."""
         law, masses = self.law, self.masses
         same, next_to = _partners(self.asked, self.fresh)
         partners = [("same prompt, same place", same), ("neighbouring requests", next_to)]
-        cells = list(tables(self.places, masses, partners, bool(self.sampling.stop)))
-        level = BUDGET / (len(cells) + 3)
-        contexts = int(np.prod(law.sizes, dtype=float))
-        each = context_test(self.places, self.rows, contexts, level, self.tolerance)
+        cells = list(tables(self.places, masses, partners, self.sampling.stops))
+        level = self.budget / (len(cells) + 3)
+        each = None
+        if not self.sampling.reads_texts:  # else a context comes once
+            contexts = int(np.prod(law.sizes, dtype=float))
+            each = context_test(self.places, self.rows, contexts, level, self.tolerance)
         logs = np.zeros(len(self.fresh))
         with np.errstate(divide="ignore"):
             np.add.at(logs, self.places.text, np.log(masses.mass))
@@ -162,21 +190,22 @@ class _Texts:
         ]
 
     def log_probabilities(self) -> tuple[results.LogProbabilities | None, str]:
-        """The comparison with processed or raw log-probabilities, whichever match better."""
-        law, places = self.law, self.places
+        """The comparison with processed, penalised or raw rows, whichever match best."""
 
-        def compared(own: Rows, mass: Floats) -> results.LogProbabilities | None:
+        def compared(rows: Rows) -> results.LogProbabilities | None:
+            mass = masses_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
             with np.errstate(divide="ignore"):
-                return logprobs.compare(places, self.fresh, np.log(mass), own, self.tolerance_of_logs)
+                return logprobs.compare(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
 
-        found = compared(self.rows, self.masses.mass)
-        unprocessed = replace(self.sampling, stop=(), logprobs=0, penalties=False) == Sampling()
-        if found is None or unprocessed:
-            return found, ""
-        raw = compared(law.rows, masses_under(places.contexts, places.tokens, law.rows, law.vocab_size))
-        if raw is None or _wrong(raw) == _wrong(found):
-            return found, ""
-        return (found, "processed") if _wrong(found) < _wrong(raw) else (raw, "raw")
+        processed = compared(self.rows)
+        if processed is None or not self.sampling.acting:
+            return processed, ""
+        found = {"processed": processed}
+        for kind, rows in OTHER_ROWS.items():
+            if other := compared(lambda contexts, rows=rows: rows(self.given(contexts))):  # type: ignore[misc]
+                found[kind] = other
+        kind = min(found, key=lambda one: _wrong(found[one]))
+        return found[kind], kind if len({*map(_wrong, found.values())}) > 1 else ""
 
     @property
     def tolerance_of_logs(self) -> float:
@@ -188,7 +217,7 @@ class _Texts:
         if outside := self.places.outside:
             yield Finding("contract", f"{outside:,} emitted tokens are not in the vocabulary")
         lengths = [(one, len(one.tokens), self.asked[one.number].max_tokens) for one in self.fresh]
-        stops = bool(self.sampling.stop)
+        stops = self.sampling.stops
         wrong = [one for one in lengths if one[1] > one[2] or (one[1] < one[2] and not stops)]
         if wrong:
             first, length, most = wrong[0]
@@ -222,11 +251,11 @@ class _Texts:
 
 
 def _with_stop(planted: Planted, text: Completion, request: Request) -> Completion:
-    """`text` with the stop string that ended it, which most engines leave out: its last token was drawn."""
-    stops = request.sampling.stop
+    """`text` with the stop string or id that ended it, which most engines leave out: it was drawn."""
+    stops = [*map(planted.encode, request.sampling.stop), *([one] for one in request.sampling.stop_ids)]
     if len(stops) != 1 or len(text.tokens) >= request.max_tokens:
         return text
-    stop = planted.encode(stops[0])
+    (stop,) = stops
     if text.tokens[-len(stop) :] == tuple(stop):
         return text
     logprobs = None if text.logprobs is None else (*text.logprobs, *(None for _ in stop))
@@ -240,18 +269,21 @@ def likely_orders(run: Run) -> list[str]:
     with probability at most e^-`UNLIKELY` for each of the others."""
     asked = {request.number: request for request in run.requests}
     texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
-    found = _order_logs(run.planted, places_of(run.planted.target, asked, texts), run.requests[0].sampling)
+    places = places_of(run.planted.target, asked, texts)
+    found = _order_logs(run.planted, places, run.requests[0].sampling, padded(asked, texts))
     most = max(found.values())
     return [order for order, log in found.items() if log > most - UNLIKELY]
 
 
-def _order_logs(planted: Planted, places: Places, sampling: Sampling) -> dict[str, float]:
+def _order_logs(
+    planted: Planted, places: Places, sampling: Sampling, texts: tuple[Ints, Ints]
+) -> dict[str, float]:
     """The log-likelihood of the tokens under each order; 0 where there is only one."""
     orders = possible_orders(sampling)
     logs = dict.fromkeys(orders, 0.0)
     if len(orders) > 1:
         for contexts, at, row in by_context(places.contexts, planted.target.vocab_size):
-            here = Given(planted, sampling, orders[0], contexts)
+            here = Given(planted, sampling, orders[0], contexts, texts)
             for order in orders:
                 mass = here.changed(order)[row, places.tokens[at]]
                 logs[order] += float(np.log(np.maximum(mass, 1e-300)).sum())

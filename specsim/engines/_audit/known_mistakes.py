@@ -15,10 +15,11 @@ import numpy as np
 from specsim import mistakes
 from specsim.core._parameters import written
 from specsim.core._types import Floats, Ints
-from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, places_of
+from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, padded, places_of
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import Law
-from specsim.engines._planted.requests import ORDERS, Completion, Request, Sampling, possible_orders
+from specsim.engines._planted.processing import PARTS, possible_orders
+from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._server.decoding import LocalEngine
 from specsim.engines._server.following import contexts_read
 from specsim.engines._server.mistakes import ACTS
@@ -40,9 +41,8 @@ FOLLOWED = 8
 #: Other temperatures than the one asked for.
 TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 LENIENCES = (0.5, 0.8, 0.9)
-#: The parameters of sampling, with values that change nothing.
-OFF: dict[str, float | None] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0}
-
+#: How many tokens of a step penalties may miss: few drafts more often than many.
+MISSED = (1, 1, 1, 2, 2, 3, 4)
 
 FromRows = Callable[[Given], Floats]
 
@@ -88,11 +88,13 @@ def known_mistakes(
 ) -> Iterator[Known]:
     """The mistakes; those of a state need `gamma`, the drafted tokens of a step, or 0 without drafts."""
     law = planted.target
-    if gamma and texts:
+    if gamma and texts and not sampling.reads_texts:
         yield from _of_state(planted, requests, texts, places, gamma)
     yield from _of_verification(law.words, sampling)
     yield from _of_processing(sampling, order)
-    yield from _unknown_tokens(law)
+    if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
+        yield from _unknown_tokens(law)
+    yield from _missed(sampling, places)
     yield from _misread(law, requests, texts, places)
 
 
@@ -147,13 +149,12 @@ def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
     )
     for name in OF_ROWS:
         yield Known((name,), _law(name))
-    changed = [name for name, value in OFF.items() if getattr(sampling, name) != value]
-    only = changed[0] if len(changed) == 1 else ""
+    only = next(iter(sampling.acting)) if len(sampling.acting) == 1 else ""
     untested = {"temperature": "draft_temperature", "top_k": "draft_top_k"}.get(only, "raw_q_in_test")
     undrawn = {"temperature": "handed_temperature"}.get(only, "raw_drafts")
-    yield Known((untested,), lambda g: Pair(g.p, g.raw_q).emitted(g.q))
-    yield Known((undrawn,), lambda g: g.rows.emitted(g.raw_q))
-    yield Known(("raw_p_in_test",), lambda g: g.rows.emitted(accepted=ratio(g.raw_p, g.q)))
+    yield Known((untested,), lambda g: Pair(g.p, g.raw.q).emitted(g.q))
+    yield Known((undrawn,), lambda g: g.rows.emitted(g.raw.q))
+    yield Known(("raw_p_in_test",), lambda g: g.rows.emitted(accepted=ratio(g.raw.p, g.q)))
     yield Known(("draft_numbers_in_check",), _law("draft_numbers_in_check"))
     if words <= MOST_WORDS:
         yield Known(("test_uniform_draws",), _law("test_uniform_draws"))
@@ -162,15 +163,29 @@ def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
         yield Known((written(name, {"lenience": lenience}),), _law(name, lenience=lenience))
 
 
+#: The names of other orders, by a part that the right one does not have.
+OTHER = {
+    "penalties of prompt and text": "prompt_penalised",
+    "penalties of the text": "prompt_not_penalised",
+    "min-p, temperature": "truncation_first",
+    "top-k, temperature": "truncation_first",
+}
 #: The mistakes of the rows without a parameter: in the residual, and in the test and the residual.
 RESIDUAL = {"temperature": "residual_temperature"}
 TESTED = {"temperature": ("verified_at_temperature",), "min_p": ("bonus_min_p",)}
 
 
 def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
-    for name, value in OFF.items():
-        if getattr(sampling, name) != value:
-            yield from _without(name, methodcaller("changed", **{name: value}))
+    for name, values in PARTS.items():
+        if values.keys() & sampling.acting:
+            yield from _without(name, methodcaller("changed", **values))
+    frequency, presence = sampling.frequency_penalty or 0.0, sampling.presence_penalty or 0.0
+    if frequency:
+        once = methodcaller("changed", frequency_penalty=0.0, presence_penalty=presence + frequency)
+        yield Known(("frequency_once",), once)
+    if presence:
+        often = methodcaller("changed", frequency_penalty=frequency + presence, presence_penalty=0.0)
+        yield Known(("presence_each_time",), often)
     if sampling.temperature not in (0.0, 1.0):
         yield Known(("temperature_twice",), methodcaller("changed", temperature=sampling.temperature**2))
     elif sampling.temperature == 1.0:
@@ -179,7 +194,9 @@ def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
             yield Known((name,), methodcaller("changed", temperature=t))
     for other in possible_orders(sampling):
         if other != order:
-            name = "truncation_first" if ORDERS[other][-1] == "temperature" else "other_order"
+            name = next(
+                (name for part, name in OTHER.items() if part in other and part not in order), "other_order"
+            )
             detail = f"Rows are processed in the order {other}."
             yield Known((name,), methodcaller("changed", other), detail=detail)
 
@@ -226,35 +243,40 @@ def _averaged(wrong: Sequence[int], g: Given) -> Floats:
     return found[which] / len(some)
 
 
+def _missed(sampling: Sampling, places: Places) -> Iterator[Known]:
+    """Penalties that miss the last tokens of a text, as those that were drafted in the same step."""
+    if sampling.penalised:
+        every = [places.contexts.copy() for _ in MISSED]
+        for contexts, lag in zip(every, MISSED, strict=True):
+            contexts[:, -1] -= np.minimum(lag, places.place)
+        yield Known(("penalties_miss_drafts",), attrgetter("p"), contexts=np.hstack(every))
+
+
 def _misread(
     law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], places: Places
 ) -> Iterator[Known]:
     """What is read [n, k] where a cache, a page or another request's rows are mixed up; the right token where
     nothing can be read."""
-    whole = [np.array([*requests[one.number].prompt, *one.tokens], dtype=np.int64) for one in texts]
-    if not whole or not (law.offsets or law.openers):
+    if not texts or not (law.offsets or law.openers):
         return
-    padded = np.full((len(whole), max(map(len, whole))), -1, dtype=np.int64)
-    for i, tokens in enumerate(whole):
-        padded[i, : len(tokens)] = tokens
-    prompts = np.array([len(requests[one.number].prompt) for one in texts])
+    whole, prompts = padded(requests, texts)
     at = prompts[places.text] + places.place
     if law.offsets:
         for name, seldom, detail, move in _moves():
-            read = _read(law, padded, places, places.text, at, move)
+            read = _read(law, whole, places, places.text, at, move)
             yield Known((name,), attrgetter("p"), seldom=seldom, detail=detail, contexts=read)
         for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
             # not around: no text may be read by itself by way of others
             other = np.clip(places.text + step, 0, len(whole) - 1)
             moved = prompts[other] + places.place
             detail = f"Rows are those of the {name} request at the same place."
-            read = _read(law, padded, places, other, moved, partial(add, 0))
+            read = _read(law, whole, places, other, moved, partial(add, 0))
             names = "rows_of_next", "prompt_of_next"
             yield Known(names, attrgetter("p"), seldom=names[::-1], detail=detail, contexts=read)
     if len(law.openers) > 1:
         for step in (1, -1):
             contexts = places.contexts.copy()
-            contexts[:, -1] = padded[(places.text + step) % len(whole), 0]
+            contexts[:, len(law.sizes) - 1] = whole[(places.text + step) % len(whole), 0]
             yield Known(("first_token_of_next",), attrgetter("p"), contexts=contexts)
 
 
@@ -276,13 +298,13 @@ def _page_before(page: int, first: int, index: Ints) -> Ints:
     return np.where(index // page % 2 == first, index - page, index)
 
 
-def _read(law: Law, padded: Ints, places: Places, text: Ints, at: Ints, move: Move) -> Ints:
+def _read(law: Law, whole: Ints, places: Places, text: Ints, at: Ints, move: Move) -> Ints:
     """The contexts read in `text` where indices are moved."""
     contexts = places.contexts.copy()
     for column, offset in enumerate(law.offsets):
         index = move(at - offset)
-        legal = (index >= bool(law.openers)) & (index < np.minimum(at, padded.shape[1]))
-        tokens = padded[text, np.clip(index, 0, padded.shape[1] - 1)]
+        legal = (index >= bool(law.openers)) & (index < np.minimum(at, whole.shape[1]))
+        tokens = whole[text, np.clip(index, 0, whole.shape[1] - 1)]
         legal &= (tokens >= 0) & (tokens < law.words)
         contexts[:, column] = np.where(legal, tokens, contexts[:, column])
     return contexts

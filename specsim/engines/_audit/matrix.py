@@ -1,6 +1,6 @@
-"""An engine under many settings: temperature, truncation, penalties, stop strings, several texts a request,
-requests without seeds, prompts of unequal lengths."""
+"""An engine under many settings: the batteries of data/batteries.toml."""
 
+import math
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -10,35 +10,42 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import count_of
+from specsim.core._checks import check_choice, count_of
+from specsim.core._files import read_table
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, Table
-from specsim.core._verdicts import Check, Finding, Judged, Verdict
+from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.run import open_store, plain_options, planned_tokens, serve
 from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Engine, Sampling
+from specsim.engines._planted.processing import possible_orders
+from specsim.engines._planted.requests import PENALTIES, Engine, Sampling
+from specsim.models._processed import SAMPLING
 
-#: Texts per request in the cell that tests it.
-SEVERAL = 3
+#: The batteries, each with the settings of those before it, and their settings.
+BATTERIES, SETTINGS = (read_table("batteries")[name] for name in ("batteries", "settings"))
+#: What of a setting is not sampling.
+FORM = "finds", "texts", "request_seeds", "unequal_prompts"
 #: Folders of the texts with speculation and without.
 SIDES = "speculative", "plain"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of the matrix: a name, and what is asked of the engine."""
+    """A row of the matrix: a name, what it finds, and what is asked of the engine."""
 
     name: str
+    finds: str
     sampling: Sampling
     n: int = 1
     request_seeds: bool = True
     unequal_prompts: bool = False
+    longer: float = 1.0  #: how many more tokens to ask for, since texts end early
 
     @property
     def file(self) -> str:
@@ -50,63 +57,53 @@ class Setting:
 
     def options(self) -> str:
         """The options of `specsim audit engine` that ask the same."""
-        plain, own = Sampling(), self.sampling
+        own = self.sampling
         words = [
-            f"--{name.replace('_', '-')} {getattr(own, name)}"
-            for name in ("temperature", "top_k", "top_p", "min_p")
-            if getattr(own, name) != getattr(plain, name)
+            f"--{name.replace('_', '-')} {getattr(own, name)}" for name in SAMPLING if name in own.acting
         ]
         words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
-        form = [f"texts={self.n}"] * (self.n > 1) + ["penalties"] * own.penalties
+        sent = {name: getattr(own, name) for name in (*PENALTIES, "penalty_last_n")}
+        sent |= {"logit_bias": "/".join(f"{token}:{bias:g}" for token, bias in own.logit_bias) or None}
+        sent |= {"stop_id": own.stop_ids[0] if own.stop_ids else None, "min_tokens": own.min_tokens or None}
+        sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
+        form = [f"{name}={value}" for name, value in sent.items() if value is not None]
         form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts
         return " ".join(words + [f"--requests {','.join(form)}"] * bool(form))
 
 
-def settings(planted: Planted) -> list[Setting]:
-    words = planted.target.words
-    k = max(2, words // 2)
-    stop = (planted.decode([_rare_word(planted)]),)
-    rows = {
-        "plain": {},
-        "temperature 0": {"temperature": 0.0},
-        "temperature 0.5": {"temperature": 0.5},
-        "temperature 1.5": {"temperature": 1.5},
-        f"top-k {k}": {"top_k": k},
-        "top-p 0.8": {"top_p": 0.8},
-        "min-p 0.2": {"min_p": 0.2},
-        f"temperature 0.7, top-k {k}": {"temperature": 0.7, "top_k": k},
-        "temperature 1.5, top-p 0.8": {"temperature": 1.5, "top_p": 0.8},
-        "temperature 1.5, min-p 0.2": {"temperature": 1.5, "min_p": 0.2},
-        f"temperature 1.5, top-k {k}, top-p 0.8": {"temperature": 1.5, "top_k": k, "top_p": 0.8},
-        "penalties off, but sent": {"penalties": True},
-        "a stop string": {"stop": stop},
-    }
-    found = [Setting(name, Sampling(**changed)) for name, changed in rows.items()]  # type: ignore[arg-type]
-    together = Sampling(1.5, k, 0.9, 0.05, stop, penalties=True)
-    return [
-        *found,
-        Setting(f"{SEVERAL} texts a request", Sampling(), SEVERAL),
-        Setting("no seeds", Sampling(), request_seeds=False),
-        Setting("prompts of unequal lengths", Sampling(), unequal_prompts=True),
-        Setting("all of these", together, SEVERAL, request_seeds=False, unequal_prompts=True),
-    ]
+def settings(planted: Planted, battery: str = "big") -> list[Setting]:
+    rare, share = _rare_word(planted)
+    words = {"half": max(2, planted.target.words // 2), "rare": rare}
+    longer = LONG * share / (1.0 - (1.0 - share) ** LONG)
+    found = []
+    for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
+        for name, given in SETTINGS[size].items():
+            form = {key: given[key] for key in FORM if key in given}
+            values = {key: value for key, value in given.items() if key not in form}
+            if "stop" in values:
+                values["stop"] = [planted.decode([rare])]
+            sampling = Sampling.from_json(values, words)
+            more = {"n": form.pop("texts", 1), "longer": longer if sampling.stops else 1.0}
+            found.append(Setting(name, sampling=sampling, **more, **form))
+    return found
 
 
-def _rare_word(planted: Planted) -> int:
-    """A word that ends about every other text of the audit."""
+def _rare_word(planted: Planted) -> tuple[int, float]:
+    """A word that ends about every other text of the audit, and its share of the tokens."""
     law = planted.target
     prompts = planted.prompts(64, max(1, law.start) + 1, rng=0)
     contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
     share = law.rows(contexts)[:, : law.words].mean(axis=0)
-    return int(np.abs(share - 1.0 / LONG).argmin())
+    word = int(np.abs(share - 1.0 / LONG).argmin())
+    return word, float(share[word])
 
 
 @dataclass(frozen=True)
 class MatrixCell:
     """One setting: the audit with speculation, the one without, and the command that repeats the first.
 
-    `order` is the order of temperature and truncation that the former is tested against, one of those that
-    the latter leaves possible."""
+    `order` is the order of processing that the former is tested against, one of those that the latter leaves
+    possible; "" if there is only one."""
 
     setting: str
     speculative: EngineAudit
@@ -120,8 +117,10 @@ class EngineMatrix(Judged):
     """The result of `audit_matrix`."""
 
     engine: str
+    battery: str
+    version: int  #: of the battery
     cells: tuple[MatrixCell, ...]
-    tokens: int
+    tokens: int  #: of each setting and path
     interrupted: bool = False
 
     derived = ("verdict", "exit_code", "provenance")
@@ -151,6 +150,12 @@ class EngineMatrix(Judged):
         """That of the first audit, with the time of all."""
         runs = [audit.provenance for *_, audit in self._audits()]
         return replace(runs[0], seconds=sum(run.seconds for run in runs)) if runs else None
+
+    def size(self) -> str:
+        return (
+            f"Battery {self.battery}, version {self.version}: {len(self.cells)} settings, {self.tokens:,} "
+            f"tokens each. The probability of a false alarm is at most {BUDGET:g} in all."
+        )
 
     @property
     def findings(self) -> list[Finding]:
@@ -197,12 +202,11 @@ class EngineMatrix(Judged):
                 yield f"Again: {command}"
         if refused := sum(audit.refused for *_, audit in self._audits()):
             yield f"{refused} audits were refused; they test nothing."
-        orders = sorted({cell.order for cell in self.cells if cell.order})
-        if orders:
-            yield f"Rows are processed in the order {' or '.join(orders)}."
+        for order in sorted({cell.order for cell in self.cells if cell.order}):
+            where = ", ".join(cell.setting for cell in self.cells if cell.order == order)
+            yield f"Rows are processed in the order {order}: {where}."
 
     def checks(self) -> Iterator[Check]:
-        """Each audit, and whether there is a verdict."""
         for _, name, command, audit in self._audits():
             if audit.findings:
                 outcome = "error" if audit.verdict is Verdict.BROKEN else "failure"
@@ -216,7 +220,6 @@ class EngineMatrix(Judged):
         yield self.decided()
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each audit."""
         return [
             {
                 "setting": cell.setting,
@@ -247,14 +250,15 @@ def audit_matrix(
     planted: Planted,
     *,
     without: str | None = None,
-    tokens: int | str = 20_000,
+    battery: str = "mid",
+    tokens: int | str | None = None,
     tolerance: float | None = None,
     out: str | Path | None = None,
     rng: RandomSource = None,
     progress: ShowProgress = None,
     **options: Any,
 ) -> EngineMatrix:
-    """Audit an engine under many settings, with speculation and without.
+    """Audit an engine under the many settings of a battery, with speculation and without.
 
     Parameters
     ----------
@@ -265,8 +269,11 @@ def audit_matrix(
     without : str, optional
         The address of the same server without speculation. An engine in this process needs none: it is run
         both ways.
-    tokens : int or str
-        Emitted tokens of each audit, at least 1.
+    battery : {"small", "mid", "big"}
+        The settings: for an engine that makes 2,000 tokens a second, those of a minute, of ten minutes, and
+        of two hours. The probability of a false alarm is at most 1e-6 in all of them together.
+    tokens : int or str, optional
+        Emitted tokens of each audit, at least 1, in place of the battery's.
     out : path, optional
         Folder in which the texts are kept as they arrive, a file for each setting in `speculative` and in
         `plain`. With texts of the same run in it, the run continues from there.
@@ -289,10 +296,13 @@ def audit_matrix(
     >>> from specsim import plant
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
-    ...     len(audit_matrix("specsim", pair, tokens=1, rng=1).cells)
-    17
+    ...     len(audit_matrix("specsim", pair, battery="small", tokens=1, rng=1).cells)
+    12
     """
-    tokens = count_of("tokens", tokens)
+    check_choice("battery", battery, [*BATTERIES])
+    about = BATTERIES[battery]
+    tokens = count_of("tokens", about["tokens"] if tokens is None else tokens)
+    rows = settings(planted, battery)
     tell = told(progress)
     root = root_of(rng)
     cells: list[MatrixCell] = []
@@ -309,35 +319,35 @@ def audit_matrix(
             both.append(opened(engine, speculative=False, **plain_options(options)))
         words = [f"{name}={options[name]}" for name in ("rule", "mistake") if name in options]
         asked_of = f"{engine}:{','.join(words)}" if words else engine
-        rows = settings(planted)
-        asked = [plan_requests(planted, root, row.sampling, tokens, row.n, **row.form()) for row in rows]
-        # all of them before the first request, which changes what a server says of itself
-        kept = []
-        for row in rows:
-            more = {"planted": planted.digest, "tokens": tokens, "texts": row.n, **row.form()}
-            kept.append(
-                [
-                    open_store(out and Path(out) / side, row.file, one, root, row.sampling, more)
-                    for side, one in zip(SIDES, both, strict=False)  # there may be none without speculation
-                ]
-            )
-        done, planned = 0, len(both) * sum(map(planned_tokens, asked))
+        how = {"budget": BUDGET / (len(both) * len(rows)), "wanted_tv": about["detectable_tv"]}
+        work = []
+        for row in rows:  # all files before the first request, which changes what a server says of itself
+            count = math.ceil(tokens * row.longer)
+            asked = plan_requests(planted, root, row.sampling, count, row.n, **row.form())
+            more = {"planted": planted.digest, "tokens": count, "texts": row.n, **row.form()}
+            stores = [
+                open_store(out and Path(out) / side, row.file, one, root, row.sampling, more)
+                for side, one in zip(SIDES, both, strict=False)  # there may be none without speculation
+            ]
+            work.append((row, count, asked, stores))
+        done, planned = 0, len(both) * sum(planned_tokens(asked) for _, _, asked, _ in work)
 
         def received(here: int, _: int) -> None:
             tell(done + here, planned)
 
-        for row, requests, stores in zip(rows, asked, kept, strict=True):
+        for row, count, requests, stores in work:
             runs: list[Run] = []
             for one, store in zip(both, stores, strict=True):
                 runs.append(serve(one, planted, requests, store, root, progress=received))
                 done += planned_tokens(requests)
             command = f"specsim audit engine {asked_of} --planted {planted.folder} {row.options()}".strip()
-            command += f" --tokens {tokens} --seed {root}"
-            plain = judge(runs[1], tolerance=tolerance) if len(runs) > 1 else None
+            command += f" --tokens {count} --seed {root}"
+            plain = judge(runs[1], tolerance=tolerance, **how) if len(runs) > 1 else None
             orders = likely_orders(runs[1]) if len(runs) > 1 else []
-            audit = judge(runs[0], orders=orders, tolerance=tolerance)
-            cells.append(MatrixCell(row.name, audit, plain, audit.order, command))
+            audit = judge(runs[0], orders=orders, tolerance=tolerance, **how)
+            order = audit.order if len(possible_orders(row.sampling)) > 1 and audit.texts else ""
+            cells.append(MatrixCell(row.name, audit, plain, order, command))
             interrupted = any(run.interrupted for run in runs)
             if interrupted:
                 break
-    return EngineMatrix(engine, tuple(cells), tokens, interrupted)
+    return EngineMatrix(engine, battery, about["version"], tuple(cells), tokens, interrupted)

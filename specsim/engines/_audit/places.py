@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.law import Law
-from specsim.engines._planted.requests import Completion, Request, Sampling, processed
+from specsim.engines._planted.law import Law, log_softmax
+from specsim.engines._planted.processing import Seen, processed
+from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.mistakes._rows import Pair
 
 #: Entries of rows that are held at once, 8 bytes each.
@@ -27,8 +28,9 @@ class Places:
 
     `text` is the text's index, `place` counts from 0 at the first emitted token, `last` says whether the
     text may have no more tokens, `contexts` [n, k] is what the distribution reads, `index` the token's number
-    among all emitted ones. A token without a distribution comes after one that is no word; `outside` counts
-    the emitted ids that are not in the vocabulary."""
+    among all emitted ones. Where rows depend on all of a text, its index and the number of its tokens so far
+    are the last two columns of `contexts`. A token without a distribution comes after one that is no word;
+    `outside` counts the emitted ids that are not in the vocabulary."""
 
     text: Ints
     place: Ints
@@ -42,7 +44,6 @@ class Places:
         return len(self.tokens)
 
     def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> "Places":
-        """Some of the places, given by a mask, by indices, or by a slice."""
         names = "text", "place", "last", "contexts", "tokens", "index"
         return replace(self, outside=outside, **{name: getattr(self, name)[kept] for name in names})
 
@@ -51,13 +52,16 @@ def places_of(
     law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], every: bool = False
 ) -> Places:
     """The emitted tokens; those without a distribution are left out, but not if `every` one is asked for."""
-    contexts = [np.zeros((0, len(law.sizes)), dtype=np.int64)]
+    reads = any(one.sampling.reads_texts for one in requests.values())
+    contexts = [np.zeros((0, len(law.sizes) + 2 * reads), dtype=np.int64)]
     tokens = [np.zeros(0, dtype=np.int64)]
-    for one in texts:
+    for i, one in enumerate(texts):
         prompt = requests[one.number].prompt
         tokens.append(np.array(one.tokens, dtype=np.int64))
         whole = np.concatenate([prompt, tokens[-1].clip(0, law.vocab_size - 1)])
-        contexts.append(law.contexts(whole, len(prompt)))
+        read = law.contexts(whole, len(prompt))
+        so_far = np.arange(len(prompt), len(whole))
+        contexts.append(np.column_stack([read, np.full(len(read), i), so_far]) if reads else read)
     lengths = np.array([len(one.tokens) for one in texts], dtype=np.int64)
     emitted, text = np.concatenate(tokens), np.repeat(np.arange(len(texts)), lengths)
     index = np.arange(len(emitted))
@@ -68,6 +72,15 @@ def places_of(
     known = (emitted >= 0) & (emitted < law.vocab_size)
     words = (found.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
     return found if every else found.chosen(known & words, int((~known).sum()))
+
+
+def padded(requests: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints]:
+    """The tokens of prompts and texts [T, W], -1 after their ends, and the lengths of the prompts [T]."""
+    whole = [[*requests[one.number].prompt, *one.tokens] for one in texts]
+    found = np.full((len(whole), max(map(len, whole), default=0)), -1, dtype=np.int64)
+    for row, tokens in zip(found, whole, strict=True):
+        row[: len(tokens)] = tokens
+    return found, np.array([len(requests[one.number].prompt) for one in texts], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -155,35 +168,49 @@ def _codes(numbers: Ints) -> NDArray[Any]:
 class Given:
     """The rows [N, V] of target and draft in some contexts [N, k], before processing and after it in `order`.
 
-    Each is made when it is first asked for, and then shared by all that ask."""
+    `texts` are the texts, with the lengths of their prompts, if contexts have the index of a text and a place
+    in it. Each is made when it is first asked for, and then shared by all that ask."""
 
     planted: Planted
     sampling: Sampling
     order: str
     contexts: Ints
+    texts: tuple[Ints, Ints] | None = None
 
     @cached_property
-    def raw_p(self) -> Floats:
-        return self.planted.target.rows(self.contexts)
+    def _scores(self) -> Floats:
+        return self.planted.target.scores(self.contexts[:, : len(self.planted.target.sizes)])
 
     @cached_property
-    def raw_q(self) -> Floats:
-        return self.planted.draft.rows(self.contexts)
+    def _draft_scores(self) -> Floats:
+        return self.planted.draft.scores(self.contexts[:, : len(self.planted.target.sizes)])
+
+    @cached_property
+    def _seen(self) -> Seen | None:
+        if self.texts is None or not self.sampling.reads_texts:
+            return None
+        tokens, prompts = self.texts
+        last = self.planted.target.vocab_size - 1
+        return Seen(tokens.clip(0, last), prompts, self.contexts[:, -2], self.contexts[:, -1])
+
+    @cached_property
+    def raw(self) -> Pair:
+        """p and q before their processing."""
+        return Pair(np.exp(log_softmax(self._scores)), np.exp(log_softmax(self._draft_scores)))
 
     @cached_property
     def p(self) -> Floats:
-        return processed(self.raw_p, self.sampling, self.order)
+        return self.changed()
 
     @cached_property
     def q(self) -> Floats:
-        return processed(self.raw_q, self.sampling, self.order)
+        return processed(self._draft_scores, self.sampling, self.order, self._seen)
 
     @cached_property
     def rows(self) -> Pair:
-        """p and q, with what verification makes of them."""
         return Pair(self.p, self.q)
 
-    def changed(self, order: str | None = None, **parameters: float | None) -> Floats:
+    def changed(self, order: str | None = None, **parameters: Any) -> Floats:
         """The target's rows, processed in another order or with other parameters."""
-        sampling = replace(self.sampling, **parameters)  # type: ignore[arg-type]
-        return processed(self.raw_p, sampling, order or self.order)
+        sampling = replace(self.sampling, **parameters)
+        return processed(self._scores, sampling, order or self.order, self._seen)

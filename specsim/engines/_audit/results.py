@@ -140,7 +140,6 @@ class KnownMistake:
 
     @property
     def said(self) -> str:
-        """The name, and what happens."""
         return f"{self.name} ({self.mechanism.removesuffix('.')})"
 
 
@@ -173,6 +172,7 @@ class EngineAudit(Judged):
     judging: float = field(compare=False)  #: the time of the tests
     provenance: Provenance
     budget: float = BUDGET  #: the probability of a false alarm, split over the tests
+    wanted_tv: float = WANTED_TV  #: a deviation that has to be detectable for a verdict
 
     kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
     derived = ("verdict", "verdicts", "exit_code", "detectable_tv")
@@ -195,7 +195,7 @@ class EngineAudit(Judged):
         wrong = {PARTS.get(finding.kind, finding.kind) for finding in self.findings}
         given = {"texts": 1, "log-probabilities": self.logprobs, "counters": self.efficiency, "protocol": 1}
         bad = {"protocol": Verdict.BROKEN}
-        good = {"texts": Verdict.INCONCLUSIVE} if self.detectable_tv > WANTED_TV else {}
+        good = {"texts": Verdict.INCONCLUSIVE} if self.detectable_tv > self.wanted_tv else {}
         return {
             part: bad.get(part, Verdict.BIASED) if part in wrong else good.get(part, Verdict.CONSISTENT)
             for part, there in given.items()
@@ -208,7 +208,6 @@ class EngineAudit(Judged):
         return not self.texts and set(self.failures) == {"refused"}
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each test."""
         return [
             as_dict(test, without=("chi_square",)) | {"p_value": test.chi_square.p_value}
             for test in self.tests
@@ -233,7 +232,7 @@ class EngineAudit(Judged):
             Verdict.BIASED: f"The engine's {wrong} do not agree with the distribution of its weights{right}.",
             Verdict.BROKEN: "The engine's answers violate the protocol; see the findings.",
             Verdict.INCONCLUSIVE: "Nothing was found, but only a total variation above "
-            f"{self.detectable_tv:.3f} would have been (wanted: {WANTED_TV:g}). Ask for more tokens.",
+            f"{self.detectable_tv:.3f} would have been (wanted: {self.wanted_tv:g}). Ask for more tokens.",
         }[self.verdict]
 
     def evidence(self) -> Iterator[Piece]:

@@ -18,7 +18,8 @@ from specsim.engines._audit.results import EngineAudit
 from specsim.engines._audit.store import Asking, TextStore, plan_requests, read_store
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Engine, Request, Sampling, possible_orders
+from specsim.engines._planted.processing import possible_orders
+from specsim.engines._planted.requests import Completion, Engine, Request, Sampling
 
 #: Temperature 1 and no truncation.
 PLAIN = Sampling()
@@ -64,8 +65,8 @@ def audit_engine(
     tokens : int or str
         Emitted tokens to test, at least 1.
     sampling : Sampling
-        Temperature, truncation, a stop string of one token, the log-probabilities to ask for, and whether to
-        send neutral penalties.
+        Temperature, truncation, penalties, bias, a stop string or id of one token, and the log-probabilities
+        to ask for.
     texts : int
         Number of texts per request, its `n`, at least 1.
     request_seeds : bool
@@ -117,7 +118,9 @@ def audit_engine(
     """
     tokens = count_of("tokens", tokens)
     check_counts(texts=texts)
-    if len(sampling.stop) > 1 or not all(_is_token(planted, stop) for stop in sampling.stop):
+    if len(sampling.stop) + len(sampling.stop_ids) > 1:
+        raise ValueError(f"stop, stop_ids: {sampling.stop}, {sampling.stop_ids}; give one")
+    if not all(_is_token(planted, stop) for stop in sampling.stop):
         raise ValueError(f"stop: {sampling.stop} is not the text of a token, such as {planted.decode([0])!r}")
     _check_tolerance(tolerance)
     if seconds is not None:
@@ -200,7 +203,7 @@ def judge_texts(
         if header.get("planted") != planted.digest:
             whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
             raise ValueError(f"{file}: the texts are of {whose}; {planted.folder} has another digest")
-        sampling = Sampling(**header["sampling"] | {"stop": tuple(header["sampling"]["stop"])})
+        sampling = Sampling.from_json(header["sampling"])
         form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
         root = header["seed"]
         asked_for = planted, root, sampling, header["tokens"], header["texts"]
@@ -246,7 +249,7 @@ def open_store(
         "version": engine.version,
         "described": engine.describe(),
         "seed": root,
-        "sampling": asdict(sampling) | {"stop": list(sampling.stop)},
+        "sampling": asdict(sampling),
         **more,
     }
     return TextStore(folder / file, header)

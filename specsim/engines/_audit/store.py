@@ -36,6 +36,7 @@ class TextStore:
         self.failures: dict[int, Failure] = {}
         if path is None:
             return
+        header = json.loads(json.dumps(header))  # as it will be read
         if check_target(path).exists() and not _is_cut_header(path):
             kept = read_header(path)
             if different := [name for name in header if kept.get(name) != header[name]]:
@@ -87,7 +88,6 @@ def _short(value: Any) -> str:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The settings in the first line of a file of texts."""
     with open_file(path) as file:
         header = _parsed(file.readline(), path, 1)
     if not isinstance(header, dict) or header.pop("format", None) != FORMAT:

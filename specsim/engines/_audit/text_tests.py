@@ -183,14 +183,14 @@ def equal_texts_test(
     return TestResult.of("equal texts", len(pairs), 2, log_e, level, **more)
 
 
-def support_finding(places: Places, masses: Masses, texts: Sequence[Completion]) -> Finding | None:
-    """Tokens that the distribution never gives."""
+def support_finding(places: Places, masses: Masses, texts: Sequence[Completion], read: int) -> Finding | None:
+    """Tokens that the distribution never gives, which reads the first `read` columns of contexts."""
     impossible = np.flatnonzero(masses.mass == 0.0)
     if not len(impossible):
         return None
     named = "; ".join(
         f"request {texts[places.text[i]].number}, place {places.place[i] + 1}: token {places.tokens[i]} "
-        f"after {places.contexts[i].tolist()}"
+        f"after {places.contexts[i, :read].tolist()}"
         for i in impossible[:3]
     )
     return Finding("support", f"{len(impossible):,} emitted tokens have probability 0 ({named})")

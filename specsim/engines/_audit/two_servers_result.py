@@ -95,7 +95,6 @@ class ServerComparison(Judged):
         return Verdict.INCONCLUSIVE if self.detectable_tv > WANTED_TV_OF_SERVERS else Verdict.SAME
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each test, or for each prompt at temperature 0."""
         if self.greedy:
             return [as_dict(one) for one in self.greedy]
         return [as_dict(test, without=("chi_square", "dependence", "dependence_nats")) for test in self.tests]

@@ -31,8 +31,6 @@ Outcome = tuple[Any, ...] | None
 
 
 class Text(NamedTuple):
-    """A text of a server, and why it ended."""
-
     pieces: Pieces
     finish: str | None
 
@@ -52,7 +50,6 @@ class Table:
         return np.bincount(np.array(found, dtype=np.int64), minlength=len(place) + 1)
 
     def name_of(self, cell: int) -> str:
-        """An outcome in words."""
         return "all others" if cell == len(self.cells) else self.says(self.cells[cell])
 
 
@@ -93,7 +90,6 @@ def tables(first: Sequence[Text], length: int) -> list[Table]:
 
 
 def commonest(outcome: Callable[[Text], Outcome], texts: Sequence[Text]) -> tuple[Outcome, ...]:
-    """The outcomes that have a cell."""
     found = Counter(one for text in texts if (one := outcome(text)) is not None)
     return tuple(one for one, times in found.most_common(OUTCOMES) if times >= LEAST)
 
@@ -243,7 +239,6 @@ class Chains:
 
 
 def _transitions(path: Ints) -> tuple[Ints, Ints, Ints]:
-    """Indices of `counts` for each place of each text."""
     before = np.pad(path[:, :-1], ((0, 0), (1, 0)))
     return np.broadcast_to(np.arange(path.shape[1]), path.shape), before, path
 

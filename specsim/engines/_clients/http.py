@@ -35,8 +35,6 @@ REFUSED, UNSUPPORTED = {400, 404, 415, 422}, {400, 422}
 
 
 class _StatusError(FailedError):
-    """The server answers with an error."""
-
     def __init__(self, status: int, text: str):
         super().__init__("refused" if status in UNSUPPORTED else "http", f"status {status}: {text}")
         self.status = status
@@ -281,7 +279,6 @@ class HttpServer:
             clock.cancel()
 
     def _connection(self) -> http.client.HTTPConnection:
-        """The connection of this thread."""
         if not hasattr(self._own, "connection"):
             secure = self._place.scheme == "https"
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection

@@ -24,6 +24,7 @@ class LlamaCppEngine(InProcess):
 
     name, _package, _logprobs = "llama.cpp", "xllamacpp", "raw"
     _loads = tuple(GGUF)
+    _lacks = frozenset({"stop_ids", "min_tokens"})
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
         check_counts(parallel=parallel)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from specsim.engines._clients.running import InProcess, need
-from specsim.engines._clients.writing import REPETITION
-from specsim.engines._planted.requests import Request
+from specsim.engines._planted.requests import PENALTIES, Request
 
 
 class MlxEngine(InProcess):
     """The target, with the draft as `draft_model` or plain."""
 
     name, _package, _logprobs = "mlx-lm", "mlx-lm", "raw"
+    _lacks = frozenset({"stop", "stop_ids", "min_tokens"})  # stream_generate has no stop strings
 
     def _open(self) -> None:
         self._mx = need("mlx.core", "mlx-lm 'mlx[cpu]'")
@@ -34,8 +34,6 @@ class MlxEngine(InProcess):
 
     def _text(self, request: Request, index: int) -> dict[str, Any]:
         sampling, prompt = request.sampling, list(request.prompt)
-        if sampling.stop:
-            raise NotImplementedError("stop: stream_generate has no stop strings")
         if request.seed is not None and index == 0:
             self._mx.random.seed(request.seed)
         how: dict[str, Any] = {
@@ -46,8 +44,13 @@ class MlxEngine(InProcess):
                 top_k=sampling.top_k or 0,
             )
         }
-        if sampling.penalties:
-            how["logits_processors"] = self._sampling.make_logits_processors(repetition_penalty=REPETITION)
+        penalties = {name: getattr(sampling, name) for name in PENALTIES}
+        far = sampling.penalty_last_n or self._planted.context  # mlx-lm's default is 20
+        how["logits_processors"] = self._sampling.make_logits_processors(
+            dict(sampling.logit_bias) or None,
+            **penalties,
+            **{name.replace("penalty", "context_size"): far for name in PENALTIES},
+        )
         tokens, logprobs, top, accepted = [], [], [], 0
         for one in self._lm.stream_generate(
             self._model, self._tokenizer, prompt, max_tokens=request.max_tokens, **how, **self._how

@@ -25,6 +25,7 @@ class OnnxRuntimeEngine(InProcess):
     """The target, with the draft or plain."""
 
     name, _package = "onnxruntime", "onnxruntime-genai"
+    _lacks = InProcess._lacks | {"stop", "min_p"}
 
     def _open(self) -> None:
         self._genai = need("onnxruntime_genai", PACKAGES)
@@ -53,8 +54,6 @@ class OnnxRuntimeEngine(InProcess):
 
     def _text(self, request: Request, index: int) -> dict[str, Any]:
         sampling = request.sampling
-        if sampling.stop or sampling.min_p:
-            raise NotImplementedError("stop, min_p: ONNX Runtime GenAI has neither")
         how: dict[str, Any] = {"do_sample": False}
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature}

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 
 from specsim.core._checks import check_counts
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
+from specsim.engines._planted.requests import PENALTIES, Completion, FailedError, Failure, Request
 
 Answers = list[Completion | Failure]
 
@@ -32,6 +31,10 @@ class InProcess:
     #: The architectures that it loads, and those for which it has no drafts.
     _loads: ClassVar[tuple[str, ...]] = ("llama",)
     _without_drafts: ClassVar[tuple[str, ...]] = ()
+    #: The parameters of `Sampling` that it does not have.
+    _lacks: ClassVar[frozenset[str]] = frozenset(
+        {"stop_ids", "min_tokens", "logit_bias", "penalty_last_n", *PENALTIES}
+    )
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
         check_counts(gamma=gamma)
@@ -59,7 +62,18 @@ class InProcess:
         return found
 
     def _tried(self, request: Request) -> Answers:
-        return or_failures(partial(self._answer, request), [request])
+        def answer() -> Answers:
+            self._check(request)
+            return self._answer(request)
+
+        return or_failures(answer, [request])
+
+    def _check(self, request: Request) -> None:
+        """Raise NotImplementedError for a parameter that the engine does not have."""
+        sampling = request.sampling
+        also = {name for name in ("stop", "stop_ids", "penalty_last_n") if getattr(sampling, name)}
+        if lacking := sorted(self._lacks & (sampling.acting | also)):
+            raise NotImplementedError(f"{', '.join(lacking)}: {self.name} has no such parameter here")
 
     def _settings(self) -> dict[str, Any]:
         return {}

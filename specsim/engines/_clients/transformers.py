@@ -14,7 +14,6 @@ from typing import Any
 
 from specsim.core._checks import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
-from specsim.engines._clients.writing import REPETITION
 from specsim.engines._planted.architectures import ARCHITECTURES, STATEFUL
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import MOST_ROWS, TableLogits
@@ -30,6 +29,7 @@ class TransformersEngine(InProcess):
 
     name, _package, _logprobs = "hf", "transformers", "processed"
     _loads, _without_drafts = tuple(ARCHITECTURES), STATEFUL
+    _lacks = frozenset({"frequency_penalty", "presence_penalty", "penalty_last_n"})
 
     def __init__(
         self,
@@ -95,6 +95,7 @@ class TransformersEngine(InProcess):
     def _answers(self, members: list[Request]) -> Answers:
         """The completions of requests that differ in their prompts alone."""
         started, first = time.perf_counter(), members[0]
+        self._check(first)
         if first.sampling.stop and self._drafting.keys() & NO_STOP_STRINGS:
             raise NotImplementedError("stop: assisted generation does not pass the tokenizer to the draft")
         if first.seed is not None:
@@ -117,8 +118,14 @@ class TransformersEngine(InProcess):
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": sampling.top_k or 0}
             how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None}
-        if sampling.penalties:
-            how["repetition_penalty"] = REPETITION
+        how |= {
+            "repetition_penalty": sampling.repetition_penalty,
+            "min_new_tokens": sampling.min_tokens or None,
+        }
+        if sampling.logit_bias:
+            how["sequence_bias"] = {(token,): float(bias) for token, bias in sampling.logit_bias}
+        if sampling.stop_ids:
+            how["eos_token_id"] = [eos, *sampling.stop_ids]
         if sampling.stop:
             how |= {"stop_strings": list(sampling.stop), "tokenizer": self._tokenizer}
         with torch.no_grad():
@@ -142,7 +149,9 @@ class TransformersEngine(InProcess):
         tokens, logs = made
         tokens = tokens[: tokens.index(self._planted.eos)] if self._planted.eos in tokens else tokens
         text = self._planted.decode(tokens)
-        stopped = any(string in text for string in request.sampling.stop)
+        stopped = {*tokens} & {*request.sampling.stop_ids} or any(
+            one in text for one in request.sampling.stop
+        )
         logprobs, top = None, None
         if logs is not None:
             logprobs = tuple(float(logs[i, token]) for i, token in enumerate(tokens))

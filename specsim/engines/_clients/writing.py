@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.engines._planted.requests import Request
+from specsim.engines._planted.requests import PENALTIES, Request
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ DIALECTS = (
 )
 #: The same for prompts that have no ids here.
 TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:])
-#: Penalties that change nothing: all servers know those of OpenAI, and most that of repetition.
-PENALTIES, REPETITION = {"presence_penalty": 0.0, "frequency_penalty": 0.0}, 1.0
 #: llama.cpp processes rows in another order, unless it is given the one of
-#: `specsim.engines._planted.requests`.
+#: `specsim.engines._planted.processing`.
+#: More tokens than a text has, since penalties of llama.cpp look 64 back by default.
+WHOLE = 2**16
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
 
 
@@ -59,12 +59,17 @@ def fields_of(
         given["min_p"] = sampling.min_p
     if dialect.returned_ids:
         given |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
-    if sampling.penalties:
-        given |= PENALTIES
-        if llama:
-            given["repeat_penalty"] = REPETITION
-        elif dialect.more_parameters:
-            given["repetition_penalty"] = REPETITION
+    penalties = {name: getattr(sampling, name) for name in PENALTIES}
+    if not dialect.more_parameters and sampling.repetition_penalty == 1.0:
+        del penalties["repetition_penalty"]  # all servers know the others
+    given["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias} or None
+    given |= {"stop_token_ids": list(sampling.stop_ids) or None, "min_tokens": sampling.min_tokens or None}
     if llama:
-        given["samplers"] = ["penalties"] * sampling.penalties + SAMPLERS
+        sent = any(value is not None for value in penalties.values())
+        given["samplers"] = ["penalties"] * sent + SAMPLERS
+        given["repeat_penalty"] = penalties.pop("repetition_penalty")
+        given["repeat_last_n"] = (sampling.penalty_last_n or WHOLE) if sent else None
+    else:
+        given["penalty_last_n"] = sampling.penalty_last_n
+    given |= penalties
     return {name: value for name, value in given.items() if value is not None}

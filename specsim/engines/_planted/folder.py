@@ -54,7 +54,6 @@ class Planted:
 
     @cached_property
     def spelling(self) -> Spelling:
-        """The texts of the tokens."""
         return Spelling(self.target.words, len(self.target.openers))
 
     def encode(self, text: str) -> list[int]:

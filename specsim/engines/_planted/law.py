@@ -144,21 +144,25 @@ class Law:
             columns.append(np.broadcast_to(first[:, None], (len(read), 1)))
         return np.concatenate(columns, axis=1)
 
-    def log_rows(self, contexts: ArrayLike) -> Floats:
-        """Natural logarithms of the rows [N, V] in `contexts` [N, k], -inf for ids that never come.
+    def scores(self, contexts: ArrayLike) -> Floats:
+        """Logits [N, V] in `contexts` [N, k], -inf for ids that never come.
 
         Raises ValueError if a context reads a token after which there is no distribution."""
-        found = log_softmax(self.logits.at(self._read(contexts)))
-        rows = np.full((len(found), self.vocab_size), -np.inf)
-        rows[:, : self.words] = found
-        return rows
+        found = self.logits.at(self._read(contexts))
+        scores = np.full((len(found), self.vocab_size), -np.inf)
+        scores[:, : self.words] = found
+        return scores
+
+    def log_rows(self, contexts: ArrayLike) -> Floats:
+        """Natural logarithms of the rows [N, V]. Raises as `scores`."""
+        return log_softmax(self.scores(contexts))
 
     def rows(self, contexts: ArrayLike) -> Floats:
-        """The rows, float64 [N, V], which sum to 1. Raises as `log_rows`."""
+        """The rows, float64 [N, V], which sum to 1. Raises as `scores`."""
         return np.exp(self.log_rows(contexts))
 
     def _read(self, contexts: ArrayLike) -> Ints:
-        """Contexts as numbers: openers count from 0, and an empty memory is -1. Raises as `log_rows`."""
+        """Contexts as numbers: openers count from 0, and an empty memory is -1. Raises as `scores`."""
         read = check_tokens(contexts, self.vocab_size, "contexts")
         if read.ndim != 2 or read.shape[1] != len(self.sizes):
             raise ValueError(f"contexts: shape {read.shape}; expected [N, {len(self.sizes)}]")

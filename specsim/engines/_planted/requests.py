@@ -1,15 +1,22 @@
-"""What an engine is asked, how it processes rows before it draws a token, and what it answers."""
+"""What an engine is asked, and what it answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from specsim.core._arguments import checked
+from specsim.core._checks import check_between
 from specsim.core._files import read_table
 from specsim.core._json import printable
-from specsim.core._types import Floats
 from specsim.core._verdicts import LONGEST
-from specsim.models._processed import SAMPLING, process
+
+#: The penalties of tokens that came already, and all parameters that change rows, with values that change
+#: nothing.
+PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0} | PENALTIES
+NEUTRAL |= {"logit_bias": (), "min_tokens": 0}
+#: The smallest and the largest values of the numbers, and whether they may have these.
+LIMITS = read_table("servers")["limits"]
 
 
 @checked
@@ -18,8 +25,12 @@ class Sampling:
     """How tokens are drawn from the rows of the target.
 
     `logprobs` is None if no log-probabilities are asked for, 0 for those of the emitted tokens, k for lists
-    of the k most probable tokens too. With `penalties`, those of repetition, presence and frequency are sent,
-    with values that change nothing. Raises ValueError, naming the parameter, for values out of range."""
+    of the k most probable tokens too. A penalty that is None is not sent. That of repetition divides positive
+    logits of tokens that came already and multiplies negative ones; that of frequency is subtracted for each
+    time that a token came, that of presence once; `penalty_last_n` is how many tokens back they look, by
+    default all. `logit_bias` has pairs (token, what is added to its logit); -100 bans it. A text ends at one
+    of `stop_ids`, which cannot come before `min_tokens` tokens. Raises ValueError, naming the parameter, for
+    values out of range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -27,46 +38,53 @@ class Sampling:
     min_p: float = 0.0
     stop: tuple[str, ...] = ()
     logprobs: int | None = 0
-    penalties: bool = False
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    penalty_last_n: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
 
     def __post_init__(self) -> None:
-        top, stops = self.top_k, all(one and isinstance(one, str) for one in self.stop)
-        for name, value, good, wanted in (
-            ("temperature", self.temperature, 0.0 <= self.temperature <= 1e6, "in [0, 1000000]"),
-            ("top_k", top, top is None or top >= 1, "at least 1, or None"),
-            ("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "in (0, 1]"),
-            ("min_p", self.min_p, 0.0 <= self.min_p <= 1.0, "in [0, 1]"),
-            ("stop", self.stop, stops, "strings, none empty"),
-            ("logprobs", self.logprobs, (self.logprobs or 0) >= 0, "at least 0, or None"),
+        for name, (low, high, ends) in LIMITS.items():
+            if (value := getattr(self, name)) is not None:
+                check_between(name, value, low, high, "number", ends)
+        for name, good, wanted in (
+            ("stop", all(one and isinstance(one, str) for one in self.stop), "strings, none empty"),
+            ("stop_ids", all(token >= 0 for token in self.stop_ids), "ids of tokens"),
+            ("logit_bias", all(x >= 0 and abs(y) <= 100 for x, y in self.logit_bias), "ids and -100 … 100"),
         ):
             if not good:
-                raise ValueError(f"{name}: {value!r} is not {wanted}")
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not {wanted}")
 
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any], words: Mapping[str, int] | None = None) -> Self:
+        """The sampling of fields that have lists for tuples, and `words` for numbers."""
 
-#: The orders of temperature and truncation that engines are known to use. In the last one top-k and top-p
-#: each look at the same row, and what both keep is renormalised.
-ORDERS = {
-    "temperature, top-k, top-p, min-p": ("temperature", "top_k", "top_p", "min_p"),
-    "temperature, min-p, top-k, top-p": ("temperature", "min_p", "top_k", "top_p"),
-    "temperature, top-p, top-k, min-p": ("temperature", "top_p", "top_k", "min_p"),
-    "top-k, top-p, min-p, temperature": ("top_k", "top_p", "min_p", "temperature"),
-    "top-p, min-p, top-k, temperature": ("top_p", "min_p", "top_k", "temperature"),
-    "temperature, top-k with top-p, min-p": ("temperature", "joint", "min_p"),
-}
-#: The order of transformers.
-FIRST_ORDER = "temperature, top-k, top-p, min-p"
+        def read(value: Any) -> Any:
+            return tuple(map(read, value)) if isinstance(value, list) else (words or {}).get(value, value)
 
+        return cls(**{name: read(value) for name, value in fields.items()})
 
-def processed(rows: Floats, sampling: Sampling, order: str = FIRST_ORDER) -> Floats:
-    """`rows` [..., V] after temperature, top-k, top-p and min-p, in an order of `ORDERS`."""
-    return process(rows, ORDERS[order], **{name: getattr(sampling, name) for name in SAMPLING})
+    @property
+    def acting(self) -> set[str]:
+        """The names of the parameters that change rows."""
+        values = {name: getattr(self, name) for name in NEUTRAL}
+        acting = {name for name, value in values.items() if value not in (None, NEUTRAL[name])}
+        return acting if self.stop_ids else acting - {"min_tokens"}
 
+    @property
+    def penalised(self) -> bool:
+        return bool(PENALTIES.keys() & self.acting)
 
-def possible_orders(sampling: Sampling) -> list[str]:
-    """The orders that can give different rows, the first one alone if at most one step does anything."""
-    truncations = sampling.top_k is not None, sampling.top_p != 1.0, sampling.min_p != 0.0
-    several = (sampling.temperature != 1.0) + sum(truncations) > 1
-    return list(ORDERS) if several else [FIRST_ORDER]
+    @property
+    def reads_texts(self) -> bool:
+        return self.penalised or "min_tokens" in self.acting
+
+    @property
+    def stops(self) -> bool:
+        return bool(self.stop or self.stop_ids)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ class ModelLaw:
         self.start = model.order
         self.offsets = tuple(range(1, model.order + 1))
 
-    def rows(self, contexts: Ints) -> Floats:
-        return self.model.rows(np.ascontiguousarray(contexts[:, ::-1]))
+    def scores(self, contexts: Ints) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(self.model.rows(np.ascontiguousarray(contexts[:, ::-1])))
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ ReadingLaw = Law | ModelLaw
 
 
 def ngram_pair() -> BytePair:
-    """The bundled n-gram models."""
     target, draft = default_pair()
     return BytePair(ModelLaw(target), ModelLaw(draft), str(target.provenance.get("sha256", "ngram")))
 
@@ -76,6 +76,9 @@ def check_request(pair: Pair, request: Request) -> None:
     least = max(1, law.start, pair.draft.start)
     if len(prompt) < least:
         raise ValueError(f"prompt: {len(prompt)} tokens; this model reads {least}, so give at least as many")
+    known = [token for token, _ in request.sampling.logit_bias] + [*request.sampling.stop_ids]
+    if outside := [token for token in known if token >= law.vocab_size]:
+        raise ValueError(f"logit_bias, stop_ids: {outside[0]} is outside [0, {law.vocab_size})")
     if request.max_tokens < 1 or request.n < 1:
         raise ValueError(f"max_tokens {request.max_tokens} and n {request.n} must be at least 1")
     if len(prompt) + request.max_tokens > pair.context:

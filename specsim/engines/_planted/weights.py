@@ -122,8 +122,6 @@ def _head(planes: NDArray[np.int64], amplitude: int, angles: Floats) -> Head:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the coordinates of the residual stream are."""
-
     hidden: int
     scale: float  # what each norm multiplies by
     constants: slice
@@ -139,7 +137,6 @@ class Layout:
         return int(self.constants.start)
 
     def of_memory(self, law: Law) -> int:
-        """The number of the slot of what a state remembers."""
         return sum(offset > 1 for offset in law.offsets)
 
 

@@ -56,7 +56,6 @@ class Spelling:
 
 
 def _letters(number: int) -> str:
-    """a, b, …, z, aa, ab, …"""
     letters = ""
     number += 1
     while number:

@@ -18,7 +18,8 @@ from specsim.core._checks import check_count
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of
 from specsim.core._types import Floats, Ints
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.law import log_softmax
+from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
 from specsim.engines._server.mistakes import find_mistake
 from specsim.engines._server.step import Running, Step, Text, text_uniforms
@@ -30,6 +31,8 @@ from specsim.simulation._rows import tile_parents
 
 #: Bytes of rows in a step, and the most texts that are decoded together.
 STEP_BYTES, MOST_TEXTS = 2**27, 512
+#: Nats between the logit of the draft of a head and the others.
+FAR = 1e4
 
 #: Verifies the drafts of a step: fills `tokens` and `accepted`.
 Verify = Callable[[Step], None]
@@ -180,7 +183,7 @@ class Decoder:
         return step
 
     def _draft_rows(self, run: Running, first: int, count: int) -> Floats:
-        """The rows of the draft at `count` places, or the one-hot ones of a head, which is given the newest
+        """The logits of the draft at `count` places, or the one-hot ones of a head, which is given the newest
         token and what the hidden state of the token before remembers."""
         target = self.pair.target
         if not self.pair.heads or not target.memory:
@@ -190,13 +193,14 @@ class Decoder:
         self._act("head", run, target.memory, at, words)
         tokens = run.seen[every[:, None], at.clip(min=0)]
         read = np.stack([tokens, np.broadcast_to(words[:, None], at.shape)], axis=-1)
-        return argmax(target.rows(read.reshape(-1, 2))).reshape(*at.shape, -1)
+        one_hot = argmax(target.scores(read.reshape(-1, 2))).reshape(*at.shape, -1)
+        return (one_hot - 1.0) * FAR
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
-        """The rows of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""
+        """The logits of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""
         contexts = self._contexts(law, run, first, count)
-        rows: Floats = law.rows(contexts.reshape(len(run.texts) * count, contexts.shape[2]))
-        return rows.reshape(*contexts.shape[:2], -1)
+        scores = law.scores(contexts.reshape(len(run.texts) * count, contexts.shape[2]))
+        return scores.reshape(*contexts.shape[:2], -1)
 
     def _contexts(self, law: ReadingLaw, run: Running, first: int, count: int) -> Ints:
         """What `law` reads there, [B, count, k]."""
@@ -246,7 +250,7 @@ class Decoder:
     def _draft(self, step: Step) -> None:
         for i in range(self._num_q):
             step.raw_q[:, i : i + 1] = step.draft_rows(i, 1)
-            step.q[:, i : i + 1] = step.process(step.raw_q[:, i : i + 1])
+            step.q[:, i : i + 1] = step.process(step.raw_q[:, i : i + 1], first=i)
             if i < step.gamma:
                 row = np.ascontiguousarray(step.q[:, i])
                 step.drafted[:, i] = draw_siblings(self._drawing, row, step.draft_u[i : i + 1])[0]
@@ -260,10 +264,7 @@ class Decoder:
         self._verify(step)
         self._act("last token", step)
         step.counted_accepted[:] = step.accepted
-        tokens = step.tokens.T.clip(min=0).astype(np.int64)
-        with np.errstate(divide="ignore"):  # a mistake can emit what is impossible
-            step.logprobs[:] = np.log(np.take_along_axis(step.raw_p, tokens[..., None], axis=2)[..., 0])
-        step.logprobs[:] = np.maximum(step.logprobs, -1e4)
+        step.logprobs[:] = step.logs(step.raw_p)
         self._act("log-probabilities", step)
         self._act("counters", step)
         self._settle(step)
@@ -289,9 +290,9 @@ class Decoder:
         done = np.zeros(len(run.texts), dtype=bool)
         for b, text in enumerate(run.texts):
             most = text.request.max_tokens
-            if text.request.sampling.stop or run.count[b] >= most:
+            if text.request.sampling.stops or run.count[b] >= most:
                 tokens = run.out[b, : min(run.count[b], most)].tolist()
-                end = self._stop(tokens, text.request.sampling.stop)
+                end = self._stop(tokens, text.request.sampling)
                 if end is not None or len(tokens) >= most:
                     done[b] = True
                     found.append(self._completion(b, tokens if end is None else tokens[:end], end))
@@ -299,12 +300,16 @@ class Decoder:
             self._run = run.take(~done)
         return found
 
-    def _stop(self, tokens: list[int], stop: tuple[str, ...]) -> int | None:
-        """The number of tokens with which the first of the strings `stop` is complete."""
-        if not any(string in self.pair.decode(tokens) for string in stop):
-            return None
-        ends = range(1, len(tokens) + 1)
-        return next(end for end in ends if any(string in self.pair.decode(tokens[:end]) for string in stop))
+    def _stop(self, tokens: list[int], sampling: Sampling) -> int | None:
+        """The number of tokens with which the first stop string, or a token that ends the text, is there."""
+
+        def stopped(end: int) -> bool:
+            strings = sampling.stop and self.pair.decode(tokens[:end])
+            return bool({*tokens[:end]} & {*sampling.stop_ids}) or any(
+                one in strings for one in sampling.stop
+            )
+
+        return next(filter(stopped, range(1, len(tokens) + 1)), None) if stopped(len(tokens)) else None
 
     def _completion(self, b: int, tokens: list[int], end: int | None) -> Completion:
         run, text = self._run, self._run.texts[b]
@@ -339,16 +344,16 @@ def _emit(step: Step) -> None:
     b, i = np.nonzero(np.arange(step.gamma + 1) < kept[:, None])
     run.out[b, run.count[b] + i] = step.tokens[i, b]
     run.logprobs[b, run.count[b] + i] = step.logprobs[b, i]
-    for text, rows, n in zip(run.texts, step.raw_p, kept, strict=True):
+    for text, scores, n in zip(run.texts, step.raw_p, kept, strict=True):
         if asked := text.request.sampling.logprobs:
-            text.top += [_most_probable(row, asked) for row in rows[:n]]
+            text.top += [_most_probable(logs, asked) for logs in log_softmax(scores[:n])]
     run.count += kept
 
 
-def _most_probable(row: Floats, count: int) -> dict[int, float]:
-    """The log-probabilities of the `count` most probable tokens of `row`, the possible ones among them."""
-    order = np.argsort(-row, kind="stable")[:count]
-    return {int(x): float(np.log(row[x])) for x in order if row[x] > 0.0}
+def _most_probable(logs: Floats, count: int) -> dict[int, float]:
+    """The log-probabilities of the `count` most probable tokens, the possible ones among them."""
+    order = np.argsort(-logs, kind="stable")[:count]
+    return {int(x): float(logs[x]) for x in order if logs[x] > -np.inf}
 
 
 class LocalEngine:

@@ -28,7 +28,11 @@ def contexts_read(
 ) -> Ints:
     """The contexts [times, n, k] that the target reads for each token of `texts`, in their order, under a
     mistake, each time with other drafts. They are `right` [n, k] in texts with tokens that never come."""
-    follower = _Follower(planted, texts, mistake, gamma, right, times)
+    follower = _Follower(planted, gamma=gamma, mistake=mistake, seed=0)
+    lengths = np.tile([len(one.tokens) for one in texts], times)
+    follower.read, follower.starts = np.tile(right, (times, 1)), np.cumsum(lengths) - lengths
+    tokens = np.concatenate([np.array(one.tokens, dtype=np.int64) for one in texts])
+    follower.tokens, follower.rng = np.tile(tokens, times), np.random.default_rng(0)
     for which in range(times):
         for i, one in enumerate(texts):
             if one.tokens and max(one.tokens) < planted.target.words and min(one.tokens) >= 0:
@@ -45,40 +49,30 @@ def contexts_read(
 class _Follower(Decoder):
     """Decodes the texts with the numbers of their requests, and keeps what is read."""
 
-    def __init__(
-        self,
-        planted: Planted,
-        texts: Sequence[Completion],
-        mistake: str,
-        gamma: int,
-        right: Ints,
-        times: int,
-    ):
-        super().__init__(planted, gamma=gamma, mistake=mistake, seed=0)
-        lengths = np.tile([len(one.tokens) for one in texts], times)
-        self.read, self._starts = np.tile(right, (times, 1)), np.cumsum(lengths) - lengths
-        self._tokens = np.tile(np.concatenate([np.array(one.tokens, dtype=np.int64) for one in texts]), times)
-        self._rng = np.random.default_rng(0)
+    read: Ints
+    starts: Ints
+    tokens: Ints
+    rng: np.random.Generator
 
     def _draft(self, step: Step) -> None:
         run, target = step.run, self.pair.target
-        at = self._starts[[text.request.number for text in run.texts]] + run.count
+        at = self.starts[[text.request.number for text in run.texts]] + run.count
         most = np.array([text.request.max_tokens for text in run.texts]) - run.count
         going, step.accepted[:], step.tokens[:] = np.ones(step.size, dtype=bool), 0, -1
         for i in range(step.gamma + 1):
             contexts = self._contexts(target, run, i, 1)[:, 0]
             here = np.flatnonzero(going & (i < most))
             token = np.zeros(step.size, dtype=np.int64)
-            token[here] = self._tokens[at[here] + i]
+            token[here] = self.tokens[at[here] + i]
             self.read[at[here] + i] = contexts[here]
             step.tokens[i, here] = token[here]
             if i == step.gamma:
                 break
-            p = step.process(target.rows(contexts)[:, None])[:, 0]
-            q = step.process(step.draft_rows(i, 1))[:, 0]
+            p = step.process(target.scores(contexts)[:, None], first=i)[:, 0]
+            q = step.process(step.draft_rows(i, 1), first=i)[:, 0]
             excess = np.maximum(q - p, 0.0)
             own_p, own_q = p[step.every, token], q[step.every, token]
-            u = self._rng.random((2, step.size))
+            u = self.rng.random((2, step.size))
             some = np.asarray(excess.any(axis=1))
             accepted = (u[0] * own_p < own_q) | ~some
             rows = np.where((going & ~accepted)[:, None], normalise(excess + ~some[:, None]), q)

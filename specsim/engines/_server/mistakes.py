@@ -15,7 +15,7 @@ from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.memory import Memory
-from specsim.engines._planted.requests import processed
+from specsim.engines._planted.processing import FIRST_ORDER, PARTS
 from specsim.engines._server.step import Change, Running, Step, text_uniforms
 from specsim.mistakes._rows import argmax
 from specsim.models._drafts.sampling import draw_siblings
@@ -53,7 +53,7 @@ class Served:
 
 def _on(path: slice, change: Change) -> Callable[[Step], None]:
     """Process the target's rows of the places `path` after a change of the sampling parameters."""
-    return lambda step: np.copyto(step.p[:, path], step.process(step.raw_p[:, path], change))
+    return lambda step: np.copyto(step.p[:, path], step.process(step.raw_p, change)[:, path])
 
 
 def _on_recovered(change: Change) -> Callable[[Step], None]:
@@ -69,12 +69,12 @@ def _with(**values: Any) -> Change:
 
 
 UNTEMPERED = _with(temperature=1.0)
-WITHOUT = {"top_k": _with(top_k=None), "top_p": _with(top_p=1.0), "min_p": _with(min_p=0.0)}
+#: The processing without one of its other parts.
+WITHOUT = {part: _with(**values) for part, values in PARTS.items() if part != "temperature"}
 
 
-def _truncate_first(step: Step) -> None:
-    for sampling, members in step.groups.items():
-        step.p[members] = processed(step.raw_p[members], sampling, "top-k, top-p, min-p, temperature")
+def _processed(**how: Any) -> Callable[[Step], None]:
+    return lambda step: np.copyto(step.p, step.process(step.raw_p, **how))
 
 
 def _greedy_at(where: Any) -> Callable[[Step], None]:
@@ -109,7 +109,7 @@ def _last_of_text_from_draft(step: Step) -> None:
     u = text_uniforms(step.run.keys, Purpose.COUNT, step.run.steps, 1)
     for i in range(step.gamma + 1):
         if (at := np.flatnonzero((place == i) & (i <= step.accepted))).size:
-            rows = np.ascontiguousarray(step.process(step.draft_rows(i, 1))[:, 0])
+            rows = np.ascontiguousarray(step.process(step.draft_rows(i, 1), first=i)[:, 0])
             step.tokens[i, at] = draw_siblings("sampled", rows, u)[0, at]
 
 
@@ -222,18 +222,12 @@ def _coarse_uniforms(step: Step) -> None:
     step.verify_u = np.floor(step.verify_u * 8.0) / 8.0
 
 
-def _logprobs_of(step: Step, rows: Floats) -> Floats:
-    """The logarithms [B, m] of what `rows` [B, m, V] give to the first m tokens of the step."""
-    tokens = step.tokens.T[:, : rows.shape[1], None].clip(min=0).astype(np.int64)
-    return np.log(np.maximum(np.take_along_axis(rows, tokens, axis=2)[..., 0], 1e-300))
-
-
 def _logprobs_one_late(step: Step) -> None:
     step.logprobs[:, 1:] = step.logprobs[:, :-1].copy()
 
 
 def _logprobs_of_draft(step: Step) -> None:
-    step.logprobs[:, : step.gamma] = _logprobs_of(step, step.raw_q[:, : step.gamma])
+    step.logprobs[:, : step.gamma] = step.logs(step.raw_q[:, : step.gamma])
 
 
 def _of_accepted(values: Callable[[Step], Any]) -> Callable[[Step], None]:
@@ -249,19 +243,18 @@ def _count_tested(step: Step) -> None:
 
 #: The mistakes of this server by name: where each acts, and how.
 ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    **{f"{part}_not_in_bonus": ("rows", _on(BONUS, change)) for part, change in WITHOUT.items()},
+    **{f"{part}_not_in_recovered": ("last token", _on_recovered(change)) for part, change in WITHOUT.items()},
     "draft_temperature": ("drafts", lambda step: np.copyto(step.q, step.process(step.raw_q, UNTEMPERED))),
     "verified_at_temperature": ("rows", _on(CHECKED, UNTEMPERED)),
     "bonus_temperature": ("rows", _on(BONUS, UNTEMPERED)),
     "residual_temperature": ("last token", _on_recovered(UNTEMPERED)),
     "temperature_twice": ("rows", _on(ALL, lambda one: replace(one, temperature=one.temperature**2))),
-    "top_k_not_in_recovered": ("last token", _on_recovered(WITHOUT["top_k"])),
-    "top_k_not_in_bonus": ("rows", _on(BONUS, WITHOUT["top_k"])),
-    "top_p_not_in_recovered": ("last token", _on_recovered(WITHOUT["top_p"])),
-    "top_p_not_in_bonus": ("rows", _on(BONUS, WITHOUT["top_p"])),
     "bonus_min_p": ("rows", _on(CHECKED, WITHOUT["min_p"])),
-    "min_p_not_in_recovered": ("last token", _on_recovered(WITHOUT["min_p"])),
-    "min_p_not_in_bonus": ("rows", _on(BONUS, WITHOUT["min_p"])),
-    "truncation_first": ("rows", _truncate_first),
+    "truncation_first": ("rows", _processed(order="top-k, top-p, min-p, temperature")),
+    "prompt_penalised": ("rows", _processed(order=f"penalties of prompt and text, {FIRST_ORDER}")),
+    "prompt_not_penalised": ("rows", _processed(order=f"penalties of the text, {FIRST_ORDER}")),
+    "penalties_miss_drafts": ("rows", _processed(drafts=False)),
     "bonus_argmax": ("rows", _greedy_at(np.s_[:, -1])),
     "greedy_residual": (
         "last token",
@@ -272,7 +265,7 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "greedy_first_token": ("rows", _greedy_first_token),
     "bonus_from_draft": (
         "last token",
-        _last(False, lambda step: step.process(step.draft_rows(step.gamma, 1))[:, 0]),
+        _last(False, lambda step: step.process(step.draft_rows(step.gamma, 1), first=step.gamma)[:, 0]),
     ),
     "bonus_row_before": ("last token", _last(False, lambda step: step.p[:, max(0, step.gamma - 1)])),
     "resamples_target": ("last token", _last(True, lambda step: step.last(step.p))),
@@ -309,7 +302,10 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "logprobs_of_draft": ("log-probabilities", _logprobs_of_draft),
     "logprobs_zero_if_accepted": ("log-probabilities", _of_accepted(lambda step: 0.0)),
     "logprobs_zero": ("log-probabilities", lambda step: step.logprobs.fill(0.0)),
-    "logprobs_mixed": ("log-probabilities", _of_accepted(lambda step: _logprobs_of(step, step.p))),
+    "logprobs_mixed": (
+        "log-probabilities",
+        _of_accepted(lambda step: step.logs(np.log(np.maximum(step.p, 1e-300)))),
+    ),
     "bonus_counted": ("counters", lambda step: np.add(step.counted_accepted, 1, out=step.counted_accepted)),
     "tested_counted": ("counters", _count_tested),
     "stop_cuts_more": ("stop", lambda tokens: tokens[:-2]),

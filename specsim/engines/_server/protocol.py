@@ -16,6 +16,8 @@ IGNORED: dict[str, list[Any]] = read_table("servers")["ignored"]
 READ = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop",
     "logprobs", "stream", "stream_options", "user", "return_token_ids", "return_tokens_as_token_ids",
+    "repetition_penalty", "frequency_penalty", "presence_penalty", "penalty_last_n", "logit_bias",
+    "stop_token_ids", "min_tokens",
 }  # fmt: skip
 Default = TypeVar("Default", int, None)
 #: The most texts of one HTTP request, and the most tokens and entries of lists: an answer takes memory.
@@ -23,8 +25,6 @@ MOST_TEXTS, MOST_ENTRIES = 4096, 2**20
 
 
 class ApiError(Exception):
-    """An error for the client, with its status and its parameter."""
-
     def __init__(self, status: int, message: str, parameter: str | None = None):
         super().__init__(message)
         self.status, self.parameter = status, parameter
@@ -77,6 +77,13 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
         _number(given, "min_p", 0.0),
         _stop(given),
         _whole(given, "logprobs", None),
+        _number(given, "repetition_penalty", 1.0),
+        _number(given, "frequency_penalty", 0.0),
+        _number(given, "presence_penalty", 0.0),
+        _whole(given, "penalty_last_n", None),
+        _biases(given),
+        _tokens(given.get("stop_token_ids") or [], pair, "stop_token_ids"),
+        _whole(given, "min_tokens", 0),
     )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
     many, n, seed = _whole(given, "max_tokens", 16), _whole(given, "n", 1), _whole(given, "seed", None)
@@ -118,6 +125,13 @@ def _stop(given: dict[str, Any]) -> tuple[str, ...]:
     return tuple(strings)
 
 
+def _biases(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:
+    biases = given.get("logit_bias") or {}
+    if not isinstance(biases, dict) or not all(one.isascii() and one.isdecimal() for one in biases):
+        raise ApiError(400, "logit_bias: expected an object of numbers by token id", "logit_bias")
+    return tuple((int(token[:19]), _number(biases, token, 0.0)) for token in biases)
+
+
 def _prompts(prompt: Any) -> list[Any]:
     """The prompts: a text, token ids, or a list of either."""
     if isinstance(prompt, str):
@@ -127,15 +141,15 @@ def _prompts(prompt: Any) -> list[Any]:
     raise ApiError(400, "prompt: expected a text, a list of token ids, or a list of prompts", "prompt")
 
 
-def _tokens(prompt: Any, pair: Pair) -> tuple[int, ...]:
-    if isinstance(prompt, str):
+def _tokens(text: Any, pair: Pair, name: str = "prompt") -> tuple[int, ...]:
+    if isinstance(text, str):
         try:
-            return tuple(pair.encode(prompt))
+            return tuple(pair.encode(text))
         except ValueError as error:
-            raise ApiError(400, f"prompt: {error}", "prompt") from None
-    if isinstance(prompt, list) and all(type(token) is int for token in prompt):
-        return tuple(prompt)
-    raise ApiError(400, "prompt: expected a text or a list of token ids", "prompt")
+            raise ApiError(400, f"{name}: {error}", name) from None
+    if isinstance(text, list) and all(type(token) is int for token in text):
+        return tuple(text)
+    raise ApiError(400, f"{name}: expected a text or a list of token ids", name)
 
 
 def write_answer(call: Call, answers: Sequence[Completion], pair: Pair, model: str, name: str) -> Any:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from specsim.core._streams import PER_SLOT, WORD, Purpose, philox
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import normalise
+from specsim.engines._planted.law import log_softmax
 from specsim.engines._planted.memory import Memory
-from specsim.engines._planted.requests import Request, Sampling, processed
+from specsim.engines._planted.processing import FIRST_ORDER, Seen, processed
+from specsim.engines._planted.requests import Request, Sampling
 from specsim.models._drafts.sampling import draw_siblings
 
 #: A change of the sampling parameters of a text.
@@ -87,7 +89,6 @@ class Running:
             self.window[where, which] = tokens[where, i]
 
     def take(self, kept: NDArray[np.bool_]) -> "Running":
-        """The texts for which `kept` [B] is true."""
         texts = [text for text, keep in zip(self.texts, kept, strict=True) if keep]
         return Running(texts, *(array[kept] for array in self._arrays()))
 
@@ -122,10 +123,10 @@ def text_uniforms(keys: NDArray[np.uint64], purpose: Purpose, steps: Ints, count
 @dataclass
 class Step:
     """One step of B texts. Drafted tokens int64 [B, γ] with rows q [B, m, V], target rows p [B, γ+1, V];
-    `raw_q` and `raw_p` are the rows before they were processed. `tokens` int32 [γ+1, B] come out;
+    `raw_q` and `raw_p` are the logits before they were processed. `tokens` int32 [γ+1, B] come out;
     `accepted` [B] of them were drafted.
 
-    `target_rows(i, m)` and `draft_rows(i, m)` are unprocessed rows of places i to i + m - 1 of the step."""
+    `target_rows(i, m)` and `draft_rows(i, m)` are the logits of places i to i + m - 1 of the step."""
 
     run: Running
     gamma: int
@@ -161,18 +162,37 @@ class Step:
 
     @cached_property
     def groups(self) -> dict[Sampling, list[int]]:
-        """The texts with the same sampling parameters."""
         found: dict[Sampling, list[int]] = {}
         for b, text in enumerate(self.run.texts):
             found.setdefault(text.sampling, []).append(b)
         return found
 
-    def process(self, rows: Floats, change: Change | None = None) -> Floats:
-        """`rows` [B, m, V], each processed as its request asks, after `change` of its parameters."""
-        made = np.empty_like(rows)
+    def process(
+        self,
+        scores: Floats,
+        change: Change | None = None,
+        first: int = 0,
+        drafts: bool = True,
+        order: str = FIRST_ORDER,
+    ) -> Floats:
+        """The rows of logits `scores` [B, m, V] of the places from `first` on, each processed as its request
+        asks, after `change` of its parameters. Without `drafts` none of this step counts as seen."""
+        made, count = np.empty_like(scores), scores.shape[1]
+        prompts = np.array([len(text.request.prompt) for text in self.run.texts])
         for sampling, members in self.groups.items():
-            made[members] = processed(rows[members], change(sampling) if change else sampling)
+            text = np.repeat(members, count)
+            length = self.run.length[text] + drafts * np.tile(np.arange(first, first + count), len(members))
+            seen = Seen(self.run.seen, prompts, text, length)
+            asked = change(sampling) if change else sampling
+            flat = processed(scores[members].reshape(len(text), -1), asked, order, seen)
+            made[members] = flat.reshape(len(members), count, -1)
         return made
+
+    def logs(self, scores: Floats) -> Floats:
+        """The log-probabilities [B, m] that logits `scores` [B, m, V] give to the first m tokens."""
+        tokens = self.tokens.T[:, : scores.shape[1], None].clip(min=0).astype(np.int64)
+        found = np.take_along_axis(log_softmax(scores), tokens, axis=2)[..., 0]
+        return np.maximum(found, -1e4)  # a mistake can emit what is impossible
 
     def last(self, rows: Floats) -> Floats:
         """The row [B, V] of `rows` [B, γ+1, V] for the last token of each text."""

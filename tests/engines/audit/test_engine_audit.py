@@ -1,6 +1,7 @@
 """Audits of engines: right ones pass, each mistake is found and named, whatever an engine answers."""
 
 import json
+import re
 import shlex
 import threading
 import time
@@ -19,10 +20,11 @@ from specsim.core._tables import to_rich, to_text
 from specsim.engines import Completion, Failure, Sampling, _audit, audit_matrix, judge_texts, open_engine
 from specsim.engines._audit import diagnosis, matrix, places
 from specsim.engines._audit.judge import judge, likely_orders
-from specsim.engines._audit.matrix import settings
+from specsim.engines._audit.matrix import BATTERIES, settings
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
-from specsim.engines._planted.requests import FIRST_ORDER, ORDERS
+from specsim.engines._planted.processing import FIRST_ORDER, ORDERS
+from specsim.engines._planted.requests import PENALTIES
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
 from specsim.engines._server.mistakes import ACTS
@@ -150,6 +152,9 @@ def test_few_tokens_are_inconclusive(pair):
 
 #: Settings in which a mistake acts.
 PROCESSED = Sampling(temperature=1.5, top_k=4, top_p=0.9)
+OFTEN = Sampling(frequency_penalty=1.5, presence_penalty=0.5)
+BIASED = Sampling(logit_bias=((0, -100.0), (1, 1.5)))
+LATE = Sampling(stop_ids=(1,), min_tokens=20)
 SETTINGS = {
     "draft_temperature": Sampling(temperature=0.6), "verified_at_temperature": Sampling(temperature=0.6),
     "bonus_temperature": Sampling(temperature=2.0), "residual_temperature": Sampling(temperature=0.6),
@@ -158,7 +163,11 @@ SETTINGS = {
     "top_p_not_in_bonus": Sampling(top_p=0.8), "bonus_min_p": Sampling(min_p=0.3),
     "min_p_not_in_recovered": Sampling(min_p=0.3), "min_p_not_in_bonus": Sampling(min_p=0.3),
     "truncation_first": Sampling(temperature=2.0, top_p=0.8), "stop_cuts_more": Sampling(stop=(" a",)),
-    "logprobs_mixed": Sampling(temperature=0.6),
+    "logprobs_mixed": Sampling(temperature=0.6), "penalties_miss_drafts": OFTEN,
+    "penalties_not_in_bonus": OFTEN, "penalties_not_in_recovered": OFTEN,
+    "prompt_penalised": Sampling(frequency_penalty=0.5), "prompt_not_penalised": Sampling(repetition_penalty=3.0),
+    **dict.fromkeys(("logit_bias_not_in_bonus", "logit_bias_not_in_recovered"), BIASED),
+    **dict.fromkeys(("min_tokens_not_in_bonus", "min_tokens_not_in_recovered"), LATE),
 }  # fmt: skip
 #: What a law of tokens cannot tell, and the mistakes that an audit cannot distinguish, by the name of all.
 UNNAMED = {
@@ -244,10 +253,10 @@ def test_what_follows_the_law_is_left_alone(name, pair, full):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed", "head"])
+@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed", "penalised", "head"])
 def test_right_engines_are_left_alone_many_times(rule, pair, made_as):
     options = {"plain": {"speculative": False}, "gamma 1": {"gamma": 1}, "block": {"rule": "block"}}
-    sampling = PROCESSED if rule == "processed" else Sampling()
+    sampling = {"processed": PROCESSED, "penalised": OFTEN}.get(rule, Sampling())
     for seed in range(40):
         where = made_as("head") if rule == "head" else pair
         found = audit_engine(
@@ -262,6 +271,29 @@ def test_the_order_of_processing_is_inferred(pair):
     assert found.findings == ()
     other = [order for order in ORDERS if order != FIRST_ORDER][2]
     assert audit_engine("specsim", pair, tokens=2_000, sampling=PROCESSED, order=other, rng=1).exit_code == 1
+
+
+def test_penalties_of_one_path_that_count_other_tokens_are_a_finding(pair):
+    """What they count is named, not judged: only the difference from the other path is wrong."""
+    sampling = Sampling(frequency_penalty=0.5, temperature=0.8)
+    right, wrong = (
+        audit_engine("specsim", pair, tokens=4_000, sampling=sampling, rng=1, mistake=mistake)
+        for mistake in (None, "prompt_penalised")
+    )
+    assert right.findings == ()
+    assert "of" not in right.order + wrong.order  # the prompt is counted by repetition alone
+    assert wrong.diagnosis[0].name == "prompt_penalised"
+
+
+def test_every_parameter_is_the_same_over_http(pair):
+    sampling = Sampling(
+        0.8, 5, 0.95, 0.01, (), 2, 1.3, 0.2, 0.1, 9, ((0, 0.5), (1, -100.0)), stop_ids=(2,), min_tokens=3
+    )
+    how = {"tokens": 1_000, "sampling": sampling, "order": None, "rng": 1}
+    with listening(Server(Decoder(pair), port=0)) as url:
+        there, here = (audit_engine(engine, pair, **how) for engine in (url, "specsim"))
+    assert there.findings == here.findings == ()
+    assert (there.tokens, there.failures) == (here.tokens, {})
 
 
 def test_few_texts_leave_several_orders_possible(pair):
@@ -494,7 +526,7 @@ def test_each_cell_has_the_command_that_repeats_it(pair, monkeypatch):
 
 
 def test_requests_without_seeds_and_of_unequal_lengths(pair):
-    options = {"tokens": 4_000, "texts": 2, "sampling": Sampling(penalties=True), "seed": 1}
+    options = {"tokens": 4_000, "texts": 2, "sampling": Sampling(**PENALTIES), "seed": 1}
     found = audit_engine("specsim", pair, **options, request_seeds=False, unequal_prompts=True, rng=1)
     assert found.findings == ()
     assert not any("same seed" in note for note in found.notes)
@@ -514,9 +546,38 @@ def test_engines_are_closed_if_another_one_cannot_be_opened(pair, monkeypatch):
     assert len(closed) == 1
 
 
+def test_the_page_has_every_setting_of_the_batteries(pair):
+    page = (Path(__file__).parents[3] / "docs/batteries.md").read_text(encoding="utf-8")
+    rows = settings(pair)
+    for size, about in BATTERIES.items():
+        some = settings(pair, size)
+        assert rows[: len(some)] == some
+        tokens, share = about["tokens"], 1e-6 / (2 * len(some))
+        for row in some[-len(matrix.SETTINGS[size]) :]:
+            assert re.search(
+                rf"^\| {re.escape(row.name)} \| {size} \| .* \| {re.escape(row.finds)} \|$", page, re.M
+            )
+        minutes = 2 * len(some) * tokens / 2000 / 60
+        assert minutes < {"small": 1, "mid": 10, "big": 120}[size]
+        assert (
+            f"| {size} | {about['version']} | {len(some)} | {tokens:,} | {minutes:.1f} min | "
+            f"{about['detectable_tv']:g} | {share:.1e} |"
+        ) in page
+
+
+def test_the_audits_of_a_battery_share_one_budget(pair, two_settings):
+    found = audit_matrix("specsim", pair, battery="small", tokens=300, rng=1)
+    audits = [audit for cell in found.cells for audit in (cell.speculative, cell.plain)]
+    assert sum(audit.budget for audit in audits) == pytest.approx(1e-6)
+    assert {audit.wanted_tv for audit in audits} == {BATTERIES["small"]["detectable_tv"]}
+    assert "Battery small, version 1: 2 settings, 300 tokens each" in to_text(found.parts())
+    with pytest.raises(ValueError, match="battery: 'tiny' is unknown"):
+        audit_matrix("specsim", pair, battery="tiny")
+
+
 @pytest.fixture
 def two_settings(monkeypatch):
-    monkeypatch.setattr(matrix, "settings", lambda planted: settings(planted)[:2])
+    monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted)[:2])
 
 
 def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monkeypatch, tmp_path):
@@ -569,7 +630,7 @@ def test_a_matrix_says_what_is_refused_and_what_was_found(pair, two_settings, mo
     assert [row["refused"] for row in found.records()] == [False, False, True, True]
     wrong = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1, mistake="logprobs_zero")
     assert "biased (log-probabilities)" in to_text(wrong.parts())
-    monkeypatch.setattr(matrix, "settings", lambda planted: settings(planted)[1:2])
+    monkeypatch.setattr(matrix, "settings", lambda planted, battery: settings(planted)[1:2])
     none = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1)
     assert (none.verdict, none.exit_code) == (Verdict.INCONCLUSIVE, 3)
 
@@ -610,6 +671,7 @@ def test_the_command_of_a_cell_repeats_it(pair, two_settings):
         ("engine specsim --stop ''", "--stop: ('',) is not strings, none empty"),
         ("engine specsim --requests txts=3", "unknown form of requests 'txts'; did you mean 'texts'?"),
         ("engine specsim --requests texts", "--requests: 'texts' is not of the form texts=2"),
+        ("engine specsim --requests logit_bias=3:x", "--requests: 'logit_bias=3:x': 'x' is not a number"),
         ("engine specsim --requests unequal=1", "--requests: 'unequal=1' is not of the form unequal"),
         ("engine run/engine.json", "engine.json: not an engine; an earlier audit is judged again from its texts.jsonl"),
         *((f"engine texts.jsonl {option}", f"{option.split()[0]} cannot be chosen") for option in ("--tokens 5", "--temperature 0.5", "--model a")),

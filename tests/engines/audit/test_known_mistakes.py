@@ -11,7 +11,7 @@ from specsim.engines import Sampling
 from specsim.engines._audit import known_mistakes
 from specsim.engines._audit.known_mistakes import _averaged
 from specsim.engines._audit.places import Given
-from specsim.engines._planted.requests import FIRST_ORDER
+from specsim.engines._planted.processing import FIRST_ORDER
 
 
 @pytest.mark.parametrize("at_once", [8, 2**20])
@@ -35,9 +35,9 @@ def test_few_rows_are_made_where_the_law_reads_far_back(tmp_path, monkeypatch):
     """Contexts that differ in what is averaged over alone share their rows."""
     pair = plant(tmp_path / "pair", offsets=(1, 2, 16, 17), vocab_size=4, context=64, rng=1)
     made = []
-    rows = type(pair.target).rows
+    scores = type(pair.target).scores
     monkeypatch.setattr(
-        type(pair.target), "rows", lambda law, read: made.append(len(read)) or rows(law, read)
+        type(pair.target), "scores", lambda law, read: made.append(len(read)) or scores(law, read)
     )
     contexts = np.random.default_rng(1).integers(4, size=(20_000, 4))
     for wrong in ((0, 1, 2, 3), (0, 2)):

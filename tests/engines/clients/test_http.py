@@ -14,7 +14,7 @@ from specsim.engines._clients import http
 from specsim.engines._clients.answers import read_counters
 from specsim.engines._clients.opening import ENGINES, open_engine
 from specsim.engines._clients.running import convert
-from specsim.engines._planted.requests import FAILURES, Completion, Failure, Request, Sampling
+from specsim.engines._planted.requests import FAILURES, PENALTIES, Completion, Failure, Request, Sampling
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.http import Server
 
@@ -102,8 +102,8 @@ def test_penalties_that_change_nothing_are_sent_where_they_are_asked_for():
         return choice()
 
     with answering(answer) as url:
-        for penalties in (True, False):
-            answers(url, [Request(0, (0, 1), 3, sampling=Sampling(penalties=penalties))])
+        for penalties in (PENALTIES, {}):
+            answers(url, [Request(0, (0, 1), 3, sampling=Sampling(**penalties))])
     none = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
     assert sent == [none, {}]
 

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.engines.engines import REPRODUCTIONS
 from specsim import audit_engine, plant
+from specsim.engines import Sampling
 from specsim.engines._planted import architectures
 
 TOKENS = 20_000
@@ -100,6 +101,34 @@ def test_llama_cpps_head_drafts_what_it_must(tmp_path, monkeypatch):
         counted = [one for one in found.findings if one.kind == "counters"]
         assert bool(counted) == (name == "wrong")
         assert [one.name for one in found.diagnosis] == ["head_without_token"] * len(counted)
+
+
+def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
+    """The first counts the prompt in all penalties, the second has that of repetition alone."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("transformers")
+    some = {"repetition_penalty": 1.5, "logit_bias": ((0, -100.0), (1, 1.0)), "temperature": 1.5}
+    more = some | {"frequency_penalty": 0.7, "presence_penalty": 0.3, "penalty_last_n": 9}
+    for speculative in (True, False):
+        how = {"tokens": 1_000, "speculative": speculative, "rng": 1}
+        found = audit_engine("llama.cpp", planted, sampling=Sampling(**more, logprobs=None), **how)
+        assert (found.findings, found.failures) == ((), {})
+        assert "penalties of prompt and text" in found.order
+        how["sampling"] = Sampling(**some, stop_ids=(2,), min_tokens=9)
+        assert audit_engine("hf", planted, **how).findings == ()
+        refused = audit_engine("hf", planted, sampling=Sampling(**more), tokens=100, rng=1)
+        assert "frequency_penalty, penalty_last_n, presence_penalty: hf has no such" in refused.notes[-1]
+
+
+def test_mlx_lm_with_a_draft_does_not_penalise_the_prompt(planted):
+    pytest.importorskip("mlx_lm")
+    how = {"sampling": Sampling(repetition_penalty=2.0, penalty_last_n=6), "tokens": 500, "rng": 1}
+    plain = audit_engine("mlx-lm", planted, speculative=False, **how)
+    assert plain.findings == ()
+    found = audit_engine("mlx-lm", planted, order=plain.order, **how)
+    if not found.findings:
+        pytest.skip("this is repaired in this version; the page of batteries is older")
+    assert {one.kind for one in found.findings} <= {"deviation", "log-probabilities"}
 
 
 def test_llama_cpps_zeros_are_shown_by_the_program_on_the_page(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,8 @@ from letters import decoded, log_e, tables_of
 from specsim import plant
 from specsim.core.stats import needed_draws
 from specsim.engines._clients.opening import open_engine
-from specsim.engines._planted.requests import Completion, Failure, Request, Sampling, processed
+from specsim.engines._planted.processing import processed
+from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 
 PACKAGES = {
     "hf": "transformers", "hf-lookup": "transformers", "hf-early-exit": "transformers",
@@ -106,7 +107,7 @@ def test_log_probabilities(engine, planted):
         contexts = planted.target.contexts(text, len(text) - len(one.tokens))
         rows = planted.target.rows(contexts)
         if described["logprobs"] == "processed":
-            rows = processed(rows, sampling)
+            rows = processed(planted.target.scores(contexts), sampling)
         expected = np.log(rows[np.arange(len(rows)), one.tokens])
         given = np.array(one.logprobs)
         if described["engine"] == "llama.cpp" and described["speculative"]:

@@ -186,13 +186,19 @@ def test_what_cannot_be_served(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"temperature": -1.0}, r"temperature: -1.0 is not in \[0, 1000000\]"),
+        ({"temperature": -1.0}, r"temperature: -1.0 is outside \[0, 1e\+06\]"),
         ({"temperature": float("nan")}, "temperature: nan"),
-        ({"top_k": 0}, "top_k: 0 is not at least 1"),
-        ({"top_p": 0.0}, "top_p: 0.0 is not in"),
-        ({"min_p": 2.0}, "min_p: 2.0 is not in"),
+        ({"top_k": 0}, r"top_k: 0 is outside \[1, "),
+        ({"top_p": 0.0}, "top_p: 0.0 is outside"),
+        ({"min_p": 2.0}, "min_p: 2.0 is outside"),
         ({"stop": ("",)}, "stop: .* is not strings, none empty"),
-        ({"logprobs": -1}, "logprobs: -1 is not at least 0"),
+        ({"logprobs": -1}, "logprobs: -1 is outside"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty: 0.0 is outside"),
+        ({"frequency_penalty": 101.0}, "frequency_penalty: 101.0 is outside"),
+        ({"penalty_last_n": 0}, "penalty_last_n: 0 is outside"),
+        ({"logit_bias": ((0, -101.0),)}, "logit_bias: .* is not ids and -100"),
+        ({"stop_ids": (-1,)}, "stop_ids: .* is not ids of tokens"),
+        ({"min_tokens": -1}, "min_tokens: -1 is outside"),
     ],
 )
 def test_sampling_out_of_range(change, message):

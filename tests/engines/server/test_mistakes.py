@@ -15,6 +15,9 @@ SAMPLINGS = {
     "temperature": Sampling(temperature=0.5), "top_k": Sampling(top_k=2), "top_p": Sampling(top_p=0.6),
     "min_p": Sampling(min_p=0.4), "truncation": Sampling(temperature=2.0, top_p=0.6),
     "stop": Sampling(stop=("a",)), "logprobs_mixed": Sampling(temperature=0.5),
+    "logit_bias": Sampling(logit_bias=((1, 2.0), (3, -100.0))), "min_tokens": Sampling(stop_ids=(1,), min_tokens=6),
+    "prompt_not": Sampling(repetition_penalty=3.0), "prompt_pen": Sampling(presence_penalty=2.0),
+    "penalties": Sampling(presence_penalty=3.0, penalty_last_n=3),
 }  # fmt: skip
 #: What is wrong although the tokens of each text follow the law.
 REPORTED = {"log-probabilities", "counters", "stop"}

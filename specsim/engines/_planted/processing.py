@@ -1,0 +1,117 @@
+"""How rows are processed before a token is drawn: bias, penalties, temperature, truncation, in a named order.
+
+Bias and penalties change logits, and penalties are a function of the text so far. Engines differ in the
+order, and in what penalties count; an order names both."""
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from specsim.core._types import Floats, Ints
+from specsim.engines._planted.law import log_softmax
+from specsim.engines._planted.requests import NEUTRAL, PENALTIES, Sampling
+from specsim.models._processed import SAMPLING, process
+
+#: The orders of temperature and truncation that engines are known to use, that of transformers first. In the
+#: last one top-k and top-p each look at the same row, and what both keep is renormalised.
+ORDERS = (
+    "temperature, top-k, top-p, min-p",
+    "temperature, min-p, top-k, top-p",
+    "temperature, top-p, top-k, min-p",
+    "top-k, top-p, min-p, temperature",
+    "top-p, min-p, top-k, temperature",
+    "temperature, top-k with top-p, min-p",
+)
+FIRST_ORDER = ORDERS[0]
+#: Whether the penalty of repetition, and whether the others, count the tokens of the prompt too. The first is
+#: that of transformers and vLLM, the second that of llama.cpp and MLX-LM, the last that of SGLang.
+COUNTED = {
+    "penalties": (True, False),
+    "penalties of prompt and text": (True, True),
+    "penalties of the text": (False, False),
+}
+#: What of the processing can be left out: the parameters of each part, with values that change nothing.
+PARTS = {name: {name: NEUTRAL[name]} for name in NEUTRAL if name not in PENALTIES} | {"penalties": PENALTIES}
+#: A bias of so little bans a token, as in OpenAI's protocol.
+BANNED = -100.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The texts before some rows: row i follows the first `length[i]` tokens of `tokens[text[i]]`.
+
+    Of each of the texts [T, W] the first `prompt` [T] tokens are its prompt."""
+
+    tokens: Ints
+    prompt: Ints
+    text: Ints
+    length: Ints
+
+    def times(self, size: int, prompt: bool, last: int | None) -> Ints:
+        """How often each of `size` tokens came, [N, size], in the `last` ones, without or with the prompt."""
+        first = np.zeros_like(self.length) if prompt else self.prompt[self.text]
+        if last is not None:
+            first = np.maximum(first, self.length - last)
+        at = np.arange(self.tokens.shape[1])
+        row, column = np.nonzero((at >= first[:, None]) & (at < self.length[:, None]))
+        pairs = row * size + self.tokens[self.text[row], column]
+        return np.bincount(pairs, minlength=len(first) * size).reshape(-1, size)
+
+
+def processed(
+    scores: Floats, sampling: Sampling, order: str = FIRST_ORDER, seen: Seen | None = None
+) -> Floats:
+    """The rows [N, V] of logits `scores` after the steps of an `order` of `possible_orders`.
+
+    Bias and penalties come first if the order does not name them. `seen` is needed where they read texts."""
+    steps = order.split(", ")
+    if sampling.acting - {*SAMPLING}:
+        steps = [one for one in ("bias", "penalties") if one not in order] + steps
+        last = max(i for i, one in enumerate(steps) if one == "bias" or one in COUNTED)
+        for step in steps[: last + 1]:
+            scores = _changed(scores, sampling, step, seen)
+        steps = steps[last + 1 :]
+    names = ["joint" if " with " in one else one.replace("-", "_") for one in steps]
+    values = {name: getattr(sampling, name) for name in SAMPLING}
+    return process(np.exp(log_softmax(scores)), names, **values)
+
+
+def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -> Floats:
+    """Logits after a step that is no truncation."""
+    if step == "temperature":
+        return scores / sampling.temperature
+    found = scores.copy()
+    if step == "bias":
+        for token, bias in sampling.logit_bias:
+            found[:, token : token + 1] += bias if bias > BANNED else -np.inf
+        if "min_tokens" in sampling.acting:
+            assert seen is not None
+            early = np.flatnonzero(seen.length - seen.prompt[seen.text] < sampling.min_tokens)
+            found[early[:, None], np.array(sampling.stop_ids)] = -np.inf
+        return found
+    if not sampling.penalised:
+        return found
+    assert seen is not None
+    often, new = (seen.times(scores.shape[1], prompt, sampling.penalty_last_n) for prompt in COUNTED[step])
+    factor = sampling.repetition_penalty or 1.0
+    found = np.where(often > 0, np.where(scores > 0, scores / factor, scores * factor), scores)
+    return found - (sampling.frequency_penalty or 0.0) * new - (sampling.presence_penalty or 0.0) * (new > 0)
+
+
+def possible_orders(sampling: Sampling) -> list[str]:
+    """The orders that can give different rows, the first one alone if at most one step does anything."""
+    acting = sampling.acting
+    tempered = "temperature" in acting and sampling.temperature > 0.0
+    counted = [*COUNTED] if sampling.penalised else [""]
+    several, factor = len(acting & {*SAMPLING}) > 1, "repetition_penalty" in acting
+    found = []
+    for tail in ORDERS if several else ORDERS[:1]:
+        for penalties in counted:
+            heads = [name for name in ("bias" * ("logit_bias" in acting), penalties) if name]
+            for head in permutations(heads) if factor else [tuple(heads)]:
+                found.append(", ".join([*head, tail]))
+                if head and tempered and tail.startswith("temperature"):
+                    late = tail.removeprefix("temperature")
+                    found.append(", ".join([*head[:-1], "temperature", head[-1]]) + late)
+    return found

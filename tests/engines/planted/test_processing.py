@@ -1,0 +1,79 @@
+"""Rows after bias, penalties and truncation: those of a second implementation, token by token."""
+
+import numpy as np
+import pytest
+
+from specsim.engines import Sampling
+from specsim.engines._planted.processing import ORDERS, Seen, possible_orders, processed
+
+PROMPT, TEXT = (0, 1, 1), (2, 1, 2, 2)
+SCORES = np.array([1.0, -0.5, 2.0, 0.25, -np.inf])
+PENALTIES = {"repetition_penalty": 2.0, "frequency_penalty": 0.5, "presence_penalty": 0.25}
+BIAS = {"logit_bias": ((0, 1.5), (3, -100.0))}
+
+
+def by_hand(sampling, repeated, subtracted, steps):
+    """The row after a text, where penalties count the tokens `repeated` and `subtracted`."""
+    found = {token: score for token, score in enumerate(SCORES) if score > -np.inf}
+    for step in steps:
+        for token in [*found]:
+            if step == "temperature":
+                found[token] /= sampling.temperature
+            elif step == "bias":
+                found[token] += dict(sampling.logit_bias).get(token, 0.0)
+            else:
+                if token in repeated:
+                    up = found[token] > 0
+                    found[token] *= 1 / sampling.repetition_penalty if up else sampling.repetition_penalty
+                found[token] -= sampling.frequency_penalty * list(subtracted).count(token)
+                found[token] -= sampling.presence_penalty * (token in subtracted)
+    weights = np.array([np.exp(found.get(token, -np.inf)) for token in range(len(SCORES))])
+    weights[[token for token, bias in sampling.logit_bias if bias == -100.0]] = 0.0
+    return weights / weights.sum()
+
+
+def row(sampling, order, last=None):
+    """The row of specsim after the same text, which is the second of two."""
+    tokens = np.array([(4,) * 7, (*PROMPT, *TEXT)])
+    seen = Seen(tokens, np.array([1, len(PROMPT)]), np.array([1]), np.array([tokens.shape[1]]))
+    return processed(SCORES[None], sampling, order, seen)[0]
+
+
+@pytest.mark.parametrize("last", [None, 2, 5])
+@pytest.mark.parametrize(
+    ("head", "steps"),
+    [
+        ("bias, {}, temperature", ("bias", "penalties", "temperature")),
+        ("{}, bias, temperature", ("penalties", "bias", "temperature")),
+        ("bias, temperature, {}", ("bias", "temperature", "penalties")),
+        ("{}, temperature, bias", ("penalties", "temperature", "bias")),
+    ],
+)
+def test_penalties_count_what_the_name_of_the_order_says(head, steps, last):
+    sampling = Sampling(temperature=0.7, penalty_last_n=last, **PENALTIES, **BIAS)
+    window = (*PROMPT, *TEXT)[-last:] if last else (*PROMPT, *TEXT)
+    new = TEXT[-last:] if last else TEXT
+    readings = {
+        "penalties": (window, new),
+        "penalties of prompt and text": (window, window),
+        "penalties of the text": (new, new),
+    }
+    for name, (repeated, subtracted) in readings.items():
+        order = f"{head.format(name)}, top-k, top-p, min-p"
+        assert order in possible_orders(sampling)
+        expected = by_hand(sampling, repeated, subtracted, steps)
+        np.testing.assert_allclose(row(sampling, order), expected, atol=1e-12)
+
+
+def test_a_least_length_bans_the_stop_id():
+    late, soon = (Sampling(stop_ids=(2,), min_tokens=n) for n in (len(TEXT) + 1, len(TEXT)))
+    assert row(late, ORDERS[0])[2] == 0.0 < row(soon, ORDERS[0])[2]
+
+
+def test_only_orders_that_can_differ_are_possible():
+    assert possible_orders(Sampling(temperature=0.5)) == [ORDERS[0]]
+    assert possible_orders(Sampling(repetition_penalty=1.0, min_tokens=3)) == [ORDERS[0]]
+    assert possible_orders(Sampling(**BIAS)) == [f"bias, {ORDERS[0]}"]
+    assert len(possible_orders(Sampling(**PENALTIES))) == 3
+    every = possible_orders(Sampling(0.7, 3, 0.9, 0.1, **PENALTIES, **BIAS))
+    assert len({*every}) == len(every) == 3 * (4 * 4 + 2 * 2)
