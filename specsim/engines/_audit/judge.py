@@ -148,10 +148,14 @@ class _Texts:
         self.places = places_of(self.law, asked, self.fresh)
         self.padded = padded(asked, self.fresh)
         likelihoods = _order_logs(run.planted, self.places, self.sampling, self.padded)
-        # the first of equals; where the likeliest of several laws is tested, each has its share of the budget
-        possible = orders or [*likelihoods]
-        self.order = max(possible, key=lambda one: likelihoods.get(one, 0.0))
-        self.budget = budget / len(possible)
+        # where the likeliest of several laws is tested, each has its share of the budget
+        logs = {one: likelihoods.get(one, 0.0) for one in orders or likelihoods}
+        self.budget = budget / len(logs)
+        likely = [one for one, log in logs.items() if log > max(logs.values()) - UNLIKELY]
+        # right log-probabilities tell orders apart that tokens do not; the first of equals
+        self.order = likely[0]
+        if len(likely) > 1:
+            self.order = min(likely, key=lambda one: (self._wrong_logs(one), -logs[one]))
         rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
         self.masses = masses_of(self.places, lambda contexts: self.given(contexts).rows, rng)
         # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
@@ -191,21 +195,26 @@ class _Texts:
 
     def log_probabilities(self) -> tuple[results.LogProbabilities | None, str]:
         """The comparison with processed, penalised or raw rows, whichever match best."""
-
-        def compared(rows: Rows) -> results.LogProbabilities | None:
-            mass = masses_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
-            with np.errstate(divide="ignore"):
-                return logprobs.compare(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
-
-        processed = compared(self.rows)
+        processed = self._compared(self.rows)
         if processed is None or not self.sampling.acting:
             return processed, ""
         found = {"processed": processed}
         for kind, rows in OTHER_ROWS.items():
-            if other := compared(lambda contexts, rows=rows: rows(self.given(contexts))):  # type: ignore[misc]
+            if other := self._compared(lambda contexts, rows=rows: rows(self.given(contexts))):  # type: ignore[misc]
                 found[kind] = other
         kind = min(found, key=lambda one: _wrong(found[one]))
         return found[kind], kind if len({*map(_wrong, found.values())}) > 1 else ""
+
+    def _compared(self, rows: Rows) -> results.LogProbabilities | None:
+        mass = masses_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
+        with np.errstate(divide="ignore"):
+            return logprobs.compare(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
+
+    def _wrong_logs(self, order: str) -> int:
+        """How many log-probabilities are wrong if they are those of rows in this order."""
+        self.order = order
+        found = self._compared(self.rows)
+        return _wrong(found) if found else 0
 
     @property
     def tolerance_of_logs(self) -> float:

@@ -120,7 +120,7 @@ class TransformersEngine(InProcess):
             how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None}
         how |= {
             "repetition_penalty": sampling.repetition_penalty,
-            "min_new_tokens": sampling.min_tokens or None,
+            "min_new_tokens": min(sampling.min_tokens, request.max_tokens) or None,
         }
         if sampling.logit_bias:
             how["sequence_bias"] = {(token,): float(bias) for token, bias in sampling.logit_bias}

@@ -63,7 +63,10 @@ def fields_of(
     if not dialect.more_parameters and sampling.repetition_penalty == 1.0:
         del penalties["repetition_penalty"]  # all servers know the others
     given["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias} or None
-    given |= {"stop_token_ids": list(sampling.stop_ids) or None, "min_tokens": sampling.min_tokens or None}
+    given |= {
+        "stop_token_ids": list(sampling.stop_ids) or None,
+        "min_tokens": min(sampling.min_tokens, request.max_tokens) or None,
+    }
     if llama:
         sent = any(value is not None for value in penalties.values())
         given["samplers"] = ["penalties"] * sent + SAMPLERS

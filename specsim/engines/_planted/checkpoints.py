@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from specsim.core._files import atomic_write, write_text
+from specsim.core._files import atomic_write, read_table, write_text
 from specsim.core._json import parse_json
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.engines._planted.architectures import EPSILON, Checkpoint
@@ -87,136 +86,37 @@ def _tokenizer(spelling: Spelling, eos: int) -> dict[str, Any]:
 INSTALL = "pip install 'specsim-decoding[gguf]'"
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How llama.cpp stores a tensor of transformers: the names of its parts, and the way there and back."""
-
-    parts: tuple[str, ...]
-    there: Callable[[Tensor], Sequence[Tensor]] = lambda tensor: [tensor]
-    back: Callable[[Sequence[Tensor]], Tensor] = lambda parts: parts[0]
-
-
-def _one_more(name: str) -> Stored:
-    """A norm that multiplies by one more than its weights."""
-    return Stored((name,), lambda tensor: [tensor + 1], lambda parts: parts[0] - 1)
-
-
-def _turned(name: str) -> Stored:
-    return Stored((name,), lambda tensor: [interleaved(tensor)], lambda parts: in_halves(parts[0]))
-
-
-_CONVOLUTION = Stored(("ssm_conv1d.weight",), lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None])
-_SHARED = {
-    "model.embed_tokens.weight": Stored(("token_embd.weight",)),
-    "lm_head.weight": Stored(("output.weight",)),
-    "self_attn.v_proj.weight": Stored(("attn_v.weight",)),
-    "self_attn.o_proj.weight": Stored(("attn_output.weight",)),
-    "mlp.gate_proj.weight": Stored(("ffn_gate.weight",)),
-    "mlp.up_proj.weight": Stored(("ffn_up.weight",)),
-    "mlp.down_proj.weight": Stored(("ffn_down.weight",)),
+Way = tuple[Callable[[Tensor], Sequence[Tensor]], Callable[[Sequence[Tensor]], Tensor]]
+#: How llama.cpp stores a tensor of transformers: the way there, in parts, and the way back.
+WAYS: dict[str, Way] = {
+    "unchanged": (lambda tensor: [tensor], lambda parts: parts[0]),
+    "one more": (lambda tensor: [tensor + 1], lambda parts: parts[0] - 1),
+    "turned": (lambda tensor: [interleaved(tensor)], lambda parts: in_halves(parts[0])),
+    "convolution": (lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]),
+    "column": (lambda tensor: [tensor[:, None]], lambda parts: parts[0][:, 0]),
+    "row": (lambda tensor: [tensor[None]], lambda parts: parts[0][0]),
+    "decay": (lambda tensor: [-np.exp(tensor)], lambda parts: np.log(-parts[0])),
+    "decay column": (lambda tensor: [-np.exp(tensor)[:, None]], lambda parts: np.log(-parts[0][:, 0])),
+    "three quarters": (lambda tensor: np.split(tensor, [len(tensor) // 4 * 3]), np.concatenate),
+    "halves": (lambda tensor: np.split(tensor, 2), np.concatenate),
 }
-#: By architecture of llama.cpp, the tensors of a layer and those outside of layers.
-STORED = {
-    "llama": _SHARED
-    | {
-        "model.norm.weight": Stored(("output_norm.weight",)),
-        "input_layernorm.weight": Stored(("attn_norm.weight",)),
-        "post_attention_layernorm.weight": Stored(("ffn_norm.weight",)),
-        "self_attn.q_proj.weight": _turned("attn_q.weight"),
-        "self_attn.k_proj.weight": _turned("attn_k.weight"),
-        "block_sparse_moe.gate.weight": Stored(("ffn_gate_inp.weight",)),
-        "block_sparse_moe.experts.w1.weight": Stored(("ffn_gate_exps.weight",)),
-        "block_sparse_moe.experts.w2.weight": Stored(("ffn_down_exps.weight",)),
-        "block_sparse_moe.experts.w3.weight": Stored(("ffn_up_exps.weight",)),
-    },
-    "mamba2": {
-        "backbone.embeddings.weight": Stored(("token_embd.weight",)),
-        "lm_head.weight": Stored(("output.weight",)),
-        "backbone.norm_f.weight": Stored(("output_norm.weight",)),
-        "norm.weight": Stored(("attn_norm.weight",)),
-        "mixer.in_proj.weight": Stored(("ssm_in.weight",)),
-        "mixer.conv1d.weight": _CONVOLUTION,
-        "mixer.conv1d.bias": Stored(("ssm_conv1d.bias",)),
-        "mixer.dt_bias": Stored(("ssm_dt.bias",)),
-        "mixer.A_log": Stored(
-            ("ssm_a",), lambda tensor: [-np.exp(tensor)[:, None]], lambda parts: np.log(-parts[0][:, 0])
-        ),
-        "mixer.D": Stored(("ssm_d",), lambda tensor: [tensor[:, None]], lambda parts: parts[0][:, 0]),
-        "mixer.norm.weight": Stored(
-            ("ssm_norm.weight",), lambda tensor: [tensor[None]], lambda parts: parts[0][0]
-        ),
-        "mixer.out_proj.weight": Stored(("ssm_out.weight",)),
-    },
-    "lfm2": {
-        "model.embed_tokens.weight": Stored(("token_embd.weight",)),
-        "lm_head.weight": Stored(("output.weight",)),
-        "model.embedding_norm.weight": Stored(("token_embd_norm.weight",)),
-        "operator_norm.weight": Stored(("attn_norm.weight",)),
-        "ffn_norm.weight": Stored(("ffn_norm.weight",)),
-        "conv.in_proj.weight": Stored(("shortconv.in_proj.weight",)),
-        "conv.conv.weight": Stored(
-            ("shortconv.conv.weight",), lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]
-        ),
-        "conv.out_proj.weight": Stored(("shortconv.out_proj.weight",)),
-        **{f"self_attn.{one}_proj.weight": Stored((f"attn_{one}.weight",)) for one in "qkv"},
-        "self_attn.out_proj.weight": Stored(("attn_output.weight",)),
-        **{f"self_attn.{one}_layernorm.weight": Stored((f"attn_{one}_norm.weight",)) for one in "qk"},
-        **{
-            f"feed_forward.{one}.weight": Stored((f"ffn_{other}.weight",))
-            for one, other in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
-        },
-    },
-    "qwen35": _SHARED
-    | {
-        "model.norm.weight": _one_more("output_norm.weight"),
-        "input_layernorm.weight": _one_more("attn_norm.weight"),
-        "post_attention_layernorm.weight": _one_more("post_attention_norm.weight"),
-        "self_attn.q_proj.weight": Stored(("attn_q.weight",)),
-        "self_attn.k_proj.weight": Stored(("attn_k.weight",)),
-        "self_attn.q_norm.weight": _one_more("attn_q_norm.weight"),
-        "self_attn.k_norm.weight": _one_more("attn_k_norm.weight"),
-        "linear_attn.in_proj_qkvz.weight": Stored(
-            ("attn_qkv.weight", "attn_gate.weight"),
-            lambda tensor: np.split(tensor, [len(tensor) // 4 * 3]),
-            np.concatenate,
-        ),
-        "linear_attn.in_proj_ba.weight": Stored(
-            ("ssm_beta.weight", "ssm_alpha.weight"), lambda tensor: np.split(tensor, 2), np.concatenate
-        ),
-        "linear_attn.conv1d.weight": _CONVOLUTION,
-        "linear_attn.dt_bias": Stored(("ssm_dt.bias",)),
-        "linear_attn.A_log": Stored(
-            ("ssm_a",), lambda tensor: [-np.exp(tensor)], lambda parts: np.log(-parts[0])
-        ),
-        "linear_attn.norm.weight": Stored(("ssm_norm.weight",)),
-        "linear_attn.out_proj.weight": Stored(("ssm_out.weight",)),
-        "mtp.fc.weight": Stored(("nextn.eh_proj.weight",)),
-        "mtp.pre_fc_norm_embedding.weight": _one_more("nextn.enorm.weight"),
-        "mtp.pre_fc_norm_hidden.weight": _one_more("nextn.hnorm.weight"),
-        "mtp.norm.weight": _one_more("nextn.shared_head_norm.weight"),
-    },
-}
-#: The architectures of llama.cpp; without one here, there is no GGUF.
-GGUF = {
-    "llama": "llama",
-    "moe": "llama",
-    "short-conv": "lfm2",
-    "gated-delta": "qwen35",
-    "hybrid": "qwen35",
-    "mamba2": "mamba2",
-}
+#: The names of tensors by architecture of llama.cpp, and these by the architectures of planted checkpoints.
+TENSORS = read_table("gguf")
+GGUF: dict[str, str] = TENSORS.pop("architectures")
 
 
-def _stored(kind: str, layers: int) -> Iterator[tuple[str, Stored]]:
-    """The tensors that a checkpoint may have, by their name in transformers; a head is one layer more."""
+def _stored(kind: str, layers: int) -> Iterator[tuple[str, list[str], Way]]:
+    """The tensors that a checkpoint may have: their name in transformers, and their parts in llama.cpp; a
+    head is one layer more."""
     where = "backbone" if kind == "mamba2" else "model"
     of_layers = [f"{where}.layers.{i}." for i in range(layers)]
-    for name, stored in STORED[kind].items():
+    for name, given in TENSORS[kind].items():
+        way, *parts = given if isinstance(given, list) else ("unchanged", given)
         if name.startswith(("model.", "backbone.", "lm_head.")):
-            yield name, stored
+            yield name, parts, WAYS[way]
             continue
         for i, layer in enumerate([*of_layers, "" if name.startswith("mtp.") else "mtp.layers.0."]):
-            yield layer + name, replace(stored, parts=tuple(f"blk.{i}.{part}" for part in stored.parts))
+            yield layer + name, [f"blk.{i}.{part}" for part in parts], WAYS[way]
 
 
 def check_installed() -> None:
@@ -235,9 +135,9 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         writer.add_file_type(gguf.LlamaFileType.ALL_F32)
         _add_sizes(writer, checkpoint)
         _add_tokenizer(writer, spelling)
-        for name, stored in _stored(kind, checkpoint.config["num_hidden_layers"]):
+        for name, parts, (there, _) in _stored(kind, checkpoint.config["num_hidden_layers"]):
             if name in tensors:
-                for part, tensor in zip(stored.parts, stored.there(tensors[name]), strict=True):
+                for part, tensor in zip(parts, there(tensors[name]), strict=True):
                     writer.add_tensor(part, np.ascontiguousarray(tensor, dtype=np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -321,9 +221,9 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         layers -= of_heads.contents()
     data = {tensor.name: tensor.data for tensor in reader.tensors}
     tensors = {
-        name: stored.back([data[part] for part in stored.parts])
-        for name, stored in _stored(kind, layers)
-        if stored.parts[0] in data
+        name: back([data[part] for part in parts])
+        for name, parts, (_, back) in _stored(kind, layers)
+        if parts[0] in data
     }
     return config, _apart(tensors)
 

@@ -103,11 +103,14 @@ def possible_orders(sampling: Sampling) -> list[str]:
     """The orders that can give different rows, the first one alone if at most one step does anything."""
     acting = sampling.acting
     tempered = "temperature" in acting and sampling.temperature > 0.0
-    counted = [*COUNTED] if sampling.penalised else [""]
     several, factor = len(acting & {*SAMPLING}) > 1, "repetition_penalty" in acting
+    others = bool(acting & {"frequency_penalty", "presence_penalty"})
+    counted: dict[tuple[bool, bool], str] = {}
+    for name, (often, new) in COUNTED.items():
+        counted.setdefault((often and factor, new and others), name * sampling.penalised)
     found = []
     for tail in ORDERS if several else ORDERS[:1]:
-        for penalties in counted:
+        for penalties in counted.values():
             heads = [name for name in ("bias" * ("logit_bias" in acting), penalties) if name]
             for head in permutations(heads) if factor else [tuple(heads)]:
                 found.append(", ".join([*head, tail]))

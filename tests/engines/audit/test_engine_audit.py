@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from specsim.engines._audit.judge import judge, likely_orders
 from specsim.engines._audit.matrix import BATTERIES, settings
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
-from specsim.engines._planted.processing import FIRST_ORDER, ORDERS
+from specsim.engines._planted.processing import FIRST_ORDER, ORDERS, possible_orders
 from specsim.engines._planted.requests import PENALTIES
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
@@ -283,6 +284,22 @@ def test_penalties_of_one_path_that_count_other_tokens_are_a_finding(pair):
     assert right.findings == ()
     assert "of" not in right.order + wrong.order  # the prompt is counted by repetition alone
     assert wrong.diagnosis[0].name == "prompt_penalised"
+
+
+def test_log_probabilities_tell_orders_apart_that_few_tokens_do_not(pair):
+    """A right engine that returns those of penalised rows is not accused, whatever order is likeliest."""
+    sampling = Sampling(repetition_penalty=2.0, penalty_last_n=6)
+    requests = plan_requests(pair, 1, sampling, 300)
+    run = serve(open_engine("specsim", pair), pair, requests, TextStore(None, {}), 1)
+    asked = {one.number: one for one in requests}
+    found = places.places_of(pair.target, asked, run.texts)
+    for order in (names := possible_orders(sampling)):
+        given = places.Given(pair, sampling, order, found.contexts, places.padded(asked, run.texts))
+        logs = iter(np.log(given.p[np.arange(len(found)), found.tokens]))
+        texts = [replace(one, logprobs=tuple(islice(logs, len(one.tokens)))) for one in run.texts]
+        assert judge(replace(run, texts=texts)).order == order
+        wrong = judge(replace(run, texts=texts), orders=[one for one in names if one != order][:1])
+        assert [one.kind for one in wrong.findings] == ["log-probabilities"]
 
 
 def test_every_parameter_is_the_same_over_http(pair):

@@ -75,5 +75,7 @@ def test_only_orders_that_can_differ_are_possible():
     assert possible_orders(Sampling(repetition_penalty=1.0, min_tokens=3)) == [ORDERS[0]]
     assert possible_orders(Sampling(**BIAS)) == [f"bias, {ORDERS[0]}"]
     assert len(possible_orders(Sampling(**PENALTIES))) == 3
+    for names in (["repetition_penalty"], ["frequency_penalty", "presence_penalty"]):
+        assert len(possible_orders(Sampling(**{name: PENALTIES[name] for name in names}))) == 2
     every = possible_orders(Sampling(0.7, 3, 0.9, 0.1, **PENALTIES, **BIAS))
     assert len({*every}) == len(every) == 3 * (4 * 4 + 2 * 2)
