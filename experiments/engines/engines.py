@@ -28,7 +28,7 @@ from urllib.request import urlopen
 from experiments import Row
 from experiments._pages import audited_on, explained, joined, known_findings, markdown_table, written
 from specsim import audit_engine, plant
-from specsim.engines import open_engine
+from specsim.engines import Sampling, open_engine
 
 TITLE = "Serving engines that are installed, audited with planted checkpoints"
 MINUTES = 40
@@ -37,12 +37,13 @@ MINUTES = 40
 PAIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "order-2": ("--order 2", {"order": 2}),
     "pages": ("--offsets 1,17 --openers 4", {"offsets": (1, 17), "openers": 4}),
+    "head": ("--architecture gated-delta --heads mtp", {"architecture": "gated-delta", "heads": "mtp"}),
 }
 
 
 class Subject(NamedTuple):
     """What is audited: the engine by name, its distribution package and the module that has to be importable,
-    whether it drafts, the command of a server, and the tokens that are asked for.
+    whether it drafts, the command of a server, the tokens that are asked for, the pairs and the temperature.
 
     In the command PAIR is replaced by the folder of the pair. It begins with "python", or with the name of a
     module that Python runs, and takes a `--port`."""
@@ -53,6 +54,8 @@ class Subject(NamedTuple):
     speculative: bool = True
     serve: str = ""
     tokens: int = 20_000
+    pairs: Sequence[str] = ("order-2", "pages")
+    temperature: float = 1.0
 
 
 #: Seconds in which a server has to be ready.
@@ -70,12 +73,12 @@ SUBJECTS = {
 def cells(*, fast: bool) -> list[tuple[str, str]]:
     """(subject, pair), for what is installed."""
     installed = [name for name, subject in SUBJECTS.items() if find_spec(subject.module)]
-    return [(name, pair) for name in installed for pair in [*PAIRS][: 1 if fast else None]]
+    return [(name, pair) for name in installed for pair in SUBJECTS[name].pairs[: 1 if fast else None]]
 
 
 def kept_cells() -> list[tuple[str, str]]:
     """The cells of the page, installed here or not."""
-    return [(name, pair) for name in SUBJECTS for pair in PAIRS]
+    return [(name, pair) for name, subject in SUBJECTS.items() for pair in subject.pairs]
 
 
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
@@ -89,8 +92,8 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
             _served(subject, pair, folder) as address,
             closing(open_engine(address, planted, speculative=subject.speculative)) as engine,
         ):
-            found = audit_engine(engine, planted, tokens=2_000 if fast else subject.tokens, rng=rng)
-    efficiency = found.efficiency and found.efficiency.ratio
+            how = {"tokens": 2_000 if fast else subject.tokens, "sampling": Sampling(subject.temperature)}
+            found = audit_engine(engine, planted, **how, rng=rng)
     return {
         "subject": name,
         "pair": pair,
@@ -101,7 +104,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "verdict": str(found.verdict),
         "findings": "\n".join(f"{one.kind}: {one.text}" for one in found.findings),
         "diagnosis": found.diagnosis[0].name if found.diagnosis else None,
-        "efficiency": efficiency,
+        "efficiency": found.efficiency and found.efficiency.ratio,
         "detectable_tv": found.detectable_tv,
         "tokens": found.tokens,
         "seconds": found.seconds,
@@ -157,13 +160,14 @@ def _version(package: str) -> str:
 
 
 def _command(subject: Subject, pair: str, seed: int) -> str:
-    words = ["specsim audit engine"]
-    words.append("http://127.0.0.1:8000" if subject.serve else subject.engine)
-    words.append(f"--planted {pair}")
+    address = "http://127.0.0.1:8000" if subject.serve else subject.engine
+    words = [f"specsim audit engine {address} --planted {pair}"]
     if not subject.speculative and not subject.serve:
         words.append("--no-speculative")
     if subject.tokens != 100_000:
         words.append(f"--tokens {subject.tokens}")
+    if subject.temperature != 1.0:
+        words.append(f"--temperature {subject.temperature:g}")
     return " ".join([*words, f"--seed {seed}"])
 
 
@@ -175,13 +179,8 @@ REPRODUCTIONS = known_findings(__file__)
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/engines.md."""
-    values = {
-        "audited": audited_on(rows),
-        "table": _table(rows),
-        "commands": joined(_commands(rows)),
-        "findings": joined(_findings(rows)),
-    }
-    return written("engines", values)
+    parts = {"commands": joined(_commands(rows)), "findings": joined(_findings(rows))}
+    return written("engines", {"audited": audited_on(rows), "table": _table(rows), **parts})
 
 
 COLUMNS = (
