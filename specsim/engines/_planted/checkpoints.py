@@ -57,28 +57,10 @@ def byte_level(text: str) -> str:
 
 def _tokenizer(spelling: Spelling, eos: int) -> dict[str, Any]:
     """A byte-level vocabulary in which every pre-token is looked up whole, without merges."""
-    pieces = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    without = dict.fromkeys(("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"))
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": eos, "content": END, **plain, "special": True}],
-        "normalizer": None,
-        "pre_tokenizer": pieces,
-        "post_processor": None,
-        "decoder": pieces,
-        "model": {
-            "type": "BPE",
-            **without,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": True,
-            "vocab": {byte_level(text): number for number, text in enumerate(spelling.texts)},
-            "merges": [],
-        },
-    }
+    found: dict[str, Any] = parse_json((Path(__file__).parents[2] / "data/tokenizer.json").read_bytes())
+    found["added_tokens"][0] |= {"id": eos, "content": END}
+    found["model"]["vocab"] = {byte_level(text): number for number, text in enumerate(spelling.texts)}
+    return found
 
 
 # GGUF, written with the package gguf.
