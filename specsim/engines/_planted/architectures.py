@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._files import read_table
 from specsim.engines._planted.law import Law, sign_codes
 from specsim.engines._planted.weights import (
     GATE,
@@ -26,6 +27,8 @@ from specsim.engines._planted.weights import (
     zeros,
 )  # fmt: skip
 
+#: The numbers and names of configurations that are the same for all distributions.
+CONFIGS = read_table("architectures")
 #: So small that it changes no mean square of float32.
 EPSILON = 1e-20
 #: Names of an MLP's matrices.
@@ -87,15 +90,13 @@ def build(law: Law, context: int, architecture: str = "llama", head: bool = Fals
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
         "head_dim": HEAD_SIZE,
-        "hidden_act": "silu",
         "max_position_embeddings": context,
         "rms_norm_eps": EPSILON,
         "rope_theta": THETA,
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
-        "tie_word_embeddings": False,
-        "attention_bias": False,
     }
-    return Checkpoint(architecture, law.vocab_size, context, layout.hidden, heads, sizes | config, shared)
+    config = CONFIGS["shared"] | sizes | CONFIGS[architecture] | config
+    return Checkpoint(architecture, law.vocab_size, context, layout.hidden, heads, config, shared)
 
 
 def _full(name: str) -> str:
@@ -107,35 +108,32 @@ def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED)
     return {f"model.layers.{where}.{names[name]}": matrix for name, matrix in made.items()}
 
 
-def _one_layer(
-    law: Law, layout: Layout, context: int, window: int = 0
-) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+def _one_layer(law: Law, layout: Layout, context: int, window: int = 0) -> tuple[dict[str, Tensor], int]:
     """A layer of attention without its MLP."""
     made = attention(law, layout, attention_heads(law, context, window=window), layout.hidden)
     tensors = {f"model.layers.0.self_attn.{name}_proj": matrix for name, matrix in made.items()}
     for norm in ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"):
         tensors[f"model.{norm}"] = np.ones(layout.hidden, dtype=np.float32)
-    return tensors, layout.hidden // HEAD_SIZE, {"num_hidden_layers": 1}
+    return tensors, layout.hidden // HEAD_SIZE
 
 
 def _llama(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
-    tensors, heads, config = _one_layer(law, layout, context)
+    tensors, heads = _one_layer(law, layout, context)
     mlp = gates(law, layout)
-    config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
-    return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+    return tensors | _mlp("0.mlp", mlp), heads, {"intermediate_size": len(mlp["gate"])}
 
 
 def _sliding_window(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
     """The last token that is read is the oldest in the window."""
-    tensors, heads, config = _one_layer(law, layout, context, window=law.order)
+    tensors, heads = _one_layer(law, layout, context, window=law.order)
     mlp = gates(law, layout)
-    config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": law.order}
-    return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
+    config = {"sliding_window": law.order, "intermediate_size": len(mlp["gate"])}
+    return tensors | _mlp("0.mlp", mlp), heads, config
 
 
 def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
     """The router opens the expert of the lowest digits of the newest token."""
-    tensors, heads, config = _one_layer(law, layout, context)
+    tensors, heads = _one_layer(law, layout, context)
     made = [gates(law, layout, expert) for expert in range(law.experts)]
     for expert, mlp in enumerate(made):
         tensors |= _mlp(f"0.block_sparse_moe.experts.{expert}", mlp, NUMBERED)
@@ -143,15 +141,8 @@ def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor],
     where = slice(layout.code.start, layout.code.start + digits)
     router[:, where] = GATE * sign_codes(np.arange(law.experts), digits) / layout.scale
     tensors["model.layers.0.block_sparse_moe.gate"] = router
-    config |= {
-        "architectures": ["MixtralForCausalLM"],
-        "model_type": "mixtral",
-        "intermediate_size": len(made[0]["gate"]),
-        "num_local_experts": law.experts,
-        "num_experts_per_tok": 1,
-        "sliding_window": None,
-    }
-    return tensors, heads, config
+    sizes = {"intermediate_size": len(made[0]["gate"]), "num_local_experts": law.experts}
+    return tensors, heads, sizes | {"sliding_window": None}
 
 
 def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
@@ -185,18 +176,8 @@ def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tenso
         tensors |= _mlp(f"{layer}.feed_forward", of_layer, NUMBERED)
         for norm in ("operator_norm", "ffn_norm"):
             tensors[f"model.layers.{layer}.{norm}"] = zeros(layout.hidden) + 1
-    config = {
-        "architectures": ["Lfm2ForCausalLM"],
-        "model_type": "lfm2",
-        "num_hidden_layers": 2,
-        "layer_types": ["conv", "full_attention"],
-        "intermediate_size": len(mlp["gate"]),
-        "block_auto_adjust_ff_dim": False,
-        "conv_L_cache": CONVOLVED,
-        "conv_bias": False,
-        "norm_eps": EPSILON,
-    }
-    return tensors, layout.hidden // HEAD_SIZE, config
+    sizes = {"intermediate_size": len(mlp["gate"]), "conv_L_cache": CONVOLVED, "norm_eps": EPSILON}
+    return tensors, layout.hidden // HEAD_SIZE, sizes
 
 
 def _gated_delta(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
@@ -223,19 +204,10 @@ def _gated_delta(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tens
         tensors[f"model.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more
     size = _state_size(law)
     config = {
-        "architectures": ["Qwen3NextForCausalLM"],
-        "model_type": "qwen3_next",
-        "num_hidden_layers": 2,
-        "layer_types": ["linear_attention", "full_attention"],
         "intermediate_size": len(mlp["gate"]),
-        "num_experts": 0,
-        "mlp_only_layers": [0, 1],
         "linear_conv_kernel_dim": TAPS,
         "linear_key_head_dim": size,
         "linear_value_head_dim": size,
-        "linear_num_key_heads": 1,
-        "linear_num_value_heads": 1,
-        "partial_rotary_factor": 1.0,
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA, "partial_rotary_factor": 1.0},
     }
     return tensors, n, config
@@ -344,22 +316,8 @@ def _mamba2(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], 
             f"{name}mixer.norm": zeros(inner) + 1,
             f"{name}mixer.out_proj": out / np.float32(2**power),
         }
-    config = {
-        "architectures": ["Mamba2ForCausalLM"],
-        "model_type": "mamba2",
-        "num_hidden_layers": 2,
-        "num_heads": 1,
-        "head_dim": inner,
-        "n_groups": 1,
-        "state_size": size,
-        "expand": 2,
-        "conv_kernel": TAPS,
-        "use_conv_bias": True,
-        "use_bias": False,
-        "layer_norm_epsilon": EPSILON,
-        "chunk_size": 64,
-    }
-    return tensors, 1, config
+    sizes = {"head_dim": inner, "state_size": size, "conv_kernel": TAPS, "layer_norm_epsilon": EPSILON}
+    return tensors, 1, sizes
 
 
 def _sharpness(heads: dict[int, Any]) -> float:
