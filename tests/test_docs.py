@@ -428,6 +428,13 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     said.append(
         f"audits at level quick found {caught} of {large}. Of the {right} right ones that were audited {accused} was called broken"
     )
+    (caught, large), (decoders, texts) = (found_of("eighth", kind, 0.02) for kind in kinds[:2])
+    (accused, right), (other, rest) = (found_of("eighth", kind) for kind in kinds[2:])
+    said.append(
+        f"audits at level quick found {caught} of {large}, and {decoders} of {texts} wrong decoders. None of the "
+        f"{right + rest} right ones was accused."
+    )
+    assert accused == other == 0
     (found, wrong), (accused, right) = (found_of("fifth", kind, 0.02) for kind in (kinds[1], kinds[3]))
     said.append(f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused")
     assert accused == 0
@@ -442,7 +449,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"in one shape of calls only, and {after['rightly unknown']} rightly.",
     ]  # fmt: skip
     given = []
-    for each in ("third", "second", "fourth", "fifth", "sixth", "seventh"):
+    for each in ("third", "second", "fourth", "fifth", "sixth", "seventh", "eighth"):
         held_out, number, names = outcomes_of(f"diagnosed_{each}")
         given += names
         verb = "was" if held_out["right"] == 1 else "were"
@@ -453,10 +460,10 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         )  # fmt: skip
         if each == "fourth":
             said.append(f"{given.count('right')} of {len(given)} names were right as they were given")
-    said.append(f"In the six sets together {given.count('right')} of {len(given)} names were right as they")
+    said.append(f"In the seven sets together {given.count('right')} of {len(given)} names were right as they")
     for kind, sets in (
         ("verifier", ("second", "fourth")), ("decoder", ("second", "fourth")),
-        ("verifier", ("second", "fourth", "sixth", "seventh")), ("decoder", ("fifth", "sixth")),
+        ("verifier", ("second", "fourth", "sixth", "seventh", "eighth")), ("decoder", ("fifth", "sixth")),
     ):  # fmt: skip
         names = [
             row["outcome"]

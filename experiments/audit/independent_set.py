@@ -1,8 +1,8 @@
 """Mistakes of authors who have not seen the battery: what audits find of them, what engines' tests find, and
 what a diagnosis names.
 
-The authors of the subjects in `tests/independent/subjects.zip` had seen neither the battery nor the
-catalogue of known mistakes, only the contract in docs/auditing-your-engine.md. They wrote wrong verifiers
+The authors of the subjects in `tests/independent` had seen neither the battery nor the catalogue of known
+mistakes, only the contract in docs/auditing-your-engine.md. They wrote wrong verifiers
 and decoders, and right ones, and measured the total variation of each mistake in the shape that it shows in.
 The verdicts of audits are those of the first run on each set, at level quick, before anybody who works on the
 battery had read it (`first.json` and so on): only they measure power on unseen mistakes. Each verifier is run
@@ -15,8 +15,8 @@ diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis 
 `diagnosed_second.json` of the second one, after the third, and `diagnosed_fourth.json` of the fourth.
 `fitting.json` has which of the names that these files give to decoders fit the texts of an audit, as a name
 must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set, with this rule, and
-`diagnosed_sixth.json` of the sixth, at level quick. `diagnosed_seventh.json` is of the first audits of the
-seventh, whose subjects have a module each.
+`diagnosed_sixth.json` of the sixth, at level quick. `diagnosed_seventh.json` and `diagnosed_eighth.json` are
+of the first audits of these sets, whose subjects have a module each.
 """
 
 import hashlib
@@ -57,10 +57,12 @@ FAST_SUBJECTS = ("first:lenience_090", "first:right_onehot_target_shortcut")
 # --- the sets --------------------------------------------------------------------------------------------
 
 FOLDER = ROOT / "tests" / "independent"
-#: The sources of all sets, which nobody edits, and the SHA-256 of them.
-ARCHIVE = FOLDER / "subjects.zip"
-SHA256 = "9dee76b7bd61b9a17a3e6fce6ac6bf9e77c42ceb37e1bdeb5f30e9a7616b300d"
-SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
+#: The archives of sources, which nobody edits, and the SHA-256 of each.
+ARCHIVES = {
+    "subjects.zip": "9dee76b7bd61b9a17a3e6fce6ac6bf9e77c42ceb37e1bdeb5f30e9a7616b300d",
+    "eighth.zip": "08dc74f63ba6d3237bb80ea1ba8b08b4f7dfe0a48e04a15d54b15eeea0b8f32e",
+}
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 @cache
@@ -80,13 +82,14 @@ def place_of(each: str, kind: str, name: str) -> tuple[str, str]:
     """The module and the function of a subject, which can be imported from now on.
 
     Raises ValueError where the archive is another one."""
-    if str(ARCHIVE) not in sys.path:
-        if (digest := hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()) != SHA256:
-            raise ValueError(f"{ARCHIVE}: not the authors' sources (SHA-256 {digest}); check it out again")
-        sys.path.insert(0, str(ARCHIVE))
+    archive = FOLDER / ("eighth.zip" if each == "eighth" else "subjects.zip")
+    if str(archive) not in sys.path:
+        if (digest := hashlib.sha256(archive.read_bytes()).hexdigest()) != ARCHIVES[archive.name]:
+            raise ValueError(f"{archive}: not the authors' sources (SHA-256 {digest}); check it out again")
+        sys.path.insert(0, str(archive))
     right, what = kind.startswith("right"), kind.rpartition(" ")[2] + "s"
-    if each == "seventh":
-        return f"seventh_{name}", "verify"
+    if each in ("seventh", "eighth"):
+        return f"{each}_{name}", "verify" if what == "verifiers" else "decode"
     if each == "first":
         return ("right_verifiers" if right and what == "verifiers" else f"wrong_{what}"), name
     return (f"{each}_right" if right and what == "verifiers" else f"{each}_{what}"), name
@@ -178,10 +181,8 @@ def _found(rows: Sequence[Row]) -> list[Row]:
 def _verifiers(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """The wrong verifiers of a total variation that counts, and the right ones, if they were audited."""
     audited = [row for row in rows if row["verdict"]]
-    return (
-        [row for row in audited if row["kind"] == "wrong verifier" and row["tv"] >= BANDS[1]],
-        [row for row in audited if row["kind"] == "right verifier"],
-    )
+    wrong = [row for row in audited if row["kind"] == "wrong verifier" and row["tv"] >= BANDS[1]]
+    return wrong, [row for row in audited if row["kind"] == "right verifier"]
 
 
 def _summary(rows: Sequence[Row]) -> str:
@@ -196,9 +197,8 @@ def _summary(rows: Sequence[Row]) -> str:
                 share = len(_found(wrong)) / len(wrong)
                 parts.append(f"{len(_found(wrong))} of {len(wrong)} wrong {kind} ({share:.1%})")
         right = [row for row in some if row["kind"].startswith("right")]
-        said.append(
-            f"the {each} set: {' and '.join(parts)}, and {len(_found(right))} of {len(right)} right ones"
-        )
+        accused = f"{len(_found(right))} of {len(right)} right ones"
+        said.append(f"the {each} set: {' and '.join(parts)}, and {accused}")
     return f"Found of those with a TV of at least {BANDS[1]:g}, by the first audits: of {'; of '.join(said)}."
 
 

@@ -27,13 +27,14 @@ def test_every_subject_is_in_its_module(each):
         assert (row["tv"] is None) == row["kind"].startswith("right")
 
 
-def test_the_sources_are_those_that_the_authors_left(tmp_path, monkeypatch):
-    changed = bytearray(independent_set.ARCHIVE.read_bytes())
+@pytest.mark.parametrize(("each", "archive"), [("first", "subjects.zip"), ("eighth", "eighth.zip")])
+def test_the_sources_are_those_that_the_authors_left(each, archive, tmp_path, monkeypatch):
+    changed = bytearray((independent_set.FOLDER / archive).read_bytes())
     changed[len(changed) // 2] ^= 1
-    (tmp_path / "subjects.zip").write_bytes(changed)
-    monkeypatch.setattr(independent_set, "ARCHIVE", tmp_path / "subjects.zip")
+    (tmp_path / archive).write_bytes(changed)
+    monkeypatch.setattr(independent_set, "FOLDER", tmp_path)
     with pytest.raises(ValueError, match="not the authors' sources"):
-        independent_set.place_of("first", "wrong verifier", "")
+        independent_set.place_of(each, "wrong verifier", "")
 
 
 def test_a_process_of_its_own_imports_subjects_from_the_archive():
@@ -41,8 +42,8 @@ def test_a_process_of_its_own_imports_subjects_from_the_archive():
     module, name = independent_set.place_of("second", "right verifier", last)
     with closing(Child(f"{module}:{name}", None)) as child:
         origin = child.origin
-    assert Path(origin.file) == independent_set.ARCHIVE / f"{module}.py"
-    assert (origin.line > 1, origin.digest) == (True, independent_set.SHA256)
+    assert Path(origin.file) == independent_set.FOLDER / "subjects.zip" / f"{module}.py"
+    assert (origin.line > 1, origin.digest) == (True, independent_set.ARCHIVES["subjects.zip"])
 
 
 def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):
