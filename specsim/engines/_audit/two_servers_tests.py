@@ -12,7 +12,8 @@ from scipy.special import logsumexp
 
 from specsim.auditing._checks.two_samples import LEAST as LEAST_LOG
 from specsim.auditing._checks.two_samples import detectable, totals
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Ints
+from specsim.core.distributions import normalise
 from specsim.core.stats import SHRINKAGES, log_pooled_two_sample_e
 from specsim.engines._audit.results import TestResult
 from specsim.engines._clients.http import Pieces
@@ -227,8 +228,8 @@ class Chains:
 
     def _log_e(self, paths: Sequence[Ints], weight: float) -> float:
         """The log e-value of a block, with the chains shrunk towards each other by `weight` texts."""
-        shared = _rows(self.counts.sum(axis=0) + 0.5)
-        logs = [np.log(_rows(seen + weight * shared)) for seen in self.counts]
+        shared = normalise(self.counts.sum(axis=0) + 0.5)
+        logs = [np.log(normalise(seen + weight * shared)) for seen in self.counts]
         sizes = np.array([len(path) for path in paths])
         shares = np.log(sizes / sizes.sum())
         total = 0.0
@@ -241,7 +242,3 @@ class Chains:
 def _transitions(path: Ints) -> tuple[Ints, Ints, Ints]:
     before = np.pad(path[:, :-1], ((0, 0), (1, 0)))
     return np.broadcast_to(np.arange(path.shape[1]), path.shape), before, path
-
-
-def _rows(counts: Floats) -> Floats:
-    return counts / counts.sum(axis=-1, keepdims=True)

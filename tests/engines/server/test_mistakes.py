@@ -65,7 +65,7 @@ def essence(completions):
 
 #: Of each place of a step one; audits of engines find the others too.
 FAST = {"draft_temperature", "wrong_page", "draft_numbers_in_check", "bonus_argmax", "recovered_not_cached",
-        "one_seed", "state_one_stale", "logprobs_zero", "bonus_counted", "stop_cuts_more", "greedy_draft"}  # fmt: skip
+        "one_seed", "penalties_not_in_recovered", "state_one_stale", "logprobs_zero", "bonus_counted", "stop_cuts_more", "greedy_draft"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
