@@ -31,8 +31,6 @@ from specsim.simulation._rows import tile_parents
 
 #: Bytes of rows in a step, and the most texts that are decoded together.
 STEP_BYTES, MOST_TEXTS = 2**27, 512
-#: Nats between the logit of the draft of a head and the others.
-FAR = 1e4
 
 #: Verifies the drafts of a step: fills `tokens` and `accepted`.
 Verify = Callable[[Step], None]
@@ -183,8 +181,8 @@ class Decoder:
         return step
 
     def _draft_rows(self, run: Running, first: int, count: int) -> Floats:
-        """The logits of the draft at `count` places, or the one-hot ones of a head, which is given the newest
-        token and what the hidden state of the token before remembers."""
+        """The logits of the draft at `count` places, or of a head, which is given the newest token and what
+        the hidden state of the token before remembers."""
         target = self.pair.target
         if not self.pair.heads or not target.memory:
             return self._rows(self.pair.draft, run, first, count)
@@ -193,8 +191,7 @@ class Decoder:
         self._act("head", run, target.memory, at, words)
         tokens = run.seen[every[:, None], at.clip(min=0)]
         read = np.stack([tokens, np.broadcast_to(words[:, None], at.shape)], axis=-1)
-        one_hot = argmax(target.scores(read.reshape(-1, 2))).reshape(*at.shape, -1)
-        return (one_hot - 1.0) * FAR
+        return target.scores(read.reshape(-1, 2)).reshape(*at.shape, -1)
 
     def _rows(self, law: ReadingLaw, run: Running, first: int, count: int) -> Floats:
         """The logits of `law` at `count` places of each text, [B, count, V], after `first` drafted tokens."""
@@ -247,10 +244,14 @@ class Decoder:
             run.advance(memory, 0, tokens, seen)
             run.window[:, 0] = window
 
+    def _q(self, step: Step, scores: Floats, i: int) -> Floats:
+        """The rows [B, V] of draft i; a head drafts the most probable token, however rows are processed."""
+        return (argmax(scores) if self.pair.heads else step.process(scores, first=i))[:, 0]
+
     def _draft(self, step: Step) -> None:
         for i in range(self._num_q):
             step.raw_q[:, i : i + 1] = step.draft_rows(i, 1)
-            step.q[:, i : i + 1] = step.process(step.raw_q[:, i : i + 1], first=i)
+            step.q[:, i] = self._q(step, step.raw_q[:, i : i + 1], i)
             if i < step.gamma:
                 row = np.ascontiguousarray(step.q[:, i])
                 step.drafted[:, i] = draw_siblings(self._drawing, row, step.draft_u[i : i + 1])[0]

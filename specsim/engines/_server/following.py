@@ -69,7 +69,7 @@ class _Follower(Decoder):
             if i == step.gamma:
                 break
             p = step.process(target.scores(contexts)[:, None], first=i)[:, 0]
-            q = step.process(step.draft_rows(i, 1), first=i)[:, 0]
+            q = self._q(step, step.draft_rows(i, 1), i)
             excess = np.maximum(q - p, 0.0)
             own_p, own_q = p[step.every, token], q[step.every, token]
             u = self.rng.random((2, step.size))
