@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from specsim import open_planted, plant
+from specsim import audit_engine, open_planted, plant
+from specsim.engines import Sampling
 from specsim.engines._audit.head_counts import _counts
 from specsim.engines._planted.heads import accepted_at, head_drafts
 from specsim.engines._server.decoding import Decoder
@@ -73,3 +74,12 @@ def test_what_a_head_needs(planted, tmp_path):
     without = plant(tmp_path / "without", vocab_size=4, context=64, rng=1)
     with pytest.raises(ValueError, match="head_stale is of a state, experts or a head that this pair lacks"):
         Decoder(without, mistake="head_stale")
+
+
+@pytest.mark.parametrize("mistake", [None, "head_stale"])
+def test_a_head_drafts_the_same_however_rows_are_processed(planted, mistake):
+    """A banned token too, and tokens that penalties make improbable."""
+    sampling = Sampling(temperature=1.5, top_k=6, repetition_penalty=2.0, logit_bias=((10, -100.0), (0, 2.0)))
+    found = audit_engine("specsim", planted, tokens=1_000, sampling=sampling, mistake=mistake, rng=1)
+    assert [one.kind for one in found.findings] == ["counters"] * bool(mistake)
+    assert [one.name for one in found.diagnosis] == ["head_stale"] * bool(mistake)
