@@ -92,8 +92,8 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
             _served(subject, pair, folder) as address,
             closing(open_engine(address, planted, speculative=subject.speculative)) as engine,
         ):
-            how = {"tokens": 2_000 if fast else subject.tokens, "sampling": Sampling(subject.temperature)}
-            found = audit_engine(engine, planted, **how, rng=rng)
+            tokens, sampling = 2_000 if fast else subject.tokens, Sampling(subject.temperature)
+            found = audit_engine(engine, planted, tokens=tokens, sampling=sampling, rng=rng)
     return {
         "subject": name,
         "pair": pair,
