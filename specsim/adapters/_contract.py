@@ -28,6 +28,7 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_choice, check_count
 from specsim.models._drafts.sampling import check_draft_sampling
+from specsim.models._processed import Processing
 from specsim.rules import Rule
 
 Verifier = Callable[..., Any]
@@ -62,7 +63,7 @@ class NotADraftPath(Exception):
 
 @checked
 @dataclass(frozen=True)
-class Declared:
+class Declared(Processing):
     """The declarations of a verifier; the defaults are those of the plain contract.
 
     Parameters
@@ -109,16 +110,6 @@ class Declared:
     rule: str = ""
     draft_sampling: str = "sampled"
     decoder: bool = False
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    grammar: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    min_tokens: int = 0
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float = 0.0
 
     def __post_init__(self) -> None:
         given = (self.dtypes,) if isinstance(self.dtypes, str) else self.dtypes

@@ -1,4 +1,4 @@
-"""`specsim audit`, `audit offline` and `merge`."""
+"""`specsim prove`, `audit`, `audit offline` and `merge`."""
 
 import sys
 from dataclasses import replace
@@ -10,8 +10,16 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, app, audit_app, command, default
-from specsim.cli._options import NOT_SAVE, pair_help, refuse, shard_of, small_pair_of
-from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_judged, print_result, write_report
+from specsim.cli._options import draft_of, pair_help, refuse, shard_of, small_pair_of
+from specsim.cli._terminal import (
+    TEXT,
+    TEXT_OR_PICTURE,
+    Form,
+    PictureForm,
+    print_judged,
+    print_result,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from specsim.auditing._report.audit import Audit
@@ -20,6 +28,46 @@ if TYPE_CHECKING:
 REPORT, AGAINST = ("audit.json", "audit.png", "audit.svg"), "against.json"
 #: What `audit diagnose` reads of them: the result with all counts.
 SAVED = "audit.saved"
+#: Tokens of a synthetic pair and drafted tokens, where no other numbers are given: all drafts are enumerated.
+SMALL, GAMMA = 8, 2
+
+
+@command(
+    app,
+    "prove zipf --vocab-size 6 --rule block --gamma 3",
+    "prove ngram",
+    "prove mine.npz --rule lenience:lenience=0.5",
+    codes="0 the rule does what it claims on this pair, 1 it does not, 2 usage or bad input, 3 interrupted",
+)
+def prove(
+    pair: option.SmallPairName = "zipf",
+    *,
+    vocab_size: Annotated[int | None, option.WHOLE] = None,
+    overlap: option.Overlap = None,
+    rule: option.Rule = "standard",
+    gamma: Annotated[int | None, option.WHOLE] = None,
+    tree: str | None = None,
+    draft_sampling: option.DraftSampling = None,
+    form: Form = TEXT,
+) -> int:
+    """Prove a rule exact on a small pair, or refute it: every draft is enumerated, in fractions.
+
+    Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated.
+
+    Args:
+        vocab_size: Vocabulary size of a synthetic pair. Default: 8.
+        gamma: Drafted tokens of a chain. Default: 2, or 1 if there are more than 64 tokens.
+        tree: Draft a tree: number of children at each depth, such as 2,1. Default: a chain."""
+    from specsim.theory._enumeration import MAX_DRAFTS
+
+    synthetic = {"vocab_size": vocab_size, "overlap": overlap, "default_size": SMALL}
+    both = small_pair_of(pair, "specsim prove", **synthetic)
+    if gamma is None and tree is None:
+        size = getattr(both.target, "vocab_size", None) or len(both.target)
+        gamma = GAMMA if size**GAMMA <= MAX_DRAFTS else 1
+    found = specsim.prove(both, rule=rule, gamma=draft_of(both, rule, gamma, tree, draft_sampling))
+    print_result(found, form)
+    return int(not found.as_claimed)
 
 
 @default(audit_app)
@@ -42,13 +90,7 @@ def audit(
     executor: option.Executor = None,
     device: option.AuditDevice = None,
     shard: option.Shard = None,
-    out: Annotated[
-        Path | None,
-        Parameter(
-            help="Folder for audit.html, .json, .saved, .xml (JUnit), .png and .svg; of --against for "
-            "against.html, .json and .xml; of --shard the file to write" + NOT_SAVE
-        ),
-    ] = None,
+    out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Audit a verifier: verdict, evidence and power.
@@ -62,7 +104,9 @@ def audit(
         wanted_tv: Total variation of the first token that must be detectable at half of the cases, else the
             verdict is inconclusive; 0.05, with --against 0.1.
         fail_fast: Stop after the first case that fails.
-        timeout: Seconds after which a call is reported as hanging."""
+        timeout: Seconds after which a call is reported as hanging.
+        out: Folder for audit.html, .json, .saved, .xml (JUnit), .png and .svg; of --against for against.html,
+            .json and .xml; of --shard the file to write; -o FILE saves the result alone."""
     from specsim.adapters import is_engine
 
     values = locals()
@@ -108,14 +152,15 @@ def audit_diagnose(
     verifier: str | None = None,
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="Folder for the report's files" + NOT_SAVE)] = None,
+    out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Name the mistake of an audit that is over, where its time limit left no time for that.
 
     Args:
         report: Folder that --out of the audit wrote, a report in it, or a result that Audit.save wrote.
-        verifier: The verifier that was audited, package.module:function; it is imported."""
+        verifier: The verifier that was audited, package.module:function; it is imported.
+        out: Folder for the report's files; -o FILE saves the result alone."""
     from specsim.auditing import diagnose
     from specsim.auditing._report.audit import Audit
     from specsim.core._saving import is_result
@@ -147,9 +192,7 @@ def audit_offline(
     lengths: option.Flag = False,
     seed: option.Seed = None,
     name: str = "tokens",
-    out: Annotated[
-        Path | None, Parameter(help="With ANSWERS: folder for the report's files" + NOT_SAVE)
-    ] = None,
+    out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Write the cases as safetensors files, for an engine in any language, or judge its answers.
@@ -159,7 +202,8 @@ def audit_offline(
         answers: Folder of the engine's tokens, a file of the same name for each case.
         dtype: float64, float32 or float16.
         lengths: Include a case with drafts of different lengths.
-        name: With ANSWERS: name of the engine in the report."""
+        name: With ANSWERS: name of the engine in the report.
+        out: With ANSWERS: folder for the report's files; -o FILE saves the result alone."""
     from specsim.auditing import _offline
 
     values = locals()
@@ -183,7 +227,7 @@ def merge(
     /,
     *,
     diagnose: str | None = None,
-    out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit" + NOT_SAVE)] = None,
+    out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit.
@@ -191,7 +235,7 @@ def merge(
     Args:
         files: Files that --shard wrote, in any order.
         diagnose: The verifier that was audited, package.module:function; it is imported for the diagnosis.
-    """
+        out: Folder for the report files of an audit; -o FILE saves the result alone."""
     from specsim.auditing._report.audit import Audit
     from specsim.simulation._checkpoints import Part
 

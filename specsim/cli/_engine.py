@@ -10,7 +10,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import VERDICT, audit_app, command
-from specsim.cli._options import REAL, WHOLE, given, refuse
+from specsim.cli._options import HELP, REAL, WHOLE, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_judged
 from specsim.core._files import read_text
 from specsim.core._numbers import real, whole
@@ -38,16 +38,8 @@ NAMES = (
     "hf, hf-lookup, hf-universal, hf-early-exit, hf-mtp, llama.cpp, mlx-lm, onnxruntime, onnxruntime-ngram, "
     f"openvino, specsim (also specsim:rule=block,mistake=NAME, see 'specsim list mistakes'), or {SERVER}"
 )
-Checkpoint = Annotated[
-    Path, Parameter(help="Folder of the checkpoint that the engine serves; 'specsim plant' makes one.")
-]
-Out = Annotated[
-    Path | None,
-    Parameter(
-        help="Folder for engine.html, .json, .xml (JUnit) and all texts; an interrupted run continues there"
-        + option.NOT_SAVE
-    ),
-]
+Checkpoint = Annotated[Path, HELP["planted"]]
+Out = Annotated[Path | None, HELP["engine_out"]]
 
 
 @Parameter(name="*")
@@ -67,17 +59,7 @@ class Asked:
     top_p: Annotated[float, REAL] = 1.0
     min_p: Annotated[float, REAL] = 0.0
     stop: str | None = None
-    requests: Annotated[
-        str | None,
-        Parameter(
-            help="More of the requests, separated by commas: repetition_penalty=1.5, frequency_penalty=0.5, "
-            "presence_penalty=0.5, penalty_last_n=64 (tokens back that penalties look; default: all), "
-            "logit_bias=3:-100/5:1.5 (ids; -100 bans a token), stop_id=2, min_tokens=8 (before which that id "
-            "cannot come), texts=3 (texts of each request), logprobs=5 (entries of the lists of "
-            "log-probabilities; -1: none); of planted checkpoints also unseeded (no seed), unequal (every "
-            "second prompt is much longer)."
-        ),
-    ] = None
+    requests: Annotated[str | None, HELP["requests"]] = None
 
     def read(self) -> tuple[Any, dict[str, int]]:
         """Return how an engine samples, and the other entries of --requests."""
@@ -106,12 +88,14 @@ class Asked:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Server:
-    """How a server is reached."""
+    """How a server is reached.
 
-    model: Annotated[str | None, Parameter(help="The model's name, where a server has several.")] = None
-    connections: Annotated[
-        int | None, WHOLE, Parameter(help="Connections to a server at once. Default: 8.")
-    ] = None
+    Args:
+        model: The model's name, where a server has several.
+        connections: Connections to a server at once. Default: 8."""
+
+    model: str | None = None
+    connections: Annotated[int | None, WHOLE] = None
 
 
 @Parameter(name="*")

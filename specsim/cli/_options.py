@@ -10,12 +10,15 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.core import _numbers
+from specsim.core._files import read_table
 from specsim.models import Pair
 
 #: Of options that are numbers: integers such as 1e6 or 10M, and numbers such as 0.8 or 80%. What is wrong
 #: with NaN and infinity the library says.
 WHOLE = Parameter(converter=lambda _, tokens: _numbers.whole(tokens[0].value))
 REAL = Parameter(converter=lambda _, tokens: _numbers.real(tokens[0].value))
+#: The help of each option.
+HELP = {name: Parameter(help=text) for name, text in read_table("options").items()}
 #: An option without a value or a "no-" form, and one that may be repeated.
 Flag = Annotated[bool, Parameter(negative="")]
 Several = Annotated[list[str] | None, Parameter(negative="")]
@@ -29,53 +32,18 @@ def shard_of(text: str) -> tuple[int, int]:
     return int(i), int(n)
 
 
-Seed = Annotated[
-    int | None, WHOLE, Parameter(help="Seed; the same seed gives the same counts. Default: random.")
-]
+Seed = Annotated[int | None, WHOLE, HELP["seed"]]
 #: Steps that are drawn, where no other number is given.
-STEPS = 100_000
-Steps = Annotated[int | None, WHOLE, Parameter(help=f"Steps to draw. Default: {STEPS:,}.")]
-Threads = Annotated[int | None, WHOLE, Parameter(help="Threads; default: all cores. Results are the same.")]
-Executor = Annotated[
-    str | None,
-    Parameter(
-        help="Executor: threads (default), processes, dask (local processes, as many as --threads), or the "
-        "address of a Dask scheduler, tcp://host:8786. Results are the same."
-    ),
-]
-Device = Annotated[
-    str | None,
-    Parameter(
-        help="'cuda': draw the steps of two pmfs, or verify rows, on an NVIDIA GPU; default: cpu. Results do "
-        "not depend on it."
-    ),
-]
-#: The difference of --out from -o, at the end of the help of the former.
-NOT_SAVE = "; -o FILE saves the result alone."
-AuditDevice = Annotated[
-    str | None,
-    Parameter(help="Device of the input arrays (torch, JAX, CuPy), e.g. cuda; default: as declared."),
-]
-Checkpoint = Annotated[
-    Path | None,
-    Parameter(
-        name=["--checkpoint", "--out"],
-        help="File that stores the counts every minute and at the end; if it exists, continue from it"
-        + NOT_SAVE,
-    ),
-]
-CheckpointSeconds = Annotated[
-    float | None,
-    REAL,
-    Parameter(help="With --checkpoint: seconds between two stores of the counts. Default: 60."),
-]
-Shard = Annotated[
-    str | None,
-    Parameter(
-        help="i/n: count only part i of n (from 0) into the file --out; 'specsim merge' adds the parts."
-    ),
-]
-Time = Annotated[float | None, REAL, Parameter(help="Time limit in seconds.")]
+STEPS = 100_000  # in options.toml too
+Steps = Annotated[int | None, WHOLE, HELP["steps"]]
+Threads = Annotated[int | None, WHOLE, HELP["threads"]]
+Executor = Annotated[str | None, HELP["executor"]]
+Device = Annotated[str | None, HELP["device"]]
+AuditDevice = Annotated[str | None, HELP["audit_device"]]
+Checkpoint = Annotated[Path | None, Parameter(name=["--checkpoint", "--out"]), HELP["checkpoint"]]
+CheckpointSeconds = Annotated[float | None, REAL, HELP["checkpoint_seconds"]]
+Shard = Annotated[str | None, HELP["shard"]]
+Time = Annotated[float | None, REAL, HELP["time"]]
 
 
 def pair_help(rows: str = "", traces: str = "") -> str:
@@ -103,57 +71,19 @@ WHOLE_PAIR = "The pair of p and q: " + pair_help(
 WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
 #: Of commands that need pmfs, or models.
 SmallPairName = Annotated[str, Parameter(help="The pair of p and q (not a trace): " + pair_help())]
-Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
-VocabSize = Annotated[
-    int | None, WHOLE, Parameter(help="Vocabulary size of a synthetic pair. Default: 1000.")
-]
-Overlap = Annotated[
-    float | None, REAL, Parameter(help="Σ min(p, q) of a synthetic pair, 0 to 1. Default: 0.8.")
-]
-Level = Annotated[str, Parameter(help="Number of steps: smoke, quick, standard or deep.")]
-Gamma = Annotated[int, WHOLE, Parameter(help="Drafted tokens per step.")]
-GammaOrTree = Annotated[int | None, WHOLE, Parameter(help="Drafted tokens per step of a chain. Default: 5.")]
-GammaOfPair = Annotated[
-    int | None,
-    WHOLE,
-    Parameter(help="Drafted tokens per step of a chain. Default: 5, or as many as a trace logged."),
-]
-Rule = Annotated[
-    str,
-    Parameter(
-        help="Verification rule, with parameters if any: lenience:lenience=0.5; see 'specsim list rules'."
-    ),
-]
-Method = Annotated[
-    str | None,
-    Parameter(
-        help="A drafting system, which sets rule and draft, with parameters if any: eagle2:nodes=60,depth=6; "
-        "see 'specsim list methods'."
-    ),
-]
-Widths = Annotated[
-    str | None,
-    Parameter(
-        name="--tree",
-        help="Draft a tree: number of children at each depth, such as 4,2,1; or EAGLE-2's, chosen by the "
-        "draft's confidence: dynamic:width=10,depth=6,nodes=60. Default: a chain.",
-    ),
-]
-DraftSampling = Annotated[
-    str | None,
-    Parameter(
-        help="How siblings are drawn: sampled, 'without replacement', top or 'top and sample'. Default: the "
-        "first method of the rule."
-    ),
-]
-Folder = Annotated[
-    Path | None,
-    Parameter(
-        help="Folder of the trace, or a bundled one: 'ngram-trace' (default) or 'transformers' (small "
-        "transformers)."
-    ),
-]
-Dtype = Annotated[str, Parameter(help="dtype of stored rows: float32, float16 or bfloat16.")]
+Models = Annotated[str, HELP["models"]]
+VocabSize = Annotated[int | None, WHOLE, HELP["vocab_size"]]
+Overlap = Annotated[float | None, REAL, HELP["overlap"]]
+Level = Annotated[str, HELP["level"]]
+Gamma = Annotated[int, WHOLE, HELP["gamma"]]
+GammaOrTree = Annotated[int | None, WHOLE, HELP["gamma_or_tree"]]
+GammaOfPair = Annotated[int | None, WHOLE, HELP["gamma_of_pair"]]
+Rule = Annotated[str, HELP["rule"]]
+Method = Annotated[str | None, HELP["method"]]
+Widths = Annotated[str | None, Parameter(name="--tree"), HELP["widths"]]
+DraftSampling = Annotated[str | None, HELP["draft_sampling"]]
+Folder = Annotated[Path | None, HELP["folder"]]
+Dtype = Annotated[str, HELP["dtype"]]
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""`specsim simulate`, `replay` and `generate`."""
+"""`specsim simulate`, `compare`, `replay` and `generate`."""
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -9,10 +11,13 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import DONE, app, command
-from specsim.cli._options import draft_of, gamma_for, models_of, pair_of
+from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of, refuse
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
+from specsim.core._files import write_text
 from specsim.core._numbers import exact
 
+#: The files that --out writes.
+WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg")
 #: Why options of rule and draft have no effect.
 OWN_RULE = "has no effect with --method, which has its own rule and draft"
 
@@ -63,23 +68,23 @@ def simulate(
         from specsim.simulation._result import Simulation
 
         again = ("pair", "threads", "device", "form")
-        option.refuse(simulate, values, f"has no effect on {pair}, which has all settings", but=again)
+        refuse(simulate, values, f"has no effect on {pair}, which has all settings", but=again)
         saved = specsim.load(pair)
         if not isinstance(saved, Simulation):
             raise ValueError(f"{pair}: a {type(saved).__name__}; only a Simulation can be simulated again")
         return print_result(specsim.rerun(saved, threads=threads, device=device), form)
     if over is not None:
         swept = ("pair", "vocab_size", "overlap", "rule", "gamma", "over", "steps", "seed", "threads", "form")
-        option.refuse(simulate, values, "has no effect with --over", but=swept)
+        refuse(simulate, values, "has no effect with --over", but=swept)
         both = pair_of(pair, vocab_size, overlap)
         asked: dict[str, Any] = {"over": option.settings_of(over, _values, "lenience=0.5,1"), "rule": rule}
         asked |= {"gamma": gamma_for(both, gamma), "steps": option.STEPS if steps is None else steps}
         return print_result(specsim.sweep(both, **asked, rng=seed, threads=threads), form)
     if checkpoint is None:
-        option.refuse(simulate, values, "has no effect without --checkpoint", "checkpoint_seconds")
-        option.refuse(simulate, values, "counts a part of a run: give the file for it with --out", "shard")
+        refuse(simulate, values, "has no effect without --checkpoint", "checkpoint_seconds")
+        refuse(simulate, values, "counts a part of a run: give the file for it with --out", "shard")
     if method is not None:
-        option.refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling")
+        refuse(simulate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling")
     both = pair_of(pair, vocab_size, overlap)
     shape: dict[str, Any] = {}
     if method is None:
@@ -92,11 +97,11 @@ def simulate(
     bounded = isinstance(both.target, Trace) and (both.target.top is not None or both.target.gamma == 0)
     if method is None and bounded:
         why = "its rows are truncated, so expected tokens are computed and no step is drawn"
-        option.refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
+        refuse(simulate, values, f"has no effect on {pair}: {why}", *work)
         form.check_no_picture("bounds")
         return print_bounds(both.target, rule, shape["gamma"], seed, form)
     work["steps"] = option.STEPS if steps is None else steps
-    run = specsim.simulate(both, **shape, method=method, rng=seed, **option.given(work))
+    run = specsim.simulate(both, **shape, method=method, rng=seed, **given(work))
     code = print_result(run, form)
     if run.interrupted and checkpoint is not None:
         print(f"{checkpoint} has the counts; the same command continues from there", file=sys.stderr)
@@ -199,12 +204,12 @@ def replay(
     values = locals()
     if case is not None:
         own = ("pair", "step", "seed", "case", "level", "device")
-        option.refuse(replay, values, "has no effect with --case", but=own)
+        refuse(replay, values, "has no effect with --case", but=own)
         from specsim.auditing._replay import replay_step
 
         print(replay_step(pair, case, step, level, rng=seed, device=device))
         return 0
-    option.refuse(replay, values, "has no effect without --case", "level", "device")
+    refuse(replay, values, "has no effect without --case", "level", "device")
     both = pair_of(pair, vocab_size, overlap)
     shape = draft_of(both, rule, gamma, tree, draft_sampling)
     return print_result(specsim.replay(*both, step=step, rule=rule, gamma=shape, rng=seed), form)
@@ -243,7 +248,7 @@ def generate(
     models = specsim.models.Pair(target, draft)
     options: dict[str, Any] = {"eos": eos}
     if method is not None:
-        option.refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling", "drafting")
+        refuse(generate, values, OWN_RULE, "rule", "gamma", "tree", "draft_sampling", "drafting")
         options["method"] = method
     else:
         plain_chain = tree is None and draft_sampling is None
@@ -274,3 +279,88 @@ def generate(
     if speculative.interrupted:
         show("interrupted: the text so far")
     return 3 if speculative.interrupted else 0
+
+
+@command(
+    app,
+    "compare --rule standard --rule block --seed 1",
+    "compare zipf --overlap 0.9 --csv",
+    "compare ngram --methods all -o methods.png",
+)
+def compare(
+    pair: option.WholePairName = "ngram",
+    *,
+    rule: option.Several = None,
+    vocab_size: option.VocabSize = None,
+    overlap: option.Overlap = None,
+    gamma: option.GammaOfPair = None,
+    drafts: Annotated[int | None, option.WHOLE] = None,
+    steps: Annotated[int | None, option.WHOLE] = None,
+    sweep: option.Flag = False,
+    method: Annotated[list[str] | None, Parameter(name=("--method", "--methods"), negative="")] = None,
+    batch: Annotated[int | None, option.WHOLE] = None,
+    context: Annotated[int | None, option.WHOLE] = None,
+    seed: option.Seed = None,
+    threads: option.Threads = None,
+    out: Path | None = None,
+    form: PictureForm = TEXT_OR_PICTURE,
+) -> int:
+    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed.
+
+    Args:
+        rule: A rule, with parameters if any; may be repeated. Default: all, or for rows along a text (of a
+            trace) those for chains.
+        drafts: Chains for rules that take several drafts. Default: 2.
+        steps: Steps of each rule (65536) or method (4096).
+        sweep: Simulate lossy rules at several parameter values.
+        method: Compare drafting systems instead of rules: one of 'specsim list methods', with parameters if
+            any; may be repeated; or all.
+        batch: With --method: sequences decoded together. Default: 1.
+        context: With --method: tokens before the step. Default: 1024.
+        out: Folder for comparison.json and the figures pareto and drafts, as .png and .svg; -o FILE saves the
+            result alone."""
+    values = locals()
+    if method is None:
+        refuse(compare, values, "has no effect without --method", "batch", "context")
+    else:
+        refuse(compare, values, "has no effect with --method", "rule", "gamma", "drafts", "sweep", "out")
+    form.make_folder(out, *WRITTEN)
+    both = pair_of(pair, vocab_size, overlap)
+    work: dict[str, Any] = {"steps": steps, "rng": seed, "threads": threads}
+    found: Any
+    if method is None:
+        from specsim import compare as compare_rules
+
+        shape = {"gamma": gamma_for(both, gamma), "drafts": drafts}
+        found = compare_rules(both, rules=rule, sweep=sweep, **given(shape | work))
+    else:
+        from specsim.planning import compare_methods
+
+        work |= {"batch": batch, "context": context}
+        found = compare_methods(both, methods=None if method == ["all"] else method, **given(work))
+    code = print_result(found, form)
+    if out is not None:
+        _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
+        if form.is_text:
+            print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")
+    return code
+
+
+def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
+    """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
+    from specsim import acceptance_by_drafts
+    from specsim.core._plotting import save_figure
+    from specsim.core.distributions import synthetic_pair
+    from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+
+    write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
+    acceptance = acceptance_by_drafts(
+        *synthetic_pair("zipf", vocab_size, overlap, rng=0), rng=found.provenance.root
+    )
+    figures = {
+        "pareto": pareto_figure(found),
+        "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),
+    }
+    for name, figure in figures.items():
+        for suffix in (".png", ".svg"):
+            save_figure(figure, out / f"{name}{suffix}")

@@ -18,13 +18,19 @@ def alpha_verified(lengths: Ints) -> float:
 
 
 def alpha_verified_error(lengths: Ints) -> float:
-    """The standard error of `alpha_verified` for independent steps (delta method); NaN for a single step."""
+    """The standard error of `alpha_verified`, as `accepted_error`."""
+    return accepted_error(lengths, np.minimum(np.arange(len(lengths)) + 1, len(lengths) - 1))
+
+
+def accepted_error(lengths: Ints, n: Ints) -> float:
+    """The standard error of accepted / Σn for independent steps (delta method); NaN for a single step.
+
+    n [γ+1] is by accepted length."""
     steps, k = int(lengths.sum()), np.arange(len(lengths))
     if steps < 2:
         return float("nan")
-    tested = np.minimum(k + 1, len(lengths) - 1)
-    left = k - alpha_verified(lengths) * tested
-    return float(np.sqrt(lengths @ left**2 * steps / (steps - 1)) / (lengths @ tested))
+    left = k - accepted_tokens(lengths) / int(lengths @ n) * n
+    return float(np.sqrt(lengths @ left**2 * steps / (steps - 1)) / (lengths @ n))
 
 
 def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:

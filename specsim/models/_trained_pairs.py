@@ -130,11 +130,6 @@ def build_pair(
     return _build(_split(files, f"files {pattern}"), Path(out), n_target, n_draft)
 
 
-def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> ModelPair:
-    """Train `default_pair` again on the standard library of the running Python, and write it to a file."""
-    return _build(standard_library(), Path(out), 5, 2)
-
-
 def standard_library() -> Corpus:
     """The source text of the standard library of the running Python."""
     files = _matching_files(Path(sysconfig.get_paths()["stdlib"]), "*.py", NOT_SOURCE)

@@ -1,8 +1,7 @@
 """Choose γ and the draft: costs of a step, policies that choose γ step by step, servers of many requests.
 
-`specsim.plan` chooses γ, `specsim.rank_drafts` a draft; `plan_from_trace` reads the rates from a trace.
-`compare_methods` compares drafting systems of the literature: `method_names` lists them, `get_method`
-describes one.
+`specsim.plan` chooses γ, `specsim.rank_drafts` a draft. `compare_methods` compares drafting systems of the
+literature: `method_names` lists them, `get_method` describes one.
 
 **Costs.** `ConstantRatio`, `Roofline` (of a `Network` on `Hardware`) and `LinearStep` give a step's time;
 `improvement`, `best_gamma` and `critical_context` take any of them.

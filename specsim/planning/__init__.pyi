@@ -25,7 +25,6 @@ from ._methods import compare_methods as compare_methods
 from ._methods import get_method as get_method
 from ._methods import method_names as method_names
 from ._plan import Candidate as Candidate
-from ._plan import plan_from_trace as plan_from_trace
 from ._policies._disco import Disco as Disco
 from ._policies._goodput import Cascade as Cascade
 from ._policies._goodput import Goodput as Goodput

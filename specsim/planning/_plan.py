@@ -14,7 +14,7 @@ from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
 from specsim.planning._costs import MOST_GAMMA, ConstantRatio, StepCost
 from specsim.theory import expected_tokens_by_position
-from specsim.traces._summary import Accepted, TraceBounds, TraceSummary
+from specsim.traces._summary import Accepted
 
 #: Sensitivity: α is shifted by this in both directions, c multiplied and divided by this.
 ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
@@ -131,41 +131,6 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
         choices=tuple(choices),
         sensitivity=tuple(_sensitivity(alphas, cost, best.gamma, max_gamma)),
     )
-
-
-def plan_from_trace(
-    found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, max_gamma: int = 64
-) -> tuple[Plan, ...]:
-    """The plan for the acceptance rates by position that `summarise` found in a trace.
-
-    Parameters
-    ----------
-    found : TraceSummary or TraceBounds
-        Of `specsim.traces.summarise`.
-    c, c_hat, max_gamma
-        As in `plan`.
-
-    Returns
-    -------
-    tuple of Plan
-        One; without accept flags two, for the least and the largest α that the rows allow.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `plan`.
-
-    Examples
-    --------
-    >>> from specsim.traces import default_trace, summarise
-    >>> (found,) = plan_from_trace(summarise(default_trace()), c=0.05)
-    >>> found.best.gamma, round(found.best.improvement, 3)
-    (3, 1.372)
-    """
-    if isinstance(found, TraceBounds) and not found.flags:
-        low, high = found.alpha_context
-        return plan(low, c, c_hat, max_gamma=max_gamma), plan(high, c, c_hat, max_gamma=max_gamma)
-    return (plan(found.alpha_by_position[found.tested_by_position > 0], c, c_hat, max_gamma=max_gamma),)
 
 
 def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> list[Choice]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._accepted_lengths import accepted_error
 from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import Axes, axes_or_new
@@ -107,23 +108,7 @@ class Accepted(Shown):
             "alpha_drafted": np.full_like(lengths, self.gamma),
             "tokens_per_step": np.ones_like(lengths),
         }
-        x2 = self._sum(lengths * lengths)
-        return {
-            name: self._ratio_error(self.accepted / self._sum(n), x2, self._sum(lengths * n), n)
-            for name, n in per_step.items()
-        }
-
-    def _sum(self, values: Ints) -> int:
-        """Σ over steps of `values` [γ+1] by accepted length."""
-        return int(self.accepted_lengths @ values)
-
-    def _ratio_error(self, ratio: float, x2: float, xn: float, n: Ints) -> float:
-        """The standard error of Σx / Σn over steps (delta method), from Σx², Σxn and n by accepted length."""
-        steps = self.num_steps
-        if steps < 2:
-            return float("nan")
-        residual = x2 - 2 * ratio * xn + ratio**2 * self._sum(n * n)
-        return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / self._sum(n))
+        return {name: accepted_error(self.accepted_lengths, n) for name, n in per_step.items()}
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each position, the bonus last: tested, accepted, α, and β or bounds on it.
@@ -198,6 +183,14 @@ class TraceSummary(Accepted):
             **super().standard_errors,
             "expected_verified": self._ratio_error(self.expected_verified, *self.tested_moments, tested),
         }
+
+    def _ratio_error(self, ratio: float, x2: float, xn: float, n: Ints) -> float:
+        """As `accepted_error` for another x than the accepted tokens, from Σx² and Σxn over steps."""
+        steps, lengths = self.num_steps, self.accepted_lengths
+        if steps < 2:
+            return float("nan")
+        residual = x2 - 2 * ratio * xn + ratio**2 * int(lengths @ (n * n))
+        return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / int(lengths @ n))
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, derived values and standard errors for JSON; a missing value is None."""

@@ -272,7 +272,7 @@ def test_the_tables_cover_every_prefix_and_counts_do_not_depend_on_the_pieces():
     assert not any(case.eos in prefix for prefix in prefixes)
     assert len(plan_decoder_tables(case, NONE, 100)) < len(tables)
     case = CASES["second order"]
-    source, tally = DecoderSource(case, Local(decode)), DecoderTally(case)
+    source, tally = DecoderSource(case, Local(decode)), DecoderTally(case, NONE)
     whole = run(source, tally, KEY, 0, 96, threads=1)
     parts = [run(source, tally, KEY, first, 32, threads=1) for first in (0, 32, 64)]
     for name, counts in whole.counts.items():

@@ -5,14 +5,13 @@ the end of the text. A lossless decoder draws every token from the target's row 
 from the processed row if it declares a temperature, top-k or top-p."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.adapters._contract import Declared
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.alternatives import alternatives
 from specsim.auditing._checks.counts import (
@@ -28,65 +27,9 @@ from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, TokenArray, Tokens
-from specsim.core.distributions import normalise
-from specsim.models._processed import process
+from specsim.models._processed import Processing
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch
-
-
-@dataclass(frozen=True)
-class Processing:
-    """What a decoder does to the target's rows before it draws, as `Declared` has it.
-
-    Raises ValueError or TypeError for values out of range, see `specsim.core.distributions`.
-
-    >>> Processing(top_k=2).rows(np.array([0.5, 0.3, 0.2]))
-    array([0.625, 0.375, 0.   ])
-    """
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
-    min_p: float = 0.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
-    grammar: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    min_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        self.rows(np.ones(1))
-
-    @classmethod
-    def of(cls, declared: Declared) -> Self:
-        return cls(**{field.name: getattr(declared, field.name) for field in fields(cls)})
-
-    @property
-    def of_texts(self) -> bool:
-        """Whether there is a penalty, a bias, a grammar, or a least length."""
-        return self != Processing(self.temperature, self.top_k, self.top_p, min_p=self.min_p)
-
-    def after(self, texts: NDArray[np.int32], p: Floats, given: int = 0, eos: int | None = None) -> Floats:
-        """The processed rows [B, V] of `p` after `texts` [B, T], each with a prompt of `given` tokens."""
-        if self.of_texts:
-            times = texts[:, :, None] == np.arange(p.shape[1])
-            new = times[:, given:].sum(axis=1)
-            scores = -self.frequency_penalty * new - self.presence_penalty * (new > 0)
-            for token, bias in self.logit_bias:
-                scores[:, token : token + 1] += bias
-            for token, allowed in self.grammar:
-                others = ~np.isin(np.arange(p.shape[1]), allowed)
-                bound = (texts[:, -1:] == token).any(axis=1) & p[:, ~others].any(axis=1)
-                scores[np.ix_(bound, others)] = -np.inf
-            if eos is not None and texts.shape[1] - given < self.min_tokens:
-                scores[:, eos] = -np.inf
-            p = normalise(np.where(times.any(axis=1), p**self.repetition_penalty, p) * np.exp(scores))
-        return self.rows(p)
-
-    def rows(self, p: Floats) -> Floats:
-        """The processed rows, of the shape [..., V] of `p`, without a penalty."""
-        return process(p, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
 
 
 @dataclass(frozen=True)
@@ -117,7 +60,7 @@ class DecoderTally:
     `tail` has no row, since the vocabularies are small."""
 
     case: DecoderCase
-    processing: Processing = Processing()
+    processing: Processing
 
     def zeros(self) -> dict[str, NDArray[Any]]:
         length, prompts = self.case.max_new_tokens, len(self.case.prompts)

@@ -3,9 +3,13 @@
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from specsim.adapters import is_engine
-from specsim.adapters._contract import SHOWN_BY
+from specsim.adapters._contract import SHOWN_BY, Declared
+from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._cases.rows import PREFIX
 from specsim.auditing._cases.shapes import SERVER_CASES
 from specsim.auditing._results.audit import (
@@ -18,29 +22,14 @@ from specsim.auditing._results.audit import (
     CaseResult,
     Verdict,
 )
+from specsim.core._files import read_table
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
+from specsim.theory._enumeration import step_law
 
 #: What the columns of the two tables mean.
-COLUMNS = {
-    "V": "size of the vocabulary",
-    "γ": "drafted tokens of a step, or the depth of its tree",
-    "steps": "simulated steps of draft and verify, or for a decoder whole texts; fewer than planned where a "
-    "deviation was found early",
-    "min p": "smallest chi-square p-value of the case's tables; the verdict does not use it",
-    "max e": "largest e-value of the case",
-    "detectable TV": "total variation on the cells of its table that would have been found with probability "
-    f"{POWER:g}, at the first and last position tested",
-    "certified": "upper bound on the total variation of the first token",
-    "Σ min(p,q)": "mean over the contexts where steps begin",
-    "α verified": "accepted / tested tokens",
-    "α drafted": "accepted / drafted tokens",
-    "tokens/step": "mean number of tokens that a step emits",
-    "theory": "closed form for the standard rule on one chain, where p and q are the same at every position",
-    "efficiency": "tokens per step, relative to the standard rule on one chain, or, where siblings are the "
-    "draft's most probable tokens, to the most that can be accepted of them; not part of the verdict",
-}
+COLUMNS = {name: text.format(power=POWER) for name, text in read_table("columns").items()}
 
 #: In place of the verdict of a case that was left out for time.
 LEFT_OUT = "left out"
@@ -52,6 +41,8 @@ BY_SHAPE = (ROWS_AND_GAMMA, "calls", "rows of a call", "γ", "tokens")
 NOT_TESTED = "counters that wrap at 2^24 rows, and shapes without a number in the table"
 #: Kinds of findings of which one step is enough.
 CERTAIN = ("contract", "path", "support")
+#: The most drafts of a case that are enumerated, to find what a wasteful verifier is like.
+MOST_DRAFTS = 1024
 #: What is wrong where each row by itself is not.
 DEPENDENT = (
     "Over all calls, each row of the output has the distribution that the verifier claims, but rows depend "
@@ -247,11 +238,43 @@ def limits_line(audit: Audit) -> str:
 
 
 def waste_lines(audit: Audit) -> Iterator[str]:
-    """How much less a wasteful verifier emits than the standard rule, and the known one that it is like."""
-    if audit.wasteful:
-        from specsim.auditing._report import waste  # loads the known mistakes
+    """The case that wastes most and, if some fit all cases, the exact controls, with reports of the first."""
+    wasteful = [case for case in audit.cases if case.efficiency is not None and case.efficiency.wasteful]
+    if not wasteful:
+        return
+    from specsim.mistakes import exact_controls  # loads the known mistakes
 
-        yield from waste.lines(audit)
+    worst: Any = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
+    yield (
+        f"{worst.case}: {worst.tokens_per_step:.4f} tokens per step, {worst.efficiency.ratio:.3f} of the "
+        f"standard rule's (at most {worst.efficiency.upper:.3f})."
+    )
+    alike = [one for one in exact_controls() if one.law is not None and _fits(audit, one)]
+    if alike:
+        names, reports = (", ".join(some) for some in ([one.name for one in alike], alike[0].threads))
+        yield f"It accepts as often as {names}: {alike[0].mechanism} Reported in {reports}."
+
+
+def _fits(audit: Audit, control: Any) -> bool:
+    """Whether the efficiency of `control` lies in the interval of every case that can be enumerated."""
+    found = {case.case: case for case in audit.cases if case.efficiency is not None}
+    compared = 0
+    for case in battery(Declared()):
+        result = found.get(case.name)
+        few = case.is_pair and case.vocab_size**case.gamma <= MOST_DRAFTS
+        if result is None or not few or result.tree != case.tree:
+            continue
+        if not result.efficiency.lower <= _efficiency(case, control) <= result.efficiency.upper:  # type: ignore[union-attr]
+            return False
+        compared += 1
+    return compared > 1
+
+
+def _efficiency(case: Case, control: Any) -> float:
+    """The mean tokens of a step relative to the standard rule's, every draft enumerated."""
+    law = step_law(control, case.target, case.draft, case.tree)
+    mean = sum(len(emitted) * float(mass) for emitted, mass in law.items())
+    return mean / float(expected_tokens(np.minimum(*case.pmfs).sum(), case.gamma))
 
 
 def time_lines(audit: Audit) -> list[str]:

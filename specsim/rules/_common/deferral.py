@@ -27,7 +27,6 @@ def rule(
     *,
     follows_target: Callable[..., bool],
     defers: Kernel,
-    declared: Callable[..., Row],
     declares: str,
     parameter: Parameter,
 ) -> Rule:
@@ -35,6 +34,9 @@ def rule(
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
         return p if follows_target(p, q, **values) else q
+
+    def declared(p: Row, q: Row, position: int, **values: Any) -> list[Any]:
+        return list(pi(p, q, **values))
 
     def acceptance(p: Row, q: Row, x: int, **values: Any) -> Any:
         return min(1, pi(p, q, **values)[x] / q[x])

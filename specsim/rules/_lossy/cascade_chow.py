@@ -22,11 +22,6 @@ def follows_target(p: Row, q: Row, alpha: Any) -> bool:
     return float(max(q)) < 1 - float(alpha)
 
 
-def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
-    confident = any(float(weight) >= 1 - float(alpha) for weight in q)
-    return [b if confident else a for a, b in zip(p, q, strict=True)]
-
-
 @kernel
 def defers(p, q, alpha):
     return q.max() < 1.0 - alpha
@@ -37,7 +32,6 @@ RULE = deferral.rule(
     "Narasimhan et al. 2025, arXiv 2405.19261, Chow",
     follows_target=follows_target,
     defers=defers,
-    declared=declared,
     declares="p or q, by max q",
     parameter=Parameter(
         "alpha", 0.25, 0.0, 1.0, "α; 0 is strict unless q is one-hot, 1 follows the draft everywhere"

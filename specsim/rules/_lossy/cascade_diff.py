@@ -22,13 +22,6 @@ def follows_target(p: Row, q: Row, alpha: Any) -> bool:
     return float(max(q)) < float(max(p)) - float(alpha)
 
 
-def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
-    """p if one of its tokens exceeds all of q by more than α, else q; also for the bonus."""
-    highest = float(max(q))
-    surer = any(float(a) - float(alpha) > highest for a in p)
-    return [a if surer else b for a, b in zip(p, q, strict=True)]
-
-
 @kernel
 def defers(p, q, alpha):
     return q.max() < p.max() - alpha
@@ -39,7 +32,6 @@ RULE = deferral.rule(
     "Narasimhan et al. 2025, arXiv 2405.19261, Diff",
     follows_target=follows_target,
     defers=defers,
-    declared=declared,
     declares="p or q, by max q - max p",
     parameter=Parameter("alpha", 0.0, -1.0, 1.0, "α; -1 is strict, 1 follows the draft everywhere"),
 )

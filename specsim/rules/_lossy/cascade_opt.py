@@ -27,12 +27,6 @@ def follows_target(p: Row, q: Row, alpha: Any) -> bool:
     return float(max(p)) - float(max(q)) > float(alpha) * distance
 
 
-def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
-    excess = [max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True)]
-    worth = float(max(p)) - float(max(q)) > float(alpha) * sum(excess)
-    return [a if worth else b for a, b in zip(p, q, strict=True)]
-
-
 @kernel
 def defers(p, q, alpha):
     distance = 0.0
@@ -46,7 +40,6 @@ RULE = deferral.rule(
     "Narasimhan et al. 2025, arXiv 2405.19261, OPT",
     follows_target=follows_target,
     defers=defers,
-    declared=declared,
     declares="p or q, by max q - max p and TV(p, q)",
     parameter=Parameter(
         "alpha", 0.5, -10.0, 10.0, "α; below -1 it is strict, from 1 on it follows the draft everywhere"

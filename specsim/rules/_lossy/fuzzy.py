@@ -30,17 +30,6 @@ def follows_target(p: Row, q: Row, threshold: Any) -> bool:
     return not max(divergence, 0.0) < threshold
 
 
-def declared(p: Row, q: Row, position: int, threshold: Any) -> list[Any]:
-    """What a token follows: q where the entropy gained by mixing is small, else p; also for the bonus."""
-    mean = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
-    gained = entropy(mean) - (entropy(p) + entropy(q)) / 2
-    return [b if max(gained, 0.0) < threshold else a for a, b in zip(p, q, strict=True)]
-
-
-def entropy(row: Row) -> float:
-    return -sum(float(weight) * math.log(weight) for weight in row if weight > 0)
-
-
 @inner_kernel
 def defers(p, q, threshold):
     divergence = 0.0
@@ -57,7 +46,6 @@ RULE = deferral.rule(
     "Holsman, Huang & Dhingra 2025, arXiv 2502.20704",
     follows_target=follows_target,
     defers=defers,
-    declared=declared,
     declares="q where JSD(p, q) is small, else p",
     parameter=Parameter(
         "threshold", 0.1, 0.0, 1.0, "0 is the standard rule; above log 2 everything is accepted"
