@@ -17,8 +17,9 @@ from specsim.models import Pair
 #: with NaN and infinity the library says.
 WHOLE = Parameter(converter=lambda _, tokens: _numbers.whole(tokens[0].value))
 REAL = Parameter(converter=lambda _, tokens: _numbers.real(tokens[0].value))
-#: The help of each option.
-HELP = {name: Parameter(help=text) for name, text in read_table("options").items()}
+#: The help of each option, in words and as cyclopts takes it.
+WORDS: dict[str, str] = read_table("options")
+HELP = {name: Parameter(help=text) for name, text in WORDS.items()}
 #: An option without a value or a "no-" form, and one that may be repeated.
 Flag = Annotated[bool, Parameter(negative="")]
 Several = Annotated[list[str] | None, Parameter(negative="")]
@@ -46,28 +47,15 @@ Shard = Annotated[str | None, HELP["shard"]]
 Time = Annotated[float | None, REAL, HELP["time"]]
 
 
-def pair_help(rows: str = "", traces: str = "") -> str:
-    """The help of a pair for a command that takes models and two pmfs, and these rows and traces too."""
-    return (
-        "'ngram' (the bundled models); a synthetic kind (zipf, geometric, dirichlet, two-point, one-hot, "
-        "near-equal, asymmetric); a file with p and q (.npz, .npy, .safetensors, .csv) or with models "
-        f"(.npz); two files p.npy,q.npy; logits:TARGET,DRAFT{rows}{traces}. Options after a colon: "
-        "zipf:seed=3, ngram:temperature=0.7,top_p=0.9."
-    )
+def pair_help(more: str = "") -> str:
+    """The help of a pair for a command that takes models and two pmfs, and `more`."""
+    return WORDS["pair"].format(more=more)
 
 
-ROWS = " (arrays have one row, or a row for each position of a text)"
-HUGGING_FACE = "hf:TARGET,DRAFT@PROMPTS, two Hugging Face models"
 #: Of commands that take a trace whose rows are truncated, too.
-ANY_PAIR = "The pair of p and q: " + pair_help(
-    ROWS,
-    "; the folder of a trace, or a bundled one, 'ngram-trace' or 'transformers' (small transformers); or "
-    + HUGGING_FACE,
-)
+ANY_PAIR = "The pair of p and q: " + pair_help(" " + WORDS["any_pair"])
 #: Of commands that draw steps from every pair, and need whole rows.
-WHOLE_PAIR = "The pair of p and q: " + pair_help(
-    ROWS, f"; the folder of a trace that has whole rows; or {HUGGING_FACE}"
-)
+WHOLE_PAIR = "The pair of p and q: " + pair_help(" " + WORDS["whole_pair"])
 WholePairName = Annotated[str, Parameter(help=WHOLE_PAIR)]
 #: Of commands that need pmfs, or models.
 SmallPairName = Annotated[str, Parameter(help="The pair of p and q (not a trace): " + pair_help())]
@@ -84,6 +72,14 @@ Widths = Annotated[str | None, Parameter(name="--tree"), HELP["widths"]]
 DraftSampling = Annotated[str | None, HELP["draft_sampling"]]
 Folder = Annotated[Path | None, HELP["folder"]]
 Dtype = Annotated[str, HELP["dtype"]]
+
+
+def whole_numbers(name: str, text: str, example: str) -> list[int]:
+    """The numbers that `text` has with commas between them. Raises ValueError for another text."""
+    try:
+        return [int(number) for number in text.split(",") if text]
+    except ValueError:
+        raise ValueError(f"{name}: {text!r} is not a list of whole numbers such as {example}") from None
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,11 +214,7 @@ def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft
         if draft_sampling is not None:
             raise ValueError("--draft-sampling has no effect on a dynamic tree, of the most probable tokens")
         return dynamic_tree(widths)
-    try:
-        numbers = [int(width) for width in widths.split(",")]
-    except ValueError:
-        raise ValueError(f"tree: {widths!r} is not a list of whole numbers such as 4,2,1") from None
-    return branching(*numbers, draft_sampling=drawn)
+    return branching(*whole_numbers("tree", widths, "4,2,1"), draft_sampling=drawn)
 
 
 def dynamic_tree(text: str) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from specsim.cli._app import app, command
-from specsim.cli._options import REAL, WHOLE, Flag, Gamma, Rule, Seed, given, refuse
+from specsim.cli._options import REAL, WHOLE, Flag, Gamma, Rule, Seed, given, refuse, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._checks import check_count
 
@@ -73,20 +73,13 @@ def plant(
         refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
     own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture", "heads")
     options = {name: values[name] for name in own} | {"rng": seed}
-    options["offsets"] = None if offsets is None else _whole_numbers(offsets)
+    options["offsets"] = None if offsets is None else whole_numbers("offsets", offsets, "1,17,64")
     options["formats"] = None if format is None else format.split(",")
     from specsim import plant as plant_checkpoints
 
     made = plant_checkpoints(folder, **given(options))
     print(json.dumps(made.to_dict(), allow_nan=False) if form.as_json else _summary(made))
     return 0
-
-
-def _whole_numbers(text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",") if text]
-    except ValueError:
-        raise ValueError(f"offsets: {text!r} is not a list of whole numbers such as 1,17,64") from None
 
 
 def _summary(made: "Planted") -> str:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count, check_unmasked
+from specsim.core._files import read_table
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints
 
@@ -430,15 +431,7 @@ def alias_draws(tables, start, size, u, coin, drawn):
 
 
 #: The shapes of `synthetic_pair`, each with the case that it covers.
-PAIR_KINDS: dict[str, str] = {
-    "zipf": "f(x) ∝ (x+1)^-1.1, as words are distributed: a heavy tail",
-    "geometric": "f(x) ∝ 0.75^x: a light tail, down to underflow",
-    "dirichlet": "f drawn from a Dirichlet distribution, concentration 1/2: irregular, many small entries",
-    "two-point": "f = (2/3, 1/3) on the first two tokens; every other token is impossible under both",
-    "one-hot": "q is certain of token 0, p gives it the wanted overlap: an n-gram or argmax draft",
-    "near-equal": "Zipf, every ratio p/q equally far from 1: for an overlap just below 1",
-    "asymmetric": "Zipf with one over-proposed token, everything else slightly under-proposed",
-}
+PAIR_KINDS: dict[str, str] = read_table("kinds")["pairs"]
 
 
 @checked

@@ -302,5 +302,5 @@ def entropies(columns: AnyColumns, of: str, chosen: NDArray[np.bool_]) -> Floats
     listed = decode((columns.p if of == "p" else columns.q)[chosen]).astype(np.float64)
     if not isinstance(columns, Columns):
         listed = np.column_stack([listed, np.maximum(0.0, 1.0 - listed.sum(axis=1))])
-    logarithms = np.log(listed, where=listed > 0.0, out=np.zeros_like(listed))
-    return np.maximum(-(listed * logarithms).sum(axis=1), 0.0)
+    logarithms = np.log(np.maximum(listed, np.finfo(np.float64).tiny))
+    return np.maximum(-np.einsum("rx,rx->r", listed, logarithms), 0.0)

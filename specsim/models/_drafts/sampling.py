@@ -9,19 +9,13 @@ from typing import Any
 import numpy as np
 
 from specsim.core._checks import check_choice
+from specsim.core._files import read_table
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import copy_row, cumulative_draw
 
 #: How K siblings are sampled from q. For a single child the first two methods are the same.
-SAMPLING_METHODS: dict[str, str] = {
-    "sampled": "each from q, independently; siblings may have the same token",
-    "without replacement": "one after the other, each from q without the tokens already drawn, renormalised; "
-    "where that leaves no mass, uniformly from the tokens not yet drawn",
-    "top": "the K most probable tokens, the lower one among ties; nothing is random",
-    "top and sample": "the K - 1 most probable tokens, and one sampled from q on the others, renormalised; "
-    "uniformly where that leaves no mass",
-}
+SAMPLING_METHODS: dict[str, str] = read_table("kinds")["siblings"]
 #: The methods whose siblings never have the same token.
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 

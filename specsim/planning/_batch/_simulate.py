@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, count_of
+from specsim.core._files import read_table
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import ShowProgress, shows_progress, told
@@ -35,20 +36,7 @@ MOST_BATCH, BATCHES = 65_536, 10
 LONGEST_RUN = 1e15
 PERCENTILES = (50, 90, 99)
 #: What is measured: {name: (in words, unit)}. Those in `QUEUE` have no limit where the queue grows.
-QUANTITIES = {
-    "goodput": ("goodput", "tokens/s"),
-    "request_rate": ("requests completed", "1/s"),
-    "capacity": ("capacity", "requests/s"),
-    "tokens_per_pass": ("tokens per target pass of a request", ""),
-    "alpha_drafted": ("α drafted", ""),
-    "time_per_token": ("time per token once admitted", "ms"),
-    "utilisation": ("utilisation", ""),
-    "mean_batch": ("mean batch while busy", "requests"),
-    "wait": ("mean wait in the queue", "s"),
-    "first_token": ("mean time to the first token", "s"),
-    "latency": ("mean latency", "s"),
-    **{f"latency_p{percent}": (f"latency, p{percent}", "s") for percent in PERCENTILES},
-}
+QUANTITIES: dict[str, tuple[str, str]] = read_table("quantities")
 QUEUE = ("wait", "first_token", "latency", *(f"latency_p{percent}" for percent in PERCENTILES))
 
 
