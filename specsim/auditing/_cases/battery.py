@@ -141,7 +141,8 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     bits = BITS[dtype]
     # calls in the shapes of a server have as many ids
     cases = [_fixed(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
-    cases += [_fixed("own rows", bits), _fixed("last token", bits), _opposite(bits), _markov(bits)]
+    cases += [_fixed(name, bits) for name in ("own rows", "last token", "nearly certain")]
+    cases += [_opposite(bits), _markov(bits)]
     if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:

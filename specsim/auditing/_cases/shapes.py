@@ -50,7 +50,10 @@ MOST_ALIKE = 8
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
 #: The kinds of rows in the bank of a server's shapes; rows of a softmax sum to 1 only to rounding.
-SERVER_KINDS = ("Zipf", "heavy last ids", "softmax", "spread", *KINDS[-OFTEN_ACCEPTED:])
+#: Two have 40 ids each, as top-k leaves: a cache that takes one for the other shows.
+SERVER_KINDS = (
+    "Zipf", "heavy last ids", "softmax", "spread", "40 ids", "40 others", *KINDS[-OFTEN_ACCEPTED:],
+)  # fmt: skip
 
 
 class Block(NamedTuple):
@@ -436,6 +439,15 @@ def _spread(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return p, q
 
 
+def _few_ids(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """Of 50 ids p has the first 40 and q the last."""
+    some = rng.permutation(size)[:50]
+    p, q = np.zeros((2, size))
+    p[some[:40]] = rng.gamma(0.7, size=40) + 0.02
+    q[some[-40:]] = p[some[-40:]] + 0.3 * rng.gamma(0.7, size=40) + 0.02
+    return normalise(p), normalise(q)
+
+
 def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
     return p, 0.85 * p + 0.15 * q
@@ -449,7 +461,10 @@ def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
 _OF_KINDS = (
     _zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _one_hot_draft, _even_odds, _close, _near_equal,
 )  # fmt: skip
-_PAIRS = dict(zip(KINDS, _OF_KINDS, strict=True)) | {"softmax": _softmax, "spread": _spread}
+_PAIRS = {
+    **dict(zip(KINDS, _OF_KINDS, strict=True)),
+    "softmax": _softmax, "spread": _spread, "40 ids": _few_ids, "40 others": _few_ids,
+}  # fmt: skip
 
 *_DESIGNS, _ON_DEVICE = map(_design, read_table("shapes")["case"])
 
