@@ -81,8 +81,13 @@ def as_given(weights: Iterable[float], like: Row) -> list[Any]:
 
 
 def by_rows(change: Callable[..., Any]) -> Part:
-    """The law of a row from a function of rows [R, V]."""
-    return lambda row, **values: as_given(change(np.array([row], dtype=np.float64), **values)[0], row)
+    """The law of a row from a function of rows [R, V], which gets its values as floats."""
+
+    def of_row(row: Row, **values: Any) -> list[Any]:
+        numbers = {name: float(value) for name, value in values.items()}
+        return as_given(change(np.array([row], dtype=np.float64), **numbers)[0], row)
+
+    return of_row
 
 
 def apply_temperature(row: Row, temperature: Any) -> list[Any]:

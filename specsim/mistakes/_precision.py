@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import ceil, exp, expm1, floor
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,23 @@ from ml_dtypes import bfloat16, float8_e4m3fn
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._laws import as_given, law, law_of_last, normalise
+from specsim.mistakes._base import Mistake
+from specsim.mistakes._laws import by_rows, law, law_of_last, normalise
 from specsim.mistakes._reference import above_zero, at, excess, mistake, round_to
-from specsim.mistakes._rows import without_last_id
+from specsim.mistakes._rows import (
+    heaviest_of_tiles,
+    late_race,
+    likeliest,
+    whole_tiles,
+    with_rounded_ids,
+    with_wrapped_ids,
+    without_last_id,
+)
 
 BITS, FEW_BITS = ((Parameter("bits", n, 1, 52, "bits of the uniforms", whole=True),) for n in (24, 8))
+#: 2^-bits is the least time of a race, or what is added to each.
+RACE_BITS = (Parameter("bits", 24, 1, 52, "the number whose power 2^-bits is meant"),)
+KEPT, TILE = "of an id that are kept", "ids of a tile"
 ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
 
 
@@ -33,21 +45,6 @@ def on_cells(passing: Callable[[Any], int]) -> Callable[..., Any]:
 inclusive = on_cells(lambda ratio: floor(ratio) + 1)
 up_to_one = on_cells(lambda ratio: max(ceil(ratio) - 1, 0))
 coarse_chance = on_cells(ceil)
-
-
-def rounded_id(token: int, bits: Any) -> int:
-    """`token` with `bits` significant bits, ties to even, as a float of low precision holds it."""
-    unit = 2 ** max(token.bit_length() - int(bits), 0)
-    return round(token / unit) * unit
-
-
-def through_rounded_ids(rows: Floats, bits: float) -> Floats:
-    """The weights [R, V] of tokens whose ids are rounded; the last id is that of all beyond."""
-    size = rows.shape[1]
-    ids = [min(rounded_id(token, bits), size - 1) for token in range(size)]
-    found = np.zeros_like(rows)
-    np.add.at(found.T, ids, rows.T)
-    return found
 
 
 def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
@@ -71,26 +68,6 @@ def raced(
     weights = ref.last_weights(x, p, q, accepted)
     noise = with_epsilon(rng.standard_exponential(weights.shape), 2.0**-bits)
     return ref.pack_output(x, accepted, ref.race(weights, noise))
-
-
-def late_race(row: Row, bits: Any, floored: bool) -> list[Any]:
-    """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
-
-    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of
-    the likelier ones has come; between two such moments the tokens that can have arrived race as exponentials
-    do. Unless `floored` it arrives at (Exp(1) + ε)/r(y), and never at that moment."""
-    rates, least = [float(a) for a in row], 2.0 ** -int(bits)
-    order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
-    chances, total = [0.0] * len(rates), 0.0
-    for k, y in enumerate(order):
-        chances[y] -= floored * expm1(-least) * exp(-total * least / rates[y])
-        total += rates[y]
-        late = 0.0 if floored else least * (k + 1)
-        start = exp(late - total * least / rates[y])
-        end = exp(late - total * least / rates[order[k + 1]]) if k + 1 < len(order) else 0.0
-        for z in order[: k + 1]:
-            chances[z] += rates[z] / total * (start - end)
-    return as_given(chances, row)
 
 
 def rounded(weights: Any, dtype: Any) -> Floats:
@@ -118,6 +95,16 @@ ROUNDINGS: dict[str, Any] = {
 }
 
 
+def of_ids(name: str, weights: Callable[..., Floats], parameter: Parameter) -> Mistake:
+    """A mistake that draws the last token from weights(rows, **values), those of a residual or a bonus."""
+    return mistake(
+        name,
+        recover=lambda p, q, x, **values: weights(excess(p, q), **values),
+        bonus=lambda p, q, **values: weights(p, **values),
+        parameters=(parameter,),
+    )
+
+
 MISTAKES = (
     mistake(
         "inclusive_test",
@@ -142,14 +129,14 @@ MISTAKES = (
     mistake(
         "floored_race",
         verify=partial(raced, np.maximum),
-        law=law_of_last(partial(late_race, floored=True)),
-        parameters=BITS,
+        law=law_of_last(by_rows(partial(late_race, floored=True))),
+        parameters=RACE_BITS,
     ),
     mistake(
         "race_epsilon",
         verify=partial(raced, np.add),
-        law=law_of_last(partial(late_race, floored=False)),
-        parameters=BITS,
+        law=law_of_last(by_rows(partial(late_race, floored=False))),
+        parameters=RACE_BITS,
     ),
     *(
         mistake(name, passes=partial(rounded_ratio, dtype), law=law(partial(rounded_chance, dtype)))
@@ -172,10 +159,9 @@ MISTAKES = (
         recover=lambda p, q, x: without_last_id(excess(p, q)),
         bonus=lambda p, q: without_last_id(p),
     ),
-    mistake(
-        "rounded_ids",
-        recover=lambda p, q, x, bits: through_rounded_ids(excess(p, q), bits),
-        bonus=lambda p, q, bits: through_rounded_ids(p, bits),
-        parameters=ID_BITS,
-    ),
+    of_ids("rounded_ids", with_rounded_ids, *ID_BITS),
+    of_ids("wrapped_ids", with_wrapped_ids, Parameter("bits", 16, 1, 52, KEPT, whole=True)),
+    of_ids("last_tile_never", whole_tiles, Parameter("size", 4096, 1, np.inf, TILE, whole=True)),
+    of_ids("tiles_share_noise", heaviest_of_tiles, Parameter("size", 8192, 1, np.inf, TILE, whole=True)),
+    of_ids("likeliest_only", likeliest, Parameter("k", 1024, 1, np.inf, "ids that are kept", whole=True)),
 )

@@ -67,6 +67,13 @@ def penalised(name: str, only: slice = slice(None), whole: bool = False, tests: 
     )
 
 
+def greedy_if(p: Floats, threshold: float) -> Floats:
+    """Rows p [..., V]; of those with a probability of at least `threshold` the argmax."""
+    return np.where(p.max(axis=-1, keepdims=True) >= threshold, argmax(p), p)
+
+
+PEAKED = laws.by_rows(greedy_if)
+
 MISTAKES = (
     mistake("bonus_argmax", bonus=argmax),
     mistake(
@@ -98,6 +105,18 @@ MISTAKES = (
             lambda p, q, x: laws.minimum_ratio(laws.by_rows(softmax)(p), q, x),
             lambda p, q, x: positive_part(laws.by_rows(softmax)(p), q),
         ),
+    ),
+    mistake(
+        "greedy_if_peaked",
+        passes=lambda u, x, p, q, threshold: ref.ratio_test(u, x, greedy_if(p, threshold), q),
+        recover=lambda p, q, x, threshold: excess(greedy_if(p, threshold), q),
+        bonus=lambda p, q, threshold: greedy_if(p, threshold),
+        law=law(
+            lambda p, q, x, threshold: laws.minimum_ratio(PEAKED(p, threshold=threshold), q, x),
+            lambda p, q, x, threshold: positive_part(PEAKED(p, threshold=threshold), q),
+            lambda p, q, threshold: PEAKED(p, threshold=threshold),
+        ),
+        parameters=above_zero("threshold", 0.99, "of the largest probability of a row"),
     ),
     penalised("penalty_twice", tests=True),
     penalised("last_penalised"),

@@ -6,13 +6,13 @@ tests, and as diagnoses of engines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from specsim.core._types import Floats
+from specsim.core._types import Floats, Ints
 from specsim.core.distributions import bfloat16, round_to
 from specsim.core.distributions import temperature as at_temperature
 
@@ -66,6 +66,70 @@ def in_parts(rows: Floats, parts: float) -> Floats:
     part = np.arange(size) * int(parts) // size
     sums = rows @ (part[:, None] == np.arange(int(parts)))
     return np.divide(rows, sums[:, part], out=np.zeros_like(rows), where=rows > 0.0)
+
+
+def with_rounded_ids(rows: Floats, bits: float) -> Floats:
+    """The weights of tokens whose ids have `bits` significant bits, ties to even; the last id is that of all
+    beyond."""
+    ids = np.arange(rows.shape[1])
+    unit = 2.0 ** np.maximum(np.frexp(ids)[1] - bits, 0)
+    return _at_ids(rows, np.minimum(np.rint(ids / unit) * unit, len(ids) - 1).astype(np.int64))
+
+
+def with_wrapped_ids(rows: Floats, bits: float) -> Floats:
+    """The weights of tokens whose ids lose all but their last `bits` bits."""
+    return _at_ids(rows, np.arange(rows.shape[1]) % 2 ** int(min(bits, 52)))
+
+
+def _at_ids(rows: Floats, ids: Ints) -> Floats:
+    found = np.zeros_like(rows)
+    np.add.at(found.T, ids, rows.T)
+    return found
+
+
+def whole_tiles(rows: Floats, size: float) -> Floats:
+    """The weights without those of an incomplete last tile of `size` ids, unless it is the only one."""
+    number = rows.shape[1] // int(size)
+    return np.where(np.arange(rows.shape[1]) < (number or 1) * size, rows, 0.0)
+
+
+def heaviest_of_tiles(rows: Floats, size: float) -> Floats:
+    """What an exponential race draws from whose noise is the same in each tile of `size` ids: of the ids at
+    one place of their tiles the heaviest."""
+    number, ids, size = len(rows), rows.shape[1], int(size)
+    count = -(-ids // size)
+    tiles = np.zeros((number, count * size))
+    tiles[:, :ids] = rows
+    tiles = tiles.reshape(number, count, size)
+    first = np.arange(count)[:, None] == tiles.argmax(axis=1)[:, None, :]
+    return np.where(first, tiles, 0.0).reshape(number, count * size)[:, :ids]
+
+
+def on_grid(rows: Floats, bits: float) -> Floats:
+    """The share of the points 0, 2^-bits, … that fall to each token in an inverse CDF."""
+    ends = np.ceil(rows.cumsum(axis=1) / rows.sum(axis=1, keepdims=True) * 2.0**bits)
+    return np.diff(ends, axis=1, prepend=0.0)
+
+
+def late_race(rows: Floats, bits: float, floored: bool) -> Floats:
+    """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
+
+    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of
+    the likelier ones has come; between two such moments the tokens that can have arrived race as exponentials
+    do. Unless `floored` it arrives at (Exp(1) + ε)/r(y), and never at that moment."""
+    least, order = 2.0**-bits, np.argsort(-rows, axis=1, kind="stable")
+    rates = np.take_along_axis(rows, order, axis=1)
+    total, late = rates.cumsum(axis=1), 0.0 if floored else least * np.arange(1, rows.shape[1] + 1)
+    with np.errstate(divide="ignore"):
+        moments = least / rates
+    start = np.exp(late - total * moments)
+    end = np.exp(late - total * np.pad(moments[:, 1:], ((0, 0), (0, 1)), constant_values=np.inf))
+    won = rates * ((start - end) / total)[:, ::-1].cumsum(axis=1)[:, ::-1]
+    if floored:
+        won -= np.expm1(-least) * np.exp((rates - total) * moments)
+    chances = np.zeros_like(rows)
+    np.put_along_axis(chances, order, np.where(rates > 0.0, won, 0.0), axis=1)
+    return chances
 
 
 def without_last_id(rows: Floats) -> Floats:
@@ -186,4 +250,46 @@ LAWS: dict[str, Callable[..., Floats]] = {
     "bonus_from_draft": lambda pair: pair.q,
     "bonus_from_residual": lambda pair: pair.residual,
     "last_id_never": lambda pair: normalised(without_last_id(pair.p), pair.p),
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a mistake changes of a step: the chance of accepting, and what its last token is drawn from.
+
+    `accepted(p, q, **values)` gives chances [n, V]; `last(rows, **values)` weights, of a residual and, unless
+    `residual_alone`, of the row of a bonus."""
+
+    accepted: Callable[..., Floats] | None = None
+    last: Callable[..., Floats] | None = None
+    residual_alone: bool = False
+
+    def of_first(self, pair: Pair, **values: float) -> tuple[Floats, Floats]:
+        """The law of a step's first token, and the chance of accepting each."""
+        chance = pair.chance if self.accepted is None else self.accepted(pair.p, pair.q, **values)
+        left = None if self.last is None else normalised(self.last(pair.residual, **values), pair.residual)
+        return pair.emitted(accepted=chance, recovered=left), chance
+
+    def of_bonus(self, p: Floats, **values: float) -> Floats:
+        last = None if self.residual_alone else self.last
+        return p if last is None else normalised(last(p, **values), p)
+
+
+#: Mistakes that many ids show, and few may not.
+PARTS: dict[str, Parts] = {
+    "ratio_epsilon": Parts(lambda p, q, epsilon: ratio(p, q + epsilon)),
+    "clamped_draft": Parts(lambda p, q, epsilon: ratio(p, np.maximum(q, epsilon))),
+    "float16_ratio": Parts(partial(rounded_ratio, dtype=np.float16)),
+    "bfloat16_ratio": Parts(partial(rounded_ratio, dtype=bfloat16)),
+    "coarse_test": Parts(lambda p, q, bits: np.ceil(ratio(p, q) * 2.0**bits) / 2.0**bits),
+    "coarse_draw": Parts(last=on_grid),
+    "floored_race": Parts(last=partial(late_race, floored=True)),
+    "race_epsilon": Parts(last=partial(late_race, floored=False)),
+    "residual_epsilon": Parts(last=lambda rows, epsilon: rows + epsilon, residual_alone=True),
+    "last_id_never": Parts(last=without_last_id),
+    "rounded_ids": Parts(last=with_rounded_ids),
+    "wrapped_ids": Parts(last=with_wrapped_ids),
+    "last_tile_never": Parts(last=whole_tiles),
+    "tiles_share_noise": Parts(last=heaviest_of_tiles),
+    "likeliest_only": Parts(last=likeliest),
 }

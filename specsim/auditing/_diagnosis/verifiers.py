@@ -20,7 +20,7 @@ from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
-from specsim.auditing._diagnosis import families, large_calls
+from specsim.auditing._diagnosis import families, large_calls, large_rows
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
@@ -155,7 +155,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         if found.named:
             break
     if not found.named:
-        if exact_there and (elsewhere := _elsewhere(of_law, audited)) is not None:
+        if exact_there and (elsewhere := _elsewhere(of_law, audited) or _in_large_rows(of_law, audited)):
             return elsewhere
         said, code = families.of_steps(seen, EXACT)
         if not said and exact_there:
@@ -164,7 +164,7 @@ def _by_law(mistakes: Sequence[Mistake], audited: Audited, or_between: bool) -> 
         reason = odds.ELSEWHERE if exact_there else odds.OTHERWISE
         return odds.conclude(found, done * len(cases), reason, (said, look))
     if _shown_by_few(found.named[0][0].mistake, seen):
-        return odds.conclude(None, done * len(cases), TOO_FEW)
+        return _in_large_rows(of_law, audited) or odds.conclude(None, done * len(cases), TOO_FEW)
     shown = _evidence(found.named[0][0], seen, subject, root)
     return odds.conclude(found, done * len(cases), shown=shown)
 
@@ -188,6 +188,20 @@ def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | Non
             # what it does in some calls alone cannot be declared
             return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
     return None
+
+
+def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
+    """The mistakes that explain the tokens of a case of many ids, where small cases show nothing."""
+    if (seen := large_rows.seen_in(audited)) is None:
+        return None
+    known = [large_rows.score(one, seen) for one in mistakes if one.name in large_rows.PARTS]
+    exact = odds.score(EXACT[0], seen.right)
+    reproduced = partial(_reproduced, audited=audited, versions=_alone)
+    found = odds.reproducing(known, [exact], len(mistakes), reproduced)
+    if not found.named:
+        return None
+    shown = f"It shows over many ids: in {seen.name!r}, not in small cases.", ""
+    return odds.conclude(found, int(seen.counts.sum()), shown=shown)
 
 
 def _shown_by_few(mistake: Mistake, seen: Outcomes) -> bool:
