@@ -36,6 +36,9 @@ DISTANCES = (*range(1, 9), 16, 32, 64, 128, 256, 512, 1024, 2048, 0)
 CALLS_APART = (1, 2, 3, 4, 8, 16)
 #: What follows a row whose bonus is paired, and the order of the bonus: its token is drawn by inverse CDF.
 NEXT, OF_BONUS = ("the next row of the call", "the first row of the next call"), 2
+#: Places of a row whose tokens are paired with the first token of the next row: both have one random number
+#: if those of the next row begin before these end.
+PLACES = tuple(range(1, 17))
 #: The upper end of the last class.
 MOST = 2**30
 #: Upper ends of the classes of rows in a call, of γ, and of the number of a row in its call.
@@ -191,7 +194,7 @@ class ShapesTally:
         return Axes(self.case)
 
     def zeros(self) -> dict[str, NDArray[Any]]:
-        positions, pairs = self.case.positions, len(DISTANCES) + len(CALLS_APART) + len(NEXT)
+        positions, pairs = self.case.positions, len(list(_pair_names()))
         return {
             "lengths": np.zeros(positions, dtype=np.int64),
             "images": np.zeros((len(self.axes.values), len(self.case.orders), PIT_BINS), dtype=np.int64),
@@ -211,14 +214,16 @@ class ShapesTally:
         longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
         orders = len(self.case.orders)
         first, bonus = np.empty((orders, steps)), np.full((orders, steps), -1.0)
+        later = np.full((len(PLACES), len(PAIRED), steps), -1.0)
         impossible = np.zeros(self.case.positions, dtype=np.int64)
         drafts = rows.places, rows.apart, longest, rows.bank.p, rows.bank.below
         codes = self.axes.codes(rows.block, rows.inside)
-        count_images(batch.tokens, v, drafts, codes, (counts["images"], impossible, first, bonus))
+        count_images(batch.tokens, v, drafts, codes, (counts["images"], impossible, first, bonus, later))
         counts["impossible"] += impossible
         paired, of_bonus = _quarters(first[list(PAIRED)]), _quarters(bonus[[OF_BONUS] * len(PAIRED)])
         kinds = rows.places[:, 0].copy(), rows.places[np.arange(steps), longest]
-        count_pairs(paired, of_bonus, *kinds, rows.inside, rows.block.rows, counts["pairs"])
+        quarters = paired, of_bonus, _quarters(later)
+        count_pairs(*quarters, *kinds, rows.places, rows.inside, rows.block.rows, counts["pairs"])
         halves = counts["halves"][_class(ROWS, rows.block.rows) - 1]
         _count_halves([*first[list(PAIRED)], bonus[OF_BONUS]], v[gamma + 1], rows, halves)
         if not impossible.any():
@@ -231,9 +236,10 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
     """Count the images of tokens[γ+1, B], which the uniforms v[γ+1, B] spread over the mass of each token.
 
     `drafts` are places[B, γ+1], apart[2, B], longest[B], and p, below of the bank; `counts` images[code,
-    order, bin], impossible[γ+1], and the images first, bonus[order, B], -1 for an impossible token."""
+    order, bin], impossible[γ+1], and the images first, bonus[order, B] and those later[place, order, B] of
+    `PLACES` in the orders `PAIRED`, -1 for no token or an impossible one."""
     places, apart, longest, p, below = drafts
-    images, impossible, first, bonus = counts
+    images, impossible, first, bonus, later = counts
     of_block, of_rows = codes.of_block, codes.of_rows
     found = np.empty(of_block.size + of_rows.shape[1] + 7, np.int64)
     for j in range(of_block.size):
@@ -284,6 +290,9 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
                     bonus[o, s] = image
                 if o == 0:
                     before_next = image
+                for n in range(len(PAIRED)):
+                    if 0 < i <= later.shape[0] and PAIRED[n] == o:
+                        later[i - 1, n, s] = image
             before = before_next
 
 
@@ -293,9 +302,12 @@ def _quarters(images: Floats) -> Ints:
 
 
 @kernel
-def count_pairs(first, bonus, kinds, kinds_of_bonus, inside, rows, pairs):  # type: ignore[no-untyped-def]
+def count_pairs(  # type: ignore[no-untyped-def]
+    first, bonus, later, kinds, kinds_of_bonus, places, inside, rows, pairs
+):
     """Count the quarters of two tokens in pairs[distance, alike, order, cell]: first[order, B] are those of
-    the first tokens, whose rows are of kinds[B], bonus[order, B] those of the bonuses.
+    the first tokens, whose rows are of kinds[B], bonus[order, B] those of the bonuses, and later[place,
+    order, B] those of tokens at `PLACES`, whose rows are places[B, γ+1].
 
     No step is in two pairs of one distance, and a bonus and a first token are in one pair each."""
     steps, number = inside.size, 0
@@ -318,6 +330,10 @@ def count_pairs(first, bonus, kinds, kinds_of_bonus, inside, rows, pairs):  # ty
         next_call = 1 if place[s] + 1 == rows else 0
         alike = kinds_of_bonus[s] == kinds[s + 1]
         _add_pair(bonus[:, s], first[:, s + 1], alike, pairs[number + next_call])
+        if next_call == 0:
+            for i in range(1, min(places.shape[1], later.shape[0] + 1)):
+                alike = places[s, i] == kinds[s + 1]
+                _add_pair(later[i - 1, :, s], first[:, s + 1], alike, pairs[number + 1 + i])
 
 
 @inner_kernel
@@ -383,3 +399,5 @@ def _pair_names() -> Iterator[str]:
         yield f"the first tokens of rows at the same place of {calls}"
     for following in NEXT:
         yield f"the bonus of a row and the first token of {following}"
+    for place in PLACES:
+        yield f"token {place + 1} of a row and the first token of {NEXT[0]}"
