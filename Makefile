@@ -85,6 +85,7 @@ results-pages: $(STAMP)
 bundled-data: $(STAMP)
 	$(BIN)/specsim compare ngram --seed 1 --out results/rules
 	cp results/rules/comparison.json specsim/data/rules.json
+	$(BIN)/python -c 'from specsim.auditing._diagnosis import signatures; signatures.keep()'
 	rm -rf specsim/data/ngram-trace
 	$(BIN)/specsim trace record specsim/data/ngram-trace --gamma 4 --steps 768 --dtype float16 --top 16 --seed 1
 

@@ -161,7 +161,7 @@ class Shown:
     def to_csv(self, path: PathLike | None = None) -> str | None:
         """The rows of the result as CSV with a line of names: as text, or written to the file `path`.
 
-        Numbers are written in full, None as nothing, and lists as JSON."""
+        Numbers are written in full, None as nothing, lists as JSON, and control characters as Python does."""
         rows = [plain(row) for row in self.records()]
         text = io.StringIO()
         names = list(dict.fromkeys([*self.columns, *(name for row in rows for name in row)]))
@@ -169,7 +169,8 @@ class Shown:
         writer.writeheader()
         for row in rows:
             nested = {k: json.dumps(v) for k, v in row.items() if isinstance(v, list | dict)}
-            writer.writerow(row | nested)
+            texts = {k: printable(v, sys.maxsize, "\n\t") for k, v in row.items() if isinstance(v, str)}
+            writer.writerow(row | nested | texts)
         if path is None:
             return text.getvalue()
         write_text(path, text.getvalue())

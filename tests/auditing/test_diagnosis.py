@@ -23,14 +23,13 @@ from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.outcomes import diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
 from specsim.auditing._diagnosis import decoders, diagnose, reproduction, texts
-from specsim.auditing._diagnosis import verifiers as of_verifiers
 from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_edge_case, diagnose_failed
 from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, fit, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import SPENT, WORK, Limits, OutOfTime, Scored, posterior
 from specsim.auditing._diagnosis.reproduction import Audited, _same_rate, p_value, predict
-from specsim.auditing._diagnosis.verifiers import independent, signatures
+from specsim.auditing._diagnosis.signatures import computed, independent, signatures, signatures_of
 from specsim.auditing._replay import replay_step
 from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.local import Local
@@ -57,7 +56,6 @@ def quicker(full):
             (decoders, "LENGTHS", (1, 2)),
             (decoders, "FIRST_LENGTHS", (2,)),
             (decoders, "POINTS", 6),
-            (of_verifiers, "ROUNDS", 150),
             (reproduction, "SIMULATED_STEPS", 2**15),
         ):
             patch.setattr(module, name, fewer)
@@ -421,6 +419,12 @@ def test_the_steps_of_a_right_verifier_agree_as_often_as_independent_ones():
         assert len(found) == pairs
         assert (np.abs(counts[:, 0] - rounds * law) < 6 * np.sqrt(rounds * law * (1 - law))).all()
     assert signatures(Local(verifiers.right, Declared(vocab_size=4)), 60) == []
+
+
+@pytest.mark.parametrize("name", ["reseeded", *(slow(one) for one in ("padding_wins", "rows_by_rank"))])
+def test_a_kept_signature_can_be_computed_again(name):
+    mistake = mistakes.get(name)
+    assert signatures_of(mistake) == computed(mistake)
 
 
 def first_of_four(draft_tokens, p, q, rng):

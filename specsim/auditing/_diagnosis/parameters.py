@@ -17,6 +17,8 @@ SMOOTH = 1.0
 #: A default below which a parameter may have any magnitude: half of its grid is geometric, over so many
 #: powers of ten.
 SMALL, DECADES = 1e-2, 10
+#: A whole parameter has all numbers up to the first of these, and powers of two from as many bits on.
+FEW_NUMBERS, MANY_BITS = 64, 8
 #: Significant digits of the likeliest value.
 DIGITS = 4
 
@@ -97,6 +99,10 @@ def few_values(parameters: Sequence[Parameter], points: int) -> list[Values]:
 def _grid(parameter: Parameter, points: int) -> list[float]:
     """Values over the range of a parameter, in order; an unbounded one ends at four times its default."""
     low, high = parameter.low, min(parameter.high, max(4.0 * parameter.default, 4.0))
+    if parameter.whole and high >= 2**MANY_BITS:  # a size
+        return [2.0**power for power in range(int(np.log2(high)) + 1) if 2**power >= low]
+    if parameter.whole and high <= FEW_NUMBERS:
+        return np.arange(low, high + 1.0).tolist()
     if parameter.whole:
         return np.unique(np.geomspace(max(low, 1.0), high, points).round()).tolist()
     margin = 1e-6 * (high - low)

@@ -9,12 +9,12 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
-from specsim.adapters._contract import BrokenVerifier, Declared, NotADraftPath
-from specsim.auditing._cases.battery import BITS, Case, battery, case_key
+from specsim.adapters._contract import NotADraftPath
+from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
@@ -25,16 +25,12 @@ from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.reproduction import ROUNDING, STEP_BYTES, Audited, flat, predict
+from specsim.auditing._diagnosis.signatures import ROWS, independent, signatures, signatures_of
 from specsim.auditing._results.audit import CALLS, ODDS, Diagnosis, TableResult
-from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
-from specsim.auditing._verifier.local import Local
-from specsim.auditing._verifier.requests import Callee
 from specsim.core._types import Ints
-from specsim.core.distributions import dyadic
 from specsim.mistakes import Mistake, exact_controls
 from specsim.mistakes import _acceptance as acceptance
 from specsim.mistakes import _randomness as randomness
-from specsim.models import TableModel, chain
 from specsim.rules import Parameter, get
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
@@ -61,20 +57,6 @@ OTHERS = 8
 Outcomes = Sequence[tuple[Case, Ints]]
 #: A mistake, and perhaps others with other values of its parameters, in the order in which they are tried.
 Versions = Callable[[Mistake], Iterable[Mistake]]
-CASES = ("disjoint", "one-hot draft")
-#: p of the rows with labels of their own; q has the same probabilities at other tokens.
-OWN = (0.4, 0.3, 0.2, 0.1)
-#: Rows of a small call, and pairs of rows of two: neighbours, further apart, same place in the other call.
-ROWS = 4
-PAIRS = ((0, 1), (0, 2), (0, ROWS))
-ROUNDS, KEY = 600, (0x5EED, 0x5A1E)
-#: Calls of a known mistake have this many times the rows. Every four rows give a signature of their own.
-#: Where all calls have the same random numbers, agreement within a call depends on which numbers they are.
-#: Calls of as few rows are seen too, for a mistake that depends on the rows of a call.
-VERSIONS = 4
-
-#: By case and pair: how many pairs agree, and how many do not.
-Signature = dict[tuple[str, tuple[int, int]], tuple[int, int]]
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = (
@@ -333,19 +315,13 @@ def _between_steps(mistakes: Sequence[Mistake], audited: Audited, steps: int, re
     anything = log_near(Prediction(np.full(counts.shape, 0.5)), counts, [0.5])  # any rate is as likely
     known = []
     for mistake in among:
-        versions = [np.array([one[key] for key in seen[0]]) for one in _signatures_of(mistake)]
+        versions = [np.array([one[key] for key in seen[0]]) for one in signatures_of(mistake)]
         likely = log_mean_exp([log_likelihood(Prediction.simulated(one), counts) for one in versions])
         known.append(odds.Scored(mistake, likely, anything))
     right = independent(audited.subject.declared)
     exact = odds.Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
     reproduced = partial(_reproduced, audited=audited, versions=_alone)
     return odds.conclude(odds.reproducing(known, [exact], max(len(among), 1), reproduced), steps, reason)
-
-
-@cache  # the same in every diagnosis
-def _signatures_of(mistake: Mistake) -> list[Signature]:
-    callee = Local(mistake.function, Declared())
-    return [*signatures(callee, TIMEOUT, VERSIONS), *signatures(callee, TIMEOUT)]
 
 
 def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root: int) -> tuple[str, str]:
@@ -384,48 +360,3 @@ def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root:
     if subject.device != "cpu":
         replay += f" --device {subject.device}"
     return text, f"One such step: {replay}"
-
-
-# Which steps depend on each other: the signature of shared random numbers. In many pairs of small calls, how
-# often do two first tokens agree that should be independent, in a call, or in two? One case has a random
-# recovered token, one a random acceptance, and in one every row has its own labels, so that a token copied
-# from another row is not one drawn with its random numbers.
-
-
-def signatures(callee: Callee, timeout: float, versions: int = 1) -> list[Signature]:
-    """How often tokens of pairs agree in `ROUNDS` pairs of calls, for each four rows; none if it breaks."""
-    found: list[Signature] = [{} for _ in range(versions)]
-    size = versions * ROWS
-    for case in _cases(callee.declared):
-        calls = VerifierSource(callee, case, timeout)
-        rows = calls.reader.rows(KEY, 0, ROUNDS * 2 * size)
-        try:
-            first = calls.verify(rows, KEY, 0, size)[0][0].reshape(ROUNDS, 2, versions, ROWS)
-        except (BrokenVerifier, NotADraftPath):
-            return []
-        for version, signature in enumerate(found):
-            one, other = first[:, 0, version], first[:, 1, version]
-            both = np.concatenate([one, other], axis=1)
-            for i, j in PAIRS:
-                agree = int((both[:, i] == both[:, j]).sum())
-                signature[case.name, (i, j)] = agree, ROUNDS - agree
-    return [signature for signature in found if signature]
-
-
-def independent(declared: Declared) -> Prediction:
-    """The law of agreement of exact and independent steps, in the order of `signatures`."""
-    chances = [
-        1.0 / case.target.vocab_size if case.rotated else float((np.asarray(case.target.row(())) ** 2).sum())
-        for case in _cases(declared)
-    ]
-    return Prediction(np.array([[chance, 1.0 - chance] for chance in chances for _ in PAIRS]))
-
-
-def _cases(declared: Declared) -> list[Case]:
-    cases = [case for case in battery(declared) if case.name in CASES]
-    if declared.vocab_size and declared.vocab_size < 2 * len(OWN):
-        return cases
-    dtype, none = declared.dtypes[0], [0.0] * len(OWN)
-    target, draft = (TableModel(dyadic(row, BITS[dtype])) for row in ([*OWN, *none], [*none, *OWN]))
-    purpose = "each row of a call has its own p and q"
-    return [*cases, Case("own disjoint rows", purpose, target, draft, chain(1), rotated=True, dtype=dtype)]
