@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import bfloat16, round_to
+from specsim.core.distributions import bfloat16
 from specsim.core.distributions import temperature as at_temperature
 
 
@@ -46,7 +46,7 @@ def ratio(p: Floats, q: Floats) -> Floats:
 
 def rounded_ratio(p: Floats, q: Floats, dtype: DTypeLike) -> Floats:
     """The ratio of rounded probabilities; where q underflows every token passes."""
-    rounded, drafted = round_to(p, dtype), round_to(q, dtype)
+    rounded, drafted = (rows.astype(dtype).astype(np.float64) for rows in (p, q))
     return np.divide(rounded, drafted, out=np.ones_like(p), where=rounded < drafted)
 
 
