@@ -107,7 +107,7 @@ def heaviest_of_tiles(rows: Floats, size: float) -> Floats:
 
 def on_grid(rows: Floats, bits: float) -> Floats:
     """The share of the points 0, 2^-bits, … that fall to each token in an inverse CDF."""
-    ends = np.ceil(rows.cumsum(axis=1) / rows.sum(axis=1, keepdims=True) * 2.0**bits)
+    ends = np.ceil(normalised(rows, rows).cumsum(axis=1) * 2.0**bits)
     return np.diff(ends, axis=1, prepend=0.0)
 
 
@@ -257,7 +257,7 @@ LAWS: dict[str, Callable[..., Floats]] = {
 class Parts:
     """What a mistake changes of a step: the chance of accepting, and what its last token is drawn from.
 
-    `accepted(p, q, **values)` gives chances [n, V]; `last(rows, **values)` weights, of a residual and, unless
+    `accepted(p, q, **values)` gives chances [n, V]; `last(rows, **values)` weights, of (p - q)₊ and, unless
     `residual_alone`, of the row of a bonus."""
 
     accepted: Callable[..., Floats] | None = None
@@ -267,7 +267,9 @@ class Parts:
     def of_first(self, pair: Pair, **values: float) -> tuple[Floats, Floats]:
         """The law of a step's first token, and the chance of accepting each."""
         chance = pair.chance if self.accepted is None else self.accepted(pair.p, pair.q, **values)
-        left = None if self.last is None else normalised(self.last(pair.residual, **values), pair.residual)
+        left = pair.residual
+        if self.last is not None:
+            left = normalised(self.last(np.maximum(pair.p - pair.q, 0.0), **values), left)
         return pair.emitted(accepted=chance, recovered=left), chance
 
     def of_bonus(self, p: Floats, **values: float) -> Floats:
