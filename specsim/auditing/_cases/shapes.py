@@ -52,7 +52,7 @@ LARGE, KINDS_IF_LARGE = 5000, 5
 #: The kinds of rows in the bank of a server's shapes; rows of a softmax sum to 1 only to rounding.
 #: Two have 40 ids each, as top-k leaves: a cache that takes one for the other shows.
 SERVER_KINDS = (
-    "Zipf", "heavy last ids", "softmax", "spread", "40 ids", "40 others", *KINDS[-OFTEN_ACCEPTED:],
+    "head and tail", "heavy last ids", "softmax", "spread", "40 ids", "40 others", *KINDS[-OFTEN_ACCEPTED:],
 )  # fmt: skip
 
 
@@ -439,6 +439,15 @@ def _spread(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return p, q
 
 
+def _head_and_tail(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """As of a language model: 64 ids have .96 of p, all others the rest."""
+    rest, head = normalise(rng.gamma(1.0, size=(2, size)) + 1e-9), rng.permutation(size)[:64]
+    p, q = 0.04 * rest
+    p[head] += 0.96 * normalise(rng.gamma(0.5, size=64) + 1e-3)
+    q[head] += p[head] * rng.gamma(4.0, size=64)
+    return normalise(p), normalise(q)
+
+
 def _few_ids(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     """Of 50 ids p has the first 40 and q the last."""
     some = rng.permutation(size)[:50]
@@ -463,7 +472,8 @@ _OF_KINDS = (
 )  # fmt: skip
 _PAIRS = {
     **dict(zip(KINDS, _OF_KINDS, strict=True)),
-    "softmax": _softmax, "spread": _spread, "40 ids": _few_ids, "40 others": _few_ids,
+    "head and tail": _head_and_tail, "softmax": _softmax, "spread": _spread,
+    "40 ids": _few_ids, "40 others": _few_ids,
 }  # fmt: skip
 
 *_DESIGNS, _ON_DEVICE = map(_design, read_table("shapes")["case"])

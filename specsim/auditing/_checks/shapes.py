@@ -52,6 +52,8 @@ ROWS_TOGETHER, GAMMAS_TOGETHER = (1, 8, 64, 512, MOST), (1, 4, 8, 16, MOST)
 CONTESTED_APART = "distance of two contested places"
 #: An axis of drafted tokens after the first 16.
 LATE, LATE_FROM = "drafted after the first 16", 16
+#: An axis of bonuses.
+OF_BONUSES = "kind of row of a bonus"
 #: Rows of a call from which on a power of two, and a number beside one, are values of an axis.
 LEAST_POWER = 8
 
@@ -67,6 +69,7 @@ class Codes(NamedTuple):
     last_drafted: int
     bonus: int
     kind: int
+    kind_of_bonus: int
     before: int
     distance: int
 
@@ -93,6 +96,7 @@ class Axes:
             "last drafted of γ": _classes(GAMMAS, case.gamma),
             "bonus of γ": _classes(GAMMAS, case.gamma),
             "kind of row": case.kinds,
+            OF_BONUSES: case.kinds,
             "the token before": [f"in quarter {k + 1}" for k in range(QUARTERS)],
             CONTESTED_APART: [str(k) for k in range(1, case.gamma) if case.contested],
             ROWS_AND_GAMMA: [
@@ -129,6 +133,7 @@ class Axes:
             self.first("last drafted of γ") + gamma,
             self.first("bonus of γ") + gamma,
             self.first("kind of row"),
+            self.first(OF_BONUSES),
             self.first("the token before"),
             self.first(CONTESTED_APART) if self.case.contested else 0,
         )
@@ -241,7 +246,7 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
     places, apart, longest, p, below = drafts
     images, impossible, first, bonus, later = counts
     of_block, of_rows = codes.of_block, codes.of_rows
-    found = np.empty(of_block.size + of_rows.shape[1] + 7, np.int64)
+    found = np.empty(of_block.size + of_rows.shape[1] + 8, np.int64)
     for j in range(of_block.size):
         found[j] = of_block[j]
     for s in range(tokens.shape[1]):
@@ -273,6 +278,9 @@ def count_images(tokens, v, drafts, codes, counts):  # type: ignore[no-untyped-d
                 found[number] = codes.place + (1 if is_bonus else 0)
                 found[number + 1] = codes.bonus if is_bonus else codes.last_drafted
                 number += 2
+                if is_bonus:
+                    found[number] = codes.kind_of_bonus + k
+                    number += 1
             if before >= 0.0:
                 found[number] = codes.before + pit_bin(before, 4)
                 number += 1
