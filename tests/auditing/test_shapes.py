@@ -182,6 +182,7 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                 if i == block.gamma:
                     bonuses[s] = image
                     values += [("place in the step", "bonus"), ("bonus of γ", of_gamma)]
+                    values.append(("kind of row of a bonus", KINDS[k]))
                 if i == block.gamma - 1:
                     values += [("place in the step", "last drafted"), ("last drafted of γ", of_gamma)]
                 after = (
@@ -284,7 +285,7 @@ def test_a_right_verifier_has_no_finding(shaped):
     assert {table.where.partition(":")[0] for table in shapes} == {
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step", "kind of row",
         "the token before", "last drafted of γ", "bonus of γ", "distance of two contested places",
-        "rows and γ", "tokens", "drafted after the first 16",
+        "rows and γ", "tokens", "drafted after the first 16", "kind of row of a bonus",
     }  # fmt: skip
 
 
@@ -489,7 +490,7 @@ def test_the_report_says_what_each_axis_can_detect(shaped):
     rows = {row["axis"]: row["value: detectable TV"] for row in power_by_axis(shaped)}
     assert [*rows] == [
         "vocabulary", "row of its call", "call", "place in the step", "drafted after the first 16",
-        "last drafted of γ", "bonus of γ", "kind of row", "the token before", "distance of two contested places",
+        "last drafted of γ", "bonus of γ", "kind of row", "kind of row of a bonus", "the token before", "distance of two contested places",
     ]  # fmt: skip
     said = dict(part.rsplit(": ", 1) for part in rows["call"].split(", ") if ": " in part)
     tables = {table.where: table for table in shaped.cases[0].tables}
