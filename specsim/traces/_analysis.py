@@ -5,18 +5,21 @@ steps begin; in a text (γ = 0) all. Intervals resample whole documents, since t
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
+from specsim.core._kernels import summary_kernel
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Shown, Table, bars, span
 from specsim.core._types import Floats, Ints
-from specsim.traces._format import AnyColumns, Columns, Layout, rounding
+from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
 from specsim.traces._pieces import decode
 from specsim.traces._reader import Trace
 from specsim.traces._summary import Interval, TraceBounds, TraceSummary, bound_reach, summarise_with
@@ -297,10 +300,67 @@ def grouped_autocorrelation(
     return found
 
 
+# The entropy of rows in nats, at about the speed at which they are read. Of a float32 number x = 2^e·m, m
+# from √½ to √2, ln x is e ln 2 + 2 artanh s, s = (m - 1)/(m + 1), by the series of artanh up to s^17, in
+# float64 and in vector loops: it is off by 1e-14 at most. Numbers of 16 bits are looked up.
+
+ROOT_HALF = np.float32(0.5**0.5).view(np.uint32)
+EXPONENT = np.uint32(0xFF800000)  #: the bits of the exponent
+UNIT_LN2 = float(np.log(2.0)) / 2**23
+
+
 def entropies(columns: AnyColumns, of: str, chosen: NDArray[np.bool_]) -> Floats:
-    """The entropy in nats of the `chosen` rows of p or of q; a truncated row's tail counts as one token."""
-    listed = decode((columns.p if of == "p" else columns.q)[chosen]).astype(np.float64)
+    """The entropy of the `chosen` rows of p or of q; a truncated row's tail counts as one token."""
+    rows = columns.p if of == "p" else columns.q
     if not isinstance(columns, Columns):
-        listed = np.column_stack([listed, np.maximum(0.0, 1.0 - listed.sum(axis=1))])
-    logarithms = np.log(np.maximum(listed, np.finfo(np.float64).tiny))
-    return np.maximum(-np.einsum("rx,rx->r", listed, logarithms), 0.0)
+        listed = decode(rows[chosen]).astype(np.float64)
+        found = scipy.special.entr(listed).sum(axis=1)
+        return np.asarray(found + scipy.special.entr(np.maximum(0.0, 1.0 - listed.sum(axis=1))))
+    places, found = np.flatnonzero(chosen), np.empty(np.count_nonzero(chosen))
+    with np.errstate(over="ignore"):  # kernels in plain Python warn of modular arithmetic
+        if rows.itemsize == 4:
+            _sum_float32(rows.view(np.uint32), places, found)
+        else:
+            _sum_table(rows.view(np.uint16), _table(rows.dtype.name), places, found)
+    return np.maximum(found, 0.0)
+
+
+@cache
+def _table(dtype: str) -> Floats:
+    """-x ln x of each number x of 16 bits from 0 to below 2, by its word."""
+    end = int(np.array(2, DTYPES[dtype]).view(np.uint16))
+    numbers = np.arange(end, dtype=np.uint16).view(DTYPES[dtype])
+    return np.asarray(scipy.special.entr(numbers.astype(np.float64)))
+
+
+@summary_kernel
+def _x_ln_x(word):  # type: ignore[no-untyped-def]
+    # zero, and a subnormal number, get some finite logarithm: their share is below 1e-36
+    exponent = np.uint32(np.uint32(word - ROOT_HALF) & EXPONENT)
+    m = np.float64(np.uint32(word - exponent).view(np.float32))
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    series = 1 / 9 + z * (1 / 11 + z * (1 / 13 + z * (1 / 15 + z * (1 / 17))))
+    series = 1.0 + z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + z * series)))
+    logarithm = np.float64(exponent.view(np.int32)) * UNIT_LN2 + (s + s) * series
+    return np.float64(np.uint32(word).view(np.float32)) * logarithm
+
+
+@summary_kernel
+def _sum_float32(words, places, found):  # type: ignore[no-untyped-def]
+    for k in range(places.size):
+        row = words[places[k]]
+        total = 0.0
+        for i in range(row.size):
+            total -= _x_ln_x(row[i])
+        found[k] = total
+
+
+@summary_kernel
+def _sum_table(words, table, places, found):  # type: ignore[no-untyped-def]
+    for k in range(places.size):
+        row = words[places[k]]
+        total = 0.0
+        for i in range(row.size):
+            total += table[row[i]]
+        found[k] = total
