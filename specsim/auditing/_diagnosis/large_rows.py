@@ -86,7 +86,7 @@ class Seen:
         for ids, (bank, bins) in self.banks.items():
             first, chance = parts.of_first(Pair(bank.p, bank.q), **mistake.values)
             laws, accepted = (first, parts.of_bonus(bank.p, **mistake.values)), (bank.q * chance).sum(axis=1)
-            shares = sum(_shares(one, accepted) for one in self.steps if one.ids == ids)
+            shares = np.sum([_shares(one, accepted) for one in self.steps if one.ids == ids], axis=0)
             for of, law in zip(shares, laws, strict=True):
                 found += of[:, None] * [one.of(row) for one, row in zip(bins, law, strict=True)]
         return [(Prediction(found / found.sum(axis=1, keepdims=True)), self.counts)]
