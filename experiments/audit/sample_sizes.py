@@ -44,7 +44,7 @@ DRAWS, FAST_DRAWS, PRECISION = 200, 40, 1.03
 #: Draws of the likelihood ratio; one of a thousand is below the quantile.
 RATIOS, FAST_RATIOS = 100_000, 20_000
 #: The largest ratio that is looked for.
-MOST = 50.0
+MOST = 100.0
 #: Probability of a step that rejects at once from which on no statistics are needed.
 FATAL = 1e-6
 #: Divergence of rounding, not of a distribution.

@@ -21,7 +21,7 @@ from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, log_pooled_two_sample_e
 
 #: Cases of verifiers of so few tokens.
-CASES = ["two-point", "zeros", "identical", "Markov chain"]
+CASES = ["two-point", "zeros", "identical", "nearly certain", "Markov chain"]
 
 
 def plain(function, vocab_size=6):
@@ -224,9 +224,12 @@ def test_the_cases_are_those_that_both_take():
         lambda d, p, q, rng: verifiers.right(d, p.astype(np.float64), q.astype(np.float64), rng)
     )
     found = compare(in_float32, right)
-    assert [case.case for case in found.cases] == ["two-point", "identical", "Markov chain"][
-        : len(found.cases)
-    ]
+    assert [case.case for case in found.cases] == [
+        "two-point",
+        "identical",
+        "nearly certain",
+        "Markov chain",
+    ][: len(found.cases)]
     assert found.identical
 
 

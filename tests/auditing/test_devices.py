@@ -103,7 +103,7 @@ def test_the_device_is_the_one_that_is_asked_for(monkeypatch, small):
 
 def test_only_other_devices_have_calls_of_4096_rows_over_131072_ids():
     cpu, gpu = (
-        {case.name: case for case in shapes.shape_cases(Declared("torch", device))}
+        {case.name: case for case in shapes.shape_cases(Declared(arrays="torch", device=device))}
         for device in ("cpu", "cuda")
     )
     assert set(gpu) - set(cpu) == {ON_DEVICE}
@@ -114,7 +114,9 @@ def test_only_other_devices_have_calls_of_4096_rows_over_131072_ids():
     assert sizes == {(rows, 1, 131_072) for rows in (4095, 4096, 4097)}
     assert case.largest_call == 4097 * 3 * 131_072 * 8
     (fewer,) = (
-        case for case in shapes.shape_cases(Declared("torch", "cuda", batch=100)) if case.name == ON_DEVICE
+        case
+        for case in shapes.shape_cases(Declared(arrays="torch", device="cuda", batch=100))
+        if case.name == ON_DEVICE
     )
     assert {block.rows for block in fewer.round((1, 2), 0)} == {100}
 
@@ -166,7 +168,7 @@ def test_no_gpu_and_rows_that_do_not_fit_are_an_error_before_the_audit_begins(mo
 
 
 def test_rows_that_do_not_fit_beside_what_the_verifier_keeps_are_a_finding(monkeypatch):
-    library = library_of(Declared("cupy"))
+    library = library_of(Declared(arrays="cupy"))
 
     def full(*_):
         raise MemoryError("out of memory allocating 6,442,450,944 bytes")

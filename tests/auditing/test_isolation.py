@@ -98,7 +98,7 @@ MODULES = {
     ),
 }
 
-CASES = ["promises", "two-point", "identical", "Markov chain"]
+CASES = ["promises", "two-point", "identical", "nearly certain", "Markov chain"]
 HIT = ["identical", "Markov chain"]  # of four tokens
 
 
