@@ -82,17 +82,28 @@ DRAFT = len(list(alternatives_of_draft(*_EXAMPLE, np.ones((1, 1)), True)))
 BONUS = len(list(alternatives_of_bonus(*_EXAMPLE)))
 
 
+class Bins:
+    """The bins of images of the tokens of a row p [V], in the order of their scores [V]."""
+
+    def __init__(self, p: Floats, scores: Floats, bins: int):
+        possible = np.flatnonzero(p > 0.0)
+        self.order = possible[np.argsort(scores[possible], kind="stable")]
+        ends, edges = _from_zero(p[self.order]), np.linspace(0.0, 1.0, bins + 1)
+        self.before = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, len(self.order) - 1)
+        self.part = np.clip((edges - ends[self.before]) / p[self.order][self.before], 0.0, 1.0)
+
+    def of(self, laws: Floats) -> Floats:
+        """The mass [..., bins] of each bin under other laws [..., V] of the tokens."""
+        ordered = laws[..., self.order]
+        reached: Floats = _from_zero(ordered)[..., self.before] + self.part * ordered[..., self.before]
+        return np.diff(reached, axis=-1)
+
+
 def bins_of(laws: Floats, p: Floats, q: Floats | None, bins: int) -> Floats:
     """The PIT bins [M, bins] of tokens with `laws` [M, V], where tokens of p are ordered by p/q, or by p."""
-    possible = np.flatnonzero(p > 0.0)
-    with np.errstate(divide="ignore"):
-        score = p[possible] if q is None else p[possible] / q[possible]
-    order = possible[np.argsort(score, kind="stable")]
-    ends, reached = _from_zero(p[order]), _from_zero(laws[:, order])
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    before = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, len(order) - 1)
-    part = np.clip((edges - ends[before]) / p[order][before], 0.0, 1.0)
-    return np.diff(reached[:, before] + part * laws[:, order[before]], axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = p if q is None else p / q
+    return Bins(p, scores, bins).of(laws)
 
 
 def _from_zero(masses: Floats) -> Floats:

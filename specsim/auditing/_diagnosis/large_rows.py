@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.shapes import Bank, ShapedRows, ShapesCase
+from specsim.auditing._checks.alternatives import Bins
 from specsim.auditing._checks.counts import PIT_BINS
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import Span, count_span
@@ -27,27 +28,6 @@ from specsim.mistakes._rows import PARTS, Pair
 
 #: Points of a grid of parameters, and the total variations that some thousand tokens of each kind can tell.
 POINTS, TOLD = 16, (0.03, 0.1, 0.3)
-
-
-class Bins:
-    """The bins of images of the tokens of a row, in one order, and how much of a token is in each."""
-
-    def __init__(self, p: Floats, below: Floats):
-        possible = np.flatnonzero(p > 0.0)
-        self.order = possible[np.argsort(below[possible], kind="stable")]
-        ends = _from_zero(p[self.order])
-        edges = np.linspace(0.0, 1.0, PIT_BINS + 1)
-        self.before = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, len(self.order) - 1)
-        self.part = np.clip((edges - ends[self.before]) / p[self.order][self.before], 0.0, 1.0)
-
-    def of(self, law: Floats) -> Floats:
-        """The mass of each bin under another law [V] of the tokens."""
-        ordered = law[self.order]
-        return np.diff(_from_zero(ordered)[self.before] + self.part * ordered[self.before])
-
-
-def _from_zero(masses: Floats) -> Floats:
-    return np.concatenate([[0.0], masses.cumsum()])
 
 
 class Steps(NamedTuple):
@@ -73,7 +53,10 @@ class Seen:
         found = {}
         for ids in {one.ids for one in self.steps}:
             bank = self.case.bank(ids)
-            found[ids] = bank, [Bins(*one) for one in zip(bank.p, bank.below[self.order], strict=True)]
+            found[ids] = (
+                bank,
+                [Bins(*one, PIT_BINS) for one in zip(bank.p, bank.below[self.order], strict=True)],
+            )
         return found
 
     @property
