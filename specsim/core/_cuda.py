@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 import numba_cuda  # noqa: F401  # without it numba has a target of its own, which is not maintained
+import numpy as np
 from cuda.pathfinder import DynamicLibNotFoundError
 from numba import cuda
 from numba.cuda.core import config
@@ -55,6 +56,13 @@ def explained(allocates: bool = False) -> Iterator[None]:
     except (CudaAPIError, LinkerError, ImportError) as error:  # also where there is no driver
         raise DeviceError(
             f"device: 'cuda' cannot be used here ({_in_a_line(error)}); leave device out, to count on the CPU"
+        ) from error
+    except AttributeError as error:  # what numba-cuda takes from NumPy, and NumPy no longer has
+        if error.obj is not np:
+            raise
+        raise DeviceError(
+            f"device: the installed numba-cuda cannot use NumPy {np.__version__} ({_in_a_line(error)});"
+            " pip install 'specsim-decoding[cuda]', or leave device out, to count on the CPU"
         ) from error
 
 

@@ -274,6 +274,13 @@ def test_a_library_that_is_missing_is_asked_for_and_small_launches_are_fine():
         warnings.warn(NumbaPerformanceWarning("low occupancy"), stacklevel=1)
 
 
+def test_what_numpy_no_longer_has_is_a_matter_of_versions_and_what_is_not_of_numpy_is_raised():
+    with pytest.raises(ValueError, match=r"cannot use NumPy .*\[cuda\]"), explained():
+        np.a_name_of_before  # noqa: B018
+    with pytest.raises(AttributeError, match="another"), explained():
+        warnings.another  # noqa: B018
+
+
 def fails_with(code, **environment):
     code = f"{code}\nfrom specsim import simulate\nsimulate([0.5, 0.5], [0.5, 0.5], device='cuda')"
     variables = os.environ | {"NUMBA_ENABLE_CUDASIM": "0", **environment}
