@@ -144,18 +144,6 @@ def _last_token_unseen(step: Step) -> None:
     run.seen[at, run.length[at] - 1] = step.drafted[at, step.accepted[at]]
 
 
-def _state_keeps_rejected(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
-    seen[:] = step.gamma + 1
-
-
-def _state_one_stale(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
-    seen[:] = np.maximum(seen - 1, 1)
-
-
-def _state_drops_accepted(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
-    seen[step.rejected] = 1
-
-
 def _state_lost(step: Step, memory: Memory, seen: Ints, window: Ints) -> None:
     step.run.state[step.rejected & (step.accepted == 0), 0] = memory.words
 
@@ -179,10 +167,6 @@ def _unshifted_padding(run: Running, indices: Ints) -> Ints:
     """Prompts are padded on the left to the longest, and the shorter are read as if they were not."""
     prompts = np.array([len(text.request.prompt) for text in run.texts])
     return indices - (prompts.max() - prompts)[:, None, None]
-
-
-def _first_token_of_next(run: Running, root: int) -> None:
-    run.seen[:, 0] = np.roll(run.seen[:, 0], 1)
 
 
 def _prompt_of_next(run: Running, root: int) -> None:
@@ -222,23 +206,11 @@ def _coarse_uniforms(step: Step) -> None:
     step.verify_u = np.floor(step.verify_u * 8.0) / 8.0
 
 
-def _logprobs_one_late(step: Step) -> None:
-    step.logprobs[:, 1:] = step.logprobs[:, :-1].copy()
-
-
-def _logprobs_of_draft(step: Step) -> None:
-    step.logprobs[:, : step.gamma] = step.logs(step.raw_q[:, : step.gamma])
-
-
 def _of_accepted(values: Callable[[Step], Any]) -> Callable[[Step], None]:
     """Replace the log-probabilities of accepted tokens by `values`, which fit [B, γ+1]."""
     return lambda step: np.copyto(
         step.logprobs, values(step), where=np.arange(step.gamma + 1) < step.accepted[:, None]
     )
-
-
-def _count_tested(step: Step) -> None:
-    step.counted_drafted[:] = np.minimum(step.accepted + 1, step.gamma)
 
 
 #: The mistakes of this server by name: where each acts, and how.
@@ -276,9 +248,12 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "accepted_lost": ("cache", _forget_accepted(lambda step: step.rejected)),
     "target_one_short": ("cache", _forget_accepted(lambda step: ~step.rejected)),
     "bonus_cached_twice": ("cache", _bonus_twice),
-    "state_keeps_rejected": ("state", _state_keeps_rejected),
-    "state_one_stale": ("state", _state_one_stale),
-    "state_drops_accepted": ("state", _state_drops_accepted),
+    "state_keeps_rejected": ("state", lambda step, memory, seen, window: seen.fill(step.gamma + 1)),
+    "state_one_stale": ("state", lambda step, memory, seen, window: np.maximum(seen - 1, 1, out=seen)),
+    "state_drops_accepted": (
+        "state",
+        lambda step, memory, seen, window: np.copyto(seen, 1, where=step.rejected),
+    ),
     "state_lost": ("state", _state_lost),
     "state_of_next": ("state", _state_of_next),
     "window_not_rolled_back": ("state", _window_not_rolled_back),
@@ -288,7 +263,10 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "expert_of_token_before": ("expert", lambda run, places: places - 1),
     "wrong_page": ("reading", lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at)),
     "unshifted_padding": ("reading", _unshifted_padding),
-    "first_token_of_next": ("admission", _first_token_of_next),
+    "first_token_of_next": (
+        "admission",
+        lambda run, root: np.copyto(run.seen[:, 0], np.roll(run.seen[:, 0], 1)),
+    ),
     "prompt_of_next": ("admission", _prompt_of_next),
     "rows_of_next": ("rows", lambda step: np.copyto(step.p, np.roll(step.p, 1, axis=0))),
     "seed_ignored": ("admission", _ignore_seed),
@@ -298,8 +276,14 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "draft_numbers_in_check": ("random numbers", _drafts_uniform_in_check),
     "test_uniform_draws": ("last token", _check_uniform_again),
     "coarse_uniforms": ("random numbers", _coarse_uniforms),
-    "logprobs_one_late": ("log-probabilities", _logprobs_one_late),
-    "logprobs_of_draft": ("log-probabilities", _logprobs_of_draft),
+    "logprobs_one_late": (
+        "log-probabilities",
+        lambda step: np.copyto(step.logprobs[:, 1:], step.logprobs[:, :-1]),
+    ),
+    "logprobs_of_draft": (
+        "log-probabilities",
+        lambda step: np.copyto(step.logprobs[:, : step.gamma], step.logs(step.raw_q[:, : step.gamma])),
+    ),
     "logprobs_zero_if_accepted": ("log-probabilities", _of_accepted(lambda step: 0.0)),
     "logprobs_zero": ("log-probabilities", lambda step: step.logprobs.fill(0.0)),
     "logprobs_mixed": (
@@ -307,7 +291,10 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
         _of_accepted(lambda step: step.logs(np.log(np.maximum(step.p, 1e-300)))),
     ),
     "bonus_counted": ("counters", lambda step: np.add(step.counted_accepted, 1, out=step.counted_accepted)),
-    "tested_counted": ("counters", _count_tested),
+    "tested_counted": (
+        "counters",
+        lambda step: np.minimum(step.accepted + 1, step.gamma, out=step.counted_drafted),
+    ),
     "stop_cuts_more": ("stop", lambda tokens: tokens[:-2]),
 }
 
