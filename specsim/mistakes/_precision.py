@@ -11,9 +11,8 @@ from ml_dtypes import bfloat16, float8_e4m3fn
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._base import Mistake
 from specsim.mistakes._laws import by_rows, law, law_of_last, normalise
-from specsim.mistakes._reference import above_zero, at, excess, mistake, round_to
+from specsim.mistakes._reference import above_zero, at, mistake, of_last, round_to
 from specsim.mistakes._rows import (
     heaviest_of_tiles,
     late_race,
@@ -95,16 +94,6 @@ ROUNDINGS: dict[str, Any] = {
 }
 
 
-def of_ids(name: str, weights: Callable[..., Floats], parameter: Parameter) -> Mistake:
-    """A mistake that draws the last token from weights(rows, **values), those of a residual or a bonus."""
-    return mistake(
-        name,
-        recover=lambda p, q, x, **values: weights(excess(p, q), **values),
-        bonus=lambda p, q, **values: weights(p, **values),
-        parameters=(parameter,),
-    )
-
-
 MISTAKES = (
     mistake(
         "inclusive_test",
@@ -154,14 +143,10 @@ MISTAKES = (
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
         parameters=above_zero("epsilon", 1e-9, "what is added"),
     ),
-    mistake(
-        "last_id_never",
-        recover=lambda p, q, x: without_last_id(excess(p, q)),
-        bonus=lambda p, q: without_last_id(p),
-    ),
-    of_ids("rounded_ids", with_rounded_ids, *ID_BITS),
-    of_ids("wrapped_ids", with_wrapped_ids, Parameter("bits", 16, 1, 52, KEPT, whole=True)),
-    of_ids("last_tile_never", whole_tiles, Parameter("size", 4096, 1, np.inf, TILE, whole=True)),
-    of_ids("tiles_share_noise", heaviest_of_tiles, Parameter("size", 8192, 1, np.inf, TILE, whole=True)),
-    of_ids("likeliest_only", likeliest, Parameter("k", 1024, 1, np.inf, "ids that are kept", whole=True)),
+    of_last("last_id_never", without_last_id),
+    of_last("rounded_ids", with_rounded_ids, *ID_BITS),
+    of_last("wrapped_ids", with_wrapped_ids, Parameter("bits", 16, 1, 52, KEPT, whole=True)),
+    of_last("last_tile_never", whole_tiles, Parameter("size", 4096, 1, np.inf, TILE, whole=True)),
+    of_last("tiles_share_noise", heaviest_of_tiles, Parameter("size", 8192, 1, np.inf, TILE, whole=True)),
+    of_last("likeliest_only", likeliest, Parameter("k", 1024, 1, np.inf, "ids that are kept", whole=True)),
 )

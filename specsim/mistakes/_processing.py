@@ -14,15 +14,11 @@ from specsim.mistakes import _reference as ref
 from specsim.mistakes._base import Mistake
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import apply_temperature, law
-from specsim.mistakes._reference import above_zero, at, excess, mistake
+from specsim.mistakes._reference import above_zero, at, excess, mistake, temperature
 from specsim.mistakes._rows import above, argmax, likeliest, normalised
 from specsim.rules._common.tokenwise import positive_part
 
 FRACTION = (Parameter("fraction", 0.3, 0.0, 1.0, "of the largest probability; 0 is right"),)
-
-
-def temperature(default: float) -> tuple[Parameter]:
-    return above_zero("temperature", default, "T; 1 is right", 100.0)
 
 
 def softmax(p: Floats, **values: float) -> Floats:

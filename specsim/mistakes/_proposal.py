@@ -12,7 +12,7 @@ from specsim.core._types import Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import apply_temperature
-from specsim.mistakes._reference import above_zero, round_to
+from specsim.mistakes._reference import round_to, temperature
 from specsim.mistakes._rows import likeliest
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
@@ -30,16 +30,8 @@ def best_of(row: Row, draws: Any) -> list[Any]:
 MISTAKES = (
     decoder("greedy_draft", Decoder(drafting=argmax)),
     decoder("greedy_draws", Decoder(drafting=argmax, verification=laws.law_of_last(argmax), processed=False)),
-    decoder(
-        "draft_temperature",
-        Decoder(drafting=apply_temperature),
-        parameters=above_zero("temperature", 0.5, "T; 1 is right", 100.0),
-    ),
-    decoder(
-        "handed_temperature",
-        Decoder(verified_q=apply_temperature),
-        parameters=above_zero("temperature", 1.5, "T; 1 is right", 100.0),
-    ),
+    decoder("draft_temperature", Decoder(drafting=apply_temperature), parameters=temperature(0.5)),
+    decoder("handed_temperature", Decoder(verified_q=apply_temperature), parameters=temperature(1.5)),
     decoder(
         "draft_top_k",
         Decoder(drafting=laws.by_rows(likeliest)),

@@ -194,6 +194,10 @@ def above_zero(name: str, default: float, meaning: str, high: float = 1.0) -> tu
     return (Parameter(name, default, 0.0, high, meaning, above_low=True),)
 
 
+def temperature(default: float) -> tuple[Parameter]:
+    return above_zero("temperature", default, "T; 1 is right", 100.0)
+
+
 def mistake(
     name: str,
     verify: Callable[..., Any] = verify,
@@ -208,3 +212,13 @@ def mistake(
     if law is None and verify is STANDARD and parts.keys() <= {"rows", "recover", "bonus"}:
         law = law_of_last_token(**parts)
     return named(name, verify=function, law=law, parameters=parameters)
+
+
+def of_last(name: str, weights: Callable[..., Floats], *parameters: Parameter) -> Mistake:
+    """A mistake that draws the last token from weights(rows, **values), those of a residual or a bonus."""
+    return mistake(
+        name,
+        recover=lambda p, q, x, **values: weights(excess(p, q), **values),
+        bonus=lambda p, q, **values: weights(p, **values),
+        parameters=parameters,
+    )

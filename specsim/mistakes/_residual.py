@@ -10,7 +10,7 @@ import numpy as np
 from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._reference import above_zero, at, excess, mask_drafted, mistake, target
+from specsim.mistakes._reference import above_zero, at, excess, mask_drafted, mistake, of_last, target
 from specsim.mistakes._rows import in_parts, misaligned
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
@@ -67,11 +67,10 @@ MISTAKES = (
         parameters=above_zero("epsilon", 1e-9, "what is added"),
     ),
     mistake("residual_not_normalised", recover=with_the_rest),
-    mistake(
+    of_last(
         "parts_normalised_alone",
-        recover=lambda p, q, x, parts: in_parts(excess(p, q), parts),
-        bonus=lambda p, q, parts: in_parts(p, parts),
-        parameters=(Parameter("parts", 2, 1, np.inf, "of the ids; 1 is right", whole=True),),
+        in_parts,
+        Parameter("parts", 2, 1, np.inf, "of the ids; 1 is right", whole=True),
     ),
     mistake("swapped_residual", recover=lambda p, q, x: np.maximum(q - p, 0.0)),
     mistake(
