@@ -1,6 +1,7 @@
 """A wrong test of the drafted tokens, and lossy tests that are not declared to be lossy."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import exp, factorial, inf, log
@@ -12,7 +13,7 @@ from specsim.core._types import Floats, Ints
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
-from specsim.mistakes._reference import above_zero, at, mistake
+from specsim.mistakes._reference import at, mistake
 from specsim.mistakes._rows import argmax, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -133,20 +134,14 @@ MISTAKES = (
         passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
         recover=lambda p, q, x, lenience: ref.excess(p, lenience * q),
         law=SCALED_LENIENCE.law,
-        parameters=above_zero("lenience", 0.8, "l; 1 is right"),
     ),
     mistake(
         "ensemble",
         passes=lambda u, x, p, q, weight: u * at(q, x) < weight * at(p, x) + (1.0 - weight) * at(q, x),
         law=ENSEMBLE.law,
-        parameters=above_zero("weight", 0.9, "w; 1 is right"),
     ),
-    mistake(
-        "typical",
-        passes=typical,
-        recover=argmax,
-        bonus=argmax,
-        law=TYPICAL.law,
+    replace(
+        mistake("typical", passes=typical, recover=argmax, bonus=argmax, law=TYPICAL.law),
         parameters=TYPICAL.parameters,
     ),
     mistake(
@@ -156,10 +151,6 @@ MISTAKES = (
         law=law(
             lambda p, q, x, single, summed: 1 if p[x] >= single else min(1, p[x] / summed),
             lambda p, q, x, single, summed: without_drafted(p, q, x),
-        ),
-        parameters=(
-            *above_zero("single", 0.5, "s, threshold_single; 1 is right"),
-            *above_zero("summed", 0.9, "t, threshold_acc; 1 is right"),
         ),
     ),
     mistake(

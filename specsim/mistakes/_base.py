@@ -63,6 +63,10 @@ class Mistake(Parametrised):
 
 #: The mistakes "of verification" and "of serving", family by family: the sentence of each, then its reports.
 CATALOGUE = read_table("mistakes")
+_PARAMETERS = {
+    mistake: tuple(Parameter(name, **about) for name, about in members.items())
+    for mistake, members in CATALOGUE.pop("parameters").items()
+}
 _ABOUT = {
     name: (family, says, tuple(reports))
     for families in CATALOGUE.values()
@@ -73,4 +77,4 @@ _ABOUT = {
 
 def named(name: str, **how: Any) -> Mistake:
     """The mistake of the catalogue called `name`."""
-    return Mistake(name, *_ABOUT[name], **how)
+    return Mistake(name, *_ABOUT[name], parameters=_PARAMETERS.get(name, ()), **how)

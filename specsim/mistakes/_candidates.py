@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import top_p
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import Rows, StepLaw, law
-from specsim.mistakes._reference import above_zero, at, mask_drafted, mistake, target
+from specsim.mistakes._reference import at, mask_drafted, mistake, target
 from specsim.rules._chain.one_hot import recovered as without_drafted
-
-THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
 
 def cut(
@@ -57,7 +54,6 @@ MISTAKES = (
             lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),
             lambda p, q, x, draws: without_drafted(p, q, x),
         ),
-        parameters=(Parameter("draws", 2, 1, np.inf, "samples; 1 is right", whole=True),),
     ),
     mistake(
         "match_redrawn",
@@ -70,24 +66,17 @@ MISTAKES = (
         passes=lambda u, x, p, q, mass: u < at(top_p(p, mass), x),
         recover=target,
         law=law(lambda p, q, x, mass: laws.by_rows(top_p)(p, mass=mass)[x], lambda p, q, x, mass: p),
-        parameters=above_zero("mass", 0.8, "of the nucleus"),
     ),
-    decoder(
-        "longest_of_tries",
-        Decoder(tries=lambda tries: int(tries)),
-        parameters=(Parameter("tries", 2, 1, np.inf, "of a step; 1 is right", whole=True),),
-    ),
+    decoder("longest_of_tries", Decoder(tries=lambda tries: int(tries))),
     mistake(
         "discards_unlikely_last",
         verify=partial(cut, lambda x, q, threshold: x.shape[1] - (ref.at(q, x)[:, -1] < threshold)),
         law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
-        parameters=THRESHOLD,
     ),
     mistake(
         "cuts_at_unlikely",
         verify=partial(cut, lambda x, q, threshold: ref.first_failure(ref.at(q, x) >= threshold)),
         law=cut_law(until),
-        parameters=THRESHOLD,
     ),
     decoder(
         "cuts_at_eos",

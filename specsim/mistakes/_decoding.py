@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.mistakes._base import Mistake, named
@@ -164,12 +163,12 @@ class Decoder:
         return stop, [*follow[: len(tokens)], list(self.bonus(row, **values))]
 
 
-def decoder(name: str, decode: Decoder, parameters: tuple[Parameter, ...] = ()) -> Mistake:
+def decoder(name: str, decode: Decoder) -> Mistake:
     """Make a mistake of `decode`; it has no law of a step where only its states or its output are wrong."""
     places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification", "bonus_of_draft")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
     law = decode.law if replaced else None
-    return named(name, decode=decode, law=law, drafting=decode.drafting, parameters=parameters)
+    return named(name, decode=decode, law=law, drafting=decode.drafting)
 
 
 def in_a_loop(mistake: Mistake) -> Mistake:

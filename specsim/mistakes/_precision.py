@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16, float8_e4m3fn
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import by_rows, law, law_of_last, normalise
-from specsim.mistakes._reference import above_zero, at, mistake, of_last, round_to
+from specsim.mistakes._reference import at, mistake, of_last, round_to
 from specsim.mistakes._rows import (
     heaviest_of_tiles,
     late_race,
@@ -22,12 +21,6 @@ from specsim.mistakes._rows import (
     with_wrapped_ids,
     without_last_id,
 )
-
-BITS, FEW_BITS = ((Parameter("bits", n, 1, 52, "bits of the uniforms", whole=True),) for n in (24, 8))
-#: 2^-bits is the least time of a race, or what is added to each.
-RACE_BITS = (Parameter("bits", 24, 1, 52, "the number whose power 2^-bits is meant"),)
-KEPT, TILE = "of an id that are kept", "ids of a tile"
-ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
 
 
 def on_cells(passing: Callable[[Any], int]) -> Callable[..., Any]:
@@ -99,33 +92,28 @@ MISTAKES = (
         "inclusive_test",
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
         law=law(inclusive),
-        parameters=BITS,
     ),
     mistake(
         "uniform_of_one",
         passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
         law=law(up_to_one),
-        parameters=BITS,
     ),
     mistake(
         "coarse_test",
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) < at(p, x),
         law=law(coarse_chance),
-        parameters=FEW_BITS,
     ),
     mistake("zero_uniform", passes=lambda u, x, p, q: at(p, x) > 0.0, law=law(lambda p, q, x: int(p[x] > 0))),
-    mistake("coarse_draw", uniforms=coarse_last, law=law_of_last(on_grid), parameters=BITS),
+    mistake("coarse_draw", uniforms=coarse_last, law=law_of_last(on_grid)),
     mistake(
         "floored_race",
         verify=partial(raced, np.maximum),
         law=law_of_last(by_rows(partial(late_race, floored=True))),
-        parameters=RACE_BITS,
     ),
     mistake(
         "race_epsilon",
         verify=partial(raced, np.add),
         law=law_of_last(by_rows(partial(late_race, floored=False))),
-        parameters=RACE_BITS,
     ),
     *(
         mistake(name, passes=partial(rounded_ratio, dtype), law=law(partial(rounded_chance, dtype)))
@@ -135,18 +123,16 @@ MISTAKES = (
         "clamped_draft",
         passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
-        parameters=above_zero("epsilon", 1e-8, "the floor"),
     ),
     mistake(
         "ratio_epsilon",
         passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
-        parameters=above_zero("epsilon", 1e-9, "what is added"),
     ),
     of_last("last_id_never", without_last_id),
-    of_last("rounded_ids", with_rounded_ids, *ID_BITS),
-    of_last("wrapped_ids", with_wrapped_ids, Parameter("bits", 16, 1, 52, KEPT, whole=True)),
-    of_last("last_tile_never", whole_tiles, Parameter("size", 4096, 1, np.inf, TILE, whole=True)),
-    of_last("tiles_share_noise", heaviest_of_tiles, Parameter("size", 8192, 1, np.inf, TILE, whole=True)),
-    of_last("likeliest_only", likeliest, Parameter("k", 1024, 1, np.inf, "ids that are kept", whole=True)),
+    of_last("rounded_ids", with_rounded_ids),
+    of_last("wrapped_ids", with_wrapped_ids),
+    of_last("last_tile_never", whole_tiles),
+    of_last("tiles_share_noise", heaviest_of_tiles),
+    of_last("likeliest_only", likeliest),
 )

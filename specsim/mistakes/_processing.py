@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Rows
 from specsim.core.distributions import temperature as at_temperature
 from specsim.core.distributions import top_p
@@ -14,11 +13,9 @@ from specsim.mistakes import _reference as ref
 from specsim.mistakes._base import Mistake
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import apply_temperature, law
-from specsim.mistakes._reference import above_zero, at, excess, mistake, temperature
+from specsim.mistakes._reference import at, excess, mistake
 from specsim.mistakes._rows import above, argmax, likeliest, normalised
 from specsim.rules._common.tokenwise import positive_part
-
-FRACTION = (Parameter("fraction", 0.3, 0.0, 1.0, "of the largest probability; 0 is right"),)
 
 
 def softmax(p: Floats, **values: float) -> Floats:
@@ -27,13 +24,11 @@ def softmax(p: Floats, **values: float) -> Floats:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def truncated(name: str, cut: Callable[..., Floats], parameters: tuple[Parameter, ...]) -> Iterator[Mistake]:
+def truncated(name: str, cut: Callable[..., Floats]) -> Iterator[Mistake]:
     """A truncation of p that only the bonus has, or only the residual."""
-    yield mistake(f"bonus_{name}", bonus=lambda p, q, **values: cut(p, **values), parameters=parameters)
+    yield mistake(f"bonus_{name}", bonus=lambda p, q, **values: cut(p, **values))
     yield mistake(
-        f"residual_{name}",
-        recover=lambda p, q, x, **values: excess(normalised(cut(p, **values), p), q),
-        parameters=parameters,
+        f"residual_{name}", recover=lambda p, q, x, **values: excess(normalised(cut(p, **values), p), q)
     )
 
 
@@ -59,7 +54,6 @@ def penalised(name: str, only: slice = slice(None), whole: bool = False, tests: 
         rows=rows,
         passes=lambda u, x, p, q, penalty: ref.ratio_test(u, x, rows(x, p, q, penalty)[0] if tests else p, q),
         law=law,
-        parameters=(Parameter("penalty", 1.5, 1.0, np.inf, "by which p is divided; 1 is right"),),
     )
 
 
@@ -72,22 +66,16 @@ PEAKED = laws.by_rows(greedy_if)
 
 MISTAKES = (
     mistake("bonus_argmax", bonus=argmax),
-    mistake(
-        "bonus_temperature",
-        bonus=lambda p, q, temperature: at_temperature(p, temperature),
-        parameters=temperature(1.5),
-    ),
-    *truncated("min_p", above, FRACTION),
-    *truncated("top_k", likeliest, (Parameter("k", 2, 2, np.inf, "tokens kept", whole=True),)),
-    *truncated("top_p", top_p, (Parameter("mass", 0.8, 0.5, 1.0, "of the nucleus; 1 is right"),)),
+    mistake("bonus_temperature", bonus=lambda p, q, temperature: at_temperature(p, temperature)),
+    *truncated("min_p", above),
+    *truncated("top_k", likeliest),
+    *truncated("top_p", top_p),
     mistake(
         "bonus_from_residual",
         bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), excess(p, q), p),
     ),
     mistake(
-        "residual_temperature",
-        recover=lambda p, q, x, temperature: excess(at_temperature(p, temperature), q),
-        parameters=temperature(1.5),
+        "residual_temperature", recover=lambda p, q, x, temperature: excess(at_temperature(p, temperature), q)
     ),
     mistake(
         "greedy_residual",
@@ -112,13 +100,12 @@ MISTAKES = (
             lambda p, q, x, threshold: positive_part(PEAKED(p, threshold=threshold), q),
             lambda p, q, threshold: PEAKED(p, threshold=threshold),
         ),
-        parameters=above_zero("threshold", 0.99, "of the largest probability of a row"),
     ),
     penalised("penalty_twice", tests=True),
     penalised("last_penalised"),
     penalised("bonus_penalised", np.s_[-1:]),
     penalised("rejected_penalised", whole=True),
-    decoder("decoder_bonus_temperature", Decoder(bonus=apply_temperature), parameters=temperature(1.5)),
-    decoder("decoder_bonus_min_p", Decoder(bonus=laws.by_rows(above)), parameters=FRACTION),
-    decoder("verified_at_temperature", Decoder(verified_p=apply_temperature), parameters=temperature(0.7)),
+    decoder("decoder_bonus_temperature", Decoder(bonus=apply_temperature)),
+    decoder("decoder_bonus_min_p", Decoder(bonus=laws.by_rows(above))),
+    decoder("verified_at_temperature", Decoder(verified_p=apply_temperature)),
 )

@@ -4,15 +4,13 @@ All are decoders: a verifier alone cannot know."""
 
 from typing import Any
 
-import numpy as np
 from ml_dtypes import bfloat16
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes._decoding import Decoder, decoder
 from specsim.mistakes._laws import apply_temperature
-from specsim.mistakes._reference import round_to, temperature
+from specsim.mistakes._reference import round_to
 from specsim.mistakes._rows import likeliest
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
@@ -30,18 +28,10 @@ def best_of(row: Row, draws: Any) -> list[Any]:
 MISTAKES = (
     decoder("greedy_draft", Decoder(drafting=argmax)),
     decoder("greedy_draws", Decoder(drafting=argmax, verification=laws.law_of_last(argmax), processed=False)),
-    decoder("draft_temperature", Decoder(drafting=apply_temperature), parameters=temperature(0.5)),
-    decoder("handed_temperature", Decoder(verified_q=apply_temperature), parameters=temperature(1.5)),
-    decoder(
-        "draft_top_k",
-        Decoder(drafting=laws.by_rows(likeliest)),
-        parameters=(Parameter("k", 2, 1, np.inf, "tokens kept", whole=True),),
-    ),
-    decoder(
-        "best_of_draws",
-        Decoder(drafting=best_of),
-        parameters=(Parameter("draws", 2, 1, np.inf, "candidates; 1 is right", whole=True),),
-    ),
+    decoder("draft_temperature", Decoder(drafting=apply_temperature)),
+    decoder("handed_temperature", Decoder(verified_q=apply_temperature)),
+    decoder("draft_top_k", Decoder(drafting=laws.by_rows(likeliest))),
+    decoder("best_of_draws", Decoder(drafting=best_of)),
     decoder(
         "bfloat16_draft",
         Decoder(drafting=lambda row: laws.as_given(round_to([float(a) for a in row], bfloat16), row)),

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
@@ -112,12 +111,7 @@ def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
 
 MISTAKES = (
     mistake("one_uniform", uniforms=one_test, law=chain_law(one_test_chances)),
-    mistake(
-        "test_uniform_draws",
-        verify=test_draws_too,
-        law=test_draws_too_law,
-        parameters=(Parameter("only", 0, 0, 2, "1: the recovered token; 2: the bonus; 0: both", whole=True),),
-    ),
+    mistake("test_uniform_draws", verify=test_draws_too, law=test_draws_too_law),
     mistake("shared_gumbel", verify=shared_gumbel, law=law(recovered=second_race)),
     mistake("ranks_disagree", verify=ranks_disagree, law=ranks_disagree_law),
     mistake(

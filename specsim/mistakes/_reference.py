@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes._base import Mistake, named
 from specsim.mistakes._laws import Row, Rows, StepLaw, as_given, chain_law, ratios
@@ -189,20 +188,10 @@ def accept_standard(
     return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
 
 
-def above_zero(name: str, default: float, meaning: str, high: float = 1.0) -> tuple[Parameter]:
-    """The only parameter of a mistake, in (0, high]."""
-    return (Parameter(name, default, 0.0, high, meaning, above_low=True),)
-
-
-def temperature(default: float) -> tuple[Parameter]:
-    return above_zero("temperature", default, "T; 1 is right", 100.0)
-
-
 def mistake(
     name: str,
     verify: Callable[..., Any] = verify,
     law: Callable[..., StepLaw] | None = None,
-    parameters: tuple[Parameter, ...] = (),
     **parts: Callable[..., Any],
 ) -> Mistake:
     """Make a mistake of `verify`, by default the correct verifier, with these parts replaced.
@@ -211,14 +200,13 @@ def mistake(
     function = partial(verify, **parts)
     if law is None and verify is STANDARD and parts.keys() <= {"rows", "recover", "bonus"}:
         law = law_of_last_token(**parts)
-    return named(name, verify=function, law=law, parameters=parameters)
+    return named(name, verify=function, law=law)
 
 
-def of_last(name: str, weights: Callable[..., Floats], *parameters: Parameter) -> Mistake:
+def of_last(name: str, weights: Callable[..., Floats]) -> Mistake:
     """A mistake that draws the last token from weights(rows, **values), those of a residual or a bonus."""
     return mistake(
         name,
         recover=lambda p, q, x, **values: weights(excess(p, q), **values),
         bonus=lambda p, q, **values: weights(p, **values),
-        parameters=parameters,
     )

@@ -7,14 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Ints
 from specsim.mistakes import _reference as ref
-from specsim.mistakes._reference import above_zero, at, excess, mask_drafted, mistake, of_last, target
+from specsim.mistakes._reference import at, excess, mask_drafted, mistake, of_last, target
 from specsim.mistakes._rows import in_parts, misaligned
 from specsim.rules._lossy.lenience import RULE as LENIENCE
-
-THRESHOLD = "mass from which on the residual is used"
 
 
 def target_or_first(p: Floats, q: Floats, x: Ints) -> Floats:
@@ -56,22 +53,11 @@ MISTAKES = (
     mistake("absolute_residual", recover=lambda p, q, x: np.abs(p - q)),
     mistake("one_hot_residual", recover=mask_drafted),
     mistake(
-        "lenience",
-        passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
-        law=LENIENCE.law,
-        parameters=above_zero("lenience", 0.8, "l; 1 is right"),
+        "lenience", passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x), law=LENIENCE.law
     ),
-    mistake(
-        "residual_epsilon",
-        recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon,
-        parameters=above_zero("epsilon", 1e-9, "what is added"),
-    ),
+    mistake("residual_epsilon", recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
     mistake("residual_not_normalised", recover=with_the_rest),
-    of_last(
-        "parts_normalised_alone",
-        in_parts,
-        Parameter("parts", 2, 1, np.inf, "of the ids; 1 is right", whole=True),
-    ),
+    of_last("parts_normalised_alone", in_parts),
     mistake("swapped_residual", recover=lambda p, q, x: np.maximum(q - p, 0.0)),
     mistake(
         "zeroed_in_place",
@@ -80,23 +66,9 @@ MISTAKES = (
         recover=target_or_first,
         law=ref.law_of_last_token(recover=target_or_first, chances=lambda tokens, p, q: [0] * len(tokens)),
     ),
-    mistake(
-        "misaligned_residual",
-        recover=lambda p, q, x, k: misaligned(p, q, k),
-        parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
-    ),
-    mistake(
-        "residual_floor", recover=or_else(lambda p: p), parameters=above_zero("threshold", 1e-8, THRESHOLD)
-    ),
-    mistake(
-        "last_id_if_degenerate",
-        recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1)),
-        parameters=above_zero("threshold", 1e-6, THRESHOLD),
-    ),
-    mistake(
-        "first_id_if_degenerate",
-        recover=or_else(lambda p: np.eye(1, p.shape[1])),
-        parameters=above_zero("threshold", 1e-6, THRESHOLD),
-    ),
-    mistake("padding_wins", verify=padding_wins, parameters=above_zero("threshold", 1e-3, THRESHOLD)),
+    mistake("misaligned_residual", recover=lambda p, q, x, k: misaligned(p, q, k)),
+    mistake("residual_floor", recover=or_else(lambda p: p)),
+    mistake("last_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1))),
+    mistake("first_id_if_degenerate", recover=or_else(lambda p: np.eye(1, p.shape[1]))),
+    mistake("padding_wins", verify=padding_wins),
 )

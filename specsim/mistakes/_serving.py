@@ -4,17 +4,6 @@ They are in how each path processes rows, in what caches hold after a step, in w
 numbers are taken, and in what is reported. Each was seen in an engine, or is a small step from one that
 was."""
 
-import numpy as np
-
-from specsim.core._parameters import Parameter
 from specsim.mistakes._base import CATALOGUE, named
 
-_PARAMETERS = {
-    "other_temperature": (Parameter("temperature", 0.7, 0.0, np.inf, "of the rows", above_low=True),)
-}
-
-MISTAKES = tuple(
-    named(name, parameters=_PARAMETERS.get(name, ()))
-    for members in CATALOGUE["of serving"].values()
-    for name in members
-)
+MISTAKES = tuple(named(name) for members in CATALOGUE["of serving"].values() for name in members)
