@@ -1,5 +1,6 @@
 """Triton's kernels: compiled for a GPU, or interpreted on a CPU, in Python, milliseconds for each row."""
 
+import importlib
 import operator
 import os
 import sys
@@ -23,13 +24,15 @@ def language() -> dict[str, Any]:
     """Return the names `triton`, `tl` and `tldevice`, for kernels of `device()`. Raises EngineMissing."""
     if device() == "cpu":
         return interpreted()
+    triton, tl, libdevice = _imported("triton", "triton.language", "triton.language.extra.libdevice")
+    return {"triton": triton, "tl": tl, "tldevice": libdevice}
+
+
+def _imported(*names: str) -> list[Any]:
     try:
-        import triton
-        import triton.language as tl
-        from triton.language.extra import libdevice
+        return [importlib.import_module(name) for name in names]
     except ImportError as error:
         raise EngineMissing(f"triton is not there ({error}); pip install triton, on Linux") from error
-    return {"triton": triton, "tl": tl, "tldevice": libdevice}
 
 
 def interpreted() -> dict[str, Any]:
@@ -39,12 +42,7 @@ def interpreted() -> dict[str, Any]:
     EngineMissing if Triton is not installed, or was imported before, for a GPU."""
     if "triton" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"
-    try:
-        import triton
-        import triton.language as tl
-        from triton.runtime import interpreter
-    except ImportError as error:
-        raise EngineMissing(f"triton is not there ({error}); pip install triton, on Linux") from error
+    triton, tl, interpreter = _imported("triton", "triton.language", "triton.runtime.interpreter")
     if not isinstance(tl.cdiv, interpreter.InterpretedFunction):
         raise EngineMissing(
             "Triton's interpreter is not there (triton was imported without TRITON_INTERPRET=1); set that "

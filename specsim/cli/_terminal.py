@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
 
 from cyclopts import Parameter
 
+from specsim.cli._options import HELP
+
 if TYPE_CHECKING:
     from specsim.core._tables import Shown
     from specsim.core._verdicts import Judged
     from specsim.traces._reader import Trace
 
+SAVE = Parameter(name=["--save", "-o"])
 PICTURES = (".png", ".svg", ".pdf")
 #: ASCII for signs where a terminal has no UTF-8; Greek letters are written by name.
 ASCII = {
@@ -35,12 +38,7 @@ class Form:
 
     as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")] = False
     as_csv: Annotated[bool, Parameter(name="--csv", negative="", help="Print the table as CSV.")] = False
-    file: Annotated[
-        Path | None,
-        Parameter(
-            name=["--save", "-o"], help="Save the result to a file: .json, which specsim.load reads, or .csv."
-        ),
-    ] = None
+    file: Annotated[Path | None, SAVE, HELP["save"]] = None
     endings: ClassVar[tuple[str, ...]] = (".json", ".csv")
 
     @property
@@ -117,14 +115,7 @@ def _check_named_once(file: Path) -> None:
 class PictureForm(Form):
     """The same of a command whose result has a picture."""
 
-    file: Annotated[
-        Path | None,
-        Parameter(
-            name=["--save", "-o"],
-            help="Save the result to a file: .json, which specsim.load reads, .csv, or its plot as .png, "
-            ".svg or .pdf.",
-        ),
-    ] = None
+    file: Annotated[Path | None, SAVE, HELP["save_or_draw"]] = None
     endings = (".json", ".csv", *PICTURES)
 
 
