@@ -7,6 +7,10 @@ from typing import Any, TypeVar
 
 from cyclopts import App, Parameter
 
+from specsim.core._files import read_table
+
+#: How the help of commands and of groups of them ends: examples and exit codes.
+COMMANDS = read_table("commands")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -21,27 +25,17 @@ def _shown(default: Any) -> str | None:
     return None if default is None or default is False else str(default)
 
 
-def ending(
-    *examples: str, codes: str = "0 done, 2 usage or bad input, 3 interrupted", program: str = "specsim"
-) -> str:
-    """The end of a command's help: examples, and its exit codes."""
+def ending(*examples: str, codes: str = "usual", program: str = "specsim") -> str:
+    """The end of a command's help: examples, and its exit codes, in words or by a name of the table."""
     lines = "\n".join(f"    {program} {example}".rstrip() for example in examples)
-    return f"Examples:\n{lines}\n\nExit codes: {codes}."
+    return f"Examples:\n{lines}\n\nExit codes: {COMMANDS['codes'].get(codes, codes)}."
 
 
-#: Of commands that give a verdict.
-VERDICT = (
-    "0 consistent, or lossy as declared; 1 biased or broken; 2 usage or bad input; 3 no verdict, "
-    "inconclusive or interrupted"
-)
+def _ending_of(name: str) -> str:
+    """The end of the help of a group, or of the command that is the function of that name."""
+    entry = COMMANDS[name]
+    return ending(*entry["examples"], codes=entry.get("codes", "usual"))
 
-#: Of groups of commands, some of which give a verdict.
-ANY = (
-    "0 done or consistent, 1 a verdict against what was tested, 2 usage or bad input, 3 interrupted or "
-    "inconclusive"
-)
-#: Of commands that are not worth an interrupt.
-DONE = "0 done, 2 usage or bad input"
 
 app = App(
     name="specsim",
@@ -50,37 +44,27 @@ app = App(
     default_parameter=Parameter(show_default=_shown),
     version=_version,
     suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
-    help_epilogue=ending("audit mine:verify", "simulate zipf --overlap 0.8 --steps 10M", codes=ANY),
+    help_epilogue=_ending_of("specsim"),
 )
 app.register_install_completion_command()
 trace_app = App(
     name="trace",
     help="Record, import and analyse traces, logs of p and q.",
-    help_epilogue=ending(
-        "trace record ours --models ngram --steps 10k", "trace alpha ours", "trace audit ours", codes=ANY
-    ),
+    help_epilogue=_ending_of("trace"),
 )
 audit_app = App(
-    name="audit",
-    help="Audit a verifier: verdict, evidence and power.",
-    help_epilogue=ending(
-        "audit standard --level quick --seed 1",
-        "audit mine:verify --out report",
-        "audit mine:new --against mine:old --json",
-        codes=VERDICT,
-    ),
+    name="audit", help="Audit a verifier: verdict, evidence and power.", help_epilogue=_ending_of("audit")
 )
 app.command(audit_app)
 app.command(trace_app)
 
 
-def command(
-    group: App, *examples: str, name: str | None = None, **codes: str
-) -> Callable[[Function], Function]:
-    """Register a function as a command of `group`, with its docstring, examples and exit codes as help."""
+def command(group: App, name: str | None = None) -> Callable[[Function], Function]:
+    """Register a function as a command of `group`, with its docstring and its entry of the table as help."""
 
     def register(function: Function) -> Function:
-        group.command(function, name=name, help=about(function), help_epilogue=ending(*examples, **codes))
+        end = _ending_of(function.__name__)
+        group.command(function, name=name, help=about(function), help_epilogue=end)
         return function
 
     return register

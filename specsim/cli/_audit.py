@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import VERDICT, app, audit_app, command, default
+from specsim.cli._app import app, audit_app, command, default
 from specsim.cli._options import draft_of, pair_help, refuse, shard_of, small_pair_of
 from specsim.cli._terminal import (
     TEXT,
@@ -32,13 +32,7 @@ SAVED = "audit.saved"
 SMALL, GAMMA = 8, 2
 
 
-@command(
-    app,
-    "prove zipf --vocab-size 6 --rule block --gamma 3",
-    "prove ngram",
-    "prove mine.npz --rule lenience:lenience=0.5",
-    codes="0 the rule does what it claims on this pair, 1 it does not, 2 usage or bad input, 3 interrupted",
-)
+@command(app)
 def prove(
     pair: option.SmallPairName = "zipf",
     *,
@@ -146,7 +140,7 @@ def audit(
     return write(specsim.audit(verifier, level, rng=seed, **how, **limits, **wanted), out, form)
 
 
-@command(audit_app, "audit diagnose results/audit mine:verify", name="diagnose", codes=VERDICT)
+@command(audit_app, name="diagnose")
 def audit_diagnose(
     report: Path,
     verifier: str | None = None,
@@ -175,13 +169,7 @@ def audit_diagnose(
     return write(diagnose(found, verifier), out, form)
 
 
-@command(
-    audit_app,
-    "audit offline cases --level smoke --seed 1",
-    "audit offline cases answers",
-    name="offline",
-    codes=VERDICT,
-)
+@command(audit_app, name="offline")
 def audit_offline(
     folder: Path,
     answers: Path | None = None,
@@ -221,7 +209,7 @@ def audit_offline(
     return write(_offline.score(folder, answers, name=name), out, form)
 
 
-@command(app, "merge one.part two.part", codes=VERDICT)
+@command(app)
 def merge(
     files: Annotated[list[Path], Parameter(negative="")],
     /,

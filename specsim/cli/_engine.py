@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import VERDICT, audit_app, command
+from specsim.cli._app import audit_app, command
 from specsim.cli._options import HELP, REAL, WHOLE, given, refuse
 from specsim.cli._terminal import TEXT, Form, print_judged
 from specsim.core._files import read_text
@@ -114,14 +114,7 @@ class Engine(Server):
 ASKED, ANY_SERVER, ANY_ENGINE = Asked(), Server(), Engine()
 
 
-@command(
-    audit_app,
-    "audit engine http://127.0.0.1:8000 --planted pair",
-    "audit engine specsim:mistake=bonus_argmax --planted pair --seed 1",
-    "audit engine run/texts.jsonl --planted pair",
-    name="engine",
-    codes=VERDICT,
-)
+@command(audit_app, name="engine")
 def audit_engine(
     engine: Annotated[
         str, Parameter(help=f"{NAMES}; or texts.jsonl of an earlier audit, to judge it again.")
@@ -178,13 +171,7 @@ def audit_engine(
     return print_judged(found, form, out, "engine")
 
 
-@command(
-    audit_app,
-    "audit matrix llama.cpp --planted pair --battery small",
-    "audit matrix http://one:80 --planted pair --without http://two:80",
-    name="matrix",
-    codes=VERDICT,
-)
+@command(audit_app, name="matrix")
 def audit_matrix(
     engine: Annotated[str, Parameter(help=f"{NAMES}.")],
     *,
@@ -212,13 +199,7 @@ def audit_matrix(
     return print_judged(found, form, out, "engine")
 
 
-@command(
-    audit_app,
-    "audit servers http://one:8000 http://two:8000 --prompts prompts.txt",
-    name="servers",
-    codes="0 the texts have the same distribution, 1 it differs or a server is broken, 2 usage or bad "
-    "input, 3 no verdict, interrupted, or texts at temperature 0 differ",
-)
+@command(audit_app, name="servers")
 def audit_servers(
     one: Annotated[str, Parameter(help=f"{SERVER[0].upper()}{SERVER[1:]}.")],
     other: str,

@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from specsim.core._tables import Shown
 
 
-@command(
-    app,
-    "list rules",
-    "list mistakes --csv",
-    "list tokens models/large models/small",
-    name="list",
-    codes="0 done, or the tokens are the same; 1 the tokens differ; 2 usage or bad input",
-)
+@command(app, name="list")
 def list_command(
     what: str, target: Path | None = None, draft: Path | None = None, /, *, form: Form = TEXT
 ) -> int:

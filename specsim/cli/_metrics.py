@@ -7,13 +7,7 @@ from specsim.cli._app import app, command
 from specsim.cli._terminal import TEXT, Form, print_result
 
 
-@command(
-    app,
-    "check-metrics --gamma 5 --accepted 20 --emitted 30 --steps 7",
-    "check-metrics metrics.txt --engine vllm",
-    name="check-metrics",
-    codes="0 the numbers can all be true, 1 they cannot, 2 usage or bad input",
-)
+@command(app, name="check-metrics")
 def check_metrics(
     file: Path | None = None,
     *,

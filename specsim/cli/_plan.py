@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import DONE, app, command
+from specsim.cli._app import app, command
 from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Seed, Several, given, pair_of, refuse
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._numbers import real
@@ -27,15 +27,7 @@ if TYPE_CHECKING:
     from specsim.traces._reader import Trace
 
 
-@command(
-    app,
-    "plan --alpha 80% --c 0.05",
-    "plan ngram --c 0.05",
-    "plan ours --c 0.05",
-    "plan ngram --c 0.05 --policies",
-    "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
-    codes=DONE,
-)
+@command(app)
 def plan(
     pair: Annotated[str | None, Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position.")] = None,
     *,
@@ -170,14 +162,7 @@ def _candidate(text: str) -> Any:
         raise ValueError(f"draft {text!r}: expected name=alpha,c such as small=0.75,0.02 ({error})") from None
 
 
-@command(
-    app,
-    "simulate-batch --rate 20 --alpha 70% --policy goodput --seed 1",
-    "simulate-batch --over rate=1,10,20,40 --seed 1 -o speedup.png",
-    "simulate-batch --preset llama-8b-sparse --over max_batch=1,4,16",
-    "simulate-batch --measured passes.csv,2 --log requests.csv --json",
-    name="simulate-batch",
-)
+@command(app, name="simulate-batch")
 def simulate_batch(
     *,
     preset: str | None = None,

@@ -14,13 +14,7 @@ if TYPE_CHECKING:
     from specsim.engines._planted.served_pair import Pair
 
 
-@command(
-    app,
-    "plant pair --seed 1",
-    "plant pair --check",
-    codes="0 done, or with --check: all log-probabilities are as planted; 1 they are not; 2 usage or "
-    "bad input",
-)
+@command(app)
 def plant(
     folder: Path,
     *,
@@ -100,7 +94,7 @@ def _summary(made: "Planted") -> str:
     )
 
 
-@command(app, "serve pair --port 8000", "serve pair --mistake bonus_argmax --seed 1")
+@command(app)
 def serve(
     source: str = "ngram",
     *,

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli import _options as option
-from specsim.cli._app import DONE, app, command
+from specsim.cli._app import app, command
 from specsim.cli._options import draft_of, gamma_for, given, models_of, pair_of, refuse
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, show
 from specsim.core._files import write_text
@@ -22,16 +22,7 @@ WRITTEN = ("comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.
 OWN_RULE = "has no effect with --method, which has its own rule and draft"
 
 
-@command(
-    app,
-    "simulate zipf --overlap 80% --steps 10M --seed 1",
-    "simulate ngram --rule block --gamma 4 -o lengths.png",
-    "simulate mine.npz --tree 4,2,1 --rule traversal --json",
-    "simulate ngram --method eagle2:nodes=30 --steps 10k",
-    "simulate ngram --rule lenience --over lenience=0.5,0.8,1 -o plot.png",
-    "simulate zipf --over gamma=1,2,4,8 --over rule=standard,block",
-    "simulate run.json",
-)
+@command(app)
 def simulate(
     pair: Annotated[
         str, Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved, to simulate it again.")
@@ -174,9 +165,7 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> int:
     return print_result(Listing(parts, [row]), form, row)
 
 
-@command(
-    app, "replay zipf --step 5 --seed 1", "replay mine:verify --case two-point --step 3 --seed 1", codes=DONE
-)
+@command(app)
 def replay(
     pair: Annotated[
         str, Parameter(help=f"{option.WHOLE_PAIR} With --case: the verifier, as 'specsim audit' took it.")
@@ -215,12 +204,7 @@ def replay(
     return print_result(specsim.replay(*both, step=step, rule=rule, gamma=shape, rng=seed), form)
 
 
-@command(
-    app,
-    "generate --prompt 'def ' --rule block --seed 1",
-    "generate --method lookahead --max-new-tokens 500",
-    "generate --tree dynamic:nodes=30 --rule naive_matching --eos 10",
-)
+@command(app)
 def generate(
     pair: option.Models = "ngram",
     *,
@@ -281,12 +265,7 @@ def generate(
     return 3 if speculative.interrupted else 0
 
 
-@command(
-    app,
-    "compare --rule standard --rule block --seed 1",
-    "compare zipf --overlap 0.9 --csv",
-    "compare ngram --methods all -o methods.png",
-)
+@command(app)
 def compare(
     pair: option.WholePairName = "ngram",
     *,

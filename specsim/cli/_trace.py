@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from specsim.cli import _options as option
-from specsim.cli._app import VERDICT, command, trace_app
+from specsim.cli._app import command, trace_app
 from specsim.cli._options import models_of, refuse, trace_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result, written
 from specsim.core._json import printable
 
 
-@command(trace_app, "trace import log.npz --out ours", name="import")
+@command(trace_app, name="import")
 def trace_import(
     source: Path,
     *,
@@ -35,9 +35,7 @@ def trace_import(
     print(written(trace))
 
 
-@command(
-    trace_app, "trace info ours", name="info", codes="0 every row is intact, 2 a row is damaged, or bad input"
-)
+@command(trace_app, name="info")
 def trace_info(path: option.Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
     from specsim.core._tables import Listing
@@ -72,7 +70,7 @@ def _description(trace: Any) -> Iterator[str]:
         yield f"  {name}: {value}"
 
 
-@command(trace_app, "trace alpha ours", "trace alpha ours -o alpha.png", name="alpha")
+@command(trace_app, name="alpha")
 def trace_alpha(
     path: option.Folder = None,
     *,
@@ -105,7 +103,7 @@ def trace_alpha(
         print_result(reading)
 
 
-@command(trace_app, "trace audit ours", "trace audit served.jsonl", name="audit", codes=VERDICT)
+@command(trace_app, name="audit")
 def trace_audit(
     path: Path | None = None,
     *,
@@ -151,12 +149,7 @@ def _is_served(path: Path) -> bool:
     return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
 
 
-@command(
-    trace_app,
-    "trace record ours --models ngram --steps 10k",
-    "trace record ours --target gpt2-xl --draft gpt2 --prompts texts.txt",
-    name="record",
-)
+@command(trace_app, name="record")
 def trace_record(
     path: Path,
     *,
