@@ -96,7 +96,7 @@ def whole_tiles(rows: Floats, size: float) -> Floats:
 def heaviest_of_tiles(rows: Floats, size: float) -> Floats:
     """What an exponential race draws from whose noise is the same in each tile of `size` ids: of the ids at
     one place of their tiles the heaviest."""
-    number, ids, size = len(rows), rows.shape[1], int(size)
+    (number, ids), size = rows.shape, int(min(size, rows.shape[1]))
     count = -(-ids // size)
     tiles = np.zeros((number, count * size))
     tiles[:, :ids] = rows

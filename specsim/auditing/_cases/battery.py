@@ -142,7 +142,7 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     # calls in the shapes of a server have as many ids
     cases = [_fixed(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
     cases += [_fixed(name, bits) for name in ("own rows", "last token", "nearly certain")]
-    cases += [_opposite(bits), _markov(bits)]
+    cases += [_opposite(bits), _markov(bits), _crossed()]
     if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:
@@ -216,6 +216,14 @@ def _markov(bits: int) -> Case:
         return TableModel(dyadic(normalise(kept + np.eye(4) * 0.05), bits), start)
 
     return Case("Markov chain", "rows that change with every token", model(), model(), chain(3))
+
+
+def _crossed() -> Case:
+    """Contexts whose rows have one of two p with one of two q, in all four ways."""
+    rows = np.array([[4, 2, 1, 1], [1, 1, 2, 4], [1, 4, 1, 2], [2, 1, 4, 1]]) / 8
+    purpose = "two p with two q each: what is kept under one of them shows"
+    target, draft = TableModel(rows[[0, 0, 1, 1]]), TableModel(rows[[2, 3, 2, 3]])
+    return Case("crossed rows", purpose, target, draft, chain(3))
 
 
 def _ngrams() -> Case:
