@@ -21,7 +21,7 @@ from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, log_pooled_two_sample_e
 
 #: Cases of verifiers of so few tokens.
-CASES = ["two-point", "zeros", "identical", "nearly certain", "Markov chain"]
+CASES = ["two-point", "zeros", "identical", "nearly certain", "Markov chain", "crossed rows"]
 
 
 def plain(function, vocab_size=6):
@@ -229,6 +229,7 @@ def test_the_cases_are_those_that_both_take():
         "identical",
         "nearly certain",
         "Markov chain",
+        "crossed rows",
     ][: len(found.cases)]
     assert found.identical
 

@@ -1,4 +1,4 @@
-"""Steps that depend on each other: what says so, and intervals that hold all the same."""
+"""Steps that depend on each other, or on earlier ones: what says so, and intervals that hold all the same."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from specsim.auditing._checks.counts import PIT_BINS, count_dependence
 from specsim.auditing._checks.findings import calls_differ, design_effect
 from specsim.core.stats import tv_interval
 from specsim.mistakes import get
+from tests.helpers import verifiers
 
 LAW = np.full(PIT_BINS, 1.0 / PIT_BINS)
 #: Steps of a call, and how many of them share one random number.
@@ -74,3 +75,17 @@ def test_intervals_between_calls_that_depend_on_each_other_are_not_given():
     reseeded = audit(get("reseeded").function, rng=2, cases=["asymmetric"], diagnose=False)
     (case,) = (case for case in reseeded.cases if case.findings)
     assert design_effect(case.tables, case.counts) is None
+
+
+def test_what_is_kept_under_p_alone_shows_where_a_p_has_two_q():
+    kept = {}
+
+    def keeps_the_first_q(draft_tokens, p, q, rng):
+        rows = zip(p[:, :-1].reshape(-1, p.shape[2]), q.reshape(-1, p.shape[2]), strict=True)
+        first = [kept.setdefault(p_row.tobytes(), q_row) for p_row, q_row in rows]
+        return verifiers.right(draft_tokens, p, np.reshape(first, q.shape), rng)
+
+    result = audit(
+        keeps_the_first_q, "smoke", rng=1, cases=["own rows", "Markov chain", "crossed rows"], diagnose=False
+    )
+    assert {case.case for case in result.cases if case.findings} == {"crossed rows"}
