@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+import verifiers
 
 from specsim import audit
 from specsim.auditing._checks.counts import PIT_BINS, count_dependence
 from specsim.auditing._checks.findings import calls_differ, design_effect
 from specsim.core.stats import tv_interval
 from specsim.mistakes import get
-from tests.helpers import verifiers
 
 LAW = np.full(PIT_BINS, 1.0 / PIT_BINS)
 #: Steps of a call, and how many of them share one random number.
