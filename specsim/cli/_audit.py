@@ -69,9 +69,7 @@ def audit(
     verifier: str = "standard",
     *,
     against: str | None = None,
-    pair: Annotated[
-        str | None, Parameter(help="Add a case with your own p and q (not a trace): " + pair_help())
-    ] = None,
+    pair: Annotated[str | None, Parameter(help=option.WORDS["own_case"] + pair_help())] = None,
     level: option.Level = "quick",
     time: Annotated[float | None, option.REAL] = None,
     source: Path | None = None,

@@ -116,9 +116,7 @@ ASKED, ANY_SERVER, ANY_ENGINE = Asked(), Server(), Engine()
 
 @command(audit_app, name="engine")
 def audit_engine(
-    engine: Annotated[
-        str, Parameter(help=f"{NAMES}; or texts.jsonl of an earlier audit, to judge it again.")
-    ],
+    engine: Annotated[str, Parameter(help=NAMES + option.WORDS["or_texts"])],
     *,
     planted: Checkpoint,
     tokens: Annotated[int, WHOLE] = 100_000,

@@ -24,9 +24,7 @@ OWN_RULE = "has no effect with --method, which has its own rule and draft"
 
 @command(app)
 def simulate(
-    pair: Annotated[
-        str, Parameter(help=f"{option.ANY_PAIR} Or run.json, a result that -o saved, to simulate it again.")
-    ] = "ngram",
+    pair: Annotated[str, Parameter(help=option.ANY_PAIR + option.WORDS["or_result"])] = "ngram",
     *,
     vocab_size: option.VocabSize = None,
     overlap: option.Overlap = None,
@@ -167,9 +165,7 @@ def _print_one_token(trace: Any, rule: str, form: Form) -> int:
 
 @command(app)
 def replay(
-    pair: Annotated[
-        str, Parameter(help=f"{option.WHOLE_PAIR} With --case: the verifier, as 'specsim audit' took it.")
-    ] = "ngram",
+    pair: Annotated[str, Parameter(help=option.WHOLE_PAIR + option.WORDS["or_verifier"])] = "ngram",
     *,
     step: Annotated[int, option.WHOLE],
     seed: Annotated[int, option.WHOLE],

@@ -13,12 +13,7 @@ from specsim.engines._planted.served_pair import Pair, check_request
 
 #: What a request may have in addition to the parameters that are read, with the values that change nothing.
 IGNORED: dict[str, list[Any]] = read_table("servers")["ignored"]
-READ = {
-    "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop",
-    "logprobs", "stream", "stream_options", "user", "return_token_ids", "return_tokens_as_token_ids",
-    "repetition_penalty", "frequency_penalty", "presence_penalty", "penalty_last_n", "logit_bias",
-    "stop_token_ids", "min_tokens",
-}  # fmt: skip
+READ: list[str] = read_table("servers")["read"]
 Default = TypeVar("Default", int, None)
 #: The most texts of one HTTP request, and the most tokens and entries of lists: an answer takes memory.
 MOST_TEXTS, MOST_ENTRIES = 4096, 2**20
