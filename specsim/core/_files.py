@@ -5,6 +5,7 @@ machine. So a function of this module opens or checks every path that a user giv
 
 import csv
 import errno
+import hashlib
 import io
 import os
 import platform
@@ -53,6 +54,12 @@ class _Named(FileIO):
 def open_file(path: PathLike) -> BufferedReader:
     """The regular file `path`, open for reading; raises as `check_file`."""
     return BufferedReader(_Named(check_file(path)), BUFFER)
+
+
+def sha256_of(path: PathLike) -> str:
+    """The SHA-256 of the regular file `path`."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_text(path: PathLike) -> str:

@@ -1,6 +1,5 @@
 """The folder of a planted pair: `planted.json`, `law.npz`, and the checkpoints in their formats."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_choice, check_count
-from specsim.core._files import open_file
+from specsim.core._files import sha256_of
 from specsim.core._json import read_sealed
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import as_dict
@@ -171,13 +170,8 @@ def open_planted(path: str | Path) -> Planted:
 def _check_file(path: Path, expected: str | None) -> None:
     if not path.is_file():
         raise ValueError(f"{path}: missing; plant the folder again")
-    if sha256(path) != expected:
+    if sha256_of(path) != expected:
         raise ValueError(
             f"{path}: not the file that was planted, its SHA-256 differs from that in {MANIFEST}; plant the "
             "folder again"
         )
-
-
-def sha256(path: Path) -> str:
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_choice, check_count
-from specsim.core._files import check_new_folder, make_folder, write_text
+from specsim.core._files import check_new_folder, make_folder, sha256_of, write_text
 from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
@@ -178,7 +178,7 @@ def plant(
         "alpha": alpha,
         "alpha_over": alpha_over,
         "formats": chosen,
-        "files": {path.relative_to(place).as_posix(): folder.sha256(path) for path in files},
+        "files": {path.relative_to(place).as_posix(): sha256_of(path) for path in files},
         "versions": {"specsim": specsim_version(), **{name: version(name) for name in packages}},
     }
     write_text(place / folder.GUIDE, guide(context, words, chosen, heads))

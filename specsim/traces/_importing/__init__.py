@@ -3,7 +3,6 @@
 A format has `SUFFIXES`, by which files are recognised, and `read(source)`, which returns a
 `specsim.traces._steps.Logged`: the layout, and an iterator of the steps, which `import_trace` writes."""
 
-import hashlib
 import itertools
 import tempfile
 from importlib import import_module
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.core._arguments import checked
-from specsim.core._files import check_file, open_file
+from specsim.core._files import check_file, sha256_of
 from specsim.core._progress import Progress, ShowProgress, working
 from specsim.core._registry import check_known, modules_beside
 from specsim.traces._reader import Trace, open_trace
@@ -139,6 +138,4 @@ def _files(*paths: Path | None) -> list[Path]:
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    with open_file(path) as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256}
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}

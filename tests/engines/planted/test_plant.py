@@ -195,7 +195,7 @@ def test_weights_of_another_law_are_refused(copy):
 def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
     from safetensors.numpy import load_file, save_file
 
-    from specsim.engines._planted.folder import sha256
+    from specsim.core._files import sha256_of
     from specsim.engines._planted.law import digest_of
 
     file = copy / "target/model.safetensors"
@@ -204,7 +204,7 @@ def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
     weights[weights != 0] += 1 / 64
     save_file(tensors, file)
     opened, manifest = open_planted(copy), json.loads((copy / "planted.json").read_text())
-    manifest["files"]["target/model.safetensors"] = sha256(file)
+    manifest["files"]["target/model.safetensors"] = sha256_of(file)
     (copy / "planted.json").write_text(json.dumps(sealed(manifest)))
     with pytest.raises(ValueError, match=r"weights in format hf do not have the digest"):
         check(copy, rng=0)
