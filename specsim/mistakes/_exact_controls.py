@@ -17,8 +17,7 @@ from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
 
 
 def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    cdf = p.cumsum(axis=2)
-    drawn = (cdf <= rng.random((*p.shape[:2], 1)) * cdf[..., -1:]).sum(axis=2)
+    drawn = ref.draw(p, rng.random(p.shape[:2]))
     accepted = ref.first_failure(drawn[:, :-1] == draft_tokens)
     return ref.pack_output(draft_tokens, accepted, drawn[np.arange(len(p)), accepted])
 

@@ -98,9 +98,9 @@ def last_token(
 
 
 def draw(weights: Floats, u: Floats) -> Ints:
-    """Draw a token from each row of weights [B, V], by inverse CDF."""
-    cdf = weights.cumsum(axis=1)
-    return (cdf <= u[:, None] * cdf[:, -1:]).sum(axis=1)
+    """Draw a token from each row of weights [..., V], by inverse CDF."""
+    cdf = weights.cumsum(axis=-1)
+    return (cdf <= u[..., None] * cdf[..., -1:]).sum(axis=-1)
 
 
 def race(weights: Floats, noise: Floats) -> Ints:
