@@ -5,7 +5,6 @@ one. `checkpoints.py` writes the same spelling for engines."""
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from string import ascii_lowercase
 
 END = "<|end|>"
@@ -27,10 +26,7 @@ class Spelling:
             END,
             *(f" {_letters(number).upper()}" for number in range(openers)),
         ]
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {text: number for number, text in enumerate(self.texts)}
+        self._ids = {text: number for number, text in enumerate(self.texts)}
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, whose first word may lack its space, as engines strip it."""

@@ -188,8 +188,7 @@ def accuracies(pair: Pair, heads: int) -> Floats:
     Of two pmfs the probabilities themselves; no rank is more often right than the one before it."""
     if not isinstance(pair.target, Model):
         p, q = check_rows(pair.target, "target"), check_rows(pair.draft, "draft")
-        found = np.tile(p[np.argsort(-q, kind="stable")][:RANKS], (heads, 1))
-        return np.minimum.accumulate(found, axis=1)
+        return np.tile(np.minimum.accumulate(p[np.argsort(-q, kind="stable")][:RANKS]), (heads, 1))
     text, order = own_text(pair.target), max(pair.target.order, pair.draft.order)
     places = np.arange(order, len(text) - heads, PLACES)
     seen = text[places[:, None] + np.arange(-order, 0)]
