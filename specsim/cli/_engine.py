@@ -33,11 +33,8 @@ VALUES: dict[str, Callable[[str], Any]] = {
 }
 WORDS = "unseeded", "unequal"
 
-SERVER = "the address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
-NAMES = (
-    "hf, hf-lookup, hf-universal, hf-early-exit, hf-mtp, llama.cpp, mlx-lm, onnxruntime, onnxruntime-ngram, "
-    f"openvino, specsim (also specsim:rule=block,mistake=NAME, see 'specsim list mistakes'), or {SERVER}"
-)
+SERVER = option.WORDS["server"]
+NAMES = option.WORDS["engines"] + SERVER
 Checkpoint = Annotated[Path, HELP["planted"]]
 Out = Annotated[Path | None, HELP["engine_out"]]
 
