@@ -43,15 +43,8 @@ NOT_TESTED = "counters that wrap at 2^24 rows, and shapes without a number in th
 CERTAIN = ("contract", "path", "support")
 #: The most drafts of a case that are enumerated, to find what a wasteful verifier is like.
 MOST_DRAFTS = 1024
-#: What is wrong where each row by itself is not.
-DEPENDENT = (
-    "Over all calls, each row of the output has the distribution that the verifier claims, but rows depend "
-    "on each other, as if they shared random numbers, or their distribution changes from call to call."
-)
-EDGE_CASE = (
-    "An impossible token is emitted in an edge case, which the finding names with its probability. All else "
-    "that was tested is consistent with the distribution that the verifier claims."
-)
+#: What verdicts mean, and what is wrong where each row by itself is not.
+MEANINGS: dict[str, str] = read_table("meanings")["verifier"]
 
 
 def headline(audit: Audit) -> str:
@@ -66,28 +59,19 @@ def headline(audit: Audit) -> str:
 
 def meaning(audit: Audit) -> str:
     """What the verdict means, for readers who did not run the audit."""
-    if audit.dependent:
-        return DEPENDENT
-    if audit.edge_case:
-        return EDGE_CASE
-    waste = " It accepts fewer drafted tokens than it could: that costs speed, not correctness."
-    return {
-        Verdict.CONSISTENT: "No deviation from the target's distribution was found. " + power_line(audit),
-        Verdict.LOSSY: "The verifier declares an output distribution other than the target's, and no "
-        f"deviation from the declared one was found. Its total variation from the target's is up to "
-        f"{audit.declared_tv:.3f}.",
-        Verdict.INCONCLUSIVE: " ".join(
-            ["Nothing was found, and too little could have been.", wanted_line(audit), *time_lines(audit)]
-        ),
-        Verdict.BIASED: "The output does not have the distribution that the verifier claims.",
-        Verdict.BROKEN: "The verifier violates its contract (see the findings), so its output distribution "
-        "could not be tested in full.",
-    }[audit.verdict] + (waste if audit.wasteful else "")
+    if audit.dependent or audit.edge_case:
+        return MEANINGS["dependent" if audit.dependent else "edge case"]
+    more = {
+        Verdict.CONSISTENT: [power_line(audit)],
+        Verdict.INCONCLUSIVE: [wanted_line(audit), *time_lines(audit)],
+    }.get(audit.verdict, [])
+    said = MEANINGS[audit.verdict].format(tv=audit.declared_tv)
+    return " ".join([said, *more, *[MEANINGS["wasteful"]] * audit.wasteful])
 
 
 def diagnosis(audit: Audit) -> list[str]:
     """Which known bug it is, if the audit looked for one; before that, if only an edge case deviates, so."""
-    lines = [EDGE_CASE] if audit.edge_case else []
+    lines = [MEANINGS["edge case"]] if audit.edge_case else []
     if audit.diagnosis is None:
         return lines
     lines += audit.diagnosis.lines()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing._checks.two_samples import rejects
+from specsim.core._files import read_table
 from specsim.core._provenance import Provenance
 from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
@@ -53,6 +54,8 @@ def most_significant(kind: str, tests: Sequence[TestResult], more: str = "more")
     return [Finding(kind, f"{worst.name}: {worst.text}, e = 10^{worst.log10_e:.0f}{others}")]
 
 
+#: What verdicts mean.
+MEANINGS: dict[str, str] = read_table("meanings")["engine"]
 #: Failures that are the engine's fault whatever the network does.
 AT_FAULT = {"garbage", "unmappable", "changed", "crash"}
 
@@ -226,14 +229,8 @@ class EngineAudit(Judged):
             return "No text was received, so nothing was tested."
         wrong = " and ".join(part for part, verdict in self.verdicts.items() if verdict == Verdict.BIASED)
         right = "" if "texts" in wrong else "; its texts show no deviation from it"
-        return {
-            Verdict.CONSISTENT: "No deviation from the planted distribution was found. A total variation of "
-            f"{self.detectable_tv:.4f} would have been found with probability {POWER:g}.",
-            Verdict.BIASED: f"The engine's {wrong} do not agree with the distribution of its weights{right}.",
-            Verdict.BROKEN: "The engine's answers violate the protocol; see the findings.",
-            Verdict.INCONCLUSIVE: "Nothing was found, but only a total variation above "
-            f"{self.detectable_tv:.3f} would have been (wanted: {self.wanted_tv:g}). Ask for more tokens.",
-        }[self.verdict]
+        numbers = {"tv": self.detectable_tv, "wanted": self.wanted_tv, "power": POWER}
+        return MEANINGS[self.verdict].format(wrong=wrong, right=right, **numbers)
 
     def evidence(self) -> Iterator[Piece]:
         yield table_of_tests(
