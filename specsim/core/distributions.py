@@ -173,9 +173,7 @@ def temperature(p: ArrayLike, t: float) -> Floats:
     rows = check_rows(p)
     check_between("temperature", t, 0, math.inf, "finite number")
     if t == 0:
-        best = np.zeros_like(rows)
-        np.put_along_axis(best, rows.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
-        return best
+        return (rows.argmax(axis=-1, keepdims=True) == np.arange(rows.shape[-1])).astype(np.float64)
     # relative to the largest entry, so that a low temperature underflows to 0 and never to 0/0
     return normalise((rows / rows.max(axis=-1, keepdims=True)) ** (1.0 / t))
 

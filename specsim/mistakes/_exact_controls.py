@@ -23,8 +23,7 @@ def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
 
 
 def block_one_hot(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    q = np.zeros_like(q)
-    np.put_along_axis(q, draft_tokens[..., None], 1.0, axis=2)
+    q = (draft_tokens[..., None] == np.arange(q.shape[2])).astype(q.dtype)
     return block_verify(draft_tokens, p, q, rng)
 
 
