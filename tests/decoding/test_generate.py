@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 from enumerated import p_value, text_law
+from refused import refused
 
 from specsim import default_pair, generate, rules, sample
 from specsim.core._kernels import interpreted
@@ -166,24 +167,20 @@ def test_lookup_copies_what_followed():
     assert [tuple(step) for step in found.steps] == [(4, 4, 4)]
 
 
-@pytest.mark.parametrize(
-    ("draft", "options", "message"),
-    [
-        (LookaheadDecoding(), {"rule": "standard"}, "rule: standard reads q, and tokens from a pool"),
-        (LookaheadDecoding(), {"rule": "naive_matching", "gamma": branching(2, 2)}, "tails of one length"),
-        (PromptLookup([]), {"rule": "naive_matching", "gamma": branching(2, 2)}, "prompt lookup drafts one"),
-        (PromptLookup([]), {"drafting": "greedy"}, "gamma: no model chooses drafts from the text"),
-        (PromptLookup([7]), {"rule": "one_hot"}, "text, position 0: token 7"),
-        (PromptLookup([]), {"gamma": DynamicTree(2, 2, 3)}, "gamma: no model chooses drafts from the text"),
-        (DRAFT, {"method": "eagle2", "gamma": 3}, "method: eagle2 has its own rule and draft"),
-        (DRAFT, {"method": "eagle3:nodes=99,depth=2"}, "nodes: 99 exceed"),
-        (DRAFT, {"rule": "standard", "gamma": DynamicTree(2, 2, 3)}, "standard verifies a chain"),
-        (PromptLookup([]), {"method": "eagle2"}, "eagle2: the pair has no draft with rows"),
-    ],
+@refused(
+    (LookaheadDecoding(), {"rule": "standard"}, "rule: standard reads q, and tokens from a pool"),
+    (LookaheadDecoding(), {"rule": "naive_matching", "gamma": branching(2, 2)}, "tails of one length"),
+    (PromptLookup([]), {"rule": "naive_matching", "gamma": branching(2, 2)}, "prompt lookup drafts one"),
+    (PromptLookup([]), {"drafting": "greedy"}, "gamma: no model chooses drafts from the text"),
+    (PromptLookup([7]), {"rule": "one_hot"}, "text, position 0: token 7"),
+    (PromptLookup([]), {"gamma": DynamicTree(2, 2, 3)}, "gamma: no model chooses drafts from the text"),
+    (DRAFT, {"method": "eagle2", "gamma": 3}, "method: eagle2 has its own rule and draft"),
+    (DRAFT, {"method": "eagle3:nodes=99,depth=2"}, "nodes: 99 exceed"),
+    (DRAFT, {"rule": "standard", "gamma": DynamicTree(2, 2, 3)}, "standard verifies a chain"),
+    (PromptLookup([]), {"method": "eagle2"}, "eagle2: the pair has no draft with rows"),
 )
-def test_drafts_that_do_not_fit(draft, options, message):
-    with pytest.raises(ValueError, match=message):
-        generate(TARGET, draft, PROMPT, max_new_tokens=5, **options)
+def test_drafts_that_do_not_fit(draft, options):
+    generate(TARGET, draft, PROMPT, max_new_tokens=5, **options)
 
 
 @pytest.mark.parametrize(

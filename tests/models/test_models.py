@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refused import refused
 
 from specsim import default_pair
 from specsim.models import NGramModel, TableModel, build_pair
@@ -432,26 +433,22 @@ def test_table_rows_write_to_out_and_integers_may_stand_among_fractions():
     assert TableModel([[Fraction(1, 2), Fraction(1, 2)], [1, 0]]).row([1]) == (Fraction(1), Fraction(0))
 
 
-@pytest.mark.parametrize(
-    ("table", "error", "message"),
-    [
-        ([[0.5, 0.5], [0.5, 0.4]], ValueError, "table, row 1: sums to 0.9"),
-        ([[0.5, 0.5], [1.5, -0.5]], ValueError, "table, row 1, token 1: -0.5"),
-        ([[0.5, 0.5], [np.nan, 0.5]], ValueError, "table, row 1, token 0: nan"),
-        ([[0.5, 0.5]], ValueError, r"shape \(1, 2\); give \[V\]\*order"),
-        ([[0.5, 0.5], [1.0]], ValueError, "rows differ in length"),
-        ([], ValueError, "give"),
-        (1.0, ValueError, "give"),
-        ([Fraction(1, 2), Fraction(1, 3)], ValueError, "table: sums to 5/6"),
-        ([[Fraction(1), 0], [Fraction(1, 2), Fraction(1, 3)]], ValueError, "table, row 1: sums to 5/6"),
-        ([[Fraction(1), 0], [Fraction(3, 2), Fraction(-1, 2)]], ValueError, "table, row 1, token 1: -1/2"),
-        ([Fraction(1, 2), 0.5], TypeError, "table, token 1: 0.5 is not a Fraction"),
-        (["a", "b"], TypeError, "real probabilities"),
-    ],
+@refused(
+    ([[0.5, 0.5], [0.5, 0.4]], "table, row 1: sums to 0.9"),
+    ([[0.5, 0.5], [1.5, -0.5]], "table, row 1, token 1: -0.5"),
+    ([[0.5, 0.5], [np.nan, 0.5]], "table, row 1, token 0: nan"),
+    ([[0.5, 0.5]], r"shape \(1, 2\); give \[V\]\*order"),
+    ([[0.5, 0.5], [1.0]], "rows differ in length"),
+    ([], "give"),
+    (1.0, "give"),
+    ([Fraction(1, 2), Fraction(1, 3)], "table: sums to 5/6"),
+    ([[Fraction(1), 0], [Fraction(1, 2), Fraction(1, 3)]], "table, row 1: sums to 5/6"),
+    ([[Fraction(1), 0], [Fraction(3, 2), Fraction(-1, 2)]], "table, row 1, token 1: -1/2"),
+    ([Fraction(1, 2), 0.5], TypeError, "table, token 1: 0.5 is not a Fraction"),
+    (["a", "b"], TypeError, "real probabilities"),
 )
-def test_bad_tables(table, error, message):
-    with pytest.raises(error, match=message):
-        TableModel(table)
+def test_bad_tables(table):
+    TableModel(table)
 
 
 def test_table_contexts():

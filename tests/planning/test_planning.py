@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from commands import run as run_command
+from refused import refused
 
 from specsim import default_pair, open_trace
 from specsim.decoding import record
@@ -77,23 +78,19 @@ def test_a_plan_from_a_trace_has_its_own_rates(trace):
     assert candidate.low < candidate.alpha < candidate.high
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: plan(1.2, 0.05), "1.2 is outside"),
-        (lambda: plan([], 0.05), "give one rate"),
-        (lambda: plan(np.nan, 0.05), "nan is outside"),
-        (lambda: plan(0.8, -0.1), "c: -0.1"),
-        (lambda: plan(0.8, 0.1, max_gamma=0), "max_gamma: 0"),
-        (lambda: rank_drafts([]), "none; give at least one"),
-        (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
-        (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),
-        (lambda: Candidate.of_counts("a", 11, 10, 0.1), "a: 11 accepted of 10"),
-    ],
+@refused(
+    (lambda: plan(1.2, 0.05), "1.2 is outside"),
+    (lambda: plan([], 0.05), "give one rate"),
+    (lambda: plan(np.nan, 0.05), "nan is outside"),
+    (lambda: plan(0.8, -0.1), "c: -0.1"),
+    (lambda: plan(0.8, 0.1, max_gamma=0), "max_gamma: 0"),
+    (lambda: rank_drafts([]), "none; give at least one"),
+    (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
+    (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),
+    (lambda: Candidate.of_counts("a", 11, 10, 0.1), "a: 11 accepted of 10"),
 )
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_input_is_named(call):
+    call()
 
 
 # --- the command -----------------------------------------------------------------------------------------

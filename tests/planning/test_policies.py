@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
+from refused import refused
 from scipy.stats import chi2, norm
 
 import specsim
@@ -625,45 +626,42 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
 # --- bad input -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Constant(-1), "gamma: -1 is not at least 0"),
-        (lambda: Constant(1.5), "gamma: expected an int, got float"),
-        (lambda: Constant(1, overhead=-0.1), "overhead: -0.1 is outside"),
-        (lambda: Heuristic(0), "gamma: 0"),
-        (lambda: Heuristic(5, call=0), "call: 0"),
-        (lambda: Heuristic(5, max_gamma=4), "gamma: 5 is more than max_gamma = 4; begin lower"),
-        (lambda: ConfidenceThreshold(1.2), r"threshold: 1.2 is outside \[0, 1\]; give a probability"),
-        (lambda: ConfidenceThreshold(math.nan), "threshold: nan"),
-        (lambda: ConfidenceThreshold(max_gamma=0), "max_gamma: 0"),
-        (lambda: SVIP(h=-1), "h: -1 is outside"),
-        (lambda: SVIP(c=math.inf), "c: inf is outside"),
-        (lambda: Disco((*coin(0.5), 0.0), threshold=2), "threshold: 2"),
-        (lambda: Goodput(alpha=1.5), "alpha: 1.5"),
-        (lambda: Goodput(window=0), "window: 0"),
-        (lambda: Cascade(gamma=20), "gamma: 20 is more than max_gamma = 16; begin lower"),
-        (lambda: Cascade(trial=0), "trial: 0"),
-        (lambda: Oracle(max_gamma=0), "max_gamma: 0"),
-        (lambda: hand_made([]), "log: is empty; draw"),
-        (lambda: hand_made([2]), "accepted, position 0: 2 is outside"),
-        (lambda: hand_made([1, 1], confidence=[0.5, 1.5]), "confidence, position 1: 1.5 is outside"),
-        (lambda: hand_made([1], entropy=math.nan), "entropy, position 0: nan"),
-        (lambda: replace(hand_made([1]), beta=np.ones(2)), r"beta: shape \(2,\); give \[1\]"),
-        (lambda: replace(hand_made([1]), tail=np.array([3])), "tail, position 0: 3 is outside"),
-        (lambda: hand_made([1, 0]).part(1, 1), r"part \[1, 1\) is empty"),
-        (lambda: hand_made([1, 0]).split(0.1), "share: 0.1 of 2 positions leaves one part empty; give one"),
-        (lambda: specsim.draft_log(*PAIR, tokens=0), "tokens: 0 is not at least 1"),
-        (lambda: specsim.draft_log(*PAIR, tokens=5, ahead=-1), "ahead: -1"),
-        (lambda: specsim.draft_log(*PAIR, tokens=5, temperature=-1), "temperature: -1"),
-        (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "give models over one vocabulary"),
-        (lambda: Disco.fit(hand_made([1, 0] * 40), max_gamma=50), "40 tokens after.*draw it with ahead=49"),
-        (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "2 positions are too few; draw at least 8"),
-    ],
+@refused(
+    (lambda: Constant(-1), "gamma: -1 is not at least 0"),
+    (lambda: Constant(1.5), "gamma: expected an int, got float"),
+    (lambda: Constant(1, overhead=-0.1), "overhead: -0.1 is outside"),
+    (lambda: Heuristic(0), "gamma: 0"),
+    (lambda: Heuristic(5, call=0), "call: 0"),
+    (lambda: Heuristic(5, max_gamma=4), "gamma: 5 is more than max_gamma = 4; begin lower"),
+    (lambda: ConfidenceThreshold(1.2), r"threshold: 1.2 is outside \[0, 1\]; give a probability"),
+    (lambda: ConfidenceThreshold(math.nan), "threshold: nan"),
+    (lambda: ConfidenceThreshold(max_gamma=0), "max_gamma: 0"),
+    (lambda: SVIP(h=-1), "h: -1 is outside"),
+    (lambda: SVIP(c=math.inf), "c: inf is outside"),
+    (lambda: Disco((*coin(0.5), 0.0), threshold=2), "threshold: 2"),
+    (lambda: Goodput(alpha=1.5), "alpha: 1.5"),
+    (lambda: Goodput(window=0), "window: 0"),
+    (lambda: Cascade(gamma=20), "gamma: 20 is more than max_gamma = 16; begin lower"),
+    (lambda: Cascade(trial=0), "trial: 0"),
+    (lambda: Oracle(max_gamma=0), "max_gamma: 0"),
+    (lambda: hand_made([]), "log: is empty; draw"),
+    (lambda: hand_made([2]), "accepted, position 0: 2 is outside"),
+    (lambda: hand_made([1, 1], confidence=[0.5, 1.5]), "confidence, position 1: 1.5 is outside"),
+    (lambda: hand_made([1], entropy=math.nan), "entropy, position 0: nan"),
+    (lambda: replace(hand_made([1]), beta=np.ones(2)), r"beta: shape \(2,\); give \[1\]"),
+    (lambda: replace(hand_made([1]), tail=np.array([3])), "tail, position 0: 3 is outside"),
+    (lambda: hand_made([1, 0]).part(1, 1), r"part \[1, 1\) is empty"),
+    (lambda: hand_made([1, 0]).split(0.1), "share: 0.1 of 2 positions leaves one part empty; give one"),
+    (lambda: specsim.draft_log(*PAIR, tokens=0), "tokens: 0 is not at least 1"),
+    (lambda: specsim.draft_log(*PAIR, tokens=5, ahead=-1), "ahead: -1"),
+    (lambda: specsim.draft_log(*PAIR, tokens=5, temperature=-1), "temperature: -1"),
+    (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "give models over one vocabulary"),
+    (lambda: Disco.fit(hand_made([1, 0] * 40), max_gamma=50), "40 tokens after.*draw it with ahead=49"),
+    (lambda: Disco.fit(hand_made([1, 0]), max_gamma=8), "2 positions are too few; draw at least 8"),
+    error=(TypeError, ValueError),
 )  # fmt: skip
-def test_bad_arguments_are_named(make, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make()
+def test_bad_arguments_are_named(make):
+    make()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 import commands
 import numpy as np
 import pytest
+from refused import refused
 
 import specsim
 from specsim import simulate
@@ -237,21 +238,17 @@ def test_the_command_line():
     assert lengths[0] == lengths[1]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"device": "tpu"}, "device: 'tpu' is unknown; give 'cpu' or 'cuda'"),
-        (
-            {"device": "cuda", "rule": "gumbel"},
-            "no code for the rule gumbel, but for block, .*, standard, .*leave device out",
-        ),
-        ({"device": "cuda", "executor": "processes"}, "executor: one GPU counts all steps.*shard"),
-        ({"device": "cuda", "threads": 2}, "threads: has no effect"),
-    ],
+@refused(
+    ({"device": "tpu"}, "device: 'tpu' is unknown; give 'cpu' or 'cuda'"),
+    (
+        {"device": "cuda", "rule": "gumbel"},
+        "no code for the rule gumbel, but for block, .*, standard, .*leave device out",
+    ),
+    ({"device": "cuda", "executor": "processes"}, "executor: one GPU counts all steps.*shard"),
+    ({"device": "cuda", "threads": 2}, "threads: has no effect"),
 )
-def test_what_the_device_does_not_do(given, message):
-    with pytest.raises(ValueError, match=message):
-        simulate(P, Q, steps=10, rng=1, **given)
+def test_what_the_device_does_not_do(given):
+    simulate(P, Q, steps=10, rng=1, **given)
 
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):

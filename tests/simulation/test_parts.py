@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from commands import run
 from conftest import random_trace, smaller_audits_of
+from refused import refused
 from safetensors.numpy import load_file, save_file
 
 import specsim
@@ -116,21 +117,17 @@ def test_shards_are_all_steps_once_and_whole_chunks_where_there_are_enough(steps
         assert max(end - first for first, end in cuts) - min(end - first for first, end in cuts) <= 2 * chunk
 
 
-@pytest.mark.parametrize(
-    ("shard", "error", "message"),
-    [
-        ((5, 5), ValueError, "5/5 does not exist; give i from 0 to 4"),
-        ((-1, 5), ValueError, "-1/5 does not exist"),
-        ((0, 0), ValueError, "0/0 does not exist"),
-        ((0, 11), ValueError, "10 steps cannot make 11 parts"),
-        ((0.0, 2), TypeError, "is not a pair"),
-        ("0/2", TypeError, "is not a pair"),
-        ((True, 2), TypeError, "is not a pair"),
-    ],
+@refused(
+    ((5, 5), "5/5 does not exist; give i from 0 to 4"),
+    ((-1, 5), "-1/5 does not exist"),
+    ((0, 0), "0/0 does not exist"),
+    ((0, 11), "10 steps cannot make 11 parts"),
+    ((0.0, 2), TypeError, "is not a pair"),
+    ("0/2", TypeError, "is not a pair"),
+    ((True, 2), TypeError, "is not a pair"),
 )
-def test_wrong_shards_are_named(shard, error, message):
-    with pytest.raises(error, match=message):
-        simulate(P, Q, steps=10, rng=0, shard=shard)
+def test_wrong_shards_are_named(shard):
+    simulate(P, Q, steps=10, rng=0, shard=shard)
 
 
 def test_a_shard_that_is_missing_or_doubled_is_noticed(shards):
@@ -624,14 +621,10 @@ def test_examples_and_failures_of_an_audit_survive_the_file(tmp_path):
     assert broken.findings[0].text.endswith(" …")
 
 
-@pytest.mark.parametrize(
-    ("rule", "shard", "seed", "message"),
-    [
-        ("standard", (0, 2), None, "all shards of an audit need the same seed"),
-        ("standard", (0, 99), 0, "cases cannot make 99 parts"),
-        ("standrd", (0, 2), 0, "unknown rule"),
-    ],
+@refused(
+    ("standard", (0, 2), None, "all shards of an audit need the same seed"),
+    ("standard", (0, 99), 0, "cases cannot make 99 parts"),
+    ("standrd", (0, 2), 0, "unknown rule"),
 )
-def test_wrong_shards_of_audits_are_named(rule, shard, seed, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        audit_shard(rule, tmp_path / "x.part", shard, "smoke", rng=seed)
+def test_wrong_shards_of_audits_are_named(rule, shard, seed, tmp_path):
+    audit_shard(rule, tmp_path / "x.part", shard, "smoke", rng=seed)

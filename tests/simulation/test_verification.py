@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from conftest import standard_step
 from laws import check_step, drawn_down
+from refused import refused
 
 from specsim import rules
 from specsim.core._streams import Purpose, key_of, uniform
@@ -169,34 +170,30 @@ HALF = [0.5, 0.5]
 OFF = np.array([[0.5, 0.4902], HALF], dtype=np.float16)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"p": [HALF]}, r"p: shape \(1, 2\) .*; give \(2, 2\).*\(p has one row more"),
-        ({"p": [HALF] * 3}, r"p: shape \(3, 2\) .*; give \(2, 2\)"),
-        ({"q": [HALF] * 2}, r"q: shape \(2, 2\) for draft_tokens \(1,\); give \(1, 2\)"),
-        ({"q": [[0.5, 0.25, 0.25]]}, r"q: shape \(1, 3\) .*; give \(1, 2\)"),
-        ({"draft_tokens": [[0]]}, r"p: shape \(2, 2\) .*; give \(1, 2, 2\)"),
-        ({"draft_tokens": 0}, r"draft_tokens: shape \(\) is neither \[γ\] nor \[B, γ\]"),
-        ({"draft_tokens": [[[0]]]}, r"draft_tokens: shape \(1, 1, 1\) is neither"),
-        ({"p": [HALF, [1.5, -0.5]]}, r"p, row 1, token 1: -0\.5 is not a probability"),
-        ({"q": [[np.nan, 1.0]]}, "q, row 0, token 0: nan is not a probability"),
-        ({"p": [[1.0, np.inf], HALF]}, "p, row 0, token 1: inf is not a probability"),
-        ({"p": [HALF, [0.5, 0.4]]}, r"p, row 1: sums to 0\.9, off by -0\.1 .*pass normalise\(p\)"),
-        ({"q": [[2.0, 6.0]]}, r"q, row 0: sums to 8, off by 7"),
-        ({"p": OFF}, r"p, row 0: sums to 0\.990\d*, off by -0\.0\d+ \(float16 rounding allows 0\.002\)"),
-        ({"draft_tokens": [2]}, r"draft_tokens, position 0: token 2 is outside the vocabulary \[0, 2\)"),
-        ({"draft_tokens": [-1]}, "draft_tokens, position 0: token -1 is outside"),
-        ({"q": [[0.0, 1.0]]}, "draft_tokens, position 0: token 0 has q = 0, so it was not drawn from q"),
-        ({"draft_tokens": [], "p": [HALF], "q": np.empty((0, 2))}, r"no token was drafted \(γ = 0\)"),
-        ({"rule": "standrad"}, "unknown rule 'standrad'; did you mean 'standard'"),
-        ({"rule": ""}, "name: the name of a rule is empty. Rules: "),
-        ({"rng": -1}, "rng: a seed must be at least 0, got -1"),
-    ],
+@refused(
+    ({"p": [HALF]}, r"p: shape \(1, 2\) .*; give \(2, 2\).*\(p has one row more"),
+    ({"p": [HALF] * 3}, r"p: shape \(3, 2\) .*; give \(2, 2\)"),
+    ({"q": [HALF] * 2}, r"q: shape \(2, 2\) for draft_tokens \(1,\); give \(1, 2\)"),
+    ({"q": [[0.5, 0.25, 0.25]]}, r"q: shape \(1, 3\) .*; give \(1, 2\)"),
+    ({"draft_tokens": [[0]]}, r"p: shape \(2, 2\) .*; give \(1, 2, 2\)"),
+    ({"draft_tokens": 0}, r"draft_tokens: shape \(\) is neither \[γ\] nor \[B, γ\]"),
+    ({"draft_tokens": [[[0]]]}, r"draft_tokens: shape \(1, 1, 1\) is neither"),
+    ({"p": [HALF, [1.5, -0.5]]}, r"p, row 1, token 1: -0\.5 is not a probability"),
+    ({"q": [[np.nan, 1.0]]}, "q, row 0, token 0: nan is not a probability"),
+    ({"p": [[1.0, np.inf], HALF]}, "p, row 0, token 1: inf is not a probability"),
+    ({"p": [HALF, [0.5, 0.4]]}, r"p, row 1: sums to 0\.9, off by -0\.1 .*pass normalise\(p\)"),
+    ({"q": [[2.0, 6.0]]}, r"q, row 0: sums to 8, off by 7"),
+    ({"p": OFF}, r"p, row 0: sums to 0\.990\d*, off by -0\.0\d+ \(float16 rounding allows 0\.002\)"),
+    ({"draft_tokens": [2]}, r"draft_tokens, position 0: token 2 is outside the vocabulary \[0, 2\)"),
+    ({"draft_tokens": [-1]}, "draft_tokens, position 0: token -1 is outside"),
+    ({"q": [[0.0, 1.0]]}, "draft_tokens, position 0: token 0 has q = 0, so it was not drawn from q"),
+    ({"draft_tokens": [], "p": [HALF], "q": np.empty((0, 2))}, r"no token was drafted \(γ = 0\)"),
+    ({"rule": "standrad"}, "unknown rule 'standrad'; did you mean 'standard'"),
+    ({"rule": ""}, "name: the name of a rule is empty. Rules: "),
+    ({"rng": -1}, "rng: a seed must be at least 0, got -1"),
 )
-def test_verify_names_what_is_wrong(change, message):
-    with pytest.raises(ValueError, match=message):
-        verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
+def test_verify_names_what_is_wrong(change):
+    verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
 
 
 @pytest.mark.parametrize(
@@ -217,18 +214,15 @@ def test_verify_names_the_place_in_a_batch(change, message):
         verify(**arguments | change)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"draft_tokens": [0.0]}, "draft_tokens: expected integer token ids, got float64"),
-        ({"p": [["a", "b"]] * 2}, "p: expected real probabilities"),
-        ({"rule": None}, "rule: expected a str or Rule, got NoneType"),
-        ({"rng": 1.5}, "rng: expected an int, .* got float"),
-    ],
+@refused(
+    ({"draft_tokens": [0.0]}, "draft_tokens: expected integer token ids, got float64"),
+    ({"p": [["a", "b"]] * 2}, "p: expected real probabilities"),
+    ({"rule": None}, "rule: expected a str or Rule, got NoneType"),
+    ({"rng": 1.5}, "rng: expected an int, .* got float"),
+    error=TypeError,
 )
-def test_verify_refuses_wrong_types(change, message):
-    with pytest.raises(TypeError, match=message):
-        verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
+def test_verify_refuses_wrong_types(change):
+    verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
 
 
 def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 
 from specsim import simulate
 from specsim.models import TableModel
@@ -198,32 +199,28 @@ def test_second_order_contexts_are_read_as_a_table_model_reads_them():
     )  # the order of the two tokens matters
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: walltime_improvement(1.2, 3, 0.1), "alpha: 1.2 is outside"),
-        (lambda: walltime_improvement(0.5, 3, -0.1), "c: -0.1 is not a ratio"),
-        (lambda: walltime_improvement(0.5, 3, np.nan), "c: nan"),
-        (lambda: walltime_improvement(0.5, 1.5, 0.1), "gamma: 1.5 is not an integer"),
-        (lambda: operations_factor(0.5, 3, np.inf), "c_hat: inf"),
-        (lambda: optimal_gamma(0.5, 0.1, max_gamma=0), "max_gamma: 0"),
-        (lambda: oracle_improvement(1.0, 0.0), "without bound"),
-        (lambda: acceptance_rate([1.0], [1.0], lenience=0.0), "lenience: 0.0 is outside"),
-        (lambda: divergence([0.5, 0.5], [1.0]), "give rows over one vocabulary"),
-        (lambda: beam_acceptance([0.5, 0.5], [0.5, 0.5], 2, 1), "1 ≤ width ≤ drafted ≤ 2"),
-        (lambda: beam_acceptance([0.5, np.nan], [0.5, 0.5], 1, 1), "finite scores"),
-        (lambda: expected_tokens_by_position([]), "alphas: none; give one"),
-        (lambda: expected_tokens_by_position([0.5, 1.1]), "1.1 is outside"),
-        (lambda: markov_steps(P, Q, 0), "gamma: 0"),
-        (lambda: markov_steps(P, Q[0], 1), "give tables of one shape"),
-        (lambda: markov_steps(P[:2], Q[:2], 1), "give tables of one shape"),
-        (
-            lambda: markov_steps(np.full([3] * 8, 1 / 3), np.full([3] * 8, 1 / 3), 1),
-            "2187 contexts are more than",
-        ),
-        (lambda: markov_steps(np.eye(2), np.eye(2), 1), "more than one stationary distribution"),
-    ],
+@refused(
+    (lambda: walltime_improvement(1.2, 3, 0.1), "alpha: 1.2 is outside"),
+    (lambda: walltime_improvement(0.5, 3, -0.1), "c: -0.1 is not a ratio"),
+    (lambda: walltime_improvement(0.5, 3, np.nan), "c: nan"),
+    (lambda: walltime_improvement(0.5, 1.5, 0.1), "gamma: 1.5 is not an integer"),
+    (lambda: operations_factor(0.5, 3, np.inf), "c_hat: inf"),
+    (lambda: optimal_gamma(0.5, 0.1, max_gamma=0), "max_gamma: 0"),
+    (lambda: oracle_improvement(1.0, 0.0), "without bound"),
+    (lambda: acceptance_rate([1.0], [1.0], lenience=0.0), "lenience: 0.0 is outside"),
+    (lambda: divergence([0.5, 0.5], [1.0]), "give rows over one vocabulary"),
+    (lambda: beam_acceptance([0.5, 0.5], [0.5, 0.5], 2, 1), "1 ≤ width ≤ drafted ≤ 2"),
+    (lambda: beam_acceptance([0.5, np.nan], [0.5, 0.5], 1, 1), "finite scores"),
+    (lambda: expected_tokens_by_position([]), "alphas: none; give one"),
+    (lambda: expected_tokens_by_position([0.5, 1.1]), "1.1 is outside"),
+    (lambda: markov_steps(P, Q, 0), "gamma: 0"),
+    (lambda: markov_steps(P, Q[0], 1), "give tables of one shape"),
+    (lambda: markov_steps(P[:2], Q[:2], 1), "give tables of one shape"),
+    (
+        lambda: markov_steps(np.full([3] * 8, 1 / 3), np.full([3] * 8, 1 / 3), 1),
+        "2187 contexts are more than",
+    ),
+    (lambda: markov_steps(np.eye(2), np.eye(2), 1), "more than one stationary distribution"),
 )
-def test_values_out_of_range_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_values_out_of_range_are_named(call):
+    call()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refused import refused
 
 from specsim.engines._planted.law import AdditiveLogits, Law, TableLogits, sign_codes
 from specsim.engines._planted.memory import KINDS, Memory
@@ -91,19 +92,15 @@ def test_a_memory_is_of_the_whole_text(kind, words):
 PLAIN, OPENED = table_law((1, 2)), table_law((1,), openers=2)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: PLAIN.contexts([0, 1, 2], 1), "place 1 has no distribution"),
-        (lambda: PLAIN.contexts([0, 9, 2], 2), "text, position 1: token 9"),
-        (lambda: PLAIN.contexts([[0, 1, 2]], 2), "one text"),
-        (lambda: OPENED.contexts([0, 1, 2], 2), "first token: 0 begins no text of this distribution; give one of 4 … 5"),
-        (lambda: PLAIN.rows([[0, 1], [3, 0]]), "row 1: no distribution after token 3 in column 0"),
-        (lambda: OPENED.rows([[0, 2]]), "row 0: no distribution after token 2 in column 1"),
-        (lambda: PLAIN.rows([[0]]), r"expected \[N, 2\]"),
-        (lambda: OPENED.contexts([], 2), "first token: None begins"),
-    ],
+@refused(
+    (lambda: PLAIN.contexts([0, 1, 2], 1), "place 1 has no distribution"),
+    (lambda: PLAIN.contexts([0, 9, 2], 2), "text, position 1: token 9"),
+    (lambda: PLAIN.contexts([[0, 1, 2]], 2), "one text"),
+    (lambda: OPENED.contexts([0, 1, 2], 2), "first token: 0 begins no text of this distribution; give one of 4 … 5"),
+    (lambda: PLAIN.rows([[0, 1], [3, 0]]), "row 1: no distribution after token 3 in column 0"),
+    (lambda: OPENED.rows([[0, 2]]), "row 0: no distribution after token 2 in column 1"),
+    (lambda: PLAIN.rows([[0]]), r"expected \[N, 2\]"),
+    (lambda: OPENED.contexts([], 2), "first token: None begins"),
 )  # fmt: skip
-def test_bad_contexts_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_contexts_are_named(call):
+    call()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from letters import WORDS, Letters, decoded, p_value
+from refused import refused
 
 from specsim.core._streams import Purpose, key_of, uniform
 from specsim.engines._planted.requests import Request, Sampling
@@ -183,27 +184,23 @@ def test_what_cannot_be_served(change, message):
         Decoder(Letters()).add(request)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"temperature": -1.0}, r"temperature: -1.0 is outside \[0, 1e\+06\]"),
-        ({"temperature": float("nan")}, "temperature: nan"),
-        ({"top_k": 0}, r"top_k: 0 is outside \[1, "),
-        ({"top_p": 0.0}, "top_p: 0.0 is outside"),
-        ({"min_p": 2.0}, "min_p: 2.0 is outside"),
-        ({"stop": ("",)}, "stop: .* is not strings, none empty"),
-        ({"logprobs": -1}, "logprobs: -1 is outside"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty: 0.0 is outside"),
-        ({"frequency_penalty": 101.0}, "frequency_penalty: 101.0 is outside"),
-        ({"penalty_last_n": 0}, "penalty_last_n: 0 is outside"),
-        ({"logit_bias": ((0, -101.0),)}, "logit_bias: .* is not ids and -100"),
-        ({"stop_ids": (-1,)}, "stop_ids: .* is not ids of tokens"),
-        ({"min_tokens": -1}, "min_tokens: -1 is outside"),
-    ],
+@refused(
+    ({"temperature": -1.0}, r"temperature: -1.0 is outside \[0, 1e\+06\]"),
+    ({"temperature": float("nan")}, "temperature: nan"),
+    ({"top_k": 0}, r"top_k: 0 is outside \[1, "),
+    ({"top_p": 0.0}, "top_p: 0.0 is outside"),
+    ({"min_p": 2.0}, "min_p: 2.0 is outside"),
+    ({"stop": ("",)}, "stop: .* is not strings, none empty"),
+    ({"logprobs": -1}, "logprobs: -1 is outside"),
+    ({"repetition_penalty": 0.0}, "repetition_penalty: 0.0 is outside"),
+    ({"frequency_penalty": 101.0}, "frequency_penalty: 101.0 is outside"),
+    ({"penalty_last_n": 0}, "penalty_last_n: 0 is outside"),
+    ({"logit_bias": ((0, -101.0),)}, "logit_bias: .* is not ids and -100"),
+    ({"stop_ids": (-1,)}, "stop_ids: .* is not ids of tokens"),
+    ({"min_tokens": -1}, "min_tokens: -1 is outside"),
 )
-def test_sampling_out_of_range(change, message):
-    with pytest.raises(ValueError, match=message):
-        Sampling(**change)
+def test_sampling_out_of_range(change):
+    Sampling(**change)
 
 
 def test_prompts_of_a_law_with_openers():
@@ -214,17 +211,13 @@ def test_prompts_of_a_law_with_openers():
         Decoder(pair).add(Request(0, (6, 6, 2), 4))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rule": "standart"}, "did you mean 'standard'"),
-        ({"rule": "greedy_multi_draft"}, "trees only|several drafts"),
-        ({"mistake": "bonus_argmaxx"}, "did you mean 'bonus_argmax'"),
-        ({"mistake": "swapped_residual", "rule": "block"}, "mistake: swapped_residual is .*leave block out"),
-        ({"mistake": "swapped_residual", "plain": True}, "mistake: .* plain decoding verifies nothing"),
-        ({"gamma": 0}, "gamma: 0 is not at least 1"),
-    ],
+@refused(
+    ({"rule": "standart"}, "did you mean 'standard'"),
+    ({"rule": "greedy_multi_draft"}, "trees only|several drafts"),
+    ({"mistake": "bonus_argmaxx"}, "did you mean 'bonus_argmax'"),
+    ({"mistake": "swapped_residual", "rule": "block"}, "mistake: swapped_residual is .*leave block out"),
+    ({"mistake": "swapped_residual", "plain": True}, "mistake: .* plain decoding verifies nothing"),
+    ({"gamma": 0}, "gamma: 0 is not at least 1"),
 )
-def test_bad_settings(options, message):
-    with pytest.raises(ValueError, match=message):
-        Decoder(Letters(), **options)
+def test_bad_settings(options):
+    Decoder(Letters(), **options)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refused import refused
 from test_drafts import all_trees
 
 from specsim.models import tree_of_heads
@@ -37,18 +38,14 @@ def test_trees_of_tables_by_hand():
     assert (tree.parents, tree.draft_sampling, tree.block) == ((0, 0), "top", 2)
 
 
-@pytest.mark.parametrize(
-    ("table", "nodes", "message"),
-    [
-        ([0.5], 1, "accuracies: shape"),
-        ([[0.5, 0.6]], 1, "do not rise"),
-        ([[1.5]], 1, "expected probabilities"),
-        ([[float("nan")]], 1, "expected probabilities"),
-        ([[0.0]], 1, "never right"),
-        ([[0.5]], 0, "nodes: 0"),
-        ([[0.5]], 2000, "nodes: 2000 is not at most"),
-    ],
+@refused(
+    ([0.5], 1, "accuracies: shape"),
+    ([[0.5, 0.6]], 1, "do not rise"),
+    ([[1.5]], 1, "expected probabilities"),
+    ([[float("nan")]], 1, "expected probabilities"),
+    ([[0.0]], 1, "never right"),
+    ([[0.5]], 0, "nodes: 0"),
+    ([[0.5]], 2000, "nodes: 2000 is not at most"),
 )
-def test_bad_tables(table, nodes, message):
-    with pytest.raises(ValueError, match=message):
-        tree_of_heads(table, nodes)
+def test_bad_tables(table, nodes):
+    tree_of_heads(table, nodes)

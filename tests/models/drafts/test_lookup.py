@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import rational_pair
 from enumerated import looked_up, paths
+from refused import refused
 from test_drafts import is_lossless, law_of_draft
 
 import specsim
@@ -231,13 +232,13 @@ def test_the_pool_keeps_the_latest_and_the_same_seed_drafts_the_same():
     assert drafts[0] == drafts[1] != drafts[2]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [((0, 2, 1), "window: 0"), ((1, 1, 1), "ngram: 1 is not at least 2"), ((1, 2, 0), "candidates: 0")],
+@refused(
+    ((0, 2, 1), "window: 0"),
+    ((1, 1, 1), "ngram: 1 is not at least 2"),
+    ((1, 2, 0), "candidates: 0"),
 )
-def test_bad_windows(sizes, message):
-    with pytest.raises(ValueError, match=message):
-        Lookahead(cycle(2), *sizes)
+def test_bad_windows(sizes):
+    Lookahead(cycle(2), *sizes)
 
 
 def test_a_text_shorter_than_the_target_reads():
