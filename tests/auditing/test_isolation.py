@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from interrupting import ends, interruptible
+from refused import refused
 
 from specsim import audit
 from specsim.adapters._contract import BrokenVerifier, LostVerifier
@@ -170,22 +171,18 @@ def test_a_call_that_hears_nothing_is_ended_from_outside(name, full):
     assert "hung" in text(result)
 
 
-@pytest.mark.parametrize(
-    ("reference", "said"),
-    [
-        ("no_syntax:verify", "cannot import no_syntax \\(SyntaxError"),
-        ("fails:verify", "cannot import fails \\(RuntimeError: out of cheese\\)"),
-        ("dies:verify", "the import ended its process \\(exit code 4\\)"),
-        ("theirs:nothing", "theirs has no function nothing"),
-        ("theirs:not_callable", "theirs has no function not_callable"),
-        ("nowhere:verify", "cannot import nowhere .*'nowhere'\\)$"),
-        ("vllm2:blocks", "cannot import vllm2 .*; the names of that engine are vllm2, vllm2:block$"),
-    ],
+@refused(
+    ("no_syntax:verify", "cannot import no_syntax \\(SyntaxError"),
+    ("fails:verify", "cannot import fails \\(RuntimeError: out of cheese\\)"),
+    ("dies:verify", "the import ended its process \\(exit code 4\\)"),
+    ("theirs:nothing", "theirs has no function nothing"),
+    ("theirs:not_callable", "theirs has no function not_callable"),
+    ("nowhere:verify", "cannot import nowhere .*'nowhere'\\)$"),
+    ("vllm2:blocks", "cannot import vllm2 .*; the names of that engine are vllm2, vllm2:block$"),
 )
-def test_what_cannot_be_loaded_is_named(reference, said, full):
+def test_what_cannot_be_loaded_is_named(reference, full):
     by = audit if full or reference == "dies:verify" else load
-    with pytest.raises(ValueError, match=said):
-        by(reference)
+    by(reference)
 
 
 @pytest.mark.parametrize("name", ["interrupts", "leaves", *map(slow, ("refuses", "nonsense", "an_object"))])

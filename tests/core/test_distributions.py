@@ -106,20 +106,16 @@ def test_a_row_that_does_not_sum_to_one_is_named_with_how_far_it_is_off():
     assert check_probabilities(array).shape == (2, 2, 2)
 
 
-@pytest.mark.parametrize(
-    ("array", "kind", "message"),
-    [
-        (0.5, ValueError, r"shape \(\) has no vocabulary axis"),
-        (np.empty((3, 0)), ValueError, r"shape \(3, 0\) has no vocabulary axis"),
-        ([[0.5, 0.5], [1.0]], ValueError, "rows differ in length"),
-        (["a", "b"], TypeError, "expected real probabilities"),
-        (np.array([0.5 + 0j, 0.5]), TypeError, "complex128"),
-        (np.array([Fraction(1, 2)] * 2), TypeError, "object"),
-    ],
+@refused(
+    (0.5, r"^p: .*shape \(\) has no vocabulary axis"),
+    (np.empty((3, 0)), r"^p: .*shape \(3, 0\) has no vocabulary axis"),
+    ([[0.5, 0.5], [1.0]], "^p: .*rows differ in length"),
+    (["a", "b"], TypeError, "^p: .*expected real probabilities"),
+    (np.array([0.5 + 0j, 0.5]), TypeError, "^p: .*complex128"),
+    (np.array([Fraction(1, 2)] * 2), TypeError, "^p: .*object"),
 )
-def test_what_is_no_array_of_rows_is_refused(array, kind, message):
-    with pytest.raises(kind, match=f"^p: .*{message}"):
-        check_rows(array, "p")
+def test_what_is_no_array_of_rows_is_refused(array):
+    check_rows(array, "p")
 
 
 @pytest.mark.parametrize(("token", "place", "named"), [(5, 1, "1"), (-1, 1, "1"), (99, (1, 0), r"\(1, 0\)")])

@@ -121,13 +121,6 @@ def test_statistics_of_the_most_draws_are_exact_up_to_rounding(counts):
     assert log_pooled_two_sample_e([[(counts, counts)] * 2]) == pytest.approx(0, abs=1e-3)
 
 
-def test_negative_counts_and_a_law_that_is_not_a_number_are_refused():
-    with pytest.raises(ValueError, match="counts"):
-        chi_square([-1, 5], [0.5, 0.5])
-    with pytest.raises(ValueError, match="pmf"):
-        chi_square([1, 2], [math.nan, 0.5])
-
-
 # --- the e-value -----------------------------------------------------------------------------------------
 
 
@@ -271,12 +264,6 @@ def test_a_tolerance_forgives_what_is_within_it_and_nothing_else():
     assert log_e_value([0, 0], [0.5, 0.5], 0.1) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("tolerance", [-1e-9, math.inf, math.nan])
-def test_a_tolerance_is_a_number(tolerance):
-    with pytest.raises(ValueError, match="tolerance"):
-        log_e_value([1, 2], [0.5, 0.5], tolerance)
-
-
 # --- power -----------------------------------------------------------------------------------------------
 
 
@@ -400,7 +387,11 @@ def test_single_cells_find_one_of_thousands(share):
     (lambda: log_e_value([1, 2], [0.5, 0.5], tolerance=2.0**32), r"tolerance: .* outside \[0, 700\]"),
     (lambda: needed_draws(5e-324, 10, 0.01), "distance: 5e-324 is outside"),
     (lambda: needed_draws(0.1, 10**8, 0.01), "cells: 100000000 is not at most 10,000,000"),
-    error=(TypeError, ValueError),
+    (lambda: log_e_value([1, 2], [0.5, 0.5], -1e-9), "tolerance"),
+    (lambda: log_e_value([1, 2], [0.5, 0.5], math.inf), "tolerance"),
+    (lambda: log_e_value([1, 2], [0.5, 0.5], math.nan), "tolerance"),
+    (lambda: chi_square([-1, 5], [0.5, 0.5]), "counts"),
+    (lambda: chi_square([1, 2], [math.nan, 0.5]), "pmf"),
 )
-def test_what_a_float_cannot_hold_is_named(call):
+def test_numbers_out_of_range_are_named(call):
     call()

@@ -88,6 +88,7 @@ def test_a_plan_from_a_trace_has_its_own_rates(trace):
     (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
     (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),
     (lambda: Candidate.of_counts("a", 11, 10, 0.1), "a: 11 accepted of 10"),
+    (lambda: Candidate.of_rate([float("nan")], 0.5, 0.1), TypeError, "name: expected str, got list"),
 )
 def test_bad_input_is_named(call):
     call()
@@ -122,8 +123,3 @@ def test_the_command_says_what_is_wrong(arguments, message):
     assert run.code == 2
     assert message in run.err
     assert len(run.err.strip().splitlines()) == 1
-
-
-def test_a_candidate_has_a_text_as_its_name():
-    with pytest.raises(TypeError, match="name: expected str, got list"):
-        Candidate.of_rate([float("nan")], 0.5, 0.1)

@@ -427,26 +427,19 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
     ((P, Q), {"rule": "standrd"}, "unknown rule 'standrd'; did you mean 'standard'"),
     ((P, Q), {"gamma": branching(2, 2)}, r"standard verifies a chain .*, not a sampled tree with parents"),
     ((TableModel(P), TableModel([0.5, 0.5])), {}, "target, draft: 3 and 2 tokens; give models over one vocabulary"),
+    ((P,), {}, TypeError, "draft: missing; give one"),
+    ((TableModel(P),), {}, TypeError, "differ in kind"),
+    ((TableModel(P), Q), {}, TypeError, "differ in kind"),
+    ((P, TableModel(Q)), {}, TypeError, "differ in kind"),
+    ((P, Q), {"gamma": 2.0}, TypeError, "gamma: expected an int, got float"),
+    ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, TypeError, "prompt lookup needs a model"),
+    ((P, Q), {"gamma": True}, TypeError, "gamma: expected an int, got bool"),
+    ((P, Q), {"steps": 1.5}, TypeError, "steps: expected an int, got float"),
+    ((P, Q), {"steps": True}, TypeError, "steps: expected an int, got bool"),
+    ((P, Q), {"rng": "7"}, TypeError, "rng: expected an int, .* got str"),
+    ((P, Q), {"rule": 3}, TypeError, "rule: expected a str or Rule"),
 )  # fmt: skip
-def test_values_out_of_range_are_named(arguments, options):
-    simulate(*arguments, **{"steps": 10, "rng": 0} | options)
-
-
-@refused(
-    ((P,), {}, "draft: missing; give one"),
-    ((TableModel(P),), {}, "differ in kind"),
-    ((TableModel(P), Q), {}, "differ in kind"),
-    ((P, TableModel(Q)), {}, "differ in kind"),
-    ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
-    ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup needs a model"),
-    ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
-    ((P, Q), {"steps": 1.5}, "steps: expected an int, got float"),
-    ((P, Q), {"steps": True}, "steps: expected an int, got bool"),
-    ((P, Q), {"rng": "7"}, "rng: expected an int, .* got str"),
-    ((P, Q), {"rule": 3}, "rule: expected a str or Rule"),
-    error=TypeError,
-)  # fmt: skip
-def test_wrong_types_are_named(arguments, options):
+def test_values_out_of_range_and_wrong_types_are_named(arguments, options):
     simulate(*arguments, **{"steps": 10, "rng": 0} | options)
 
 

@@ -63,28 +63,24 @@ def test_the_accept_test_lets_an_impossible_token_through_at_r_zero_and_verify_c
     assert standard_step([1], p * 2, q, [0.0, 0.0]) == [0]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"p": [[0.5, -0.5], [0.5, 0.5]]}, r"p, row 0, token 1: -0\.5 is not a probability"),
-        ({"p": [[0.5, 0.5], [np.nan, 0.5]]}, "p, row 1, token 0: nan is not a probability"),
-        ({"q": [[0.5, 0.5], [0.5, np.inf]]}, "q, row 1, token 1: inf is not a probability"),
-        ({"q": [[0.5, 0.5]]}, r"q: shape \(1, 2\), p has \(2, 2\); give both one shape \[L, V\]"),
-        ({"p": [0.5, 0.5], "q": [0.5, 0.5]}, r"q: shape \(2,\), p has \(2,\); give both"),
-        ({"draft_tokens": [0, 2]}, r"draft_tokens, position 1: token 2 is outside the vocabulary \[0, 2\)"),
-        ({"draft_tokens": [-1, 0]}, "draft_tokens, position 0: token -1 is outside"),
-        ({"draft_tokens": [0]}, r"draft_tokens: shape \(1,\); give one entry for each of the 2 rows"),
-        ({"r": [0.5]}, r"r: shape \(1,\); give one entry"),
-        ({"r": [0.5, 1.5]}, r"r, position 1: 1\.5 is outside \[0, 1\]; give uniforms"),
-        ({"r": [-0.1, 0.5]}, r"r, position 0: -0\.1 is outside \[0, 1\]; give uniforms"),
-        ({"r": [0.5, np.nan]}, r"r, position 1: nan is outside \[0, 1\]; give uniforms"),
-        ({"q": [[0.5, 0.5], [0.0, 1.0]]}, "draft_tokens, position 1: token 0 has q = 0"),
-    ],
+@refused(
+    ({"p": [[0.5, -0.5], [0.5, 0.5]]}, r"p, row 0, token 1: -0\.5 is not a probability"),
+    ({"p": [[0.5, 0.5], [np.nan, 0.5]]}, "p, row 1, token 0: nan is not a probability"),
+    ({"q": [[0.5, 0.5], [0.5, np.inf]]}, "q, row 1, token 1: inf is not a probability"),
+    ({"q": [[0.5, 0.5]]}, r"q: shape \(1, 2\), p has \(2, 2\); give both one shape \[L, V\]"),
+    ({"p": [0.5, 0.5], "q": [0.5, 0.5]}, r"q: shape \(2,\), p has \(2,\); give both"),
+    ({"draft_tokens": [0, 2]}, r"draft_tokens, position 1: token 2 is outside the vocabulary \[0, 2\)"),
+    ({"draft_tokens": [-1, 0]}, "draft_tokens, position 0: token -1 is outside"),
+    ({"draft_tokens": [0]}, r"draft_tokens: shape \(1,\); give one entry for each of the 2 rows"),
+    ({"r": [0.5]}, r"r: shape \(1,\); give one entry"),
+    ({"r": [0.5, 1.5]}, r"r, position 1: 1\.5 is outside \[0, 1\]; give uniforms"),
+    ({"r": [-0.1, 0.5]}, r"r, position 0: -0\.1 is outside \[0, 1\]; give uniforms"),
+    ({"r": [0.5, np.nan]}, r"r, position 1: nan is outside \[0, 1\]; give uniforms"),
+    ({"q": [[0.5, 0.5], [0.0, 1.0]]}, "draft_tokens, position 1: token 0 has q = 0"),
 )
-def test_speculative_accept_names_what_is_wrong(change, message):
+def test_speculative_accept_names_what_is_wrong(change):
     arguments = {"draft_tokens": [0, 0], "p": [[0.5, 0.5]] * 2, "q": [[0.5, 0.5]] * 2, "r": [0.5, 0.5]}
-    with pytest.raises(ValueError, match=message):
-        speculative_accept(**arguments | change)
+    speculative_accept(**arguments | change)
 
 
 def random_batch(size, gamma, vocab_size, seed=0):
@@ -191,38 +187,27 @@ OFF = np.array([[0.5, 0.4902], HALF], dtype=np.float16)
     ({"rule": "standrad"}, "unknown rule 'standrad'; did you mean 'standard'"),
     ({"rule": ""}, "name: the name of a rule is empty. Rules: "),
     ({"rng": -1}, "rng: a seed must be at least 0, got -1"),
+    ({"draft_tokens": [0.0]}, TypeError, "draft_tokens: expected integer token ids, got float64"),
+    ({"p": [["a", "b"]] * 2}, TypeError, "p: expected real probabilities"),
+    ({"rule": None}, TypeError, "rule: expected a str or Rule, got NoneType"),
+    ({"rng": 1.5}, TypeError, "rng: expected an int, .* got float"),
 )
 def test_verify_names_what_is_wrong(change):
     verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"p": [[[0.5, 0.5], [0.5, 1.0]]] * 3}, r"p, row \(0, 1\): sums to 1\.5, off by 0\.5"),
-        ({"draft_tokens": [[0], [0], [7]]}, r"draft_tokens, position \(2, 0\): token 7 is outside"),
-        ({"draft_tokens": [[0], [1], [0]]}, r"draft_tokens, position \(1, 0\): token 1 has q = 0"),
-        ({"p": np.full((2, 2, 2), 0.5)}, r"p: shape \(2, 2, 2\) .*; give \(3, 2, 2\)"),
-        ({"draft_tokens": np.empty((0, 1), int), "p": np.empty((0, 2, 2)), "q": np.empty((0, 1, 2))}, r"draft_tokens: shape \(0, 1\) is an empty batch"),
-        ({"draft_tokens": np.empty((3, 0), int), "p": np.full((3, 1, 2), 0.5), "q": np.empty((3, 0, 2))}, r"no token was drafted \(γ = 0\)"),
-    ],
+@refused(
+    ({"p": [[[0.5, 0.5], [0.5, 1.0]]] * 3}, r"p, row \(0, 1\): sums to 1\.5, off by 0\.5"),
+    ({"draft_tokens": [[0], [0], [7]]}, r"draft_tokens, position \(2, 0\): token 7 is outside"),
+    ({"draft_tokens": [[0], [1], [0]]}, r"draft_tokens, position \(1, 0\): token 1 has q = 0"),
+    ({"p": np.full((2, 2, 2), 0.5)}, r"p: shape \(2, 2, 2\) .*; give \(3, 2, 2\)"),
+    ({"draft_tokens": np.empty((0, 1), int), "p": np.empty((0, 2, 2)), "q": np.empty((0, 1, 2))}, r"draft_tokens: shape \(0, 1\) is an empty batch"),
+    ({"draft_tokens": np.empty((3, 0), int), "p": np.full((3, 1, 2), 0.5), "q": np.empty((3, 0, 2))}, r"no token was drafted \(γ = 0\)"),
 )  # fmt: skip
-def test_verify_names_the_place_in_a_batch(change, message):
+def test_verify_names_the_place_in_a_batch(change):
     q = [[[0.5, 0.5]], [[1.0, 0.0]], [[0.5, 0.5]]]
     arguments = {"draft_tokens": [[0]] * 3, "p": np.full((3, 2, 2), 0.5), "q": q}
-    with pytest.raises(ValueError, match=message):
-        verify(**arguments | change)
-
-
-@refused(
-    ({"draft_tokens": [0.0]}, "draft_tokens: expected integer token ids, got float64"),
-    ({"p": [["a", "b"]] * 2}, "p: expected real probabilities"),
-    ({"rule": None}, "rule: expected a str or Rule, got NoneType"),
-    ({"rng": 1.5}, "rng: expected an int, .* got float"),
-    error=TypeError,
-)
-def test_verify_refuses_wrong_types(change):
-    verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
+    verify(**arguments | change)
 
 
 def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):

@@ -166,22 +166,18 @@ def test_the_bundled_models():
         pair.encode("aλ")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"prompt": (0,)}, "1 tokens; this model reads 2"),
-        ({"prompt": (0, WORDS)}, r"position 1: 5 is outside \[0, 5\)"),
-        ({"prompt": (0, -1)}, "position 1: -1 is outside"),
-        ({"max_tokens": 0}, "must be at least 1"),
-        ({"max_tokens": 255}, "more than the 256 positions"),
-        ({"n": 0}, "must be at least 1"),
-        ({"seed": -1}, "seed: -1 is negative"),
-    ],
+@refused(
+    ({"prompt": (0,)}, "1 tokens; this model reads 2"),
+    ({"prompt": (0, WORDS)}, r"position 1: 5 is outside \[0, 5\)"),
+    ({"prompt": (0, -1)}, "position 1: -1 is outside"),
+    ({"max_tokens": 0}, "must be at least 1"),
+    ({"max_tokens": 255}, "more than the 256 positions"),
+    ({"n": 0}, "must be at least 1"),
+    ({"seed": -1}, "seed: -1 is negative"),
 )
-def test_what_cannot_be_served(change, message):
+def test_what_cannot_be_served(change):
     request = Request(**{"number": 0, "prompt": (0, 1), "max_tokens": 4} | change)
-    with pytest.raises(ValueError, match=message):
-        Decoder(Letters()).add(request)
+    Decoder(Letters()).add(request)
 
 
 @refused(

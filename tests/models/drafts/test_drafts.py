@@ -189,21 +189,17 @@ def test_bad_trees(parents):
 
 
 @refused(
-    (0, "block: 0 is not at least 1"),
-    (-(10**5000), "block: a number of very many digits is not at least 1"),
-    (1.0, TypeError, "block: expected an int, got float"),
-    ("2", TypeError, "block: expected an int, got str"),
-    ids=["0", "many digits", "float", "str"],
+    ({"block": 0}, "block: 0 is not at least 1"),
+    ({"block": -(10**5000)}, "block: a number of very many digits is not at least 1"),
+    ({"block": 1.0}, TypeError, "block: expected an int, got float"),
+    ({"block": "2"}, TypeError, "block: expected an int, got str"),
+    (
+        {"draft_sampling": "beam"},
+        "draft_sampling: 'beam' is unknown; give one of sampled, without replacement, top",
+    ),
 )
-def test_bad_blocks(block):
-    Tree((0,), block=block)
-
-
-def test_bad_ways_of_drawing():
-    with pytest.raises(
-        ValueError, match="draft_sampling: 'beam' is unknown; give one of sampled, without replacement, top"
-    ):
-        Tree((0,), "beam")
+def test_bad_ways_of_drawing(options):
+    Tree((0,), **options)
 
 
 @pytest.mark.parametrize(
@@ -497,21 +493,17 @@ def test_dynamic_drafts_on_real_text():
     assert len(set(map(tuple, parents.tolist()))) > 10  # the shape depends on the context
 
 
-@pytest.mark.parametrize(
-    ("sizes", "error", "message"),
-    [
-        ((0, 1, 1), ValueError, "width: 0"),
-        ((1, 0, 1), ValueError, "depth: 0"),
-        ((1, 1, 0), ValueError, "nodes: 0"),
-        ((1.5, 1, 1), TypeError, "width: expected an int, got float"),
-        ((2, 2, 7), ValueError, "nodes: 7 exceed 6 candidates"),
-        ((9, 1, 4), ValueError, "nodes: 4 exceed 3 candidates"),
-    ],
+@refused(
+    ((0, 1, 1), "width: 0"),
+    ((1, 0, 1), "depth: 0"),
+    ((1, 1, 0), "nodes: 0"),
+    ((1.5, 1, 1), TypeError, "width: expected an int, got float"),
+    ((2, 2, 7), "nodes: 7 exceed 6 candidates"),
+    ((9, 1, 4), "nodes: 4 exceed 3 candidates"),
 )
-def test_bad_dynamic_trees(sizes, error, message):
+def test_bad_dynamic_trees(sizes):
     model = TableModel([0.5, 0.3, 0.2])
-    with pytest.raises(error, match=message):
-        DynamicTree(*sizes).draft(model, np.zeros((2, 1), dtype=int))
+    DynamicTree(*sizes).draft(model, np.zeros((2, 1), dtype=int))
 
 
 # --- the best fixed tree ---------------------------------------------------------------------------------
