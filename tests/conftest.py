@@ -292,6 +292,13 @@ def made(tmp_path_factory):
     return once(tmp_path_factory, "figures", make)
 
 
+@pytest.fixture
+def nowhere(tmp_path):
+    """A path at which nothing is written."""
+    yield tmp_path / "out"
+    assert not (tmp_path / "out").exists()
+
+
 def random_trace(folder, steps=7, vocab_size=4, seed=0, **options):
     """Steps of two drafted tokens, three to a text."""
     rng = np.random.default_rng(seed)

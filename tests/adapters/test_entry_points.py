@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from commands import run
+from refused import refused
 
 from specsim import adapters, audit, rules
 from specsim.adapters import EngineMissing
@@ -117,21 +118,17 @@ def test_names_that_are_taken_otherwise(install, name):
     assert ("2 packages" in adapters.catalogue()[name]) == (name in rules.names())
 
 
-@pytest.mark.parametrize(
-    ("entry", "error", "message"),
-    [
-        ("no_such_module:verifier", EngineMissing, "No module named 'no_such_module'.*install their-package 1.0"),
-        ("their_audits:no_such", EngineMissing, "their_audits:no_such is not there in version"),
-        ("their_audits", EngineMissing, "their_audits is not there in version"),
-        ("their_audits:verify", ValueError, "the parameter draft_tokens needs a number or a text as its default"),
-        ("their_audits:nothing", ValueError, "its entry point made None, not a verifier; let it name a function that makes one"),
-        ("their_audits:failing", ValueError, "its adapter raised RuntimeError: no accelerator"),
-    ],
+@refused(
+    ("no_such_module:verifier", EngineMissing, "No module named 'no_such_module'.*install their-package 1.0"),
+    ("their_audits:no_such", EngineMissing, "their_audits:no_such is not there in version"),
+    ("their_audits", EngineMissing, "their_audits is not there in version"),
+    ("their_audits:verify", "the parameter draft_tokens needs a number or a text as its default"),
+    ("their_audits:nothing", "its entry point made None, not a verifier; let it name a function that makes one"),
+    ("their_audits:failing", "its adapter raised RuntimeError: no accelerator"),
 )  # fmt: skip
-def test_an_entry_point_that_makes_no_verifier(install, entry, error, message):
+def test_an_entry_point_that_makes_no_verifier(entry, install):
     install("their-package", f"their-engine = {entry}")
-    with pytest.raises(error, match=message):
-        adapters.get("their-engine")
+    adapters.get("their-engine")
 
 
 def test_unknown_parameters(install):

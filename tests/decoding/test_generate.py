@@ -448,8 +448,8 @@ def test_every_rule_runs():
 
 
 @refused(
-    ({"target": [0.5, 0.5]}, TypeError, None), ({"prompt": "ab"}, TypeError, None), ({"eos": 1.0}, TypeError, None),
-    ({"gamma": "3"}, TypeError, None), ({"rng": "seed"}, TypeError, None),
+    ({"target": [0.5, 0.5]}, TypeError, "^target: "), ({"prompt": "ab"}, TypeError, "^prompt: "), ({"eos": 1.0}, TypeError, "^eos: "),
+    ({"gamma": "3"}, TypeError, "^gamma: "), ({"rng": "seed"}, TypeError, "^rng: "),
     ({"prompt": (0,)}, "prompt: 1 tokens are too few; give at least 2"),
     ({"prompt": ()}, "prompt: 0 tokens"),
     ({"prompt": (0, 3)}, "prompt, position 1: token 3"),

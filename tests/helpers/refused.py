@@ -6,10 +6,11 @@ from functools import wraps
 import pytest
 
 
-def refused(*cases, error=ValueError, **options):
+def refused(*cases, error=ValueError, pattern=str, **options):
     """Make a test of a call that fails: a case has its first arguments, then what the error says.
 
-    Between them a case may name a type of error other than `error`."""
+    Between them a case may name a type of error other than `error`. `pattern` makes what is searched for of
+    what a case says."""
 
     def decorate(call):
         signature = inspect.signature(call)
@@ -19,7 +20,7 @@ def refused(*cases, error=ValueError, **options):
         @pytest.mark.parametrize(names, rows, **options)
         @wraps(call)
         def test(error, said, **given):
-            with pytest.raises(error, match=said):
+            with pytest.raises(error, match=pattern(said)):
                 call(**given)
 
         kinds = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names[-2:]]

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from refused import refused
 
 from specsim.core._tensors import save_tensors
 from specsim.models import compare_vocabularies
@@ -149,25 +150,20 @@ def test_every_kind_of_file(tmp_path):
     assert found.records()[0] == {"number": 0, "target": "a", "draft": "b"}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "not a tokenizer"),
-        ("[1]", "not a tokenizer"),
-        ('{"model": {}}', "not a tokenizer"),
-        ('{"model": {"vocab": {"a": "x"}}}', "'x' is not the number of a token"),
-        ('{"model": {"vocab": {"a": -1}}}', "-1 is not the number"),
-        ('{"model": {"vocab": {"a": 0, "b": 0}}}', "two tokens have one number"),
-        ('{"model": {"vocab": {}}}', "without tokens"),
-        ('{"model": {"vocab": [[{}, 0]]}}', "some are not texts"),
-        ("[" * 100_000, "nested too deeply"),
-    ],
+@refused(
+    ("{", "not a tokenizer"),
+    ("[1]", "not a tokenizer"),
+    ('{"model": {}}', "not a tokenizer"),
+    ('{"model": {"vocab": {"a": "x"}}}', "'x' is not the number of a token"),
+    ('{"model": {"vocab": {"a": -1}}}', "-1 is not the number"),
+    ('{"model": {"vocab": {"a": 0, "b": 0}}}', "two tokens have one number"),
+    ('{"model": {"vocab": {}}}', "without tokens"),
+    ('{"model": {"vocab": [[{}, 0]]}}', "some are not texts"),
+    ("[" * 100_000, "nested too deeply"),
+    pattern="bad.*{}".format,
 )
-def test_files_that_are_no_tokenizer(tmp_path, content, message):
-    good = folder(tmp_path, "good", bpe())
-    with pytest.raises(ValueError, match=message) as caught:
-        compare_vocabularies(good, folder(tmp_path, "bad", content))
-    assert "bad" in str(caught.value)
+def test_files_that_are_no_tokenizer(content, tmp_path):
+    compare_vocabularies(folder(tmp_path, "good", bpe()), folder(tmp_path, "bad", content))
 
 
 def test_folders_without_a_tokenizer(tmp_path):

@@ -301,39 +301,35 @@ def test_siblings_with_the_same_token_are_trials_of_their_own():
 TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0), "rule": "k_seq"}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rule": "lenience:lenience=1.5"}, r"lenience: parameter lenience = 1\.5 is outside \(0, 1\]"),
-        ({"parents": None, "q": [HALF] * 2}, "k_seq chooses between several drafts, and a chain is a single one"),
-        ({"parents": (0, 1), "q": [HALF] * 2}, r"draft a tree, as branching\(2, 2\)"),
-        ({"rule": "standard"}, r"standard verifies a chain .*, not a sampled tree with parents \(0, 0\)"),
-        ({"rule": "lenience"}, r"lenience verifies a chain .* parents \(0, 0\)"),
-        ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
-        ({"parents": (0, 0, 0)}, "parents: 3 for 2 drafted tokens"),
-        ({"parents": (0,)}, "parents: 1 for 2 drafted tokens"),
-        ({"q": [[1.0, 0.0]]}, "draft_tokens, position 1: token 1 has q = 0, so it was not drawn from q"),
-        ({"q": [HALF] * 2}, r"q: shape \(2, 2\) .*; give \(1, 2\)"),
-        ({"p": [HALF] * 2}, r"p: shape \(2, 2\) .*; give \(3, 2\).*\(p has one row more"),
-        ({"draft_tokens": [1, 1], "rule": "without_replacement"}, "draft_tokens: token 1 is twice below node 0; give without_replacement different siblings"),
-        (
-            {"draft_tokens": [[0, 1], [0, 0]], "p": [[HALF] * 3] * 2, "q": [[HALF]] * 2}
-            | {"rule": "without_replacement"},
-            "draft_tokens, step 1: token 0 is twice below node 0",
-        ),
-        (
-            {"draft_tokens": [0, 1, 1, 0, 1], "p": [HALF] * 6, "q": [HALF] * 3, "parents": (0, 0, 2, 1, 2)}
-            | {"rule": "without_replacement"},
-            "draft_tokens: token 1 is twice below node 2",
-        ),
-        ({"draft_tokens": [[0, 1], [0, 1]], "p": [[HALF] * 3] * 2, "q": [[HALF], [[0.0, 1.0]]]}, r"draft_tokens, position \(1, 0\): token 0 has q = 0"),
-        ({"rule": "cascade_chow", "parents": None, "q": [HALF] * 2}, r"q: shape \(2, 2\) for draft_tokens \(2,\); give \(3, 2\)"),
-    ],
+@refused(
+    ({"rule": "lenience:lenience=1.5"}, r"lenience: parameter lenience = 1\.5 is outside \(0, 1\]"),
+    ({"parents": None, "q": [HALF] * 2}, "k_seq chooses between several drafts, and a chain is a single one"),
+    ({"parents": (0, 1), "q": [HALF] * 2}, r"draft a tree, as branching\(2, 2\)"),
+    ({"rule": "standard"}, r"standard verifies a chain .*, not a sampled tree with parents \(0, 0\)"),
+    ({"rule": "lenience"}, r"lenience verifies a chain .* parents \(0, 0\)"),
+    ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
+    ({"parents": (0, 0, 0)}, "parents: 3 for 2 drafted tokens"),
+    ({"parents": (0,)}, "parents: 1 for 2 drafted tokens"),
+    ({"q": [[1.0, 0.0]]}, "draft_tokens, position 1: token 1 has q = 0, so it was not drawn from q"),
+    ({"q": [HALF] * 2}, r"q: shape \(2, 2\) .*; give \(1, 2\)"),
+    ({"p": [HALF] * 2}, r"p: shape \(2, 2\) .*; give \(3, 2\).*\(p has one row more"),
+    ({"draft_tokens": [1, 1], "rule": "without_replacement"}, "draft_tokens: token 1 is twice below node 0; give without_replacement different siblings"),
+    (
+        {"draft_tokens": [[0, 1], [0, 0]], "p": [[HALF] * 3] * 2, "q": [[HALF]] * 2}
+        | {"rule": "without_replacement"},
+        "draft_tokens, step 1: token 0 is twice below node 0",
+    ),
+    (
+        {"draft_tokens": [0, 1, 1, 0, 1], "p": [HALF] * 6, "q": [HALF] * 3, "parents": (0, 0, 2, 1, 2)}
+        | {"rule": "without_replacement"},
+        "draft_tokens: token 1 is twice below node 2",
+    ),
+    ({"draft_tokens": [[0, 1], [0, 1]], "p": [[HALF] * 3] * 2, "q": [[HALF], [[0.0, 1.0]]]}, r"draft_tokens, position \(1, 0\): token 0 has q = 0"),
+    ({"rule": "cascade_chow", "parents": None, "q": [HALF] * 2}, r"q: shape \(2, 2\) for draft_tokens \(2,\); give \(3, 2\)"),
 )  # fmt: skip
-def test_verify_names_what_is_wrong_with_a_tree_or_a_rule(change, message):
+def test_verify_names_what_is_wrong_with_a_tree_or_a_rule(change):
     verify(**TREE, rng=0)
-    with pytest.raises(ValueError, match=message):
-        verify(**TREE | change)
+    verify(**TREE | change)
 
 
 @pytest.mark.parametrize("parents", [(0, 0.5), (0, True), ("0", "0")])

@@ -189,22 +189,17 @@ def test_rows_of_a_wrong_sum_are_counted(tmp_path):
         import_trace(save(tmp_path, "npz", columns), tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    ("columns", "what"),
-    [
-        (without("q"), "has no array q, but .*give draft_tokens"),
-        (without("draft_tokens"), "has no array draft_tokens"),
-        (arrays() | {"q": arrays()["q"][..., :-1]}, r"q: shape \(40, 3, 11\) .*; give \(40, 3, 12\).*one vocabulary"),
-        (arrays() | {"accepted": np.zeros(3, int)}, r"accepted: shape \(3,\)"),
-        (arrays() | {"draft_tokens": np.zeros(N, int)}, r"draft_tokens: shape \(40,\); give \[N, γ\]"),
-        (arrays() | {"p_tokens": np.zeros((N, 3, V), int)}, "one of p_tokens and q_tokens; give both"),
-    ],
+@refused(
+    (without("q"), "has no array q, but .*give draft_tokens"),
+    (without("draft_tokens"), "has no array draft_tokens"),
+    (arrays() | {"q": arrays()["q"][..., :-1]}, r"q: shape \(40, 3, 11\) .*; give \(40, 3, 12\).*one vocabulary"),
+    (arrays() | {"accepted": np.zeros(3, int)}, r"accepted: shape \(3,\)"),
+    (arrays() | {"draft_tokens": np.zeros(N, int)}, r"draft_tokens: shape \(40,\); give \[N, γ\]"),
+    (arrays() | {"p_tokens": np.zeros((N, 3, V), int)}, "one of p_tokens and q_tokens; give both"),
+    pattern=r"log\.npz.*{}".format,
 )  # fmt: skip
-def test_arrays_that_do_not_fit(tmp_path, columns, what):
-    with pytest.raises(ValueError, match=what) as raised:
-        import_trace(save(tmp_path, "npz", columns), tmp_path / "out")
-    assert "log.npz" in str(raised.value)
-    assert not (tmp_path / "out").exists()
+def test_arrays_that_do_not_fit(columns, nowhere, tmp_path):
+    import_trace(save(tmp_path, "npz", columns), nowhere)
 
 
 def test_files_that_are_not_what_they_should_be(tmp_path):
@@ -535,47 +530,38 @@ def chat_id(value):
     return record
 
 
-@pytest.mark.parametrize(
-    ("draft", "what"),
-    [
-        (chat_logprob(-(10**400)), r"line 2, position 3: the log-probability of token \d+ is -10+\.\.\.0+$"),
-        (chat_logprob(True), "line 2, position 3: the log-probability of token .* is True"),
-        (chat_name("token_id:99999999999"), "line 2, position 3: token id 99999999999 is too large; give"),
-        (chat_name("token_id:3000000000"), "line 2, position 3: token id 3000000000 is too large"),
-        (chat_name("token_id:" + "9" * 5000), "line 2, position 3: 9{18}… is too large"),
-        (chat_id(2**31 - 1), "line 2, position 3: token id 2147483647 is too large"),
-        (completion_form(ROWS, 1) | {"document": True}, "line 2: document True is not an integer"),
-    ],
+@refused(
+    (chat_logprob(-(10**400)), r"line 2, position 3: the log-probability of token \d+ is -10+\.\.\.0+$"),
+    (chat_logprob(True), "line 2, position 3: the log-probability of token .* is True"),
+    (chat_name("token_id:99999999999"), "line 2, position 3: token id 99999999999 is too large; give"),
+    (chat_name("token_id:3000000000"), "line 2, position 3: token id 3000000000 is too large"),
+    (chat_name("token_id:" + "9" * 5000), "line 2, position 3: 9{18}… is too large"),
+    (chat_id(2**31 - 1), "line 2, position 3: token id 2147483647 is too large"),
+    (completion_form(ROWS, 1) | {"document": True}, "line 2: document True is not an integer"),
+    pattern=r"d\.jsonl, {}".format,
 )
-@pytest.mark.usefixtures("parser")
-def test_numbers_in_log_probabilities_that_are_none(tmp_path, draft, what):
-    with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
-        side_by_side(tmp_path, [prompt_form(ROWS, 0)] * 2, [completion_form(ROWS, 1), draft])
-    assert not (tmp_path / "out").exists()
+@pytest.mark.usefixtures("parser", "nowhere")
+def test_numbers_in_log_probabilities_that_are_none(draft, tmp_path):
+    side_by_side(tmp_path, [prompt_form(ROWS, 0)] * 2, [completion_form(ROWS, 1), draft])
 
 
 LINE = json.dumps(completion_form(ROWS, 1)).encode() + b"\n"
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (gzip.compress(LINE), "line 1: compressed; unpack the file"),
-        (LINE.decode().encode("utf-16"), "line 1: not UTF-8 at byte 1; convert the file"),
-        (LINE.decode().encode("utf-16-le"), "line 1: not JSON at character 2"),
-        (LINE + '{"text": "é"}\n'.encode("latin-1") + LINE, "line 2: not UTF-8 at byte 11; convert the file"),
-        (LINE * 3 + b"[" * 200_000 + b"\n", "line 4: nested too deeply"),
-        (LINE + b'{"logprob": ' + b"1" * 5000 + b"}", "line 2: a number of too many digits"),
-    ],
-    ids=["gzip", "utf-16", "utf-16 without a mark", "latin-1", "too deep", "too long"],
+@refused(
+    (gzip.compress(LINE), "line 1: compressed; unpack the file"),
+    (LINE.decode().encode("utf-16"), "line 1: not UTF-8 at byte 1; convert the file"),
+    (LINE.decode().encode("utf-16-le"), "line 1: not JSON at character 2"),
+    (LINE + '{"text": "é"}\n'.encode("latin-1") + LINE, "line 2: not UTF-8 at byte 11; convert the file"),
+    (LINE * 3 + b"[" * 200_000 + b"\n", "line 4: nested too deeply"),
+    (LINE + b'{"logprob": ' + b"1" * 5000 + b"}", "line 2: a number of too many digits"),
+    pattern=r"d\.jsonl, {}".format, ids=['gzip', 'utf-16', 'utf-16 without a mark', 'latin-1', 'too deep', 'too long'],
 )  # fmt: skip
 @pytest.mark.usefixtures("parser")
-def test_files_of_lines_that_cannot_be_read(tmp_path, data, what):
+def test_files_of_lines_that_cannot_be_read(data, nowhere, tmp_path):
     one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 4)
     (tmp_path / "d.jsonl").write_bytes(data)
-    with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
-        import_trace(one, tmp_path / "out", draft=tmp_path / "d.jsonl")
-    assert not (tmp_path / "out").exists()
+    import_trace(one, nowhere, draft=tmp_path / "d.jsonl")
 
 
 @pytest.mark.parametrize("form", ["lines", "texts"])

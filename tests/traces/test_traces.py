@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import refused
 
 from specsim import open_trace
 from specsim.core._kernels import interpreted
@@ -722,26 +723,21 @@ def test_a_bad_step_is_refused_and_not_written(tmp_path: Path, change: dict, err
     assert read.verify()[0].ok
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "what"),
-    [
-        ({"vocab_size": 0}, ValueError, "vocab_size: 0 is not at least 1"),
-        ({"vocab_size": 2**31, "top": 2}, ValueError, "vocab_size: 2147483648 exceeds 2147483647"),
-        ({"gamma": 0}, ValueError, "gamma: 0 is not at least 1"),
-        ({"gamma": 0, "flags": False, "bonus": False}, ValueError, "leaves no row of q"),
-        ({"top": 0}, ValueError, "top: 0 is not at least 1"),
-        ({"top": True}, TypeError, "top: expected an int, got the bool True"),
-        ({"gamma": 1.5}, TypeError, "gamma: expected an int, got float"),
-        ({"dtype": "float64"}, ValueError, "'float64' is unknown; give one of float32, float16, bfloat16"),
-        ({"rows_per_shard": 2}, ValueError, "rows_per_shard: 2 is not at least 3"),
-        ({"provenance": {"model": object()}}, TypeError, "JSON"),
-    ],
+@refused(
+    ({"vocab_size": 0}, "vocab_size: 0 is not at least 1"),
+    ({"vocab_size": 2**31, "top": 2}, "vocab_size: 2147483648 exceeds 2147483647"),
+    ({"gamma": 0}, "gamma: 0 is not at least 1"),
+    ({"gamma": 0, "flags": False, "bonus": False}, "leaves no row of q"),
+    ({"top": 0}, "top: 0 is not at least 1"),
+    ({"top": True}, TypeError, "top: expected an int, got the bool True"),
+    ({"gamma": 1.5}, TypeError, "gamma: expected an int, got float"),
+    ({"dtype": "float64"}, "'float64' is unknown; give one of float32, float16, bfloat16"),
+    ({"rows_per_shard": 2}, "rows_per_shard: 2 is not at least 3"),
+    ({"provenance": {"model": object()}}, TypeError, "JSON"),
 )
-def test_bad_arguments_leave_no_folder(tmp_path: Path, change: dict, error: type, what: str) -> None:
-    arguments = {"vocab_size": 4, "gamma": 2} | change
-    with pytest.raises(error, match=what), writer(tmp_path / "t", **arguments):
+def test_bad_arguments_leave_no_folder(change: dict, nowhere: Path) -> None:
+    with writer(nowhere, **{"vocab_size": 4, "gamma": 2} | change):
         pass
-    assert not (tmp_path / "t").exists()
 
 
 PAIRS = [([0, 1], [0.5, 0.25])] * 3

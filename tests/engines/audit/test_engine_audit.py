@@ -475,21 +475,17 @@ def line(entry):
     return json.dumps(entry | {"crc32": _checksum(entry)}) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{1", "line 1: not JSON"),
-        ("[]\n", "line 1: expected the header"),
-        (line({}) + '{"completion": 3}\n', "line 2: its checksum is wrong"),
-        (line({}) + line({"completion": 3}), "line 2: its values are wrong"),
-        (line({}) + line({"failure": {"nothing": 1}}), "line 2: its values are wrong"),
-        (line({}) + "none\n", "line 2: not JSON"),
-    ],
+@refused(
+    ("{1", "line 1: not JSON"),
+    ("[]\n", "line 1: expected the header"),
+    (line({}) + '{"completion": 3}\n', "line 2: its checksum is wrong"),
+    (line({}) + line({"completion": 3}), "line 2: its values are wrong"),
+    (line({}) + line({"failure": {"nothing": 1}}), "line 2: its values are wrong"),
+    (line({}) + "none\n", "line 2: not JSON"),
 )
-def test_files_that_hold_no_texts_are_refused(text, said, tmp_path):
+def test_files_that_hold_no_texts_are_refused(text, tmp_path):
     (tmp_path / "texts.jsonl").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=said):
-        TextStore(tmp_path / "texts.jsonl", {})
+    TextStore(tmp_path / "texts.jsonl", {})
 
 
 def test_a_text_is_kept_once(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from commands import run
 from hypothesis import given
 from hypothesis import strategies as st
+from refused import refused
 
 from specsim import open_planted, plant
 from specsim.core._json import sealed
@@ -224,21 +225,17 @@ def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
         open_planted(copy)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "damaged, not JSON"),
-        (b"[" * 100_000, "damaged, not JSON"),
-        (b"[]", "does not say format"),
-        (b'{"format": "specsim-planted", "version": 9}', "this program reads 2"),
-        (b'{"format": "specsim-planted", "version": 2}', "does not have the SHA-256 that it states"),
-        (json.dumps(sealed({"format": "specsim-planted", "version": 2})).encode(), "digest is None"),
-    ],
+@refused(
+    (b"", "damaged, not JSON"),
+    (b"[" * 100_000, "damaged, not JSON"),
+    (b"[]", "does not say format"),
+    (b'{"format": "specsim-planted", "version": 9}', "this program reads 2"),
+    (b'{"format": "specsim-planted", "version": 2}', "does not have the SHA-256 that it states"),
+    (json.dumps(sealed({"format": "specsim-planted", "version": 2})).encode(), "digest is None"),
 )
-def test_damaged_manifests(copy, content, message):
+def test_damaged_manifests(content, copy):
     (copy / "planted.json").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        open_planted(copy)
+    open_planted(copy)
 
 
 def test_missing_files(copy, tmp_path_factory):
@@ -270,25 +267,20 @@ def test_checkpoints_that_are_not_there(planted):
         planted.checkpoint("drafter", "hf")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"vocab_size": 1}, "vocab_size: 1 is not at least 2"),
-        ({"vocab_size": 131_073}, "not at most 131,072"), ({"order": -1}, "order: -1 is not at least 0"),
-        ({"order": 9}, "order: 9 is not at most 8"), ({"order": 1, "offsets": (1,)}, "give one of them"),
-        ({"offsets": (2, 1)}, "do not ascend"), ({"offsets": (0,)}, "offsets: 0 is not at least 1"),
-        ({"openers": 1}, "openers: 1 has no other"), ({"openers": -1}, "openers: -1 is not at least 0"),
-        ({"context": 2}, "at least 3"), ({"offsets": (5000,)}, "at least 5001"),
-        ({"overlap": 1.5}, "overlap: 1.5 is outside"),
-        ({"overlap": float("nan")}, "overlap: nan is outside"), ({"kind": "foo"}, "unknown kind 'foo'"),
-        ({"formats": ("hf", "onnx")}, "'onnx' is unknown; give one of hf, gguf"),
-        ({"formats": ()}, "format: the list is empty"),
-    ],
+@refused(
+    ({"vocab_size": 1}, "vocab_size: 1 is not at least 2"),
+    ({"vocab_size": 131_073}, "not at most 131,072"), ({"order": -1}, "order: -1 is not at least 0"),
+    ({"order": 9}, "order: 9 is not at most 8"), ({"order": 1, "offsets": (1,)}, "give one of them"),
+    ({"offsets": (2, 1)}, "do not ascend"), ({"offsets": (0,)}, "offsets: 0 is not at least 1"),
+    ({"openers": 1}, "openers: 1 has no other"), ({"openers": -1}, "openers: -1 is not at least 0"),
+    ({"context": 2}, "at least 3"), ({"offsets": (5000,)}, "at least 5001"),
+    ({"overlap": 1.5}, "overlap: 1.5 is outside"),
+    ({"overlap": float("nan")}, "overlap: nan is outside"), ({"kind": "foo"}, "unknown kind 'foo'"),
+    ({"formats": ("hf", "onnx")}, "'onnx' is unknown; give one of hf, gguf"),
+    ({"formats": ()}, "format: the list is empty"),
 )  # fmt: skip
-def test_bad_arguments_write_nothing(tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        plant(tmp_path / "new", rng=1, **options)
-    assert not (tmp_path / "new").exists()
+def test_bad_arguments_write_nothing(options, nowhere):
+    plant(nowhere, rng=1, **options)
 
 
 def test_nothing_is_overwritten(planted):
