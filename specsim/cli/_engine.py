@@ -28,6 +28,7 @@ def _biases(text: str) -> tuple[tuple[int, float], ...]:
 VALUES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("texts", "logprobs", "penalty_last_n", "min_tokens"), whole),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), real),
+    **dict.fromkeys(("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"), real),
     "logit_bias": _biases,
     "stop_id": lambda text: (whole(text),),
 }

@@ -29,8 +29,8 @@ from specsim.engines._audit.places import (
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.processing import possible_orders
-from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
+from specsim.engines._planted.processing import CUTS, possible_orders
+from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request, Sampling
 
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
@@ -46,7 +46,7 @@ LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
 #: The rows, other than processed ones, whose log-probabilities an engine may return.
 OTHER_ROWS: dict[str, Callable[[Given], Floats]] = {
     "raw": lambda given: given.raw.p,
-    "penalised": lambda given: given.changed(temperature=1.0, top_k=None, top_p=1.0, min_p=0.0),
+    "penalised": lambda given: given.changed(**{name: NEUTRAL[name] for name in CUTS}),
 }
 
 

@@ -16,6 +16,7 @@ from specsim.core._files import check_target, naming, open_file
 from specsim.core._json import parse_json, rebuilding
 from specsim.engines._clients.http import HttpServer, TextCompletion
 from specsim.engines._planted.folder import Planted
+from specsim.engines._planted.processing import BANNED
 from specsim.engines._planted.requests import Completion, Engine, Failure, Request, Sampling
 
 #: The first line of a file says what it is. Version 1 had no checksums.
@@ -247,6 +248,10 @@ def plan_requests(
     Each prompt is asked twice, so that equal texts and shared random numbers can be seen, and never by two
     requests in a row, so that mixed up requests can be. Raises ValueError if the context of the checkpoints
     is too short for the shortest prompt and one token."""
+    if sampling.top_k is None and sampling.acting & {"typical_p", "top_n_sigma"}:
+        # tokens that cannot come have logits too, which these would count
+        banned = sum(bias <= BANNED for _, bias in sampling.logit_bias)
+        sampling = replace(sampling, top_k=planted.target.words - banned)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:

@@ -14,7 +14,8 @@ class MlxEngine(InProcess):
     """The target, with the draft as `draft_model` or plain."""
 
     name, _package, _logprobs = "mlx-lm", "mlx-lm", "raw"
-    _lacks = frozenset({"stop", "stop_ids", "min_tokens"})  # stream_generate has no stop strings
+    # stream_generate has no stop strings
+    _lacks = frozenset({"stop", "stop_ids", "min_tokens", "typical_p", "top_n_sigma"})
 
     def _open(self) -> None:
         self._mx = need("mlx.core", "mlx-lm 'mlx[cpu]'")
@@ -42,6 +43,8 @@ class MlxEngine(InProcess):
                 top_p=sampling.top_p,
                 min_p=sampling.min_p,
                 top_k=sampling.top_k or 0,
+                xtc_probability=sampling.xtc_probability,
+                xtc_threshold=sampling.xtc_threshold,
             )
         }
         penalties = {name: getattr(sampling, name) for name in PENALTIES}

@@ -29,7 +29,9 @@ class TransformersEngine(InProcess):
 
     name, _package, _logprobs = "hf", "transformers", "processed"
     _loads, _without_drafts = tuple(ARCHITECTURES), STATEFUL
-    _lacks = frozenset({"frequency_penalty", "presence_penalty", "penalty_last_n"})
+    _lacks = frozenset(
+        {"frequency_penalty", "presence_penalty", "penalty_last_n", "top_n_sigma", "xtc_probability"}
+    )
 
     def __init__(
         self,
@@ -118,6 +120,7 @@ class TransformersEngine(InProcess):
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": sampling.top_k or 0}
             how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None}
+            how |= {"typical_p": sampling.typical_p}
         how |= {
             "repetition_penalty": sampling.repetition_penalty,
             "min_new_tokens": min(sampling.min_tokens, request.max_tokens) or None,

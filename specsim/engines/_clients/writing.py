@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.engines._planted.requests import PENALTIES, Request
+from specsim.engines._planted.requests import PENALTIES, RARE, Request
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:]
 #: `specsim.engines._planted.processing`.
 #: More tokens than a text has, since penalties of llama.cpp look 64 back by default.
 WHOLE = 2**16
-SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
+SAMPLERS = ["temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sigma", "xtc"]
 
 
 def fields_of(
@@ -57,6 +57,8 @@ def fields_of(
         given["top_k"] = -1 if sampling.top_k is None else sampling.top_k
     if dialect.more_parameters or sampling.min_p:
         given["min_p"] = sampling.min_p
+    given |= {name: getattr(sampling, name) for name in RARE if name in sampling.acting}
+    given["xtc_threshold"] = sampling.xtc_threshold if sampling.xtc_probability else None
     if dialect.returned_ids:
         given |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
     penalties = {name: getattr(sampling, name) for name in PENALTIES}

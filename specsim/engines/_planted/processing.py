@@ -3,24 +3,32 @@
 Bias and penalties change logits, and penalties are a function of the text so far. Engines differ in the
 order, and in what penalties count; an order names both."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr
 
 from specsim.core._types import Floats, Ints
+from specsim.core.distributions import normalise
 from specsim.engines._planted.law import log_softmax
-from specsim.engines._planted.requests import NEUTRAL, PENALTIES, Sampling
+from specsim.engines._planted.requests import NEUTRAL, PENALTIES, RARE, Sampling
 from specsim.models._processed import SAMPLING, process
 
-#: The orders of temperature and truncation that engines are known to use, that of transformers first. In the
-#: last one top-k and top-p each look at the same row, and what both keep is renormalised.
+#: What few engines have: typical sampling, tokens within some standard deviations of the largest logit, and
+#: the exclusion of top choices. An order that does not name them has them last, in this order.
+LATE = ("typical-p", "top-n-sigma", "xtc")
+#: The orders of temperature and truncation that engines are known to use, that of transformers first, then
+#: those of llama.cpp and of MLX-LM among the later ones. In the last one top-k and top-p each look at the
+#: same row, and what both keep is renormalised.
 ORDERS = (
     "temperature, top-k, top-p, min-p",
     "temperature, min-p, top-k, top-p",
     "temperature, top-p, top-k, min-p",
-    "top-k, top-p, min-p, temperature",
-    "top-p, min-p, top-k, temperature",
+    "top-n-sigma, top-k, typical-p, top-p, min-p, xtc, temperature",
+    "top-p, min-p, xtc, top-k, temperature",
     "temperature, top-k with top-p, min-p",
 )
 FIRST_ORDER = ORDERS[0]
@@ -32,7 +40,10 @@ COUNTED = {
     "penalties of the text": (False, False),
 }
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
-PARTS = {name: {name: NEUTRAL[name]} for name in NEUTRAL if name not in PENALTIES} | {"penalties": PENALTIES}
+PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
+PARTS |= {"penalties": PENALTIES}
+#: The parameters of temperature and truncation; the others change logits.
+CUTS = (*SAMPLING, *RARE)
 #: A bias of so little bans a token, as in OpenAI's protocol.
 BANNED = -100.0
 
@@ -66,15 +77,63 @@ def processed(
 
     Bias and penalties come first if the order does not name them. `seen` is needed where they read texts."""
     steps = order.split(", ")
-    if sampling.acting - {*SAMPLING}:
+    if sampling.acting - {*CUTS}:
         steps = [one for one in ("bias", "penalties") if one not in order] + steps
         last = max(i for i, one in enumerate(steps) if one == "bias" or one in COUNTED)
         for step in steps[: last + 1]:
             scores = _changed(scores, sampling, step, seen)
         steps = steps[last + 1 :]
-    names = ["joint" if " with " in one else one.replace("-", "_") for one in steps]
+    return _cut(np.exp(log_softmax(scores)), _with_late(steps), sampling)
+
+
+def _with_late(steps: Sequence[str]) -> list[str]:
+    return [*steps, *(one for one in LATE if one not in steps)]
+
+
+def _cut(rows: Floats, steps: Sequence[str], sampling: Sampling) -> Floats:
+    """The rows after temperature and truncations. Top choices are excluded by chance, so that rows are a
+    mixture."""
     values = {name: getattr(sampling, name) for name in SAMPLING}
-    return process(np.exp(log_softmax(scores)), names, **values)
+    for i, step in enumerate(steps):
+        name = "joint" if " with " in step else step.replace("-", "_")
+        if name in TRUNCATIONS and name in sampling.acting:
+            rows = normalise(rows * TRUNCATIONS[name](rows, getattr(sampling, name)))
+        elif name == "xtc" and (share := sampling.xtc_probability):
+            kept = _without_top_choices(rows, sampling.xtc_threshold)
+            both = (_cut(some, steps[i + 1 :], sampling) for some in (rows, normalise(rows * kept)))
+            return (1.0 - share) * next(both) + share * next(both)
+        elif name not in TRUNCATIONS:
+            rows = process(rows, [name], **values)
+    return np.asarray(rows)
+
+
+def _typical(rows: Floats, mass: float) -> NDArray[np.bool_]:
+    """The fewest tokens with `mass` whose surprise is nearest to the entropy (Meister et al. 2023, eq. 5)."""
+    with np.errstate(divide="ignore"):
+        far = np.abs(-np.log(rows) - entr(rows).sum(axis=1, keepdims=True))
+    order = far.argsort(axis=1, kind="stable")
+    before = (np.take_along_axis(rows, order, axis=1).cumsum(axis=1) < mass).sum(axis=1, keepdims=True)
+    last = np.take_along_axis(order, np.minimum(before, rows.shape[1] - 1), axis=1)
+    return far <= np.take_along_axis(far, last, axis=1)
+
+
+def _near_the_top(rows: Floats, deviations: float) -> NDArray[np.bool_]:
+    """The tokens whose logits are at most so many standard deviations of all of them below the largest."""
+    logs = np.log(rows, where=rows > 0.0, out=np.full_like(rows, np.nan))
+    least = np.nanmax(logs, axis=1) - deviations * np.nanstd(logs, axis=1)
+    return logs >= least[:, None]
+
+
+TRUNCATIONS: dict[str, Callable[[Floats, float], NDArray[np.bool_]]] = {
+    "typical_p": _typical,
+    "top_n_sigma": _near_the_top,
+}
+
+
+def _without_top_choices(rows: Floats, threshold: float) -> NDArray[np.bool_]:
+    """All tokens but those of at least `threshold` before the least probable one of these."""
+    top = rows >= threshold
+    return ~top | (rows <= np.where(top, rows, np.inf).min(axis=1, keepdims=True))
 
 
 def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -> Floats:
@@ -103,13 +162,16 @@ def possible_orders(sampling: Sampling) -> list[str]:
     """The orders that can give different rows, the first one alone if at most one step does anything."""
     acting = sampling.acting
     tempered = "temperature" in acting and sampling.temperature > 0.0
-    several, factor = len(acting & {*SAMPLING}) > 1, "repetition_penalty" in acting
+    several, factor = len(acting & {*CUTS}) > 1, "repetition_penalty" in acting
     others = bool(acting & {"frequency_penalty", "presence_penalty"})
     counted: dict[tuple[bool, bool], str] = {}
     for name, (often, new) in COUNTED.items():
         counted.setdefault((often and factor, new and others), name * sampling.penalised)
     found = []
-    for tail in ORDERS if several else ORDERS[:1]:
+    silent = {one for one in LATE if not acting & {one.replace("-", "_"), f"{one}_probability"}}
+    every = [_with_late(order.split(", ")) for order in ORDERS]
+    tails = [", ".join(one for one in steps if one not in silent) for steps in every]
+    for tail in tails if several else tails[:1]:
         for penalties in counted.values():
             heads = [name for name in ("bias" * ("logit_bias" in acting), penalties) if name]
             for head in permutations(heads) if factor else [tuple(heads)]:

@@ -14,7 +14,9 @@ from specsim.core._verdicts import LONGEST
 #: nothing.
 PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0} | PENALTIES
-NEUTRAL |= {"logit_bias": (), "min_tokens": 0}
+#: What few engines have.
+RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0}
+NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE
 #: The smallest and the largest values of the numbers, and whether they may have these.
 LIMITS = read_table("servers")["limits"]
 
@@ -29,8 +31,10 @@ class Sampling:
     logits of tokens that came already and multiplies negative ones; that of frequency is subtracted for each
     time that a token came, that of presence once; `penalty_last_n` is how many tokens back they look, by
     default all. `logit_bias` has pairs (token, what is added to its logit); -100 bans it. A text ends at one
-    of `stop_ids`, which cannot come before `min_tokens` tokens. Raises ValueError, naming the parameter, for
-    values out of range."""
+    of `stop_ids`, which cannot come before `min_tokens` tokens. `typical_p` is the mass that typical sampling
+    keeps, `top_n_sigma` how many standard deviations a logit may be below the largest, and
+    `xtc_probability` how often the tokens of at least `xtc_threshold` but the least of them are excluded.
+    Raises ValueError, naming the parameter, for values out of range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -45,6 +49,10 @@ class Sampling:
     logit_bias: tuple[tuple[int, float], ...] = ()
     stop_ids: tuple[int, ...] = ()
     min_tokens: int = 0
+    typical_p: float = 1.0
+    top_n_sigma: float | None = None
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
 
     def __post_init__(self) -> None:
         for name, (low, high, ends) in LIMITS.items():

@@ -15,6 +15,7 @@ from specsim.engines._planted.served_pair import Pair, check_request
 IGNORED: dict[str, list[Any]] = read_table("servers")["ignored"]
 READ: list[str] = read_table("servers")["read"]
 Default = TypeVar("Default", int, None)
+Real = TypeVar("Real", float, None)
 #: The most texts of one HTTP request, and the most tokens and entries of lists: an answer takes memory.
 MOST_TEXTS, MOST_ENTRIES = 4096, 2**20
 
@@ -79,6 +80,10 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
         _biases(given),
         _tokens(given.get("stop_token_ids") or [], pair, "stop_token_ids"),
         _whole(given, "min_tokens", 0),
+        _number(given, "typical_p", 1.0),
+        _number(given, "top_n_sigma", None),
+        _number(given, "xtc_probability", 0.0),
+        _number(given, "xtc_threshold", 0.1),
     )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
     many, n, seed = _whole(given, "max_tokens", 16), _whole(given, "n", 1), _whole(given, "seed", None)
@@ -94,7 +99,7 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
     return requests
 
 
-def _number(given: dict[str, Any], name: str, default: float) -> float:
+def _number(given: dict[str, Any], name: str, default: Real) -> float | Real:
     value = given.get(name)
     if value is None:
         return default

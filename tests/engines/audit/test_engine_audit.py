@@ -156,6 +156,10 @@ def test_few_tokens_are_inconclusive(pair):
 PROCESSED = Sampling(temperature=1.5, top_k=4, top_p=0.9)
 OFTEN = Sampling(frequency_penalty=1.5, presence_penalty=0.5)
 BIASED = Sampling(logit_bias=((0, -100.0), (1, 1.5)))
+RARELY = {
+    "typical_p": Sampling(typical_p=0.5), "top_n_sigma": Sampling(top_n_sigma=0.8),
+    "xtc_probability": Sampling(xtc_probability=1.0, xtc_threshold=0.2),
+}  # fmt: skip
 LATE = Sampling(stop_ids=(1,), min_tokens=20)
 SETTINGS = {
     "draft_temperature": Sampling(temperature=0.6), "verified_at_temperature": Sampling(temperature=0.6),
@@ -168,6 +172,7 @@ SETTINGS = {
     "logprobs_mixed": Sampling(temperature=0.6), "penalties_miss_drafts": OFTEN,
     "penalties_not_in_bonus": OFTEN, "penalties_not_in_recovered": OFTEN,
     "prompt_penalised": Sampling(frequency_penalty=0.5), "prompt_not_penalised": Sampling(repetition_penalty=3.0),
+    **{f"{name}_not_in_{place}": sampling for name, sampling in RARELY.items() for place in ("bonus", "recovered")},
     **dict.fromkeys(("logit_bias_not_in_bonus", "logit_bias_not_in_recovered"), BIASED),
     **dict.fromkeys(("min_tokens_not_in_bonus", "min_tokens_not_in_recovered"), LATE),
 }  # fmt: skip

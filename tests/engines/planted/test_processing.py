@@ -1,5 +1,8 @@
 """Rows after bias, penalties and truncation: those of a second implementation, token by token."""
 
+import math
+import statistics
+
 import numpy as np
 import pytest
 
@@ -68,6 +71,52 @@ def test_penalties_count_what_the_name_of_the_order_says(head, steps, last):
 def test_a_least_length_bans_the_stop_id():
     late, soon = (Sampling(stop_ids=(2,), min_tokens=n) for n in (len(TEXT) + 1, len(TEXT)))
     assert row(late, ORDERS[0])[2] == 0.0 < row(soon, ORDERS[0])[2]
+
+
+def kept_by_hand(name, pmf, value):
+    """The tokens of a pmf that a sampler keeps, one by one."""
+    logs = {x: math.log(mass) for x, mass in enumerate(pmf) if mass}
+    if name == "top_n_sigma":
+        return {x for x in logs if logs[x] >= max(logs.values()) - value * statistics.pstdev(logs.values())}
+    if name == "xtc_threshold":
+        top = sorted((x for x in logs if pmf[x] >= value), key=lambda x: pmf[x])
+        return set(logs) - {*top[1:]}
+    entropy = -sum(pmf[x] * logs[x] for x in logs)
+    kept, mass = set(), 0.0
+    for x in sorted(logs, key=lambda x: abs(-logs[x] - entropy)):
+        if mass < value:
+            kept.add(x)
+            mass += pmf[x]
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("typical_p", (0.2, 0.5, 0.9)), ("top_n_sigma", (0.3, 1.0, 3.0)), ("xtc_threshold", (0.05, 0.2, 0.5))],
+)
+def test_what_few_engines_have_keeps_the_tokens_of_its_definition(name, values):
+    rng = np.random.default_rng(3)
+    for value in values:
+        for _ in range(50):
+            pmf = rng.dirichlet(np.ones(9)) * (rng.random(9) < 0.8)
+            pmf /= pmf.sum()
+            with np.errstate(divide="ignore"):
+                scores = np.log(pmf)[None]
+            always = {"xtc_probability": 1.0} if name == "xtc_threshold" else {}
+            found = processed(scores, Sampling(**{name: value}, **always))[0]
+            expected = np.array([mass * (x in kept_by_hand(name, pmf, value)) for x, mass in enumerate(pmf)])
+            np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-12)
+
+
+def test_top_choices_are_excluded_by_chance_where_the_order_says():
+    scores, often = np.log([[0.4, 0.3, 0.2, 0.1]]), Sampling(0.5, xtc_probability=0.25, xtc_threshold=0.15)
+    late, soon = (processed(scores, often, order)[0] for order in (possible_orders(often)[i] for i in (0, 3)))
+    hot, cut = np.array([0.4, 0.3, 0.2, 0.1]) ** 2, np.array([0.0, 0.0, 0.2, 0.1]) ** 2
+    np.testing.assert_allclose(soon, 0.75 * hot / hot.sum() + 0.25 * cut / cut.sum(), atol=1e-12)
+    warm = np.array([0.0, 0.3, 0.2, 0.1]) ** 2  # of the row at the temperature, only two are above
+    np.testing.assert_allclose(late, 0.75 * hot / hot.sum() + 0.25 * warm / warm.sum(), atol=1e-12)
+    assert possible_orders(often)[3] == "top-k, top-p, min-p, xtc, temperature"
+    assert possible_orders(often)[0] == f"{ORDERS[0]}, xtc"
 
 
 def test_only_orders_that_can_differ_are_possible():
