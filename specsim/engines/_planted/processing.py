@@ -118,7 +118,7 @@ def _typical(rows: Floats, mass: float) -> NDArray[np.bool_]:
 
 
 def _near_the_top(rows: Floats, deviations: float) -> NDArray[np.bool_]:
-    """The tokens whose logits are at most so many standard deviations of all of them below the largest."""
+    """The tokens at most a number of standard deviations of all logits below the largest."""
     logs = np.log(rows, where=rows > 0.0, out=np.full_like(rows, np.nan))
     least = np.nanmax(logs, axis=1) - deviations * np.nanstd(logs, axis=1)
     return logs >= least[:, None]
