@@ -250,7 +250,7 @@ def plan_requests(
     is too short for the shortest prompt and one token."""
     if sampling.top_k is None and sampling.acting & {"typical_p", "top_n_sigma"}:
         # tokens that cannot come have logits too, which these would count
-        banned = sum(bias <= BANNED for _, bias in sampling.logit_bias)
+        banned = sum(bias <= BANNED for _, bias in sampling.logit_bias) * bool(sampling.top_n_sigma)
         sampling = replace(sampling, top_k=planted.target.words - banned)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
