@@ -56,7 +56,7 @@ def test_rows_of_a_bank_are_those_that_numpy_takes(library, dtype, monkeypatch):
     monkeypatch.setattr(arrays, "GATHERED_BY_NUMPY", 0)
     rows = (np.random.default_rng(1).integers(2**7, size=(4, 50)) / 2**7).astype(dtype_of(dtype))
     places = np.random.default_rng(2).integers(4, size=(9, 3)).astype(np.int32)
-    theirs = library_of(Declared(library, "cpu"))
+    theirs = library_of(Declared(arrays=library, device="cpu"))
     bank = theirs.bank(rows)
     found = theirs.take(bank, places)
     assert tuple(found.shape) == (9, 3, 50)
