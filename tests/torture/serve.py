@@ -32,7 +32,14 @@ BODIES = [
 #: Parts of raw requests; {} is the length of the body.
 METHODS = [*b"POST POST POST GET HEAD PUT post \0 \x16\x03\x01".split(b" "), b"", b"P" * 70_000]
 PATHS = [b"", b"/v1/completions", *b"/v1/completions/ /metrics /health /v1/models * http://x/ /%00".split()]
-PATHS += [b"/v1/completions", b"/../../etc/passwd", b"//\x1b[31m<b>", b"/?" + b"a" * 60_000, b"/ /"]
+PATHS += [
+    b"/v1/completions",
+    b"/v1/chat/completions",
+    b"/../../etc/passwd",
+    b"//\x1b[31m<b>",
+    b"/?" + b"a" * 60_000,
+    b"/ /",
+]
 VERSIONS = [*b" HTTP/1.1; HTTP/1.1; HTTP/1.0; HTTP/0.9; HTTP/2; HTTP/9.9; HTTP/1.x; x;".split(b";")]
 LENGTHS = [b"", b"9" * 30, b"9" * 5000, *b"{} {} {} -1 +5 x 1e3 5,5 \xb2 0x5 0 1 4194305".split()]
 HEADERS = [b"Content-Length: " + length for length in LENGTHS] + [b"", b"no colon", b": x", b" folded: x"]

@@ -102,7 +102,8 @@ def _tokens(choice: dict[str, Any], named: list[int] | None, pair: Pair, where: 
     given = token_ids(choice)
     given = named if given is None else given
     if given is None:
-        text = choice.get("text")
+        message = choice.get("message")
+        text = message.get("content") if isinstance(message, dict) else choice.get("text")
         if not isinstance(text, str):
             raise GarbageError(f"{where}: neither token ids nor a text, but {reprlib.repr(text)}")
         try:

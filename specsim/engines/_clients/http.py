@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients import answers
 from specsim.engines._clients.running import Answers, side_by_side
-from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of
+from specsim.engines._clients.writing import CHAT, DIALECTS, TEXT_DIALECTS, Dialect, fields_of
 from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
 from specsim.engines._planted.served_pair import Pair
 from specsim.traces._responses import id_in, token_ids
@@ -43,10 +43,11 @@ class _StatusError(FailedError):
 class HttpServer:
     """A server at an address; subclasses say how requests are written and answers are read.
 
-    Of `url` a path before /v1 is kept. `model` is by default the first that the server lists; `connections`
-    requests are under way at once. `timeout` is for a whole answer, in seconds; `retries` is how often a
-    request is sent again that did not reach the server, or that a busy server refused. Raises ValueError or
-    TypeError for an address that is not one of HTTP, or numbers out of range.
+    Of `url` a path before /v1 is kept; with /v1/chat/completions at its end requests are chats. `model` is by
+    default the first that the server lists; `connections` requests are under way at once. `timeout` is for a
+    whole answer, in seconds; `retries` is how often a request is sent again that did not reach the server, or
+    that a busy server refused. Raises ValueError or TypeError for an address that is not one of HTTP, or
+    numbers out of range.
 
     `deadline` is a time of `time.perf_counter`: a request that is under way then may still take twice as long
     as the slowest answer before."""
@@ -70,7 +71,10 @@ class HttpServer:
             raise ValueError(f"url: {url!r} is not an address such as http://localhost:8000")
         check_seconds("timeout", timeout)
         # a part of the address before /v1 is kept, and what is asked for may be at its end
-        self._base = place.path.rstrip("/").removesuffix("/completions").removesuffix("/v1")
+        path = place.path.rstrip("/")
+        if path.endswith(CHAT):
+            self._dialects = tuple(one for one in self._dialects if one.chat)
+        self._base = path.removesuffix(CHAT).removesuffix("/completions").removesuffix("/v1")
         self._place, self._port = place, port
         self._model = model
         self._connections = check_count("connections", connections)
@@ -187,7 +191,7 @@ class HttpServer:
         for dialect in self._dialects if known is None else (known,):
             payload = json.dumps(self._fields(request, dialect)).encode()
             try:
-                body = self._send_again("/v1/completions", payload, answers.most_bytes(request))
+                body = self._send_again(dialect.path, payload, answers.most_bytes(request))
             except _StatusError as error:
                 if known is not None or error.status not in REFUSED:
                     raise

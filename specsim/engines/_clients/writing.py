@@ -8,8 +8,8 @@ from specsim.engines._planted.requests import PENALTIES, RARE, Request
 
 @dataclass(frozen=True)
 class Dialect:
-    """A way to write requests: prompts as token ids or as text, parameters that OpenAI does not have, and
-    whether token ids are asked for.
+    """A way to write requests: prompts as token ids or as text, parameters that OpenAI does not have, whether
+    token ids are asked for, and whether it is a chat, whose one message is the prompt.
 
     Servers have defaults of their own, such as a min-p of 0.05, so parameters without effect are sent too."""
 
@@ -17,8 +17,14 @@ class Dialect:
     token_ids: bool
     more_parameters: bool
     returned_ids: bool
+    chat: bool = False
+
+    @property
+    def path(self) -> str:
+        return CHAT if self.chat else "/v1/completions"
 
 
+CHAT = "/v1/chat/completions"
 TOKEN_IDS = Dialect("token ids", True, True, False)
 #: The best one first; a server that refuses it is sent the next.
 DIALECTS = (
@@ -26,9 +32,11 @@ DIALECTS = (
     TOKEN_IDS,
     Dialect("text", False, True, False),
     Dialect("text, OpenAI's parameters alone", False, False, False),
+    Dialect("chat, ids returned", False, True, True, chat=True),
+    Dialect("chat, OpenAI's parameters alone", False, False, False, chat=True),
 )
 #: The same for prompts that have no ids here.
-TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:])
+TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:4])
 #: llama.cpp processes rows in another order, unless it is given the one of
 #: `specsim.engines._planted.processing`.
 #: More tokens than a text has, since penalties of llama.cpp look 64 back by default.
@@ -77,4 +85,8 @@ def fields_of(
     else:
         given["penalty_last_n"] = sampling.penalty_last_n
     given |= penalties
+    if dialect.chat:
+        del given["prompt"]
+        given["messages"] = [{"role": "user", "content": prompt}]
+        given |= {"logprobs": sampling.logprobs is not None, "top_logprobs": sampling.logprobs or None}
     return {name: value for name, value in given.items() if value is not None}

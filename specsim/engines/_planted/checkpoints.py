@@ -15,6 +15,9 @@ from specsim.engines._planted.architectures import EPSILON, Checkpoint
 from specsim.engines._planted.weights import HEAD_SIZE, THETA, Tensor
 from specsim.engines._planted.words import END, Spelling
 
+#: A chat is what its messages say.
+CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
 
 def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
     folder.mkdir()
@@ -30,6 +33,7 @@ def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) 
             "eos_token": END,
             "pad_token": END,
             "add_bos_token": False,
+            "chat_template": CHAT_TEMPLATE,
             "clean_up_tokenization_spaces": False,
             "model_max_length": checkpoint.context,
         },
@@ -117,6 +121,7 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         writer.add_file_type(gguf.LlamaFileType.ALL_F32)
         _add_sizes(writer, checkpoint)
         _add_tokenizer(writer, spelling)
+        writer.add_chat_template(CHAT_TEMPLATE)
         for name, parts, (there, _) in _stored(kind, checkpoint.config["num_hidden_layers"]):
             if name in tensors:
                 for part, tensor in zip(parts, there(tensors[name]), strict=True):

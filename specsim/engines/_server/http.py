@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from specsim.core._provenance import specsim_version
+from specsim.engines._clients.writing import CHAT
 from specsim.engines._planted.requests import Completion, Request
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.protocol import ApiError, read_call, write_answer, write_events
@@ -222,9 +223,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         try:
             body = self._body()
-            if self.path != "/v1/completions":
-                raise ApiError(404, f"there is no {self.path}; POST to /v1/completions")
-            self._complete(body)
+            if self.path not in ("/v1/completions", CHAT):
+                raise ApiError(404, f"there is no {self.path}; POST to /v1/completions or {CHAT}")
+            self._complete(body, self.path == CHAT)
         except ApiError as error:
             self._send_error(error)
         except (ConnectionError, TimeoutError):
@@ -244,16 +245,16 @@ class Handler(BaseHTTPRequestHandler):
         self.server.coming.pop(self.connection, None)
         return body
 
-    def _complete(self, body: bytes) -> None:
+    def _complete(self, body: bytes, chat: bool) -> None:
         batching, model = self.server.batching, self.server.model
         pair = batching.decoder.pair
-        call = read_call(body, pair, model)
+        call = read_call(body, pair, model, chat)
         self.server.waiting[self.connection] = pending = batching.begin(call.requests)
         try:
             answers = pending.answer.result()
         finally:
             del self.server.waiting[self.connection]
-        name = f"cmpl-{secrets.token_hex(8)}"
+        name = f"{'chat' * chat}cmpl-{secrets.token_hex(8)}"
         if not call.stream:
             self._send_json(200, write_answer(call, answers, pair, model, name))
             return

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, TypeVar
 
 from specsim.core._files import read_table
@@ -39,16 +40,19 @@ class Call:
     stream: bool
     token_ids: bool
     names_as_ids: bool
+    chat: bool
 
 
-def read_call(body: bytes, pair: Pair, model: str) -> Call:
-    """The call in the JSON `body`. Raises ApiError for one that cannot be served."""
+def read_call(body: bytes, pair: Pair, model: str, chat: bool = False) -> Call:
+    """The call in the JSON `body`, perhaps of a chat. Raises ApiError for one that cannot be served."""
     try:
         given = parse_json(body, unique=False)
     except ValueError as error:
         raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise ApiError(400, f"the body is {type(given).__name__}, not an object of parameters")
+    if chat:
+        given = _as_completion(given)
     for name, value in given.items():
         if name in IGNORED and value not in (None, *IGNORED[name]):
             raise ApiError(400, f"{name}: {value!r} is not supported", name)
@@ -60,8 +64,23 @@ def read_call(body: bytes, pair: Pair, model: str) -> Call:
         requests = _read_requests(given, pair)
     except ValueError as error:  # its message begins with the parameter
         raise ApiError(400, str(error), str(error).partition(":")[0]) from None
-    forms = ("stream", "return_token_ids", "return_tokens_as_token_ids")
-    return Call(requests, *(given.get(name) is True for name in forms))
+    stream, ids, names = (
+        given.get(name) is True for name in ("stream", "return_token_ids", "return_tokens_as_token_ids")
+    )
+    return Call(requests, stream, ids, names, chat)
+
+
+def _as_completion(given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a completion whose prompt is what the messages of a chat say, one after the other."""
+    messages, given = given.get("messages"), {name: given[name] for name in given.keys() - {"messages"}}
+    if not (isinstance(messages, list) and messages and all(isinstance(one, dict) for one in messages)):
+        raise ApiError(400, "messages: expected a list of objects", "messages")
+    if not all(isinstance(one.get("content"), str) for one in messages):
+        raise ApiError(400, "messages: expected a text as the content of each", "messages")
+    listed = given.pop("top_logprobs", None) or 0
+    given["logprobs"] = listed if given.get("logprobs") is True else None
+    given["max_tokens"] = given.pop("max_completion_tokens", given.get("max_tokens"))
+    return given | {"prompt": "".join(one["content"] for one in messages)}
 
 
 def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
@@ -156,7 +175,7 @@ def write_answer(call: Call, answers: Sequence[Completion], pair: Pair, model: s
     """The JSON of a finished call; `answers` are all completions of its requests."""
     ordered = sorted(answers, key=lambda answer: (answer.number, answer.index))
     choices = [_choice(call, index, answer, pair) for index, answer in enumerate(ordered)]
-    return {**_head(model, name), "choices": choices, "usage": _usage(call, ordered)}
+    return {**_head(call, model, name), "choices": choices, "usage": _usage(call, ordered)}
 
 
 def write_events(
@@ -164,13 +183,17 @@ def write_events(
 ) -> Iterator[Any]:
     """The JSON of the events of a stream: each text whole, since it is sent when it is finished."""
     whole = write_answer(call, answers, pair, model, name)
+    head = _head(call, model, name)
     for choice in whole["choices"]:
-        yield {**_head(model, name), "choices": [choice]}
-    yield {**_head(model, name), "choices": [], "usage": whole["usage"]}
+        if call.chat:
+            choice["delta"] = choice.pop("message")
+        yield {**head, "choices": [choice]}
+    yield {**head, "choices": [], "usage": whole["usage"]}
 
 
-def _head(model: str, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "text_completion", "created": int(time.time()), "model": model}
+def _head(call: Call, model: str, name: str) -> dict[str, Any]:
+    kind = "text_completion" if not call.chat else "chat.completion" + ".chunk" * call.stream
+    return {"id": name, "object": kind, "created": int(time.time()), "model": model}
 
 
 def _choice(call: Call, index: int, answer: Completion, pair: Pair) -> dict[str, Any]:
@@ -178,9 +201,11 @@ def _choice(call: Call, index: int, answer: Completion, pair: Pair) -> dict[str,
     text = pair.decode(answer.tokens)
     cuts = [text.find(string) for string in request.sampling.stop]
     ids = {"token_ids": list(answer.tokens), "prompt_token_ids": list(request.prompt)}
+    text = text[: min((cut for cut in cuts if cut >= 0), default=len(text))]
+    said = {"message": {"role": "assistant", "content": text}} if call.chat else {"text": text}
     return {
         "index": index,
-        "text": text[: min((cut for cut in cuts if cut >= 0), default=len(text))],
+        **said,
         "logprobs": None if answer.logprobs is None else _logprobs(call, answer, pair),
         "finish_reason": answer.finish,
     } | (ids if call.token_ids else {})
@@ -191,6 +216,15 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
         return f"token_id:{token}" if call.names_as_ids else pair.decode([token])
 
     lists = [{name(x): value for x, value in top.items()} for top in answer.top or ()]
+    if call.chat:
+        lists = lists or [{}] * len(answer.tokens)
+        every = zip(answer.tokens, answer.logprobs or (), lists, strict=True)
+        return {
+            "content": [
+                _entry(name(x), value) | {"top_logprobs": [*starmap(_entry, top.items())]}
+                for x, value, top in every
+            ]
+        }
     ends = [len(pair.decode(answer.tokens[:i])) for i in range(len(answer.tokens))]
     return {
         "tokens": [name(token) for token in answer.tokens],
@@ -198,6 +232,10 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
         "top_logprobs": lists if answer.top is not None else None,
         "text_offset": ends,
     }
+
+
+def _entry(token: str, value: float | None) -> dict[str, Any]:
+    return {"token": token, "logprob": value}
 
 
 def _usage(call: Call, answers: Sequence[Completion]) -> dict[str, Any]:

@@ -57,13 +57,14 @@ def choice(**more):
     return {"choices": [{"index": 0, "text": "abc", "finish_reason": "length"} | more]}
 
 
+@pytest.mark.parametrize("path", ["", "/v1/chat/completions"])
 @pytest.mark.parametrize("options", [{}, {"plain": True}], ids=str)
-def test_our_server_gives_what_its_decoder_gives(options):
+def test_our_server_gives_what_its_decoder_gives(options, path):
     requests = [
         Request(i, (0, i % 5), 8, i, n=1 + i % 3, sampling=Sampling(logprobs=i % 3)) for i in range(12)
     ]
     with listening(Server(Decoder(PAIR, **options), port=0)) as url:
-        engine = open_engine(url, PAIR, connections=4)
+        engine = open_engine(url + path, PAIR, connections=4)
         found = sorted(engine.complete(requests), key=lambda one: (one.number, one.index))
         described, counters = engine.describe(), engine.counters()
         engine.close()
@@ -74,6 +75,7 @@ def test_our_server_gives_what_its_decoder_gives(options):
     assert sum(one.drafted or 0 for one in found) == drafted == counters["drafted"]
     assert described["engine"] == "specsim"
     assert described["model"] == "specsim-01234567"
+    assert described["prompts"].startswith("chat" if path else "token ids")
     json.dumps(described)
 
 

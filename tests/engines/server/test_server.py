@@ -123,6 +123,24 @@ def test_streams(server):
     assert text == complete(server, seed=7)["choices"][0]["text"]
 
 
+def test_a_chat_is_the_completion_of_what_its_messages_say(server):
+    parts = [{"role": "user", "content": "A"}, {"role": "user", "content": "ab"}]
+    more = {"messages": parts, "max_completion_tokens": 6, "seed": 7, "logprobs": True, "top_logprobs": 2}
+    status, answer = send(server, "/v1/chat/completions", more)
+    (choice,), (plain,) = answer["choices"], complete(server, seed=7, logprobs=2)["choices"]
+    entries = choice["logprobs"]["content"]
+    assert (status, choice["message"]) == (200, {"role": "assistant", "content": plain["text"]})
+    assert [one["logprob"] for one in entries] == plain["logprobs"]["token_logprobs"]
+    assert [len(one["top_logprobs"]) for one in entries] == [2] * len(entries)
+    events = send(server, "/v1/chat/completions", more | {"stream": True})[1]
+    assert (
+        json.loads(events.split("\n\n")[0].removeprefix("data: "))["choices"][0]["delta"] == choice["message"]
+    )
+    for wrong in ("Aab", [], ["Aab"], [{"role": "user"}], [{"content": [1]}]):
+        status, answer = send(server, "/v1/chat/completions", {"messages": wrong})
+        assert (status, answer["error"]["param"]) == (400, "messages")
+
+
 def test_calls_side_by_side_are_as_if_alone(server):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda seed: complete(server, seed=seed, n=2), range(24)))
@@ -179,7 +197,7 @@ def test_bodies_that_are_no_request(server, body, status):
 
 
 def test_other_errors(server):
-    assert send(server, "/v1/chat/completions", {})[0] == 404
+    assert send(server, "/v1/embeddings", {})[0] == 404
     assert send(server, "/")[0] == 404
     assert send(server, "/v1/completions", body=b"", headers={"Content-Length": str(10**12)})[0] == 413
     assert send(server, "/v1/completions", body=b"", headers={"Content-Length": "9" * 5000})[0] == 413
