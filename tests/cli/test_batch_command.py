@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from commands import run
+from commands import run, says
 
 SMALL = ("--requests", "400", "--replications", "2", "--seed", "1")
 
@@ -16,9 +16,7 @@ def test_measured_passes_and_logged_requests_are_read(tmp_path):
         "arrival,prompt,output\n" + "".join(f"{i / 2},1,3\n" for i in range(30))
     )
     words = "--measured passes.csv,1 --log log.csv --max-batch 1 --policy none --no-prefill --seed 1"
-    found = run("simulate-batch", *words.split(), "--json", cwd=tmp_path)
-    assert found.code == 0, found.err
-    document = json.loads(found.out)
+    document = json.loads(says("{", "simulate-batch", *words.split(), "--json", cwd=tmp_path))
     assert (document["load"], document["requests"]) == ("steady", 30)
     assert document["estimates"]["latency_p99"]["mean"] == pytest.approx(3 * 5.1e-3)
 
@@ -37,8 +35,7 @@ def test_accepted_lengths_come_from_the_log_of_an_engine(tmp_path):
 
 def test_a_sweep_is_a_table_and_a_picture(tmp_path):
     words = ("simulate-batch", "--over", "output=8,geometric:8", *SMALL, "-o", "gain.svg", "--csv")
-    found = run(*words, cwd=tmp_path)
-    assert found.code == 0, found.err
-    assert found.out.splitlines()[0].startswith("output,speedup,speedup_low,speedup_high,capacity_gain")
-    assert [line.split(",")[0] for line in found.out.splitlines()[1:]] == ["8", "geometric:8"]
+    head, *lines = says("\n", *words, cwd=tmp_path).splitlines()
+    assert head.startswith("output,speedup,speedup_low,speedup_high,capacity_gain")
+    assert [line.split(",")[0] for line in lines] == ["8", "geometric:8"]
     assert (tmp_path / "gain.svg").read_text().startswith("<?xml")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run
+from commands import run, says
 from interrupting import interruptible
 
 import specsim
@@ -27,17 +27,14 @@ HELPERS = Path(__file__).parents[1] / "helpers"
 
 @pytest.fixture
 def trace(tmp_path):
-    code, out, _ = run("trace", "record", tmp_path / "trace", "--steps", "60", "--gamma", "3", "--seed", "1")
-    assert code == 0
-    assert "60 steps, 240 rows" in out
+    options = ("--steps", "60", "--gamma", "3", "--seed", "1")
+    says("60 steps, 240 rows", "trace", "record", tmp_path / "trace", *options)
     return tmp_path / "trace"
 
 
 def test_audit_prints_a_verdict_and_writes_its_files(tmp_path, few_cases_in_module):
-    code, out, _ = run("audit", "standard", "--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
-    assert code == 0
-    assert "standard: consistent" in out
-    assert "α drafted" in out
+    options = ("--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
+    assert "α drafted" in says("standard: consistent", "audit", "standard", *options)
     written = sorted(path.name for path in (tmp_path / "audit").iterdir())
     assert written == ["audit.html", "audit.json", "audit.png", "audit.saved", "audit.svg", "audit.xml"]
     assert "standard: consistent" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
@@ -58,10 +55,9 @@ def test_rules_are_compared(tmp_path, monkeypatch):
     few = partial(specsim.acceptance_by_drafts, max_drafts=3, steps=2**10)
     monkeypatch.setattr(specsim, "acceptance_by_drafts", few)
     monkeypatch.setattr("specsim.core._plotting.save_figure", lambda figure, path: path.touch())
-    options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
-    code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
-    assert code == 0
-    assert "lenience:lenience=0.5" in out
+    rule = "lenience:lenience=0.5"
+    options = ("--rule", "standard", "--rule", rule, "--steps", "2000", "--seed", "1")
+    says(rule, "compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
     names = {path.name for path in (tmp_path / "there").iterdir()}
     assert names == {"comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg"}
     assert len(json.loads((tmp_path / "there/comparison.json").read_text())["entries"]) == 2
@@ -76,9 +72,7 @@ def test_an_altered_shard_is_named_with_its_row(trace):
     assert code == 2
     assert "shard-00000.safetensors" in out
     assert "row 2" in out
-    code, _, err = run("trace", "alpha", trace)
-    assert code == 2
-    assert "shard-00000.safetensors, row 2" in err
+    says("shard-00000.safetensors, row 2", "trace", "alpha", trace, code=2)
 
 
 def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path, request):
@@ -116,9 +110,7 @@ specsim.__main__.main()"""
 
 def test_a_trace_of_one_step_has_no_standard_errors(tmp_path):
     run("trace", "record", tmp_path / "trace", "--steps", "1", "--seed", "1")
-    code, out, _ = run("trace", "alpha", tmp_path / "trace")
-    assert code == 0
-    assert "nan" not in out
+    assert "nan" not in says("α context", "trace", "alpha", tmp_path / "trace")
 
 
 def test_a_damaged_manifest_is_refused(trace):
@@ -140,18 +132,13 @@ def test_an_empty_trace_is_refused(tmp_path):
     with pytest.raises(ValueError, match="closed"):
         log.append(0, [0], 1, [[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2)
     for command in (["simulate"], ["replay", "--step", "3", "--seed", "1"]):
-        code, _, err = run(command[0], tmp_path / "trace", "--gamma", "1", *command[1:])
-        assert code == 2
-        assert "no step" in err
+        says("no step", command[0], tmp_path / "trace", "--gamma", "1", *command[1:], code=2)
 
 
 def test_generate_prints_text_and_numbers_beside_the_target_alone():
-    code, out, _ = run(
-        "generate", "--prompt", "def ", *["--max-new-tokens", "30", "--gamma", "3", "--seed", "1"]
-    )
-    assert code == 0
+    options = ("--max-new-tokens", "30", "--gamma", "3", "--seed", "1")
+    out = says("target alone", "generate", "--prompt", "def ", *options)
     assert out.startswith("def ")
-    assert "target alone" in out
     assert "tokens per iteration" in out
 
 
@@ -177,21 +164,17 @@ def theirs(tmp_path, monkeypatch):
 
 
 def test_a_call_that_hangs_is_given_up_after_the_timeout(theirs):
-    code, out, _ = run("audit", f"{theirs}:hangs", "--level", "smoke", "--timeout", "0.3")
-    assert code == 1
-    assert "hangs: broken" in out
+    options = ("--level", "smoke", "--timeout", "0.3")
+    out = says("hangs: broken", "audit", f"{theirs}:hangs", *options, code=1)
     assert "hung: a call took longer than 0.3 s" in out
 
 
 def test_old_is_compared_with_new(theirs, tmp_path):
     options = ("--level", "smoke", "--seed", "1")
-    code, out, _ = run("audit", f"{theirs}:right", "--against", "standard", *options)
-    assert code == 0
-    assert "right against standard: same" in out
+    said = "right against standard: same"
+    says(said, "audit", f"{theirs}:right", "--against", "standard", *options)
     changed = ("audit", f"{theirs}:wrong", "--against", "standard", *options, "--out", tmp_path / "there")
-    code, out, _ = run(*changed)
-    assert code == 1
-    assert "wrong against standard: changed" in out
+    says("wrong against standard: changed", *changed, code=1)
     document = json.loads((tmp_path / "there" / "against.json").read_text())
     assert (document["verdict"], document["exit_code"]) == ("changed", 1)
     assert document["cases"][0]["changed"]
@@ -206,9 +189,7 @@ def test_cases_are_exported_and_tokens_scored(tmp_path, monkeypatch, full):
         battery = _offline.battery
         few = lambda declared: [case for case in battery(declared) if case.name == "zeros"]  # noqa: E731
         monkeypatch.setattr(_offline, "battery", few)
-    code, out, _ = run("audit", "offline", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
-    assert code == 0
-    assert "ANSWERS" in out
+    says("ANSWERS", "audit", "offline", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
     tokens = tmp_path / "tokens"
     tokens.mkdir()
     for file in (tmp_path / "cases").glob("*.safetensors"):  # every draft is taken, whatever p says
@@ -220,43 +201,33 @@ def test_cases_are_exported_and_tokens_scored(tmp_path, monkeypatch, full):
     monkeypatch.setattr("specsim.auditing._report.html.audit_page", lambda _: "")
     monkeypatch.setattr("specsim.core._plotting.save_figure", lambda figure, path: path.touch())
     score = ("audit", "offline", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
-    code, out, _ = run(*score)
-    assert code == 1
-    assert "engine: biased" in out
-    assert "have probability 0 under the target" in out
+    assert "have probability 0 under the target" in says("engine: biased", *score, code=1)
     assert json.loads((tmp_path / "report" / "audit.json").read_text())["verdict"] == "biased"
-    code, _, err = run("audit", "offline", tmp_path / "cases", tmp_path / "nowhere")
-    assert (code, "there is no such folder" in err) == (2, True)
+    offline = "audit", "offline", tmp_path / "cases"
+    says("there is no such folder", *offline, tmp_path / "nowhere", code=2)
     (tmp_path / "empty").mkdir()
-    code, out, _ = run("audit", "offline", tmp_path / "cases", tmp_path / "empty")
-    assert code == 1
-    assert "tokens: broken" in out
-    assert "cannot be read" in out
+    assert "cannot be read" in says("tokens: broken", *offline, tmp_path / "empty", code=1)
 
 
-def test_shards_are_merged_to_what_simulate_prints(tmp_path):
+def test_shards_are_merged_to_what_simulate_prints(nowhere, tmp_path):
     common = ("zipf", "--vocab-size", "50", "--steps", "300000", "--seed", "1", "--json")
     _, whole, _ = run("simulate", *common)
     files = [tmp_path / f"{i}.part" for i in range(3)]
     for i, file in enumerate(files):
         assert run("simulate", *common, "--shard", f"{i}/3", "--out", file)[0] == 0
-    code, merged, _ = run("merge", *reversed(files), "--json")
-    assert code == 0
-    whole, merged = json.loads(whole), json.loads(merged)
+    whole, merged = json.loads(whole), json.loads(says("{", "merge", *reversed(files), "--json"))
     assert whole["provenance"].pop("seconds") != merged["provenance"].pop("seconds")
     assert whole["provenance"].pop("date") <= merged["provenance"].pop("date")
     assert merged == whole
-    code, _, complaint = run("merge", *files[1:])
-    assert (code, "are missing (0 to" in complaint) == (2, True)
+    says("are missing (0 to", "merge", *files[1:], code=2)
     assert "steps, seed 1" in run("merge", *files)[1]
-    code, _, complaint = run("merge", *files, "--out", tmp_path / "report")
-    assert (code, "--out has no effect on parts of a simulation" in complaint) == (2, True)
-    assert not (tmp_path / "report").exists()
-    code, _, complaint = run("merge", *files, "--diagnose", "mine:verify")
-    assert (code, "the parts are of a simulation, which has no verifier" in complaint) == (2, True)
+    said = "--out has no effect on parts of a simulation"
+    says(said, "merge", *files, "--out", nowhere, code=2)
+    said = "the parts are of a simulation, which has no verifier"
+    says(said, "merge", *files, "--diagnose", "mine:verify", code=2)
     named = files[0].rename(tmp_path / "0.json")
-    code, _, complaint = run("merge", named, *files[1:], "-o", named)
-    assert (code, f"{named}: this command names the file twice" in complaint) == (2, True)
+    said = f"{named}: this command names the file twice"
+    says(said, "merge", named, *files[1:], "-o", named, code=2)
 
 
 def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from pathlib import Path
 import cyclopts
 import numpy as np
 import pytest
-from commands import every_command, help_of, parse, run
+from commands import every_command, help_of, parse, run, says
 from rich.console import Console
 
 import specsim
@@ -70,22 +70,8 @@ def test_other_texts_are_no_numbers(text):
 
 
 def test_options_take_such_numbers():
-    found = run(
-        *[
-            "simulate",
-            "zipf",
-            "--overlap",
-            "80%",
-            "--steps",
-            "1e3",
-            "--vocab-size",
-            ".1k",
-            "--seed",
-            "1",
-            "--json",
-        ]
-    )
-    document = json.loads(found.out)
+    words = "simulate zipf --overlap 80% --steps 1e3 --vocab-size .1k --seed 1 --json"
+    document = json.loads(run(*words.split()).out)
     assert document["pair"]["name"] == "zipf:vocab_size=100,overlap=0.8"
     assert document["steps"] == 1000
 
@@ -136,8 +122,7 @@ def test_a_result_is_written_to_a_file_besides(tmp_path, full):
         ("simulate plan.json", "plan.json: a Plan; only a Simulation can be simulated again"),
         ("simulate a.json --seed 3", "--seed has no effect on a.json, which has all settings"),
     ):
-        found = run(*command.split(), cwd=tmp_path)
-        assert (found.code, message in found.err) == (2, True), found.err
+        says(message, *command.split(), cwd=tmp_path, code=2)
 
 
 #: What `specsim` may offer at most.
@@ -203,13 +188,11 @@ def test_help_offers_pictures_where_there_are_some():
 def test_a_result_is_not_taken_for_a_damaged_checkpoint(tmp_path):
     assert run("simulate", "zipf", "--steps", "1k", "-o", "x.json", cwd=tmp_path).code == 0
     for command in ("simulate zipf --steps 1k --seed 1 --out x.json", "merge x.json"):
-        found = run(*command.split(), cwd=tmp_path)
-        assert (found.code, "x.json: holds a result, not a checkpoint" in found.err) == (2, True), found.err
-        assert "delete" not in found.err
+        what = "x.json: holds a result, not a checkpoint"
+        assert "delete" not in says(what, *command.split(), cwd=tmp_path, code=2)
     (tmp_path / "notes.txt").write_text("not a part")
-    found = run("merge", "notes.txt", cwd=tmp_path)
-    assert "not a part of a run" in found.err
-    assert "or run its steps again" in found.err
+    said = says("not a part of a run", "merge", "notes.txt", cwd=tmp_path, code=2)
+    assert "or run its steps again" in said
 
 
 def test_a_note_on_wrong_rules_stands_below_wrong_rules():

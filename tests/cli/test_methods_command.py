@@ -2,18 +2,17 @@
 
 import json
 
-from commands import run
+from commands import run, says
 
 from specsim.simulation import methods
 
 
 def test_the_list_has_every_system_and_what_is_left_out():
-    found = run("list", "methods")
-    assert found.code == 0
+    shown = says("\n", "list", "methods")
     rows = json.loads(run("list", "methods", "--json").out)
     assert [row["method"] for row in rows] == methods.names()
     for row in rows:
-        assert f"{row['method']}: " in found.out
+        assert f"{row['method']}: " in shown
         assert row["modelled"].endswith(".")
         assert row["not_modelled"].endswith(".")
         assert {one["name"] for one in row["parameters"]} >= {"size"}
@@ -27,10 +26,9 @@ def test_a_system_is_simulated():
 
 
 def test_systems_are_compared(tmp_path):
-    picture = tmp_path / "methods.png"
+    picture, of_methods = tmp_path / "methods.png", ("--method", "autoregressive", "--method", "spectr")
     options = ("--steps", "200", "--seed", "1", "--batch", "8", "--context", "0", "-o", str(picture))
-    found = run("compare", "zipf:vocab_size=20", "--method", "autoregressive", "--method", "spectr", *options)
-    assert found.code == 0, found.err
+    says("spectr", "compare", "zipf:vocab_size=20", *of_methods, *options)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -63,10 +61,7 @@ def test_tokenizers_are_compared(tmp_path):
         (tmp_path / name).mkdir()
         model = {"vocab": {letter: number for number, letter in enumerate(letters)}}
         (tmp_path / name / "tokenizer.json").write_text(json.dumps({"model": model}))
-    same, other = (run("list", "tokens", str(tmp_path / "a"), str(tmp_path / name)) for name in "bc")
-    assert (same.code, other.code) == (0, 1)
-    assert "the same: p and q can be compared by number" in same.out
-    assert "good drafts are rejected" in other.out
-    missing = run("list", "tokens", str(tmp_path / "a"), str(tmp_path / "nothing"))
-    assert missing.code == 2
-    assert "nothing" in missing.err
+    command = "list", "tokens", tmp_path / "a"
+    says("the same: p and q can be compared by number", *command, tmp_path / "b")
+    says("good drafts are rejected", *command, tmp_path / "c", code=1)
+    says("nothing", *command, tmp_path / "nothing", code=2)

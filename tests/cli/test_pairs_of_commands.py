@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from commands import help_of, run
+from commands import help_of, run, says
 
 import specsim
 
@@ -28,9 +28,7 @@ def here(tmp_path_factory):
     ],
 )  # fmt: skip
 def test_prove_enumerates_what_it_can_where_no_numbers_are_given(command, vocab_size, nodes):
-    found = run(*command.split(), "--json")
-    assert found.code == 0, found.err
-    proof = json.loads(found.out)
+    proof = json.loads(says("{", *command.split(), "--json"))
     assert (proof["vocab_size"], len(proof["draft"]["parents"]), proof["exact"]) == (vocab_size, nodes, True)
 
 
@@ -53,10 +51,8 @@ def test_prove_says_its_own_numbers():
     "command", ["simulate whole", "simulate cut", "simulate transformers", "simulate ngram-trace"]
 )
 def test_as_many_tokens_are_drafted_as_a_trace_logged(command, here):
-    found = run(*command.split(), "--json", cwd=here)
-    assert found.code == 0, found.err
     logged = {"whole": 3, "cut": 2, "transformers": 4, "ngram-trace": 4}[command.split()[-1]]
-    assert json.loads(found.out)["gamma"] == logged
+    assert json.loads(says("{", *command.split(), "--json", cwd=here))["gamma"] == logged
 
 
 def test_a_seed_is_taken_where_documents_are_resampled(here):
@@ -74,8 +70,7 @@ def test_a_seed_is_taken_where_documents_are_resampled(here):
      "simulate whole --over rule=standard,block --steps 100", "plan whole --c 0.1", "plan cut --c 0.1"],
 )  # fmt: skip
 def test_a_trace_is_a_pair(command, here):
-    found = run(*command.split(), cwd=here)
-    assert found.code == 0, found.err
+    says("\n", *command.split(), cwd=here)
 
 
 @pytest.mark.parametrize(
@@ -83,17 +78,15 @@ def test_a_trace_is_a_pair(command, here):
 )
 def test_truncated_rows_are_refused_with_what_to_give(command, here):
     for name in ("cut", "transformers"):
-        found = run(*command.format(name).split(), cwd=here)
-        assert (found.code, "give a trace with whole rows" in found.err) == (2, True)
-        assert "specsim simulate" in found.err
+        said = says("give a trace with whole rows", *command.format(name).split(), cwd=here, code=2)
+        assert "specsim simulate" in said
 
 
 @pytest.mark.parametrize("command", ["prove {}", "audit standard --pair {} --level smoke"])
 @pytest.mark.parametrize("name", ["whole", "transformers", "hf:one,two@prompts.txt"])
 def test_where_a_trace_cannot_serve_it_is_said_what_can(command, name, here):
-    found = run(*command.format(name).split(), cwd=here)
-    assert (found.code, f"{name}: rows logged along a text" in found.err) == (2, True), found.err
-    assert "takes two pmfs, such as zipf or mine.npz, or two models" in found.err
+    said = says(f"{name}: rows logged along a text", *command.format(name).split(), cwd=here, code=2)
+    assert "takes two pmfs, such as zipf or mine.npz, or two models" in said
 
 
 def test_functions_say_the_same():
@@ -128,11 +121,9 @@ def test_few_positions_are_simulated_with_as_many_tokens_as_they_allow(tmp_path)
 
 
 def test_a_rule_is_proved_or_refuted(tmp_path):
-    wrong = run("prove", "zipf:vocab_size=4", "--rule", "pointwise_envelope", "--json")
-    assert wrong.code == 1
-    assert json.loads(wrong.out)["as_claimed"] is False
-    lossy = run("prove", "zipf:vocab_size=4", "--rule", "lenience:lenience=0.5", "--json")
-    assert (lossy.code, json.loads(lossy.out)["exact"]) == (0, False)
+    command = "prove", "zipf:vocab_size=4", "--json", "--rule"
+    assert json.loads(says("{", *command, "pointwise_envelope", code=1))["as_claimed"] is False
+    assert json.loads(says("{", *command, "lenience:lenience=0.5"))["exact"] is False
     np.savez(tmp_path / "mine.npz", p=[0.5, 0.3, 0.2], q=[0.2, 0.3, 0.5])
     assert "0, exactly" in run("prove", "mine.npz", "--tree", "2,1", "--rule", "traversal", cwd=tmp_path).out
 

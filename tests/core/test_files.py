@@ -179,10 +179,9 @@ def test_path_of_a_command_may_be_a_fifo(tmp_path):
         ("trace", "import", "fifo", "--format", "jsonl", "--draft", "fifo", "--out", "new"),
         ("check-metrics", "fifo"),
     ):
-        from commands import run
+        from commands import says
 
-        code, _, said = run(*words, cwd=tmp_path)
-        assert (code, "FIFO, not a regular file" in said) == (2, True), words
+        says("FIFO, not a regular file", *words, cwd=tmp_path, code=2)
     assert Path(tmp_path, "fifo").is_fifo()
 
 

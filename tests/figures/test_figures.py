@@ -653,19 +653,14 @@ def test_an_unknown_figure_is_refused_before_anything_is_run(tmp_path):
 def test_the_command_line(tmp_path):
     from figures.__main__ import app
 
-    run = partial(commands.run, cwd=tmp_path, program=lambda: run_app(app))
-    code, out, _ = run("--list")
-    assert code == 0
+    says = partial(commands.says, cwd=tmp_path, program=lambda: run_app(app))
+    out = says("\n", "--list")
     assert all(f"{name} " in out for name in figures.names())
-    code, out, _ = run("leviathan_figure_2", "--fast")
-    assert code == 0
-    assert out == "results/figures-fast/leviathan_figure_2 (.svg, .png, .pdf)\n"
-    code, _, err = run("leviathan_figure2")
-    assert code == 2
-    assert err.startswith("specsim: unknown figure 'leviathan_figure2'; did you mean 'leviathan_figure_2'?")
-    code, _, err = run("--seed", "-1", "--out", "there")
-    assert code == 2
-    assert "a seed must be at least 0" in err
+    written = "results/figures-fast/leviathan_figure_2 (.svg, .png, .pdf)\n"
+    assert says(written, "leviathan_figure_2", "--fast") == written
+    wrong = "specsim: unknown figure 'leviathan_figure2'; did you mean 'leviathan_figure_2'?"
+    assert says(wrong, "leviathan_figure2", code=2).startswith(wrong)
+    says("a seed must be at least 0", "--seed", "-1", "--out", "there", code=2)
 
 
 # --- python -m experiments -------------------------------------------------------------------------------
@@ -673,19 +668,17 @@ def test_the_command_line(tmp_path):
 
 @pytest.fixture
 def run_experiments(tmp_path, monkeypatch):
-    """`python -m experiments` in an empty folder, where it also keeps rows and pages: (exit code, out, err)."""
+    """`python -m experiments` in an empty folder, where it also keeps rows and pages, as `commands.says`."""
     from experiments.__main__ import app
 
     for name in ("FOLDER", "RESULTS"):
         monkeypatch.setattr(_kept, name, tmp_path / name)
         (tmp_path / name).mkdir()
-    return partial(commands.run, cwd=tmp_path, program=lambda: run_app(app))
+    return partial(commands.says, cwd=tmp_path, program=lambda: run_app(app))
 
 
 def test_without_names_experiments_are_listed_with_their_minutes(run_experiments, tmp_path):
-    code, out, _ = run_experiments()
-    assert code == 0
-    listed = {line.split()[0]: line for line in out.splitlines()}
+    listed = {line.split()[0]: line for line in run_experiments("\n").splitlines()}
     assert list(listed) == experiments.names()
     assert " 60 min  Known-wrong verifiers" in listed["kill_matrix"]
     assert " min " not in listed["leviathan_figure_2"]
@@ -697,10 +690,9 @@ def test_an_experiment_that_takes_hours_has_a_fast_version(run_experiments, tmp_
     calibration = experiments.get("audit_calibration")
     cells = calibration.cells(fast=True)[0 if full else -1 :]  # the last one: whole audits
     monkeypatch.setattr(calibration, "cells", lambda fast: cells)
-    code, out, _ = run_experiments("audit_calibration", "run_times", "--fast")
-    assert code == 0
     tables = tmp_path / "results/tables-fast"
-    assert out.startswith(f"results/tables-fast/audit_calibration.parquet: {len(cells)} rows\n")
+    written = f"results/tables-fast/audit_calibration.parquet: {len(cells)} rows\n"
+    assert run_experiments(written, "audit_calibration", "run_times", "--fast").startswith(written)
     assert {path.name for path in tables.iterdir()} == {"audit_calibration.parquet", "run_times.parquet"}
     page = experiments.get("run_times").page(read_table("run_times", tables, fast=True).to_pylist())
     assert page.count("core") > 5
@@ -715,16 +707,14 @@ def test_rows_and_page_are_kept_and_single_cells_run_again(run_experiments, tmp_
     monkeypatch.setattr(module, "cells", lambda fast: [(row["verifier"], row["criterion"]) for row in rows])
     right = {(row["verifier"], row["criterion"]): row for row in rows}
     monkeypatch.setattr(module, "run_cell", lambda cell, **_: runs.append(cell) or right[cell])
-    code, out, _ = run_experiments("kill_matrix", "--keep", "--only", "greedy_draft")
-    assert code == 0
+    out = run_experiments("wrote ", "kill_matrix", "--keep", "--only", "greedy_draft")
     assert out.count("wrote ") == 2
     missing = (rows[3]["verifier"], rows[3]["criterion"])
     assert runs == [missing, ("greedy_draft", "specsim audit")]  # it was not there; it was asked for
     assert _kept.kept("kill_matrix") == rows
     assert (tmp_path / "RESULTS/kill-matrix.md").read_text() == module.page(rows)
-    code, _, err = run_experiments("kill_matrix", "--keep", "--only", "greedy")
-    assert code == 2
-    assert "kill_matrix: no cell begins with greedy" in err
+    said = "kill_matrix: no cell begins with greedy"
+    run_experiments(said, "kill_matrix", "--keep", "--only", "greedy", code=2)
 
 
 def _with_kept_rows(folder, module):
@@ -737,8 +727,7 @@ def _with_kept_rows(folder, module):
 def test_pages_are_written_from_kept_rows_and_quick_tables(run_experiments, tmp_path):
     module = experiments.get("kill_matrix")
     rows = _with_kept_rows(tmp_path, module)
-    code, _, _ = run_experiments("kill_matrix", "published", "--pages")
-    assert code == 0
+    run_experiments("", "kill_matrix", "published", "--pages")
     assert (tmp_path / "RESULTS/kill-matrix.md").read_text() == module.page(rows)
     assert (tmp_path / "RESULTS/published.md").is_file()
     assert (tmp_path / "results/tables/published.parquet").is_file()
@@ -767,6 +756,4 @@ def test_a_page_is_that_of_the_kept_rows(name, tmp_path):
     ],
 )
 def test_experiments_that_are_refused(run_experiments, arguments, message):
-    code, _, err = run_experiments(*arguments)
-    assert code == 2
-    assert message in err
+    run_experiments(message, *arguments, code=2)

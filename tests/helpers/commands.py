@@ -13,7 +13,7 @@ from rich.console import Console
 from specsim.__main__ import main
 from specsim.cli._app import app
 
-__all__ = ["Ran", "every_command", "help_of", "parse", "run"]
+__all__ = ["Ran", "every_command", "help_of", "parse", "run", "says"]
 
 
 class Ran(NamedTuple):
@@ -46,6 +46,14 @@ def run(*arguments, cwd=None, program=main):
             if cwd is not None:
                 forget(known, cwd)
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def says(what, *arguments, code=0, **how):
+    """Run a command that must end with `code`, and say `what` where it is read; all that it says there."""
+    ran = run(*arguments, **how)
+    said = ran.err if code == 2 else ran.out
+    assert (ran.code, what in said) == (code, True), ran
+    return said
 
 
 def forget(known, folder):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from commands import run as run_command
+from commands import run
 from refused import refused
 
 from specsim import default_pair, open_trace
@@ -97,29 +97,9 @@ def test_bad_input_is_named(call):
 # --- the command -----------------------------------------------------------------------------------------
 
 
-def command(*arguments):
-    return run_command("plan", *arguments)
-
-
 def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
-    assert "beyond the log" in command(trace, "--c", "0.01").out
+    assert "beyond the log" in run("plan", trace, "--c", "0.01").out
     drafts = "small=7500/10000,0.02", "large=8200/10000,0.11", f"logged={trace},0.05"
-    lines = command(*(word for draft in drafts for word in ("--draft", draft))).out.splitlines()
+    lines = run("plan", *(word for draft in drafts for word in ("--draft", draft))).out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["small", "large", "logged"]
     assert "surely worse" in lines[2]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "PAIR, --alpha, --draft: give exactly one of them"), (("x", "--alpha", "0.8"), "give exactly one of"),
-        (("--alpha", "0.8"), "--c: missing"), (("--alpha", "1.8", "--c", "0.1"), "1.8 is outside"),
-        (("--alpha", "0.8", "--c", "-1"), "c: -1"), (("--draft", "small"), "expected name=alpha,c"),
-        (("--draft", "small=9/8,0.1"), "9 accepted of 8"), (("nowhere", "--c", "0.1"), "nowhere"),
-    ],
-)  # fmt: skip
-def test_the_command_says_what_is_wrong(arguments, message):
-    run = command(*arguments)
-    assert run.code == 2
-    assert message in run.err
-    assert len(run.err.strip().splitlines()) == 1

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from commands import run
+from commands import run, says
 
 from specsim import check_metrics, read_acceptance
 from specsim.served._acceptance import _interval
@@ -202,16 +202,13 @@ def test_files_without_accepted_lengths_are_refused(text, tmp_path):
 
 def test_the_command_prints_positions_and_statements(tmp_path):
     path = write(tmp_path / "log.jsonl", VLLM, VLLM)
-    ran = run("check-metrics", path)
-    assert ran.code == 0
-    assert "86 steps of 2 requests, γ 3, definitions of vllm" in ran.out
-    assert "possible: " in ran.out.splitlines()[-1]
+    said = says("86 steps of 2 requests, γ 3, definitions of vllm", "check-metrics", path)
+    assert "possible: " in said.splitlines()[-1]
     document = json.loads(run("check-metrics", path, "--json").out)
     assert document["acceptance"]["lengths"] == [78, 2, 0, 6]
     assert document["check"]["possible"]
-    ran = run("check-metrics", path, "--emitted", "50")  # a number that is given besides
-    assert ran.code == 1
-    assert "emitted" in ran.out.splitlines()[-1]
+    said = says("emitted", "check-metrics", path, "--emitted", "50", code=1)  # a number that is given besides
+    assert "emitted" in said.splitlines()[-1]
 
 
 def test_the_result_as_a_table(tmp_path):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from commands import run
+from commands import says
 from letters import Letters
 from listening import answering, listening
 from refused import refused
@@ -291,9 +291,8 @@ def test_the_command(tmp_path):
     file.write_text("ab\n\ncde\n", encoding="utf-8")
     with serving(plain=True) as one, serving(plain=True) as other:
         options = ["--prompts", str(file), "--temperature", "0", "--out", str(tmp_path / "out")]
-        ran = run("audit", "servers", one, other, *options)
-    assert ran.code == 0
-    assert "At temperature 0 the texts of 2 of 2 prompts are equal." in ran.out
+        said = "At temperature 0 the texts of 2 of 2 prompts are equal."
+        says(said, "audit", "servers", one, other, *options)
     assert json.loads((tmp_path / "out" / "engine.json").read_text())["verdict"] == "same"
     assert "of 2 prompts are equal" in (tmp_path / "out" / "engine.html").read_text()
     assert 'name="verdict" value="same"' in (tmp_path / "out" / "engine.xml").read_text()
@@ -317,7 +316,5 @@ def test_bad_options(options, error, tmp_path):
     file.write_text("ab\n", encoding="utf-8")
     (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
     files = {"FILE": str(file), "EMPTY": str(tmp_path / "empty.txt")}
-    ran = run("audit", "servers", "http://localhost:1", *(files.get(option, option) for option in options))
-    assert ran.code == 2
-    assert error in ran.err
-    assert len(ran.err.splitlines()) == 1
+    given = ("http://localhost:1", *(files.get(option, option) for option in options))
+    assert says(error, "audit", "servers", *given, code=2).count("\n") == 1

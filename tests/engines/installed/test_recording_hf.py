@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run
+from commands import says
 
 import specsim
 from specsim import rules
@@ -235,10 +235,6 @@ def test_at_the_command_line(pair, tmp_path):
     prompts.write_text('{"prompt": "import os"}\n\n{"prompt": "def f("}\n', encoding="utf-8")
     arguments = ["--target", str(pair[0]), "--draft", str(pair[1]), "--prompts", str(prompts)]
     arguments += ["--max-new-tokens", "10", "--seed", "4"]
-    ran = run("trace", "record", tmp_path / "trace", *arguments)
-    assert ran.code == 0
-    assert "steps of 2 texts" in ran.out
+    says("steps of 2 texts", "trace", "record", tmp_path / "trace", *arguments)
     prompts.write_text('{"text": "import os"}\n', encoding="utf-8")
-    ran = run("trace", "record", tmp_path / "again", *arguments)
-    assert ran.code == 2
-    assert 'line 1: has no "prompt"; write' in ran.err
+    says('line 1: has no "prompt"; write', "trace", "record", tmp_path / "again", *arguments, code=2)

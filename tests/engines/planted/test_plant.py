@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from commands import run
+from commands import run, says
 from hypothesis import given
 from hypothesis import strategies as st
 from refused import refused
@@ -307,15 +307,12 @@ def test_dtypes_need_their_packages(planted, monkeypatch):
 
 
 def test_the_command_plants_and_checks(tmp_path):
-    ran = run("plant", tmp_path / "pair", "--offsets", "1,5", "--vocab-size", 4, "--context", 64, "--seed", 1)
-    assert ran.code == 0
-    assert "reading offsets 1, 5" in ran.out
+    options = ("--offsets", "1,5", "--vocab-size", 4, "--context", 64, "--seed", 1)
+    said = says("reading offsets 1, 5", "plant", tmp_path / "pair", *options)
     made = open_planted(tmp_path / "pair")
-    assert made.digest[:16] in ran.out
+    assert made.digest[:16] in said
     assert "vllm serve target --max-model-len 64" in (tmp_path / "pair/SERVE.md").read_text()
-    checked = run("plant", "--check", tmp_path / "pair", "--json")
-    assert checked.code == 0
-    assert json.loads(checked.out)["passed"]
+    assert json.loads(says("{", "plant", "--check", tmp_path / "pair", "--json"))["passed"]
     assert "fine" in run("plant", "--check", tmp_path / "pair").out
 
 
@@ -338,7 +335,5 @@ def test_the_command_prints_json(tmp_path):
     ],
 )
 def test_bad_commands(tmp_path, arguments, message):
-    ran = run("plant", *arguments, cwd=tmp_path)
-    assert ran.code == 2
-    assert message in ran.err
+    says(message, "plant", *arguments, cwd=tmp_path, code=2)
     assert not (tmp_path / "new").exists()
