@@ -22,7 +22,7 @@ from specsim.auditing._verifier.requests import RowsAsked
 from specsim.core._types import Ints, TokenArray
 
 #: The cases, and the most steps of each, and ids in one row of all its steps; those of cases in small calls.
-CASES, STEPS, IDS, FURTHER_STEPS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27, 2**15
+CASES, STEPS, IDS, FURTHER_STEPS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27, 2**17
 #: The most numbers in p and q of a call, as in the cases of a server, and those of a step for each id.
 NUMBERS, OF_A_STEP = 10**8, 7
 #: The key of their random numbers.
