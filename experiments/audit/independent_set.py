@@ -15,8 +15,8 @@ diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis 
 `diagnosed_second.json` of the second one, after the third, and `diagnosed_fourth.json` of the fourth.
 `fitting.json` has which of the names that these files give to decoders fit the texts of an audit, as a name
 must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth set, with this rule, and
-`diagnosed_sixth.json` of the sixth, at level quick. `diagnosed_seventh.json` and `diagnosed_eighth.json` are
-of the first audits of these sets, whose subjects have a module each.
+`diagnosed_sixth.json` of the sixth, at level quick. Those of later sets are
+of their first audits; the subjects of these sets have a module each.
 """
 
 import hashlib
@@ -61,8 +61,9 @@ FOLDER = ROOT / "tests" / "independent"
 ARCHIVES = {
     "subjects.zip": "9dee76b7bd61b9a17a3e6fce6ac6bf9e77c42ceb37e1bdeb5f30e9a7616b300d",
     "eighth.zip": "08dc74f63ba6d3237bb80ea1ba8b08b4f7dfe0a48e04a15d54b15eeea0b8f32e",
+    "ninth.zip": "7c87537494732142ce70068bc307bb2bbfb0f8da30ac893fd889041f1d98469f",
 }
-SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
 
 @cache
@@ -82,13 +83,13 @@ def place_of(each: str, kind: str, name: str) -> tuple[str, str]:
     """The module and the function of a subject, which can be imported from now on.
 
     Raises ValueError where the archive is another one."""
-    archive = FOLDER / ("eighth.zip" if each == "eighth" else "subjects.zip")
+    archive = FOLDER / (f"{each}.zip" if f"{each}.zip" in ARCHIVES else "subjects.zip")
     if str(archive) not in sys.path:
         if (digest := hashlib.sha256(archive.read_bytes()).hexdigest()) != ARCHIVES[archive.name]:
             raise ValueError(f"{archive}: not the authors' sources (SHA-256 {digest}); check it out again")
         sys.path.insert(0, str(archive))
     right, what = kind.startswith("right"), kind.rpartition(" ")[2] + "s"
-    if each in ("seventh", "eighth"):
+    if each in SETS[6:]:
         return f"{each}_{name}", "verify" if what == "verifiers" else "decode"
     if each == "first":
         return ("right_verifiers" if right and what == "verifiers" else f"wrong_{what}"), name
