@@ -17,8 +17,8 @@ NEAR = (0.01, 0.03, 0.1, 0.3)
 #: The probability that a group differs, where another mistake shows in a few of so many groups at least that
 #: have so many counts: in rarer ones nothing would show.
 SPARSE, MANY, OFTEN = 0.1, 20, 100
-#: The share of a law near another one that may be anywhere.
-ANYWHERE = 1e-3
+#: The share of its distance that a law near another one may have anywhere, where the other has nothing too.
+ANYWHERE = 0.1
 #: The expected count below which cells of a group are merged before a prediction is tested.
 MERGED = 20.0
 #: The probability that stands for 0, so that rounding, or one count more, does not end everything.
@@ -58,23 +58,27 @@ def log_near(prediction: Prediction, counts: Ints, distances: Sequence[float] = 
 
     A Dirichlet distribution of concentration k/4ε² has a mean total variation of about ε from its own mean, k
     the exponential of the entropy. Laws nearer to a simulated one than its noise are left out. In many
-    groups, all may differ, or each one does with probability `SPARSE`."""
-    law = (1.0 - ANYWHERE) * prediction.law + ANYWHERE / counts.shape[1]
-    cells = np.exp(-scipy.special.xlogy(law, law).sum(axis=1))
-    concentrations = [cells / (4.0 * distance**2) for distance in distances]
-    noise = np.zeros(len(law))
+    groups, all may differ, or each one does with probability `SPARSE`, and one at least."""
+    near = []
+    for distance in distances:
+        law = prediction.law + ANYWHERE * distance * (1.0 / counts.shape[1] - prediction.law)
+        cells = np.exp(-scipy.special.xlogy(law, law).sum(axis=1))
+        near.append((law, cells / (4.0 * distance**2)))
+    noise = np.zeros(len(counts))
     if prediction.draws is not None:
         noise = 1.0 / prediction.draws
-        told = [one for one in concentrations if (one < prediction.draws).mean() > 0.5]
-        concentrations = told or concentrations[-1:]
-    others = [_dirichlet_multinomial(law, 1.0 / (1.0 / one + noise), counts) for one in concentrations]
+        told = [one for one in near if (one[1] < prediction.draws).mean() > 0.5]
+        near = told or near[-1:]
+    others = [_dirichlet_multinomial(law, 1.0 / (1.0 / one + noise), counts) for law, one in near]
     found = [float(other.sum()) for other in others]
     often = counts.sum(axis=1) >= OFTEN
     if often.sum() >= MANY:
         own = _of_groups(prediction, counts)
         same = np.log(1.0 - SPARSE) + own[often]
         each = [np.logaddexp(same, np.log(SPARSE) + other[often]).sum() for other in others]
-        found += [float(one + own[~often].sum()) for one in each]
+        with np.errstate(divide="ignore"):  # where none differs it is the law itself
+            some = [one + np.log(-np.expm1(same.sum() - one)) for one in each]
+        found += [float(one + own[~often].sum()) for one in some]
     return log_mean_exp(found)
 
 

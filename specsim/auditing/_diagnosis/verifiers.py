@@ -68,6 +68,8 @@ FEW_ROWS = (
     "call, or they depend on each other."
 )
 TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
+#: The most outcomes of a case of the audit that is taken for a diagnostic one.
+OUTCOMES = 2**12
 #: Impossible outcomes from which on they may show a mistake by themselves.
 ENOUGH = 20
 
@@ -155,6 +157,10 @@ def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | Non
     """The mistakes that explain the steps without q, or those of calls in a shape that failed."""
     small, (_, *without_q) = (diagnostic_cases(audited.subject.declared, one) for one in (False, True))
     places = [("where q is None; with q", without_q, 0, 0)]
+    failed = [audited.subject.case(one.case) for one in audited.failed]
+    places += [
+        (f"in case {one.name!r}; in other small cases", [one], 0, 0) for one in failed if _enumerable(one)
+    ]
     if (shape := large_calls.shape_that_failed(audited)) is not None:
         rows, ids = shape
         where = f"in calls of {rows} rows over {ids:,} ids; in small calls"
@@ -170,6 +176,13 @@ def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | Non
             # what it does in some calls alone cannot be declared
             return replace(result, named=tuple(replace(one, lossy=False) for one in result.named))
     return None
+
+
+def _enumerable(case: Case | ShapesCase) -> bool:
+    """Whether a case is one of a pair whose outcomes are few."""
+    if isinstance(case, ShapesCase) or not case.is_pair or case.uneven:
+        return False
+    return case.positions * case.vocab_size**case.positions <= OUTCOMES
 
 
 def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
