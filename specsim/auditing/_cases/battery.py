@@ -219,10 +219,10 @@ def _markov(bits: int) -> Case:
 
 
 def _crossed() -> Case:
-    """Contexts whose rows have one of two p with one of two q, in all four ways."""
-    rows = np.array([[4, 2, 1, 1], [1, 1, 2, 4], [1, 4, 1, 2], [2, 1, 4, 1]]) / 8
-    purpose = "two p with two q each: what is kept under one of them shows"
-    target, draft = TableModel(rows[[0, 0, 1, 1]]), TableModel(rows[[2, 3, 2, 3]])
+    """Contexts whose rows have one of two p with one of two q, in all four ways, and one with one token."""
+    rows = [[4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [1, 4, 1, 2, 0], [2, 1, 4, 1, 0], [0, 0, 0, 0, 8]]
+    purpose = "two p with two q each, which caches confuse, beside rows at temperature 0"
+    target, draft = (TableModel(np.array(rows)[some] / 8) for some in ([0, 0, 1, 1, 4], [2, 3, 2, 3, 4]))
     return Case("crossed rows", purpose, target, draft, chain(3))
 
 
