@@ -31,9 +31,10 @@ STEPS_INSTEAD = 512
 UNLIMITED = 2**30
 #: The orders in which the tokens of a row are mapped to [0, 1): errors of verification move mass along p/q,
 #: errors of processing along p, errors of ids among neighbours or along single bits. Calls of a server have
-#: one order more: what a uniform of 16 bits draws too often, a multiple of 2^-16 or the middle of two.
-ORDERS = ("p/q", "p", "id", "reversed bits of the id", "draws of 16 bits")
-COARSE = 2**16
+#: two orders more: what a uniform of 16 bits draws too often, a multiple of 2^-16 or the middle of two, and
+#: what is drawn too often where sums over tiles of ids are held in float16.
+ORDERS = ("p/q", "p", "id", "reversed bits of the id", "draws of 16 bits", "sums of 16 bits")
+COARSE, TILE = 2**16, 32
 #: The kinds of rows in a bank; large vocabularies have only the first ones.
 KINDS = (
     "Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "one-hot draft", "even odds", "close",
@@ -146,7 +147,7 @@ class ShapesCase:
 
     @property
     def orders(self) -> tuple[str, ...]:
-        return ORDERS if self.together else ORDERS[:-1]
+        return ORDERS if self.together else ORDERS[:4]
 
     @property
     def contested(self) -> bool:
@@ -326,11 +327,20 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
         found = [by_ratio, by_mass, by_id, by_bits]
         if orders > len(found):
             drawn = row if kinds[k] != "spread" else normalise(np.maximum(row - other, 0.0))
-            found.append(np.argsort(_of_coarse_draws(drawn), kind="stable"))
+            found += [np.argsort(of(drawn), kind="stable") for of in (_of_coarse_draws, _of_half_sums)]
         for o, order in enumerate(found):
             ranked = row[order]
             below[o, k, order] = ranked.cumsum() - ranked
     return Bank(p, q, below, q.cumsum(axis=1))
+
+
+def _of_half_sums(row: Floats) -> Floats:
+    """How much too often a token is drawn where the sums before each tile of ids are held in float16."""
+    sums = np.append(row.cumsum()[TILE - 1 : -1 : TILE], row.sum())
+    found = np.diff(sums.astype(np.float16).astype(np.float64), prepend=0.0)
+    tiles = np.diff(sums, prepend=0.0)
+    ratio = np.divide(found, tiles, out=np.zeros_like(tiles), where=tiles > 0.0)
+    return np.repeat(ratio, TILE)[: len(row)]
 
 
 def _of_coarse_draws(row: Floats) -> Floats:
