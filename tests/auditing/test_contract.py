@@ -313,7 +313,7 @@ def test_a_seed_must_fix_the_tokens_of_its_row(wrong, batch):
 
 def test_rows_without_a_seed_must_not_share_one():
     constant = declares(seeds=True)(lambda *given, **more: seeded(*given, default=0, **more))
-    assert promises(constant).verdict is Verdict.CONSISTENT  # each row alone is as it should be
+    assert "rows without a seed gave the same tokens with another rng" in text(promises(constant))
     assert on_case(constant, "disjoint").verdict is Verdict.BIASED
 
     @declares(seeds=True, batch=4)

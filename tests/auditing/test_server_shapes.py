@@ -10,7 +10,7 @@ from verifiers import verify
 from specsim import audit, mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing import Verdict
-from specsim.auditing._cases.shapes import SERVER_KINDS, shape_cases
+from specsim.auditing._cases.shapes import ORDERS, SERVER_KINDS, shape_cases
 from specsim.auditing._checks.shapes import CALLS_APART
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._report.text import power_by_shape, unseen_lines
@@ -86,6 +86,21 @@ def test_uniforms_of_16_bits_are_found_by_the_ids_that_they_draw_too_often():
     (finding,) = judged(in_calls_of_a_server("coarse_draw", bits=16), SERVER, 4).findings
     assert "tokens ordered by draws of 16 bits" in str(finding)
     assert not judged(in_calls_of_a_server("coarse_draw", bits=30), SERVER, 4).findings
+
+
+def test_sums_of_tiles_in_half_precision_show_in_an_order_of_their_own():
+    case = next(one for one in shape_cases(Declared()) if one.name == SERVER)
+    kind = SERVER_KINDS.index("spread")
+    for ids in (32_000, 128_256):
+        bank = case.bank(ids)
+        drawn = np.maximum(bank.p[kind] - bank.q[kind], 0.0)  # what is left of p
+        ends = np.append(0.0, drawn.reshape(-1, 32).sum(axis=1).cumsum()) / drawn.sum()
+        shares = np.diff(ends.astype(np.float16).astype(float)) / np.diff(ends)
+        law = drawn / drawn.sum() * np.repeat(shares, 32)
+        deviation = np.abs(law - drawn / drawn.sum()).sum() / 2
+        bins = (bank.below[ORDERS.index("sums of 16 bits"), kind] * 16).astype(int)
+        shown = np.abs(np.bincount(bins, law) - np.bincount(bins, drawn / drawn.sum())).sum() / 2
+        assert shown > 0.5 * deviation > 0.005
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def _reproducible(callee: Callee, key: Key, timeout: float) -> list[Failure]:
 
 
 def _alone(name: str, callee: Callee, key: Key, timeout: float) -> list[Failure]:
-    """A row with its own seed, or uniforms, gives the same tokens in any batch and order."""
+    """A row with its own seed, or uniforms, gives the same tokens in any batch and order; others do not."""
     if not getattr(callee.declared, name):
         return []
     calls = _calls(callee, timeout)
@@ -116,6 +116,9 @@ def _alone(name: str, callee: Callee, key: Key, timeout: float) -> list[Failure]
             f"the same {'seed' if name == 'seeds' else name} gave other tokens in another batch or another "
             "order"
         )
+    free = np.setdiff1d(np.arange(ROWS), fixed)
+    if free.size and np.array_equal(together[free], calls.once(rows, given, 1)[free]):
+        raise BrokenVerifier("rows without a seed gave the same tokens with another rng; draw them from rng")
     return []
 
 

@@ -86,10 +86,10 @@ class VerifierSource:
         """The rows of each call in a batch of `steps`: half of them, or the declared `batch`."""
         return max(1, min(-(-steps // 2), self.declared.batch or steps))
 
-    def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
-        """The checked tokens [B, γ+1] of one call (or one for each `batch` rows) with a fixed seed."""
+    def once(self, rows: Rows, extras: dict[str, Any], rng: int = 0) -> Ints:
+        """The checked tokens [B, γ+1] of one call (or one for each `batch` rows) with the seed `rng`."""
         size = self.declared.batch or len(rows.draft_tokens)
-        tokens, _ = self._answer(self._asked(rows, extras, size, (0,), 0), rows)
+        tokens, _ = self._answer(self._asked(rows, extras, size, (rng,), 0), rows)
         return np.ascontiguousarray(tokens.T, dtype=np.int64)
 
     def extras(self, key: Key, first: int, rows: Rows | ShapedRows) -> dict[str, Any]:
