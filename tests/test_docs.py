@@ -435,6 +435,13 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"{right + rest} right ones was accused."
     )
     assert accused == other == 0
+    (caught, large), (more, others) = (found_of(each, kinds[0], 0.02) for each in ("ninth", "tenth"))
+    (accused, right), (other, rest) = (found_of(each, kinds[2]) for each in ("ninth", "tenth"))
+    said.append(
+        f"audits at level quick found {caught} of {large}, of those of the tenth {more} of {others}. None of the "
+        f"{right + rest} right ones was accused."
+    )
+    assert accused == other == 0
     (found, wrong), (accused, right) = (found_of("fifth", kind, 0.02) for kind in (kinds[1], kinds[3]))
     said.append(f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused")
     assert accused == 0

@@ -63,7 +63,7 @@ ARCHIVES = {
     "eighth.zip": "08dc74f63ba6d3237bb80ea1ba8b08b4f7dfe0a48e04a15d54b15eeea0b8f32e",
     "ninth.zip": "7c87537494732142ce70068bc307bb2bbfb0f8da30ac893fd889041f1d98469f",
 }
-SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 @cache

@@ -49,7 +49,7 @@ class Case:
 
     `rotated`: each row of a step relabels the vocabulary by its own shift, so that all rows of a call differ.
     `uneven`: steps have 0 to γ drafted tokens. `certain`: q is None. A user's verifier gets rows of `dtype`,
-    and `weight` times the steps that `Level.verifier_bytes` allows."""
+    and `weight` times the steps that `Level` allows."""
 
     name: str
     purpose: str
@@ -223,7 +223,7 @@ def _crossed() -> Case:
     rows = [[4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [1, 4, 1, 2, 0], [2, 1, 4, 1, 0], [0, 0, 0, 0, 8]]
     purpose = "two p with two q each, which caches confuse, beside rows at temperature 0"
     target, draft = (TableModel(np.array(rows)[some] / 8) for some in ([0, 0, 1, 1, 4], [2, 3, 2, 3, 4]))
-    return Case("crossed rows", purpose, target, draft, chain(3))
+    return Case("crossed rows", purpose, target, draft, chain(3), weight=0.5)
 
 
 def _ngrams() -> Case:
