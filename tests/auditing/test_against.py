@@ -124,7 +124,7 @@ def test_a_verifier_is_the_same_as_itself_token_by_token():
     subject = VerifierSubject("right", Local(right, Declared(vocab_size=6)))
     for i, case in enumerate(found.cases):
         assert case.steps == subject.plan(i, "smoke").steps
-        assert 0 < case.detectable_tv < 0.1
+        assert 0 < case.detectable_tv < 0.12
         assert case.tokens_per_step[0] == pytest.approx(case.tokens_per_step[1], rel=0.05)
     assert found.to_dict()["verdict"] == "same"
 

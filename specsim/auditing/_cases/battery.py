@@ -49,7 +49,7 @@ class Case:
 
     `rotated`: each row of a step relabels the vocabulary by its own shift, so that all rows of a call differ.
     `uneven`: steps have 0 to γ drafted tokens. `certain`: q is None. A user's verifier gets rows of `dtype`,
-    and `weight` times the steps that `Level` allows."""
+    and `weight` times the bytes that `Level` allows, and times the steps where it is below 1."""
 
     name: str
     purpose: str

@@ -175,8 +175,9 @@ class _FunctionSubject(_Counted):
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:
     """The steps, a multiple of 8, that `level` gives a case of a user's verifier: fewer of longer rows."""
-    most = min(LEVELS[level].verifier, LEVELS[level].verifier_bytes // case.step_bytes)
-    return max(8, int(case.weight * most) // 8 * 8)
+    allowed = int(case.weight * LEVELS[level].verifier_bytes) // case.step_bytes
+    most = int(min(case.weight, 1.0) * LEVELS[level].verifier)
+    return max(8, min(most, allowed) // 8 * 8)
 
 
 def _all_cases(promise: contract.Declared) -> list[Case | ShapesCase]:
