@@ -445,6 +445,12 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     (found, wrong), (accused, right) = (found_of("fifth", kind, 0.02) for kind in (kinds[1], kinds[3]))
     said.append(f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused")
     assert accused == 0
+    for each in ("ninth", "tenth"):
+        found, rows, _ = outcomes_of(f"diagnosed_{each}")
+        said.append(
+            f"{rows - found[None]} could be diagnosed, {found['right'] + found['wrong']} were given a name, and {found['right']} "
+            f"of these names were right; {found['missing']} were called unknown although a name would have been right."
+        )
     (found, first, _), (after, again, _) = outcomes_of("diagnosed_first"), outcomes_of("diagnosed")
     said += [
         f"The first {first} of them were audited at level quick: {first - found[None]} could be diagnosed, "

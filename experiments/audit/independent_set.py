@@ -62,6 +62,7 @@ ARCHIVES = {
     "subjects.zip": "9dee76b7bd61b9a17a3e6fce6ac6bf9e77c42ceb37e1bdeb5f30e9a7616b300d",
     "eighth.zip": "08dc74f63ba6d3237bb80ea1ba8b08b4f7dfe0a48e04a15d54b15eeea0b8f32e",
     "ninth.zip": "7c87537494732142ce70068bc307bb2bbfb0f8da30ac893fd889041f1d98469f",
+    "tenth.zip": "527f720571279adea2144693777a435c24374dcce520558498ee418544f908fb",
 }
 SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
