@@ -1,6 +1,7 @@
 """`specsim simulate`, `compare`, `replay` and `generate`."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -238,7 +239,7 @@ def generate(
         options |= {"gamma": shape, "rule": rule, "drafting": drafting}
 
     def both(length: int, seed: int | None) -> tuple[Any, Any]:
-        text = prompt.encode()
+        text = os.fsencode(prompt)  # as it was typed, whatever bytes these are
         found = specsim.generate(target, draft, text, max_new_tokens=length, rng=seed, **options)
         length = len(found.tokens) if found.interrupted else length
         alone = specsim.sample(target, text, max_new_tokens=length, eos=eos, rng=found.provenance.root)

@@ -20,7 +20,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
         if isinstance(value, bool):
             raise TypeError
         found = index(value)
-    except TypeError:
+    except Exception:  # an object may raise anything
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}") from None
     if not least <= found <= most:
         largest = "2^63 - 1" if most == MOST else f"{most:,}"
@@ -58,7 +58,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
 
 def check_between(name: str, value: Any, low: float, high: float, what: str, ends: str = "[]") -> None:
     """Raise ValueError unless `value` is finite and in the interval with these `ends`, such as "(]"."""
-    if isinstance(value, np.ndarray) and not value.ndim:
+    if isinstance(value, np.ndarray | np.generic) and not value.ndim:  # float16 would overflow
         value = value.item()
     if not _is_number(value):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; give a {what}")

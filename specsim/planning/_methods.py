@@ -144,6 +144,7 @@ def compare_methods(
     """
     steps, batch = count_of("steps", steps), check_count("batch", batch)
     check_between("context", context, 0.0, 1e9, "number of tokens")
+    context = float(context)  # which float16 would overflow
     root, pair = root_of(rng), pair_of(target, draft)
     chosen = [get_method(name) for name in (method_names() if methods is None else methods)]
     if not chosen:

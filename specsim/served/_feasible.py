@@ -24,6 +24,8 @@ SIZE = 1e6
 TOLERANCE, DIGITS = 1e-5, 4
 #: The largest reported count at which unknowns are whole, and the solver's time for it; then they are not.
 MOST_WHOLE, SECONDS = 10**7, 2.0
+#: The most drafted tokens of a step.
+MOST_GAMMA = 10**6
 CLOSE = 1e-9  #: Ratios this close are one.
 
 
@@ -219,6 +221,7 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
         (name in WHOLE and exact != exact.to_integral_value(), "is not a whole number; give an integer"),
         (name in RATES and exact > 1, "is outside [0, 1]; write a percentage with its sign, as in 71.4%"),
         (name in ("gamma", "steps") and exact < 1, "is below 1; give at least 1"),
+        (name == "gamma" and exact > MOST_GAMMA, f"is above {MOST_GAMMA:,}; give the drafts of a step"),
         (name in (*TIMES, "speedup") and exact == 0, "is not positive; give a number > 0"),
     ):
         if wrong:

@@ -56,6 +56,8 @@ def folder(tmp_path_factory):
         ("simulate zipf --seed 1 --shard 1/3", "give the file for it with --out"),
         ("simulate zipf --executor dusk", "'dusk' is unknown; give one of threads, processes, dask"),
         ("generate --prompt ab", "prompt: 2 tokens are too few; give at least 4"),
+        ("generate --prompt \udcff", "prompt: 1 tokens are too few; give at least 4"),  # a byte that is no text
+        ("check-metrics --gamma 4294967296 --steps 7", "gamma: 4294967296 is above 1,000,000"),
         ("generate --max-new-tokens 0", "--max-new-tokens: 0"),
         ("generate --drafting beam", "drafting: 'beam'"),
         ("simulate-batch --rate 0", "--rate: 0 requests per second never arrive"),

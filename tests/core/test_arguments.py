@@ -154,7 +154,8 @@ def test_a_count_is_an_integer_in_whatever_type():
     for given in (3, np.int8(3), np.array(3)):
         found = check_count("n", given)
         assert (found, type(found)) == (3, int)
-    for given in (True, np.True_, 3.0, np.array(3.0), np.array([3]), [3], "3", int):
+    raising = type("Odd", (), {"__index__": lambda self: {}["odd"]})()
+    for given in (True, np.True_, 3.0, np.array(3.0), np.array([3]), [3], "3", int, raising):
         with pytest.raises(TypeError, match="n: expected an int, got"):
             check_count("n", given)
     rows = rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=np.array(1))

@@ -1,5 +1,6 @@
 """Drafting systems compared: their costs against those of the cost models, and the form of the result."""
 
+import numpy as np
 import pytest
 
 import specsim
@@ -52,6 +53,12 @@ def test_a_comparison(tmp_path):
     assert len(found.plot().patches) == 3
     found.save(tmp_path / "found.json")
     assert load(tmp_path / "found.json") == found
+
+
+def test_a_context_in_half_precision_does_not_overflow():
+    given = {"methods": ["autoregressive"], "steps": 100, "rng": 1}
+    one, other = (compare_methods(PAIR, context=of(1024), **given) for of in (float, np.float16))
+    assert one.entries[0].cost == other.entries[0].cost
 
 
 def test_more_sequences_make_drafted_tokens_cost():

@@ -215,7 +215,9 @@ def _guessed(function):
 
 def _written(**options):
     with traces.writer(**options) as log:
-        if type(options["gamma"]) is int and options["vocab_size"] == 3:  # else `append` speaks, rightly
+        if (
+            type(options["gamma"]) is int and options["gamma"] == 2 and options["vocab_size"] == 3
+        ):  # else `append` speaks, rightly
             log.append(0, [0, 1], 1, ROWS_P[0], ROWS_P[0])
 
 

@@ -57,7 +57,7 @@ class Hostile(Handler):
             content = json.dumps(change(json.loads(content), rng)).encode()
         elif way == "raw":
             self.close_connection = True
-            return self.wfile.write(self.server.raw.replace(b"{}", content))
+            return self.wfile.write(self.server.raw.replace(b"{}", content, 1))
         elif way in ("drip", "silence"):
             self.wfile.write(HEAD + b"Content-Length: 99999\r\n\r\n" if way == "drip" else b"")
             while not self.server.ended.wait(0.2):

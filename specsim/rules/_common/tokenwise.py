@@ -92,7 +92,8 @@ def kept_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
 def require_chain(name: str, parents: Sequence[int]) -> None:
     """Raise ValueError unless `parents` is a chain, the only shape that the rule called `name` verifies."""
     if tuple(parents) != tuple(range(len(parents))):
-        raise ValueError(f"{name} verifies a chain of tokens, not a tree with parents {tuple(parents)}")
+        tree = f"a tree with parents {tuple(parents)}"
+        raise ValueError(f"gamma: {name} verifies a chain of tokens, not {tree}; give a number")
 
 
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
