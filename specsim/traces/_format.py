@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from specsim.core._files import write_text
 from specsim.core._json import read_sealed, sealed
-from specsim.core._types import Ints
+from specsim.core._types import MOST_TOKENS, Ints
 from specsim.core.distributions import TOLERANCE
 
 DENSE, TRUNCATED = "probabilities", "top-k"
@@ -171,8 +171,11 @@ class Entries(NamedTuple):
         if values not in (DENSE, TRUNCATED):
             raise ValueError(f"{self.file}: rows are {values!r}; only {DENSE!r} and {TRUNCATED!r} are read")
         flags, bonus = (self.get(name, bool, "true or false", default=True) for name in ("flags", "bonus"))
+        words = self.get(
+            "vocab_size", int, f"a whole number from 1 to {MOST_TOKENS:,}", lambda n: 1 <= n <= MOST_TOKENS
+        )
         return Layout(
-            vocab_size=self.count("vocab_size"),
+            vocab_size=words,
             gamma=self.count("gamma", int(flags)),  # without drafts there is nothing to flag
             dtype=self.get("dtype", str, f"one of {', '.join(DTYPES)}", DTYPES.__contains__),
             top=self.count("top") if values == TRUNCATED else None,
