@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients import answers
 from specsim.engines._clients.running import Answers, side_by_side
-from specsim.engines._clients.writing import CHAT, DIALECTS, TEXT_DIALECTS, Dialect, fields_of
-from specsim.engines._planted.requests import Completion, FailedError, Failure, Request
+from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of
+from specsim.engines._planted.requests import CHATS, Completion, FailedError, Failure, Request
 from specsim.engines._planted.served_pair import Pair
 from specsim.traces._responses import id_in, token_ids
 
@@ -72,9 +72,9 @@ class HttpServer:
         check_seconds("timeout", timeout)
         # a part of the address before /v1 is kept, and what is asked for may be at its end
         path = place.path.rstrip("/")
-        if path.endswith(CHAT):
+        if path.endswith(CHATS):
             self._dialects = tuple(one for one in self._dialects if one.chat)
-        self._base = path.removesuffix(CHAT).removesuffix("/completions").removesuffix("/v1")
+        self._base = path.removesuffix(CHATS).removesuffix("/completions").removesuffix("/v1")
         self._place, self._port = place, port
         self._model = model
         self._connections = check_count("connections", connections)

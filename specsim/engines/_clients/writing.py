@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.engines._planted.requests import PENALTIES, RARE, Request
+from specsim.engines._planted.requests import CHATS, COMPLETIONS, PENALTIES, RARE, Request
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,9 @@ class Dialect:
 
     @property
     def path(self) -> str:
-        return CHAT if self.chat else "/v1/completions"
+        return CHATS if self.chat else COMPLETIONS
 
 
-CHAT = "/v1/chat/completions"
 TOKEN_IDS = Dialect("token ids", True, True, False)
 #: The best one first; a server that refuses it is sent the next.
 DIALECTS = (
@@ -37,10 +36,10 @@ DIALECTS = (
 )
 #: The same for prompts that have no ids here.
 TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:4])
-#: llama.cpp processes rows in another order, unless it is given the one of
-#: `specsim.engines._planted.processing`.
 #: More tokens than a text has, since penalties of llama.cpp look 64 back by default.
 WHOLE = 2**16
+#: llama.cpp processes rows in another order, unless it is given the one of
+#: `specsim.engines._planted.processing`.
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sigma", "xtc"]
 
 

@@ -10,6 +10,8 @@ from specsim.core._files import read_table
 from specsim.core._json import printable
 from specsim.core._verdicts import LONGEST
 
+#: Where an OpenAI-compatible server takes completions, and chats.
+COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
 #: The penalties of tokens that came already, and all parameters that change rows, with values that change
 #: nothing.
 PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}

@@ -15,8 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from specsim.core._provenance import specsim_version
-from specsim.engines._clients.writing import CHAT
-from specsim.engines._planted.requests import Completion, Request
+from specsim.engines._planted.requests import CHATS, COMPLETIONS, Completion, Request
 from specsim.engines._server.decoding import Decoder
 from specsim.engines._server.protocol import ApiError, read_call, write_answer, write_events
 from specsim.served._prometheus import COUNTERS
@@ -218,14 +217,14 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/metrics":
             self._send(200, self._metrics().encode(), "text/plain; version=0.0.4")
         else:
-            self._send_error(ApiError(404, f"there is no {self.path}; POST to /v1/completions"))
+            self._send_error(ApiError(404, f"there is no {self.path}; POST to {COMPLETIONS}"))
 
     def do_POST(self) -> None:
         try:
             body = self._body()
-            if self.path not in ("/v1/completions", CHAT):
-                raise ApiError(404, f"there is no {self.path}; POST to /v1/completions or {CHAT}")
-            self._complete(body, self.path == CHAT)
+            if self.path not in (COMPLETIONS, CHATS):
+                raise ApiError(404, f"there is no {self.path}; POST to {COMPLETIONS} or {CHATS}")
+            self._complete(body, self.path == CHATS)
         except ApiError as error:
             self._send_error(error)
         except (ConnectionError, TimeoutError):
