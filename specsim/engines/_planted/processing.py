@@ -19,7 +19,7 @@ from specsim.models._processed import SAMPLING, process
 
 #: What few engines have: typical sampling, tokens within some standard deviations of the largest logit, and
 #: the exclusion of top choices. An order that does not name them has them last, in this order.
-LATE = ("typical-p", "top-n-sigma", "xtc")
+LATE = {"typical-p": "typical_p", "top-n-sigma": "top_n_sigma", "xtc": "xtc_probability"}
 #: The orders of temperature and truncation that engines are known to use, that of transformers first, then
 #: those of llama.cpp and of MLX-LM among the later ones. In the last one top-k and top-p each look at the
 #: same row, and what both keep is renormalised.
@@ -100,8 +100,8 @@ def _cut(rows: Floats, steps: Sequence[str], sampling: Sampling) -> Floats:
             rows = normalise(rows * TRUNCATIONS[name](rows, getattr(sampling, name)))
         elif name == "xtc" and (share := sampling.xtc_probability):
             kept = _without_top_choices(rows, sampling.xtc_threshold)
-            both = (_cut(some, steps[i + 1 :], sampling) for some in (rows, normalise(rows * kept)))
-            return (1.0 - share) * next(both) + share * next(both)
+            whole, cut = (_cut(some, steps[i + 1 :], sampling) for some in (rows, normalise(rows * kept)))
+            return (1.0 - share) * whole + share * cut
         elif name not in TRUNCATIONS:
             rows = process(rows, [name], **values)
     return np.asarray(rows)
@@ -168,7 +168,7 @@ def possible_orders(sampling: Sampling) -> list[str]:
     for name, (often, new) in COUNTED.items():
         counted.setdefault((often and factor, new and others), name * sampling.penalised)
     found = []
-    silent = {one for one in LATE if not acting & {one.replace("-", "_"), f"{one}_probability"}}
+    silent = {step for step, name in LATE.items() if name not in acting}
     every = [_with_late(order.split(", ")) for order in ORDERS]
     tails = [", ".join(one for one in steps if one not in silent) for steps in every]
     for tail in tails if several else tails[:1]:
