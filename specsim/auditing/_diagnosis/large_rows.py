@@ -5,7 +5,7 @@ the bins of the audit by the kind of their row, and an audit knows the rows that
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from specsim.auditing._checks.counts import PIT_BINS
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import Span, count_span
 from specsim.auditing._diagnosis import posterior as odds
-from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
+from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._diagnosis.reproduction import Audited
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
@@ -112,16 +112,9 @@ def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
 
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:
     """`mistake` with its likeliest parameters."""
-    one = odds.fitted(mistake, mistake.parameters, seen.under, POINTS)
-    return _told(one, seen.under(one.mistake))
+    return odds.fitted(mistake, mistake.parameters, seen.under, POINTS, TOLD)
 
 
 def score_right(exact: Mistake, seen: Seen) -> odds.Scored:
     """An exact verifier."""
-    return _told(odds.score(exact, seen.right), seen.right)
-
-
-def _told(one: odds.Scored, found: odds.Seen) -> odds.Scored:
-    """The same, with the laws near by that so few tokens can tell from its own."""
-    near = sum(log_near(*each, TOLD) - log_likelihood(*each) for each in found)
-    return replace(one, near=one.log_likelihood + near)
+    return odds.score(exact, seen.right, TOLD)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
+from specsim.auditing._diagnosis.likelihood import NEAR, Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, marginalise
 from specsim.auditing._results.audit import ODDS, STOPPED, Candidate, Diagnosis
 from specsim.core._parameters import Parameter
@@ -83,10 +83,10 @@ class Scored:
 Seen = Sequence[tuple[Prediction, Ints]]
 
 
-def score(mistake: Mistake, seen: Seen) -> Scored:
-    """`mistake` by its predictions of what was seen."""
-    likelihoods = (sum(of(*one) for one in seen) for of in (log_likelihood, log_near))
-    return Scored(mistake, *likelihoods)
+def score(mistake: Mistake, seen: Seen, distances: Sequence[float] = NEAR) -> Scored:
+    """`mistake` by its predictions of what was seen; laws near by are at `distances`."""
+    near = sum(log_near(*one, distances) for one in seen)
+    return Scored(mistake, sum(log_likelihood(*one) for one in seen), near)
 
 
 def fitted(
@@ -94,6 +94,7 @@ def fitted(
     parameters: Sequence[Parameter],
     predictions: Callable[[Mistake], Seen],
     points: int | None = None,
+    distances: Sequence[float] = NEAR,
 ) -> Scored:
     """`mistake` with its likeliest parameters; what is unknown of them is so for the laws near by too."""
 
@@ -102,7 +103,7 @@ def fitted(
 
     mean, values = marginalise(parameters, likelihood, points)
     best = mistake.with_parameters(**values)
-    one = score(best, predictions(best))
+    one = score(best, predictions(best), distances)
     return Scored(best, mean, one.near + mean - one.log_likelihood)
 
 
