@@ -11,29 +11,37 @@ def accepted_tokens(lengths: Ints) -> int:
     return int(lengths @ np.arange(len(lengths)))
 
 
-def alpha_verified(lengths: Ints) -> float:
-    """Accepted / tested: a step tests the tokens that it accepts, and the one that it rejects."""
+def alpha_verified(lengths: Ints, ended: Ints | None = None) -> float:
+    """Accepted / tested: a step tests the tokens that it accepts, and the one that it rejects.
+
+    `ended[k]` of `lengths[k]` steps rejected none, since their drafts ended there (default: at γ). 0 without
+    a test."""
     accepted = accepted_tokens(lengths)
-    return accepted / (accepted + int(lengths[:-1].sum()))
+    rejected = lengths.sum() - (lengths[-1] if ended is None else ended.sum())
+    return accepted / max(accepted + int(rejected), 1)
 
 
-def alpha_verified_error(lengths: Ints) -> float:
+def alpha_verified_error(lengths: Ints, ended: Ints | None = None) -> float:
     """The standard error of `alpha_verified`, as `accepted_error`."""
-    return accepted_error(lengths, np.minimum(np.arange(len(lengths)) + 1, len(lengths) - 1))
+    k = np.arange(len(lengths))
+    if ended is None:
+        ended = np.where(k == k[-1], lengths, 0)
+    some = np.concatenate([lengths - ended, ended])
+    return accepted_error(some, np.concatenate([k + 1, k]), np.tile(k, 2))
 
 
-def accepted_error(lengths: Ints, n: Ints) -> float:
+def accepted_error(lengths: Ints, n: Ints, k: Ints | None = None) -> float:
     """The standard error of accepted / Σn for independent steps (delta method); NaN for a single step.
 
-    n [γ+1] is by accepted length."""
-    steps, k = int(lengths.sum()), np.arange(len(lengths))
-    if steps < 2:
+    n is that of each of the `lengths`, which are of steps that accepted k tokens (default 0 … γ)."""
+    steps, k = int(lengths.sum()), np.arange(len(lengths)) if k is None else k
+    if steps < 2 or not lengths @ n:
         return float("nan")
-    left = k - accepted_tokens(lengths) / int(lengths @ n) * n
+    left = k - int(lengths @ k) / int(lengths @ n) * n
     return float(np.sqrt(lengths @ left**2 * steps / (steps - 1)) / (lengths @ n))
 
 
-def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:
+def alpha_drafted(lengths: Ints, drafted: float | None = None) -> float:
     """Accepted / drafted, the rate that engines report, for `drafted` tokens a step (default γ)."""
     return accepted_tokens(lengths) / (int(lengths.sum()) * (drafted or len(lengths) - 1))
 

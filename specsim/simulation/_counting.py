@@ -83,6 +83,7 @@ class Tally(Protocol):
 class StepTally:
     """Counts accepted lengths [depth+1], and tokens emitted at even and at odd positions [2, 1+V].
 
+    Of drafts that vary in length also those that `ended` where k were accepted, and the `drafted` tokens.
     Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint, and with two
     rows no addition waits for the previous one to the same token."""
 
@@ -97,6 +98,10 @@ class StepTally:
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
         count_steps(batch.tokens, batch.accepted, counts["lengths"], counts["tokens"])
+        if (rows := batch.rows) is not None and rows.sizes is not None:
+            ends = batch.accepted[batch.accepted == rows.depths]
+            counts["ended"] = counts.get("ended", 0) + np.bincount(ends, minlength=self.depth + 1)
+            counts["drafted"] = counts.get("drafted", 0) + rows.sizes.sum(keepdims=True)
 
 
 @kernel

@@ -29,8 +29,9 @@ class Simulation(Shown):
     `lengths[k]` steps accepted k tokens; `tokens[x]` is how often the token x was emitted. `alpha_context` is
     the mean acceptance probability of the standard rule over the contexts where steps begin, and
     `acceptance[i]` the probability that this rule accepts the token at i, given that those before it were:
-    both are exact. `acceptance` is None where no closed form is known. α counts the end of a short draft as a
-    rejection. `source`, `pair` and `tree` are the origin of p and q, themselves, and the draft's shape."""
+    both are exact. `acceptance` is None where no closed form is known. Where drafts vary in length, `drafted`
+    counts their tokens, and `ended[k]` the steps whose draft of k tokens was accepted whole. `source`, `pair`
+    and `tree` are the origin of p and q, themselves, and the draft's shape."""
 
     source: str
     rule: str
@@ -45,6 +46,8 @@ class Simulation(Shown):
     acceptance: tuple[float, ...] | None = field(default=None, repr=False)
     method: str | None = None  #: the drafting system, if one was named
     shard: tuple[int, int] | None = None  #: the part (i, n) of a run
+    drafted: int | None = field(default=None, repr=False)
+    ended: Ints | None = field(default=None, repr=False)
 
     @property
     def interrupted(self) -> bool:
@@ -64,12 +67,13 @@ class Simulation(Shown):
     @property
     def alpha_drafted(self) -> float:
         """Accepted / drafted tokens, as engines report it."""
-        return statistics.alpha_drafted(self.lengths, self.tree.size)
+        size = self.tree.size if self.drafted is None else self.drafted / self.steps
+        return statistics.alpha_drafted(self.lengths, size)
 
     @property
     def alpha_verified(self) -> float:
         """Accepted / tested tokens: each step tests the accepted tokens and the rejected one."""
-        return statistics.alpha_verified(self.lengths)
+        return statistics.alpha_verified(self.lengths, self.ended)
 
     @property
     def tokens_per_step(self) -> float:
@@ -94,7 +98,7 @@ class Simulation(Shown):
     @property
     def alpha_verified_error(self) -> float:
         """Standard error of `alpha_verified`, for independent steps."""
-        return statistics.alpha_verified_error(self.lengths)
+        return statistics.alpha_verified_error(self.lengths, self.ended)
 
     def to_dict(self) -> dict[str, Any]:
         derived = ("gamma", "alpha_verified", "alpha_verified_error", "alpha_drafted")
@@ -150,7 +154,10 @@ class Simulation(Shown):
 
 def counts_of(total: Partial) -> dict[str, Any]:
     lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
-    return {"steps": total.steps, "lengths": lengths, "tokens": tokens}
+    found = {"steps": total.steps, "lengths": lengths, "tokens": tokens}
+    if "ended" in total.counts:
+        found |= {"ended": total.counts["ended"], "drafted": int(total.counts["drafted"][0])}
+    return found
 
 
 def merge_simulation(part: Part) -> Simulation:

@@ -33,8 +33,9 @@ class Rows:
     p: Floats  #: [B, n+1, V]
     q: Floats  #: [B, m, V]; a chain has m = n = γ
     parents: Ints  #: [B, n] the tree of each step, see `specsim.models._drafts.tree`
-    #: [B] the depth of each draft, where some are padded; 0 is a step without a draft.
+    #: [B] the depth and the tokens of each draft, where some are padded; 0 is a step without a draft.
     depths: Ints | None = field(default=None, kw_only=True)
+    sizes: Ints | None = field(default=None, kw_only=True)
 
     @property
     def vocab_size(self) -> int:
@@ -257,13 +258,13 @@ class _TextRows:
         return self.target.vocab_size
 
     @cached_property
-    def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Places [S] of the text where steps begin; parents and tokens [S, n] and depth [S] of drafts."""
+    def all_drafts(self) -> tuple[Ints, ...]:
+        """Places [S] of the text where steps begin; parents and tokens [S, n], depth and size of drafts."""
         raise NotImplementedError
 
     def alpha_context(self) -> float:
         """The mean probability that p gives to the first drafted tokens, 0 for a step without a draft."""
-        places, parents, tokens, depths = self.all_drafts
+        places, parents, tokens, depths, _ = self.all_drafts
         total = 0.0
         for start, n in pieces(0, len(places), max(1, ROW_BATCH_BYTES // (8 * self.vocab_size))):
             p = self.target.rows(self._seen(places[start : start + n]))
@@ -287,13 +288,13 @@ class _TextRows:
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         chosen = sample_starts(key, first, steps, len(self.all_drafts[0]))
-        places, parents, tokens, depths = (part[chosen] for part in self.all_drafts)
+        places, parents, tokens, depths, sizes = (part[chosen] for part in self.all_drafts)
         p = np.empty((steps, self.tree.size + 1, self.vocab_size))
         for node, seen in enumerate(_before_nodes(self._seen(places), parents, tokens)):
             p[:, node] = self.target.rows(seen)
         q = np.zeros((steps, self.tree.size, self.vocab_size))
         q[np.arange(steps)[:, None], parents, tokens] = 1.0
-        return Rows(tokens, p, q, parents, depths=depths)
+        return Rows(tokens, p, q, parents, depths=depths, sizes=sizes)
 
 
 @dataclass(frozen=True)
@@ -304,11 +305,11 @@ class LookupRows(_TextRows):
     kind = "text, prompt lookup"
 
     @cached_property
-    def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def all_drafts(self) -> tuple[Ints, ...]:
         found = list(self.draft.decode(self.target.order, self.tree.size))
         places, tokens = np.array([place for place, _ in found]), np.array([drafted for _, drafted in found])
         depths = (tokens >= 0).sum(axis=1)
-        return places, tile_parents(self.tree, len(places)), tokens.clip(0), depths
+        return places, tile_parents(self.tree, len(places)), tokens.clip(0), depths, depths
 
 
 @dataclass(frozen=True)
@@ -319,16 +320,16 @@ class LookaheadRows(_TextRows):
     kind = "text, lookahead decoding"
 
     @cached_property
-    def all_drafts(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def all_drafts(self) -> tuple[Ints, ...]:
         found = list(self.draft.decode(self.target, self.tree.depth))
         parents = np.zeros((len(found), self.tree.size), dtype=np.int64)
-        tokens, depths = np.zeros_like(parents), np.zeros(len(found), dtype=np.int64)
+        tokens, (depths, sizes) = np.zeros_like(parents), np.zeros((2, len(found)), dtype=np.int64)
         for i, (_, drafted) in enumerate(found):
             if drafted is not None:
                 tree, tokens[i, : tree.size] = drafted
-                parents[i, : tree.size], depths[i] = tree.parents, tree.depth
+                parents[i, : tree.size], depths[i], sizes[i] = tree.parents, tree.depth, tree.size
                 tokens[i, tree.size :] = tokens[i, 0]
-        return np.array([place for place, _ in found]), parents, tokens, depths
+        return np.array([place for place, _ in found]), parents, tokens, depths, sizes
 
 
 def _before_nodes(start: NDArray[np.int32], parents: Ints, tokens: Ints) -> Iterator[NDArray[np.int32]]:

@@ -1,5 +1,5 @@
-"""Tokens per step of systems that draft from the text: of a text decoded from its beginning, every step
-counted, with or without a draft."""
+"""Tokens per step, and what is accepted, of systems that draft from the text: of a text decoded from its
+beginning, every step counted, with or without a draft."""
 
 from itertools import accumulate
 
@@ -8,7 +8,7 @@ import pytest
 from enumerated import looked_up
 
 import specsim
-from specsim import replay, simulate
+from specsim import generate, replay, simulate
 from specsim.models import LookaheadDecoding, PromptLookup, TableModel
 
 ZIPF = np.asarray(specsim.read_pair("zipf:vocab_size=300").target)[None].repeat(300, axis=0)
@@ -57,16 +57,17 @@ def lookahead(rows, window, ngram, kept):
 
 
 def walk(rows, text, drafter):
-    """Decode `text`, of which one token is the prompt: of each step whether it drafted, the expected number of
-    tokens that it emits, and the number that the text has it emit."""
+    """Decode `text`, of which one token is the prompt: of each step how many tokens it drafted, the expected
+    number of those that it emits and of those that it rejects, and the number that the text has it emit."""
     place, steps = 1, []
     while place < len(text):
         tails, going_on = drafter(text[:place]), text[place:]
         paths = {prefix for tail in tails for prefix in accumulate((token,) for token in tail)}
-        chances = [np.prod(rows[[text[place - 1], *path[:-1]], path]) for path in paths]
+        chances = {path: np.prod(rows[[text[place - 1], *path[:-1]], path]) for path in paths}
+        rejected = 1 - sum(chances[tail] for tail in set(map(tuple, tails))) if tails else 0
         shared = [len(path) for path in paths if list(path) == going_on[: len(path)]]
         emitted = 1 + max(shared, default=0)
-        steps.append((bool(tails), 1 + sum(chances), emitted))
+        steps.append((len(paths), 1 + sum(chances.values()), rejected, emitted))
         place += emitted
     return np.array(steps).T
 
@@ -92,13 +93,29 @@ RUNS = [
 def test_tokens_per_step_are_those_of_decoding_a_text_from_its_beginning(kind, given, name):
     rows, length = TARGETS[name]
     text = text_of(rows, length)
-    drafted, expected, emitted = walk(rows, text, globals()[kind](rows, *given))
+    drafted, expected, rejected, emitted = walk(rows, text, globals()[kind](rows, *given))
     target, draft, how = simulated(kind, rows, text, given)
     run = simulate(target, draft, steps=20_000, rng=3, **how)
     assert abs(run.tokens_per_step - expected.mean()) < 4 * run.tokens_per_step_error
     apart = emitted - expected  # a text of the target's: a step emits what is expected of it, on average
     assert abs(apart.mean()) < 4 * apart.std() / np.sqrt(len(apart))
-    assert 0 < drafted.mean() < 1
+    assert 0 < (drafted > 0).mean() < 1
+    accepted = expected.mean() - 1
+    assert abs(run.alpha_verified - accepted / (accepted + rejected.mean())) < 4 * run.alpha_verified_error
+    assert abs(run.drafted / run.steps - drafted.mean()) < 4 * drafted.std() / np.sqrt(run.steps)
+    assert run.alpha_drafted == pytest.approx(run.accepted / run.drafted)
+
+
+@pytest.mark.parametrize(("kind", "given"), [(kind, some[1]) for kind, some in SETTINGS.items()])
+def test_the_passes_of_a_generated_text_are_those_of_going_through_it(kind, given):
+    """The drafts follow from the text, and it accepts what it shares with them; the last draft is cut."""
+    for seed in range(4):
+        target, draft, how = simulated(kind, MARKOV, [], given)
+        found = generate(target, draft, [0], max_new_tokens=60, rng=seed, **how)
+        drafted, *_, emitted = walk(MARKOV, [0, *found.tokens], globals()[kind](MARKOV, *given))
+        assert 0 in drafted
+        assert found.iterations == len(emitted) < 60
+        assert found.tokens_per_iteration == 60 / len(emitted)
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
