@@ -24,6 +24,11 @@ def _biases(text: str) -> tuple[tuple[int, float], ...]:
     return tuple((whole(token), real(bias)) for token, _, bias in pairs)
 
 
+def _ids(text: str, by: str = "/") -> tuple[int, ...]:
+    """Ids of tokens, as in 3/5."""
+    return tuple(map(whole, text.split(by)))
+
+
 #: What --requests takes: values, and words.
 VALUES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("texts", "logprobs", "penalty_last_n", "min_tokens"), whole),
@@ -31,6 +36,8 @@ VALUES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"), real),
     "logit_bias": _biases,
     "stop_id": lambda text: (whole(text),),
+    "allowed_token_ids": _ids,
+    "bad_words": lambda text: tuple(_ids(word, ":") for word in text.split("/")),
 }
 WORDS = "unseeded", "unequal"
 

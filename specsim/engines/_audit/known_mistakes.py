@@ -244,12 +244,13 @@ def _averaged(wrong: Sequence[int], g: Given) -> Floats:
 
 
 def _missed(sampling: Sampling, places: Places) -> Iterator[Known]:
-    """Penalties that miss the last tokens of a text, as those that were drafted in the same step."""
-    if sampling.penalised:
+    """Penalties or bad words that miss the last tokens of a text, as those drafted in the same step."""
+    if sampling.penalised or sampling.has_phrases:
         every = [places.contexts.copy() for _ in MISSED]
         for contexts, lag in zip(every, MISSED, strict=True):
             contexts[:, -1] -= np.minimum(lag, places.place)
-        yield Known(("penalties_miss_drafts",), attrgetter("p"), contexts=np.hstack(every))
+        name = f"{'penalties' if sampling.penalised else 'bad_words'}_miss_drafts"
+        yield Known((name,), attrgetter("p"), contexts=np.hstack(every))
 
 
 def _misread(

@@ -66,6 +66,8 @@ class Setting:
         sent |= {"logit_bias": "/".join(f"{token}:{bias:g}" for token, bias in own.logit_bias) or None}
         sent |= {"stop_id": own.stop_ids[0] if own.stop_ids else None, "min_tokens": own.min_tokens or None}
         sent |= {name: getattr(own, name) for name in RARE if name in own.acting}
+        sent["allowed_token_ids"] = "/".join(map(str, own.allowed_token_ids)) or None
+        sent["bad_words"] = "/".join(":".join(map(str, word)) for word in own.bad_words) or None
         sent["xtc_threshold"] = own.xtc_threshold if own.xtc_probability else None
         sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
         form = [f"{name}={value}" for name, value in sent.items() if value is not None]

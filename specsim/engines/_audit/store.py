@@ -248,10 +248,14 @@ def plan_requests(
     Each prompt is asked twice, so that equal texts and shared random numbers can be seen, and never by two
     requests in a row, so that mixed up requests can be. Raises ValueError if the context of the checkpoints
     is too short for the shortest prompt and one token."""
+    words = {*range(planted.target.words)}
+    banned = {token for token, bias in sampling.logit_bias if bias <= BANNED}
+    banned |= {word[0] for word in sampling.bad_words if len(word) == 1}
+    if not (left := words & {*(sampling.allowed_token_ids or words)} - banned):
+        raise ValueError("logit_bias, allowed_token_ids, bad_words: no word is left that may come; ban fewer")
     if sampling.top_k is None and sampling.acting & {"typical_p", "top_n_sigma"}:
         # tokens that cannot come have logits too, which these would count
-        banned = sum(bias <= BANNED for _, bias in sampling.logit_bias) * bool(sampling.top_n_sigma)
-        sampling = replace(sampling, top_k=planted.target.words - banned)
+        sampling = replace(sampling, top_k=len(left if sampling.top_n_sigma else words))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:

@@ -13,7 +13,7 @@ from specsim.engines._clients.running import Answers, InProcess, need, side_by_s
 from specsim.engines._clients.writing import TOKEN_IDS, fields_of
 from specsim.engines._planted.checkpoints import GGUF
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.requests import BANS, Completion, Failure, Request
 
 #: The largest seed: 32 bits, less the one that means a random seed.
 MOST_SEED = 2**32 - 2
@@ -24,7 +24,7 @@ class LlamaCppEngine(InProcess):
 
     name, _package, _logprobs = "llama.cpp", "xllamacpp", "raw"
     _loads = tuple(GGUF)
-    _lacks = frozenset({"stop_ids", "min_tokens"})
+    _lacks = frozenset({"stop_ids", "min_tokens", *BANS})
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
         check_counts(parallel=parallel)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from specsim.core._checks import check_counts
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import PENALTIES, RARE, Completion, FailedError, Failure, Request
+from specsim.engines._planted.requests import BANS, PENALTIES, RARE, Completion, FailedError, Failure, Request
 
 Answers = list[Completion | Failure]
 
@@ -33,7 +33,7 @@ class InProcess:
     _without_drafts: ClassVar[tuple[str, ...]] = ()
     #: The parameters of `Sampling` that it does not have.
     _lacks: ClassVar[frozenset[str]] = frozenset(
-        {"stop_ids", "min_tokens", "logit_bias", "penalty_last_n", *PENALTIES, *RARE}
+        {"stop_ids", "min_tokens", "logit_bias", "penalty_last_n", *PENALTIES, *RARE, *BANS}
     )
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):

@@ -75,6 +75,7 @@ def fields_of(
     given |= {
         "stop_token_ids": list(sampling.stop_ids) or None,
         "min_tokens": min(sampling.min_tokens, request.max_tokens) or None,
+        "allowed_token_ids": list(sampling.allowed_token_ids) or None,
     }
     if llama:
         sent = any(value is not None for value in penalties.values())

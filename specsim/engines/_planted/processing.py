@@ -39,6 +39,9 @@ COUNTED = {
     "penalties of prompt and text": (True, True),
     "penalties of the text": (False, False),
 }
+#: Whether the tokens before the last one of a bad word may be those of the prompt. The first is that of
+#: transformers, the second that of vLLM.
+WORDS = {"bad words": True, "bad words of the text": False}
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
 PARTS |= {"penalties": PENALTIES}
@@ -69,17 +72,24 @@ class Seen:
         pairs = row * size + self.tokens[self.text[row], column]
         return np.bincount(pairs, minlength=len(first) * size).reshape(-1, size)
 
+    def ends(self, tokens: Sequence[int], prompt: bool) -> NDArray[np.bool_]:
+        """Whether each row follows `tokens`, perhaps those of the prompt, [N]."""
+        at = self.length[:, None] - np.arange(len(tokens), 0, -1)
+        there = at >= (0 if prompt else self.prompt[self.text, None])
+        return (there & (self.tokens[self.text[:, None], at.clip(0)] == tokens)).all(axis=1)
+
 
 def processed(
     scores: Floats, sampling: Sampling, order: str = FIRST_ORDER, seen: Seen | None = None
 ) -> Floats:
     """The rows [N, V] of logits `scores` after the steps of an `order` of `possible_orders`.
 
-    Bias and penalties come first if the order does not name them. `seen` is needed where they read texts."""
+    Bad words, bias and penalties come first if the order does not name them. `seen` is needed where they read
+    texts."""
     steps = order.split(", ")
     if sampling.acting - {*CUTS}:
-        steps = [one for one in ("bias", "penalties") if one not in order] + steps
-        last = max(i for i, one in enumerate(steps) if one == "bias" or one in COUNTED)
+        steps = [one for one in ("bad words", "bias", "penalties") if one not in order] + steps
+        last = max(i for i, one in enumerate(steps) if one in ("bias", *WORDS, *COUNTED))
         for step in steps[: last + 1]:
             scores = _changed(scores, sampling, step, seen)
         steps = steps[last + 1 :]
@@ -141,7 +151,14 @@ def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -
     if step == "temperature":
         return scores / sampling.temperature
     found = scores.copy()
+    if step in WORDS:
+        for *before, token in sampling.bad_words:
+            found[seen.ends(before, WORDS[step]) if seen and before else slice(None), token] = -np.inf
+        return found
     if step == "bias":
+        if kept := [*sampling.allowed_token_ids]:
+            found = np.full_like(scores, -np.inf)
+            found[:, kept] = scores[:, kept]
         for token, bias in sampling.logit_bias:
             found[:, token : token + 1] += bias if bias > BANNED else -np.inf
         if "min_tokens" in sampling.acting:
@@ -179,4 +196,4 @@ def possible_orders(sampling: Sampling) -> list[str]:
                 if head and tempered and tail.startswith("temperature"):
                     late = tail.removeprefix("temperature")
                     found.append(", ".join([*head[:-1], "temperature", head[-1]]) + late)
-    return found
+    return [f"{words}, {one}" for words in WORDS for one in found] if sampling.has_phrases else found

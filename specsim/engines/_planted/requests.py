@@ -18,7 +18,9 @@ PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_pena
 NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0} | PENALTIES
 #: What few engines have.
 RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0}
-NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE
+#: What bans tokens: the only ids that may come, and sequences that may not.
+BANS: dict[str, Any] = {"allowed_token_ids": (), "bad_words": ()}
+NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE | BANS
 #: The smallest and the largest values of the numbers, and whether they may have these.
 LIMITS = read_table("servers")["limits"]
 
@@ -35,8 +37,9 @@ class Sampling:
     default all. `logit_bias` has pairs (token, what is added to its logit); -100 bans it. A text ends at one
     of `stop_ids`, which cannot come before `min_tokens` tokens. `typical_p` is the mass that typical sampling
     keeps, `top_n_sigma` how many standard deviations a logit may be below the largest, and
-    `xtc_probability` how often the tokens of at least `xtc_threshold` but the least of them are excluded.
-    Raises ValueError, naming the parameter, for values out of range."""
+    `xtc_probability` how often the tokens of at least `xtc_threshold` but the least of them are excluded. Of
+    each sequence of ids in `bad_words` the last one cannot follow the others; where `allowed_token_ids` has
+    ids, no other comes. Raises ValueError, naming the parameter, for values out of range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -55,6 +58,8 @@ class Sampling:
     top_n_sigma: float | None = None
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
+    allowed_token_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name, (low, high, ends) in LIMITS.items():
@@ -63,6 +68,8 @@ class Sampling:
         for name, good, wanted in (
             ("stop", all(one and isinstance(one, str) for one in self.stop), "strings, none empty"),
             ("stop_ids", all(token >= 0 for token in self.stop_ids), "ids of tokens"),
+            ("allowed_token_ids", all(token >= 0 for token in self.allowed_token_ids), "ids of tokens"),
+            ("bad_words", all(min(word, default=-1) >= 0 for word in self.bad_words), "sequences of ids"),
             ("logit_bias", all(x >= 0 and abs(y) <= 100 for x, y in self.logit_bias), "ids and -100 … 100"),
         ):
             if not good:
@@ -89,8 +96,13 @@ class Sampling:
         return bool(PENALTIES.keys() & self.acting)
 
     @property
+    def has_phrases(self) -> bool:
+        """Whether a bad word has several tokens."""
+        return any(len(word) > 1 for word in self.bad_words)
+
+    @property
     def reads_texts(self) -> bool:
-        return self.penalised or "min_tokens" in self.acting
+        return self.penalised or self.has_phrases or "min_tokens" in self.acting
 
     @property
     def stops(self) -> bool:

@@ -1,6 +1,7 @@
 """What the server serves: a target and a draft, and how their tokens are written as text."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,11 @@ def check_request(pair: Pair, request: Request) -> None:
     least = max(1, law.start, pair.draft.start)
     if len(prompt) < least:
         raise ValueError(f"prompt: {len(prompt)} tokens; this model reads {least}, so give at least as many")
-    known = [token for token, _ in request.sampling.logit_bias] + [*request.sampling.stop_ids]
+    asked = request.sampling
+    known = [*asked.stop_ids, *asked.allowed_token_ids, *chain(*asked.bad_words), *dict(asked.logit_bias)]
     if outside := [token for token in known if token >= law.vocab_size]:
-        raise ValueError(f"logit_bias, stop_ids: {outside[0]} is outside [0, {law.vocab_size})")
+        names = "logit_bias, stop_ids, allowed_token_ids, bad_words"
+        raise ValueError(f"{names}: {outside[0]} is outside [0, {law.vocab_size})")
     if request.max_tokens < 1 or request.n < 1:
         raise ValueError(f"max_tokens {request.max_tokens} and n {request.n} must be at least 1")
     if len(prompt) + request.max_tokens > pair.context:

@@ -226,7 +226,7 @@ ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "truncation_first": ("rows", _processed(order="top-k, top-p, min-p, temperature")),
     "prompt_penalised": ("rows", _processed(order=f"penalties of prompt and text, {FIRST_ORDER}")),
     "prompt_not_penalised": ("rows", _processed(order=f"penalties of the text, {FIRST_ORDER}")),
-    "penalties_miss_drafts": ("rows", _processed(drafts=False)),
+    **{f"{part}_miss_drafts": ("rows", _processed(drafts=False)) for part in ("penalties", "bad_words")},
     "bonus_argmax": ("rows", _greedy_at(np.s_[:, -1])),
     "greedy_residual": (
         "last token",

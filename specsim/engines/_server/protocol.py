@@ -103,6 +103,8 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
         _number(given, "top_n_sigma", None),
         _number(given, "xtc_probability", 0.0),
         _number(given, "xtc_threshold", 0.1),
+        _tokens(given.get("allowed_token_ids") or [], pair, "allowed_token_ids"),
+        tuple(_tokens(word, pair, "bad_words") for word in _listed(given, "bad_words")),
     )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
     many, n, seed = _whole(given, "max_tokens", 16), _whole(given, "n", 1), _whole(given, "seed", None)
@@ -142,6 +144,12 @@ def _stop(given: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
         raise ApiError(400, f"stop: {stop!r} is neither a string nor a list of strings", "stop")
     return tuple(strings)
+
+
+def _listed(given: dict[str, Any], name: str) -> list[Any]:
+    if not isinstance(found := given.get(name) or [], list):
+        raise ApiError(400, f"{name}: {found!r} is not a list", name)
+    return found
 
 
 def _biases(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:

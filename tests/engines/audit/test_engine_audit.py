@@ -159,6 +159,7 @@ BIASED = Sampling(logit_bias=((0, -100.0), (1, 1.5)))
 RARELY = {
     "typical_p": Sampling(typical_p=0.5), "top_n_sigma": Sampling(top_n_sigma=0.8),
     "xtc_probability": Sampling(xtc_probability=1.0, xtc_threshold=0.2),
+    "allowed_token_ids": Sampling(allowed_token_ids=(0, 1, 3)), "bad_words": Sampling(bad_words=((0, 0), (1, 2), (3,))),
 }  # fmt: skip
 LATE = Sampling(stop_ids=(1,), min_tokens=20)
 SETTINGS = {
@@ -170,6 +171,7 @@ SETTINGS = {
     "min_p_not_in_recovered": Sampling(min_p=0.3), "min_p_not_in_bonus": Sampling(min_p=0.3),
     "truncation_first": Sampling(temperature=2.0, top_p=0.8), "stop_cuts_more": Sampling(stop=(" a",)),
     "logprobs_mixed": Sampling(temperature=0.6), "penalties_miss_drafts": OFTEN,
+    "bad_words_miss_drafts": RARELY["bad_words"],
     "penalties_not_in_bonus": OFTEN, "penalties_not_in_recovered": OFTEN,
     "prompt_penalised": Sampling(frequency_penalty=0.5), "prompt_not_penalised": Sampling(repetition_penalty=3.0),
     **{f"{name}_not_in_{place}": sampling for name, sampling in RARELY.items() for place in ("bonus", "recovered")},
@@ -310,8 +312,9 @@ def test_log_probabilities_tell_orders_apart_that_few_tokens_do_not(pair):
 
 def test_every_parameter_is_the_same_over_http(pair):
     sampling = Sampling(
-        0.8, 5, 0.95, 0.01, (), 2, 1.3, 0.2, 0.1, 9, ((0, 0.5), (1, -100.0)), stop_ids=(2,), min_tokens=3
-    )
+        0.8, 5, 0.95, 0.01, (), 2, 1.3, 0.2, 0.1, 9, ((0, 0.5), (1, -100.0)), stop_ids=(2,), min_tokens=3,
+        allowed_token_ids=(0, 2, 3, 4), bad_words=((3,), (4, 0)),
+    )  # fmt: skip
     how = {"tokens": 1_000, "sampling": sampling, "order": None, "rng": 1}
     with listening(Server(Decoder(pair), port=0)) as url:
         there, here = (audit_engine(engine, pair, **how) for engine in (url, "specsim"))

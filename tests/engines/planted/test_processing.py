@@ -73,6 +73,21 @@ def test_a_least_length_bans_the_stop_id():
     assert row(late, ORDERS[0])[2] == 0.0 < row(soon, ORDERS[0])[2]
 
 
+def test_banned_words_are_those_that_would_end_a_sequence():
+    """The text ends in 2, 1, 2, 2 after a prompt that ends in 1, 1; of allowed ids alone tokens come."""
+    for word, order, banned in [
+        ((0,), "bad words", True), ((2, 2, 0), "bad words", True), ((1, 2, 0), "bad words", False),
+        ((*TEXT, 0), "bad words of the text", True), ((1, *TEXT, 0), "bad words of the text", False),
+        ((1, *TEXT, 0), "bad words", True), ((*PROMPT, *TEXT, 0), "bad words", True),
+        ((4, *PROMPT, *TEXT, 0), "bad words", False),
+    ]:  # fmt: skip
+        sampling = Sampling(temperature=0.7, allowed_token_ids=(0, 2, 3), bad_words=((3,), word))
+        names = [f"{one}, {ORDERS[0]}" for one in ("bad words", "bad words of the text")]
+        assert possible_orders(sampling) == (names if len(word) > 1 else [ORDERS[0]])
+        kept = np.exp(np.where([not banned, False, True, False, False], SCORES, -np.inf) / 0.7)
+        np.testing.assert_allclose(row(sampling, f"{order}, {ORDERS[0]}"), kept / kept.sum(), atol=1e-12)
+
+
 def kept_by_hand(name, pmf, value):
     """The tokens of a pmf that a sampler keeps, one by one."""
     logs = {x: math.log(mass) for x, mass in enumerate(pmf) if mass}

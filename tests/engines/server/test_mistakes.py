@@ -18,7 +18,8 @@ SAMPLINGS = {
     "logit_bias": Sampling(logit_bias=((1, 2.0), (3, -100.0))), "min_tokens": Sampling(stop_ids=(1,), min_tokens=6),
     "prompt_not": Sampling(repetition_penalty=3.0), "prompt_pen": Sampling(presence_penalty=2.0),
     "typical_p": Sampling(typical_p=0.4), "top_n_sigma": Sampling(top_n_sigma=0.8),
-    "xtc": Sampling(xtc_probability=0.8, xtc_threshold=0.15),
+    "xtc": Sampling(xtc_probability=0.8, xtc_threshold=0.15), "allowed": Sampling(allowed_token_ids=(0, 2)),
+    "bad_words": Sampling(bad_words=((0, 0), (1, 2), (3,))),
     "penalties": Sampling(presence_penalty=3.0, penalty_last_n=3),
 }  # fmt: skip
 #: What is wrong although the tokens of each text follow the law.
