@@ -79,7 +79,7 @@ class Kernel:
         compiled.get_call_template = lambda given, named: template_for(  # type: ignore[method-assign,assignment]
             tuple(map(numba.types.unliteral, given)), named
         )
-        if self.kept:
+        if self.contents is not None:
             name = f"{self.plain.__module__}.{self.plain.__qualname__}"
             entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
             compiled._cache = entries  # type: ignore[attr-defined]
@@ -97,11 +97,6 @@ class Kernel:
         except _NotDescribedError:
             return None
         return hashlib.sha256("\n".join(described).encode()).hexdigest()
-
-    @property
-    def kept(self) -> bool:
-        """Whether compiled code is kept on disk."""
-        return self.contents is not None
 
     @property
     def _frozen(self) -> tuple[tuple[tuple[str, Any], ...], tuple[Any, ...]]:

@@ -2,9 +2,10 @@
 
 An audit must reject the verifiers and decoders, and compares a wrong one with them. Each is a small function
 with the threads that reported the defect and, where one exists, the exact law of a step. Engines make those
-of `_serving.py` around their verification: `specsim serve --mistake` makes them by name, and the diagnosis of
-`specsim audit engine` gives that name. The exact controls are correct but accept fewer tokens than the
-standard rule: an audit that rejects one raises a false alarm.
+of serving around their verification: in how each path processes rows, in what caches hold after a step, in
+which text's rows and random numbers are taken, and in what is reported. `specsim serve --mistake` makes them
+by name, and the diagnosis of `specsim audit engine` gives that name. The exact controls are correct but
+accept fewer tokens than the standard rule: an audit that rejects one raises a false alarm.
 
 `_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
 of that kind. `_laws.py` has the parts of exact laws, `_rows.py` laws of arrays of rows."""
@@ -21,14 +22,14 @@ from specsim.mistakes import (
     _proposal,
     _randomness,
     _residual,
-    _serving,
 )
-from specsim.mistakes._base import Mistake
+from specsim.mistakes._base import CATALOGUE, Mistake, named
 
 __all__ = ["Mistake", "catalogue", "exact_controls", "get", "names"]
 
 __dir__ = __all__.copy  # for completion
 
+_OF_SERVING = tuple(named(name) for members in CATALOGUE["of serving"].values() for name in members)
 _FAMILIES = (_proposal, _residual, _randomness, _precision, _acceptance, _indexing, _processing, _candidates)
 
 
@@ -88,7 +89,7 @@ def names(kind: str | None = None) -> list[str]:
         None: catalogue(),
         "verifier": [mistake for mistake in catalogue() if mistake.verify],
         "decoder": [mistake for mistake in catalogue() if mistake.decode],
-        "engine": _serving.MISTAKES,
+        "engine": _OF_SERVING,
         "exact control": exact_controls(),
     }
     if kind not in kinds:
@@ -122,7 +123,7 @@ def get(name: str) -> Mistake:
     """
     if not isinstance(name, str):
         raise TypeError(f"mistake: expected a name such as 'one_uniform', got {type(name).__name__}")
-    known = {mistake.name: mistake for mistake in (*catalogue(), *_serving.MISTAKES, *exact_controls())}
+    known = {mistake.name: mistake for mistake in (*catalogue(), *_OF_SERVING, *exact_controls())}
     name, given = split_name(name, known)
     if name not in known:
         raise ValueError(f"unknown mistake {name!r}{suggestion(name, known, 'Mistakes')}")

@@ -299,20 +299,18 @@ def slot_of(key, n_slots):
 @kernel
 def _fill_table(records, table):
     for index in range(len(records)):
-        slot = slot_of(int(records[index, 0]), len(table))
-        while table[slot, 0] > 0:
-            slot = (slot + 1) & (len(table) - 1)
+        slot = _find(int(records[index, 0]), table)
         for column in range(records.shape[1]):  # a row at once takes numba seconds to compile
             table[slot, column] = records[index, column]
 
 
 @kernel
 def _find(key, table):
-    """The place of the record of `key` in `table`, -1 if it has none."""
+    """The place of the record of `key` in `table`, an empty one if it has none."""
     slot = slot_of(key, len(table))
     while table[slot, 0] > 0 and table[slot, 0] != key:
         slot = (slot + 1) & (len(table) - 1)
-    return slot if table[slot, 0] > 0 else -1
+    return slot
 
 
 @kernel
@@ -327,7 +325,7 @@ def _fill_rows(recent, dense, table, successors, discounts, out):
         for length in range(2, order + 1):
             packed |= int(recent[b, order - length]) << 8 * (length - 1)
             slot = _find(packed | 1 << 8 * length, table)
-            if slot < 0:
+            if table[slot, 0] == 0:
                 break
             seen[length] = slot
             longest = length

@@ -58,7 +58,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: 
     check_draft_sampling(draft_sampling)
     count = _count(drafts, q_row, distinct=draft_sampling != "sampled")
     if draft_sampling == "top":
-        return _probability(p_row[_ranked(q_row)[:count]].sum())
+        return _probability(p_row[np.argsort(-q_row, kind="stable")[:count]].sum())
     if draft_sampling == "top and sample":
         return greedy_multi_draft_acceptance(p_row, q_row, count)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -299,7 +299,7 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     """
     p_row, q_row = _pair(p, q)
     count = _count(drafts, q_row, distinct=True)
-    ranked = _ranked(q_row)
+    ranked = np.argsort(-q_row, kind="stable")
     top, others = ranked[: count - 1], ranked[count - 1 :]
     weights = q_row[others] if q_row[others].any() else np.ones(others.size)
     return _probability(p_row[top].sum() + np.minimum(p_row[others], weights / weights.sum()).sum())
@@ -355,11 +355,6 @@ def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
 def _probability(value: float) -> float:
     """`value` clipped to [0, 1], which rounding may leave."""
     return min(max(float(value), 0.0), 1.0)
-
-
-def _ranked(q: Floats) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Tokens by falling probability, the lower one among ties."""
-    return np.argsort(-q, kind="stable")
 
 
 def _passing(p: Floats, q: Floats, rho: float) -> float:

@@ -27,7 +27,7 @@ from specsim.core.distributions import cumulative_draw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule, end_step
-from specsim.rules._common.fixed_pairs import PairTables, build_tables, count_up_to, draw_sorted
+from specsim.rules._common.fixed_pairs import PairTables, build_tables, draw_sorted
 
 
 def uniforms(tree: Draft, vocab_size: int) -> int:
@@ -113,7 +113,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 def draw(pair, race, x, tested, u):
     """Of the tokens whose race had begun, by rising q/p, one in proportion to p."""
     noise = 1.0 / tested - 1.0 if tested > 0.0 else np.inf
-    return draw_sorted(pair, max(count_up_to(race, noise), 1), u)
+    return draw_sorted(pair, max(np.searchsorted(race, noise, side="right"), 1), u)
 
 
 RULE = Rule(

@@ -104,19 +104,6 @@ def alias_draw(table, u):
 
 
 @inner_kernel
-def count_up_to(rising, goal):
-    """How many of the sorted numbers `rising`, at least one, are ≤ goal.
-
-    Without the branches of `np.searchsorted`, as half of them are mispredicted."""
-    first, size = 0, rising.size
-    while size > 1:
-        half = size // 2
-        first += half * np.int64(rising[first + half - 1] <= goal)
-        size -= half
-    return first + np.int64(rising[first] <= goal)
-
-
-@inner_kernel
 def count_below(rising, guide, goal):
     """How many of the sorted numbers `rising` ≥ 0 are < goal, with their `ratio_guide`; any for NaN."""
     last = guide.size - 2
@@ -132,7 +119,7 @@ def count_below(rising, guide, goal):
 
 @inner_kernel
 def guided_count_up_to(sums, guide, goal):
-    """`count_up_to` of the sums from their guide on: a few steps for a uniform goal, whatever V is."""
+    """How many of the `sums` are ≤ goal, from their guide on: few steps for a uniform goal, whatever V is."""
     last = guide.size - 1
     k = guide[min(np.int64(goal * last), last)]
     while k < sums.size and sums[k] <= goal:

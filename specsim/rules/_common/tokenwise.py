@@ -36,10 +36,7 @@ def law(
     x, **values) the pmf of the token emitted after the rejection of x; bonus(p, q, **values) that of the
     token after a draft accepted whole, by default p. There q is None unless the rule has `leaf_rows`."""
 
-    def at_position(p: Row, q: Row, x: int, **values: float) -> tuple[Any, list[Any]]:
-        return accept(p, q, x, **values), list(recovered(p, q, x, **values))
-
-    kept = kept_by_rows(at_position)
+    kept = kept_by_rows(lambda *args, **values: (accept(*args, **values), list(recovered(*args, **values))))
 
     def step_law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: float) -> StepLaw:
         require_chain(name, parents)
@@ -110,11 +107,7 @@ def normalise(weights: Row) -> list[Any]:
 
 def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
     """Build `Rule.survival` from the probability chance(p(x), q(x), **values) of accepting x."""
-
-    def survival_of_chain(p: Floats, q: Floats, **values: float) -> Floats:
-        return np.cumprod(chance(p, q, **values), axis=-1)
-
-    return survival_of_chain
+    return lambda p, q, **values: np.cumprod(chance(p, q, **values), axis=-1)
 
 
 def target_chance(p: Floats, q: Floats) -> Floats:
