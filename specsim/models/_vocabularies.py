@@ -8,7 +8,8 @@ have probability 0 on both sides. A head as that of EAGLE-3 drafts only some of 
 
 Read are `tokenizer.json`, of Hugging Face's tokenizers, in folders without it `vocab.json` and `vocab.txt`,
 and GGUF files; from `config.json` the length of the rows. The tokens that begin, end and pad texts are those
-of `generation_config.json`, else of `config.json`, else of `tokenizer_config.json`, as engines read them."""
+of `generation_config.json`, else of `config.json`, of `tokenizer_config.json` or of
+`special_tokens_map.json`."""
 
 import hashlib
 import json
@@ -28,10 +29,12 @@ from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, neede
 from specsim.core._tensors import read_tensors
 
 FILES = ("tokenizer.json", "vocab.json", "vocab.txt")
-#: Where the numbers of special tokens are looked up, in this order; the last has their texts.
-CONFIGURATIONS = ("generation_config.json", "config.json", "tokenizer_config.json")
+#: Where the numbers of special tokens are looked up, in this order, then their texts.
+NUMBERED = ("generation_config.json", "config.json")
+NAMED = ("tokenizer_config.json", "special_tokens_map.json")
 #: The special tokens, and their names in GGUF files: llama.cpp ends a text at any of three.
 ENDS = {"bos": ("bos",), "eos": ("eos", "eot", "eom"), "pad": ("padding",)}
+READS = ("merges", "unk", "added tokens")
 PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 #: Differences that are shown, and the most characters of a part of a tokenizer.
 SHOWN, WIDTH = 8, 40
@@ -42,16 +45,22 @@ class Vocabulary:
     """The tokens of a tokenizer by number, as the file writes them.
 
     From the files beside it come `rows`, the length of the model's rows, or `drafts`, that of a head with
-    `d2t`, and `ends`, the numbers of the tokens `bos`, `eos` and `pad`. `settings` says in short how texts
-    become tokens and tokens texts, and `findings` where files disagree."""
+    `d2t`, and `ends`, the numbers of the tokens `bos`, `eos` and `pad`, with the file of each in `origins`.
+    `settings` says in short how texts become tokens and tokens texts, and `findings` where files disagree."""
 
     path: str
     tokens: Mapping[int, str] = field(repr=False)
     rows: int | None = None
     ends: Mapping[str, list[int]] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     drafts: int | None = None
     findings: tuple[str, ...] = ()
+
+    def end(self, name: str) -> str:
+        """The numbers of a special token, and the file that they are from."""
+        numbers = ", ".join(map(str, self.ends.get(name, []))) or NONE
+        return f"{numbers} ({self.origins[name]})" if name in self.origins else numbers
 
     @property
     def padding(self) -> int | None:
@@ -107,7 +116,7 @@ class VocabularyComparison(Shown):
             )
         if "decoder" in self.read_otherwise:
             found.append("decoder: not the same, so tokens may become another text; decode with the target's")
-        known, reads = self.target.settings.keys() & self.draft.settings.keys(), (*PARTS[:2], "merges", "unk")
+        known, reads = self.target.settings.keys() & self.draft.settings.keys(), (*PARTS[:2], *READS)
         if "ggml.pre" not in known and (unknown := [name for name in reads if name not in known]):
             found.append(f"{', '.join(unknown)}: not compared, since they are not in the files of both")
         for name in ("bos", "eos"):
@@ -141,13 +150,14 @@ class VocabularyComparison(Shown):
         sides = self.target, self.draft
         rows = [
             ("tokens", *(f"{len(one.tokens):,}" for one in sides)),
-            ("rows of the model", *(f"{n:,}" if (n := one.drafts or one.rows) else NONE for one in sides)),
+            ("rows of the model", *(NONE if one.rows is None else f"{one.rows:,}" for one in sides)),
+            *((("reduced draft vocabulary", NONE, f"{n:,}"),) if (n := self.draft.drafts) else ()),
             ("of them padding", *(NONE if one.padding is None else f"{one.padding:,}" for one in sides)),
             ("of this one alone", f"{self.only_target:,}", f"{self.only_draft:,}"),
         ]
         for name in ENDS:
             if any(name in one.ends for one in sides):
-                rows.append((name, *(", ".join(map(str, one.ends.get(name, []))) or NONE for one in sides)))
+                rows.append((name, *(one.end(name) for one in sides)))
         rows += [(name, *(one.settings[name] for one in sides)) for name in self.read_otherwise]
         parts: list[Piece] = [
             Table(("", "target", "draft"), rows),
@@ -262,7 +272,7 @@ def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = No
         return found
     folder = place if place.is_dir() else place.parent
     what = "the configuration of a model"
-    said = {name: _read(folder / name, _configuration, what) for name in CONFIGURATIONS}
+    said = {name: _read(folder / name, _configuration, what) for name in (*NUMBERED, *NAMED)}
     rows, drafts = (_whole(said["config.json"].get(f"{of}vocab_size")) for of in ("", "draft_"))
     present = [folder / name for name in FILES if (folder / name).is_file()] if place.is_dir() else [place]
     if present:
@@ -275,9 +285,9 @@ def read_vocabulary(path: str | os.PathLike[str], target: Vocabulary | None = No
             ".save_pretrained(folder), or give a GGUF file"
         )
     tokens = {**said["tokenizer_config.json"].get("added", {}), **tokens}
-    ends, findings = _ends(folder, said, tokens)
+    ends, origins, findings = _ends(folder, said, tokens)
     rows, drafts = (rows, None) if drafts in (None, rows) else (None, drafts)
-    return Vocabulary(str(path), tokens, rows, ends, settings, drafts, findings)
+    return Vocabulary(str(path), tokens, rows, ends, origins, settings, drafts, findings)
 
 
 def _read(file: Path, reader: Callable[[Path], Any], what: str = "a tokenizer") -> Any:
@@ -309,7 +319,9 @@ def _tokenizer_of(file: Path) -> tuple[dict[int, str], dict[str, str]]:
         tokens = _by_number(vocab)
     named = {"type": "BPE"} if merges else {}  # older files leave it out
     settings["model"] = named | {key: value for key, value in model.items() if value}
-    tokens |= {_number(one["id"]): str(one["content"]) for one in content.get("added_tokens") or []}
+    added = sorted(content.get("added_tokens") or [], key=lambda one: one["id"])
+    settings["added tokens"] = [{key: value for key, value in one.items() if value} for one in added]
+    tokens |= {_number(one["id"]): str(one["content"]) for one in added}
     return _some(tokens), {name: _in_short(value) for name, value in settings.items()}
 
 
@@ -337,7 +349,7 @@ def _vocabulary_of_gguf(file: Path, gguf: Any) -> Vocabulary:
         settings["unk"] = tokens.get(said["unknown_token_id"])
     short = {name: _in_short(value) for name, value in settings.items()}
     ends = {name: found for name, some in numbers.items() if (found := _set_of(some))}
-    return Vocabulary(str(file), _some(tokens), len(texts), ends, short)
+    return Vocabulary(str(file), _some(tokens), len(texts), ends, settings=short)
 
 
 def _some(tokens: dict[int, str]) -> dict[int, str]:
@@ -385,26 +397,31 @@ def _configuration(file: Path) -> dict[str, Any]:
 
 def _ends(
     folder: Path, said: Mapping[str, Mapping[str, Any]], tokens: Mapping[int, str]
-) -> tuple[dict[str, list[int]], tuple[str, ...]]:
-    """The tokens that begin, end and pad texts, and where the files disagree on them.
+) -> tuple[dict[str, list[int]], dict[str, str], tuple[str, ...]]:
+    """The tokens that begin, end and pad texts, the file of each, and where the files disagree on them.
 
-    tokenizer_config.json names a single token, which may be any of those that the others number."""
-    *numbered, named = CONFIGURATIONS
+    A file that names a token names a single one, which may be any of those that the others number."""
     numbers = {token: number for number, token in tokens.items()}
-    ends, findings = dict[str, list[int]](), list[str]()
+    ends, origins, findings = dict[str, list[int]](), dict[str, str](), list[str]()
     for name in ENDS:
-        found = {file: _set_of(said[file].get(f"{name}_token_id")) for file in numbered}
-        token = said[named].get(f"{name}_token")
-        token = token.get("content") if isinstance(token, dict) else token
-        found[named] = _set_of(numbers.get(token) if isinstance(token, str) else None)
-        if token and not found[named]:
-            findings.append(f"{folder / named}: {name}_token is no token ({token!r}); name one")
+        found = {file: _set_of(said[file].get(f"{name}_token_id")) for file in NUMBERED}
+        for file in NAMED:
+            token = said[file].get(f"{name}_token")
+            token = token.get("content") if isinstance(token, dict) else token
+            found[file] = _set_of(numbers.get(token) if isinstance(token, str) else None)
+            if token and not found[file]:
+                findings.append(f"{folder / file}: {name}_token is no token ({token!r}); name one")
         found = {file: some for file, some in found.items() if some}
-        ends[name] = chosen = next(iter(found.values()), [])
-        if any(some != chosen and (file != named or some[0] not in chosen) for file, some in found.items()):
+        if not found:
+            continue
+        origins[name], chosen = next(iter(found.items()))
+        ends[name] = chosen
+        if any(
+            some != chosen and (file in NUMBERED or some[0] not in chosen) for file, some in found.items()
+        ):
             each = ", ".join(f"{some} in {file}" for file, some in found.items())
             findings.append(f"{folder}: {name} is {each}; engines read one or another, so write it into all")
-    return {name: some for name, some in ends.items() if some}, tuple(findings)
+    return ends, origins, tuple(findings)
 
 
 def _check_d2t(draft: Vocabulary, target: Vocabulary, size: int) -> tuple[int, tuple[str, ...]]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from refused import refused
 
+from specsim.core._tables import to_text
 from specsim.core._tensors import save_tensors
 from specsim.models import compare_vocabularies
 
@@ -81,6 +82,26 @@ def test_special_tokens_are_those_of_the_first_file(tmp_path, generation, config
     assert finding is None or (finding in found.findings[0] and finding in str(found))
 
 
+def test_the_file_of_a_special_token_is_said(tmp_path):
+    """Files with texts count too, after those with numbers; where they disagree, the output says so."""
+    target = folder(tmp_path, "target", bpe(), {"eos_token_id": 4})
+    draft = folder(tmp_path, "draft", bpe())
+    (draft / "special_tokens_map.json").write_text(
+        json.dumps({"eos_token": {"content": "e"}, "bos_token": "a"})
+    )
+    found = compare_vocabularies(target, draft)
+    assert (found.target.ends, found.draft.ends) == ({"eos": [4]}, {"eos": [4], "bos": [0]})
+    assert found.findings == ("bos: the draft's files name it, the target's do not; name it there too",)
+    text = str(found)
+    assert "4 (config.json)" in text
+    assert "4 (special_tokens_map.json)" in text
+    (draft / "tokenizer_config.json").write_text('{"eos_token": "f"}')
+    said = "eos is [5] in tokenizer_config.json, [4] in special_tokens_map.json; engines read one or another"
+    found = compare_vocabularies(target, draft)
+    assert said in str(found)
+    assert "eos differs: decode with that of the target" in found.findings
+
+
 def test_how_texts_are_read_is_a_warning(tmp_path):
     """The numbers mean the same, so drafts are valid, but a lowercasing draft is not the same tokenizer."""
     model = {"type": "BPE", "vocab": LETTERS, "merges": ["a b", "c d"]}
@@ -91,12 +112,13 @@ def test_how_texts_are_read_is_a_warning(tmp_path):
         ("merges", {"merges": ["c d", "a b"]}, {}),
         ("unk", {"unk_token": "a"}, {}),
         ("decoder", {}, {"decoder": {"type": "ByteLevel", "trim_offsets": True}}),
+        ("added tokens", {}, {"added_tokens": [{"id": 5, "content": "f", "special": True}]}),
     ]:
         found = compare_vocabularies(target, folder(tmp_path, f"{name} ", bpe(**more, model=model | changed)))
         assert (found.read_otherwise, found.same, found.exit_code) == ((name,) if name else (), True, 0)
         assert ("the same numbers, not the same tokenizer" if name else "the same: p and q can") in str(found)
     found = compare_vocabularies(target, folder(tmp_path, "txt", "\n".join(LETTERS), file="vocab.txt"))
-    assert found.findings[0].startswith("normalizer, pre_tokenizer, merges, unk: not compared")
+    assert found.findings[0].startswith("normalizer, pre_tokenizer, merges, unk, added tokens: not compared")
 
 
 @pytest.mark.parametrize(
@@ -121,6 +143,7 @@ def test_heads_with_fewer_tokens_need_a_map(tmp_path, d2t, t2d, fault):
     assert (found.same, found.exit_code, len(found.faults)) == (not fault, bool(fault), bool(fault))
     assert (fault or "the draft's i as d2t[i] + i (3 tokens of the target, none twice)") in str(found)
     assert fault or (found.reached, found.shared) == (3, 0.5)
+    assert "reduced draft vocabulary – 3" in " ".join(to_text(found.parts()).split())
 
 
 def test_gguf_files_need_their_package(tmp_path, monkeypatch):

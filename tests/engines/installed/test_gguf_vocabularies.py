@@ -29,7 +29,7 @@ def test_a_gguf_file_is_compared_with_a_folder_and_with_another(tmp_path):
     found = compare_vocabularies(tmp_path, padded)
     assert (found.same, found.read_otherwise, found.draft.padding) == (True, (), 1)
     assert found.draft.ends == {"bos": [0], "eos": [4, 5]}
-    assert found.findings[0].startswith("normalizer, pre_tokenizer, unk: not compared")
+    assert found.findings[0].startswith("normalizer, pre_tokenizer, unk, added tokens: not compared")
     other = compare_vocabularies(padded, written(tmp_path / "b.gguf", pre="qwen2", merge="b c", eot=3))
     assert (other.same, other.read_otherwise) == (True, ("ggml.pre", "merges"))
     assert "eos differs" in str(other)
