@@ -261,12 +261,28 @@ def test_what_follows_the_law_is_left_alone(name, pair, full):
     assert found.findings == ()
 
 
+#: Engines that are right, and how many audits of each find nothing.
+RIGHT_ENGINES, AUDITS = ("standard", "block", "plain", "gamma 1", "processed", "penalised", "head"), 40
+
+
+def test_the_pages_say_what_was_audited():
+    docs = Path(__file__).parents[3] / "docs"
+    page = " ".join((docs / "auditing-engines.md").read_text(encoding="utf-8").split())
+    engines, audits = re.search(
+        r"(\w+) right engines \(.*?\) gave no false alarm in (\d+) audits", page
+    ).groups()
+    assert engines == {7: "Seven"}[len(RIGHT_ENGINES)]
+    assert int(audits) == len(RIGHT_ENGINES) * AUDITS
+    page = (docs / "batteries.md").read_text(encoding="utf-8")
+    assert f"With version {BATTERIES['small']['version']} of *small*" in page, "measure what it finds again"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed", "penalised", "head"])
+@pytest.mark.parametrize("rule", RIGHT_ENGINES)
 def test_right_engines_are_left_alone_many_times(rule, pair, made_as):
     options = {"plain": {"speculative": False}, "gamma 1": {"gamma": 1}, "block": {"rule": "block"}}
     sampling = {"processed": PROCESSED, "penalised": OFTEN}.get(rule, Sampling())
-    for seed in range(40):
+    for seed in range(AUDITS):
         where = made_as("head") if rule == "head" else pair
         found = audit_engine(
             "specsim", where, tokens=2_000, rng=seed, sampling=sampling, **options.get(rule, {})
