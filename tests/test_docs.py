@@ -33,6 +33,8 @@ from laws import generated
 from experiments.audit import independent_set
 from experiments.audit._criteria import FOUND
 from experiments.audit.independent_set import first_verdicts, subjects
+from specsim.adapters._contract import Declared
+from specsim.auditing._cases.shapes import shape_cases
 from specsim.core._kernels import _folder
 from specsim.engines._planted.plant import guide
 from specsim.theory._enumeration import prove
@@ -192,6 +194,18 @@ def test_the_report_that_is_read_is_the_one_that_is_printed(tmp_path):
         " ".join(part.split()) for part in shown.split("…") if " ".join(part.split()) not in printed
     ] == []
     assert re.search(r"(\d+) tests;", shown)[1] == re.search(r"among\s+(\d+)\s+tests", page)[1]
+
+
+def test_the_pages_say_which_calls_an_audit_makes():
+    cases = shape_cases(Declared())
+    rows, gamma, ids = (
+        max(map(most, cases))
+        for most in (lambda case: max(case.sizes)[0], lambda case: case.gamma, lambda case: case.vocab_size)
+    )
+    spaced = f"calls of 1 to {rows:,} rows with 1 to {gamma} drafted tokens over 2 to {ids:,} ids"
+    assert spaced.replace(",", " ") in " ".join(PAGES["docs/auditing-your-engine.md"].split())
+    changes = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    assert f"Calls have up to {rows:,} rows, {gamma} drafted tokens and {ids:,} ids." in changes
 
 
 @pytest.mark.parametrize("name", PAGES)
