@@ -140,3 +140,16 @@ def test_a_text_in_which_nothing_is_found_takes_a_step_for_each_token(kind, give
     run = simulate(target, draft, steps=500, rng=1, **how)
     assert (run.tokens_per_step, run.alpha_context) == (1.0, 0.0)
     assert 400 < run.tokens[0] < 480
+
+
+def test_steps_whose_draft_is_cut_whole_count():
+    draft = np.random.default_rng(6).dirichlet(np.full(80, 0.03), 80)
+    cut = draft.max(axis=1) < 0.6
+    emitted = np.ones(80)
+    for _ in range(3):
+        emitted = np.where(cut, 1.0, 1 + np.minimum(MARKOV, draft) @ emitted)
+    rule = "confidence_scheduled:threshold=0.6"
+    run = simulate(TableModel(MARKOV), TableModel(draft), gamma=3, rule=rule, steps=20_000, rng=2)
+    assert 0 < cut.mean() < 1
+    assert abs(run.tokens_per_step - emitted.mean()) < 4 * run.tokens_per_step_error
+    assert abs(run.tokens_per_step - emitted[~cut].mean()) > 4 * run.tokens_per_step_error
