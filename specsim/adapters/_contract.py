@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_choice, check_count
-from specsim.models._drafts.sampling import check_draft_sampling
+from specsim.models._drafts.sampling import SAMPLING_METHODS
 from specsim.models._processed import Processing
 from specsim.rules import Rule
 
@@ -160,7 +160,7 @@ class Declared(Processing):
             raise ValueError(f"rule: {self.rule!r} is lossless; declare a lossy rule, or none")
         if self.rule:
             check_local(rules.get(self.rule))
-        check_draft_sampling(self.draft_sampling)
+        check_choice("draft_sampling", self.draft_sampling, SAMPLING_METHODS)
         check_between("repetition_penalty", self.repetition_penalty, 0.0, math.inf, "positive number", "(]")
         check_between("temperature", self.temperature, 0.0, math.inf, "finite number")
         check_between("top_p", self.top_p, 0.0, 1.0, "probability", "(]")

@@ -12,15 +12,7 @@ from specsim.core._types import Floats, Ints, Row
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import by_rows, law, law_of_last, normalise
 from specsim.mistakes._reference import at, mistake, of_last, round_to
-from specsim.mistakes._rows import (
-    heaviest_of_tiles,
-    late_race,
-    likeliest,
-    whole_tiles,
-    with_rounded_ids,
-    with_wrapped_ids,
-    without_last_id,
-)
+from specsim.mistakes._rows import OF_IDS, late_race
 
 
 def on_cells(passing: Callable[[Any], int]) -> Callable[..., Any]:
@@ -31,12 +23,6 @@ def on_cells(passing: Callable[[Any], int]) -> Callable[..., Any]:
         return (0 * p[x] + min(passing(p[x] / q[x] * size), size)) / size
 
     return chance
-
-
-# of the uniforms 0, 1, …, 2^bits - 1 those ≤ p/q pass; of 1, …, 2^bits those < p/q; of the first those < p/q
-inclusive = on_cells(lambda ratio: floor(ratio) + 1)
-up_to_one = on_cells(lambda ratio: max(ceil(ratio) - 1, 0))
-coarse_chance = on_cells(ceil)
 
 
 def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
@@ -91,17 +77,17 @@ MISTAKES = (
     mistake(
         "inclusive_test",
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
-        law=law(inclusive),
+        law=law(on_cells(lambda ratio: floor(ratio) + 1)),  # those ≤ p/q of 0, 1, …, 2^bits - 1
     ),
     mistake(
         "uniform_of_one",
         passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
-        law=law(up_to_one),
+        law=law(on_cells(lambda ratio: max(ceil(ratio) - 1, 0))),  # those < p/q of 1, …, 2^bits
     ),
     mistake(
         "coarse_test",
         passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) < at(p, x),
-        law=law(coarse_chance),
+        law=law(on_cells(ceil)),  # those < p/q of 0, 1, …, 2^bits - 1
     ),
     mistake("zero_uniform", passes=lambda u, x, p, q: at(p, x) > 0.0, law=law(lambda p, q, x: int(p[x] > 0))),
     mistake("coarse_draw", uniforms=coarse_last, law=law_of_last(on_grid)),
@@ -129,10 +115,5 @@ MISTAKES = (
         passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
     ),
-    of_last("last_id_never", without_last_id),
-    of_last("rounded_ids", with_rounded_ids),
-    of_last("wrapped_ids", with_wrapped_ids),
-    of_last("last_tile_never", whole_tiles),
-    of_last("tiles_share_noise", heaviest_of_tiles),
-    of_last("likeliest_only", likeliest),
+    *(of_last(name, weights) for name, weights in OF_IDS.items()),
 )

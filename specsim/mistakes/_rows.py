@@ -275,6 +275,15 @@ class Parts:
         return p if last is None else normalised(last(p, **values), p)
 
 
+#: Mistakes of some ids: weights(rows, **values) that the last token of a step is drawn from.
+OF_IDS: dict[str, Callable[..., Floats]] = {
+    "last_id_never": without_last_id,
+    "rounded_ids": with_rounded_ids,
+    "wrapped_ids": with_wrapped_ids,
+    "last_tile_never": whole_tiles,
+    "tiles_share_noise": heaviest_of_tiles,
+    "likeliest_only": likeliest,
+}
 #: Mistakes that many ids show, and few may not.
 PARTS: dict[str, Parts] = {
     "ratio_epsilon": Parts(lambda p, q, epsilon: ratio(p, q + epsilon)),
@@ -286,10 +295,5 @@ PARTS: dict[str, Parts] = {
     "floored_race": Parts(last=partial(late_race, floored=True)),
     "race_epsilon": Parts(last=partial(late_race, floored=False)),
     "residual_epsilon": Parts(last=lambda rows, epsilon: rows + epsilon, residual_alone=True),
-    "last_id_never": Parts(last=without_last_id),
-    "rounded_ids": Parts(last=with_rounded_ids),
-    "wrapped_ids": Parts(last=with_wrapped_ids),
-    "last_tile_never": Parts(last=whole_tiles),
-    "tiles_share_noise": Parts(last=heaviest_of_tiles),
-    "likeliest_only": Parts(last=likeliest),
+    **{name: Parts(last=weights) for name, weights in OF_IDS.items()},
 }

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import check_between, check_choice, check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models._drafts.sampling import check_draft_sampling
+from specsim.models._drafts.sampling import SAMPLING_METHODS
 
 #: The most orders of K tokens of q that `without_replacement_acceptance` enumerates, 8!.
 MAX_ORDERS = 40_320
@@ -55,7 +55,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, draft_sampling: 
     0.6500
     """
     p_row, q_row = _pair(p, q)
-    check_draft_sampling(draft_sampling)
+    check_choice("draft_sampling", draft_sampling, SAMPLING_METHODS)
     count = _count(drafts, q_row, distinct=draft_sampling != "sampled")
     if draft_sampling == "top":
         return _probability(p_row[np.argsort(-q_row, kind="stable")[:count]].sum())

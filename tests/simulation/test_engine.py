@@ -118,17 +118,6 @@ def test_counts_are_those_of_the_steps_one_by_one(all_sources, kind):
     assert same(count(source, steps), {"lengths": lengths, "tokens": tokens})
 
 
-def test_simulate_gives_the_same_for_the_same_root_on_any_number_of_threads():
-    for pair in ((P, Q), table_pair()):
-        runs = [simulate(*pair, gamma=3, steps=40_000, rng=8, threads=threads) for threads in (1, 2, None)]
-        for other in runs[1:]:
-            assert np.array_equal(runs[0].lengths, other.lengths)
-            assert np.array_equal(runs[0].tokens, other.tokens)
-        again = simulate(*pair, gamma=3, steps=40_000, rng=runs[0].provenance.root)
-        assert np.array_equal(runs[0].tokens, again.tokens)
-        assert not np.array_equal(simulate(*pair, gamma=3, steps=40_000, rng=9).tokens, runs[0].tokens)
-
-
 # --- what the counts mean --------------------------------------------------------------------------------
 
 

@@ -51,14 +51,14 @@ def plain(chance):
 WRONG = [
     ("block", standard_survival), ("traversal", standard_survival),
     ("hierarchical", lambda p, q: capped_ratio(np.cumprod(p, axis=-1), np.cumprod(q, axis=-1))),
-    ("standard", block.survival), ("standard", tokenwise.survival(tokenwise.target_chance)),
+    ("standard", block.survival), ("standard", tokenwise.survival(lambda p, q: p)),
     ("sampler_match", standard_survival), ("naive_matching", lambda p, q: p),
     ("lenience", plain(capped_ratio)),
     ("scaled_lenience", tokenwise.survival(lambda p, q, lenience: capped_ratio(lenience * p, q))),
     ("judge", tokenwise.survival(lambda p, q, overrule: ensemble.chance(p, q, overrule))),
     ("ensemble:weight=0.875", tokenwise.survival(lambda p, q, weight: judge.chance(p, q, weight))),
     ("cactus", tokenwise.survival(lambda p, q, delta: cactus.chance(p, q, delta / 2))),
-    ("two_thresholds", plain(tokenwise.target_chance)),
+    ("two_thresholds", plain(lambda p, q: p)),
     ("two_thresholds", tokenwise.survival(lambda p, q, **values: two_thresholds.chance(p, q, 1, values["threshold_acc"]))),
 ]  # fmt: skip
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._checks import check_choice
 from specsim.core._files import read_table
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
@@ -18,11 +17,6 @@ from specsim.core.distributions import copy_row, cumulative_draw
 SAMPLING_METHODS: dict[str, str] = read_table("kinds")["siblings"]
 #: The methods whose siblings never have the same token.
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
-
-
-def check_draft_sampling(way: str) -> None:
-    """Raise ValueError for another way of sampling siblings."""
-    check_choice("draft_sampling", way, SAMPLING_METHODS)
 
 
 def sibling_laws(way: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:

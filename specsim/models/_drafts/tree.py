@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count
-from specsim.models._drafts.sampling import DISTINCT, check_draft_sampling, sibling_laws
+from specsim.core._checks import check_choice, check_count
+from specsim.models._drafts.sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
 MAX_NODES = 1024
@@ -53,7 +53,7 @@ class Tree:
         object.__setattr__(self, "parents", check_parents(self.parents))
         if not isinstance(self.draft_sampling, str):
             raise TypeError(f"draft_sampling: expected a str, got {type(self.draft_sampling).__name__}")
-        check_draft_sampling(self.draft_sampling)
+        check_choice("draft_sampling", self.draft_sampling, SAMPLING_METHODS)
         object.__setattr__(self, "block", check_count("block", self.block))
 
     def __str__(self) -> str:

@@ -99,7 +99,9 @@ def _draw_part(
     accepted = tested * p[every, x] < q[every, x]
     lost = np.flatnonzero(~accepted)
     drafted = x.copy()
-    drafted[lost] = _draw(_residual(p[lost], q[lost]), drawn[0, lost])
+    excess = np.maximum(q[lost] - p[lost], 0.0)
+    weights = np.where(excess.any(axis=1, keepdims=True), excess, q[lost])  # rounding may leave nothing
+    drafted[lost] = _draw(weights, drawn[0, lost])
     tails = Features(*(np.empty((lost.size, ahead)) for _ in Features._fields))
     behind, last = histories[lost], drafted[lost]
     for k in range(ahead):
@@ -110,14 +112,6 @@ def _draw_part(
             column[:, k] = values
     beta = np.minimum(p, q).sum(axis=1).clip(max=1.0)
     return drafted, accepted.astype(np.int8), beta, *read_rows(q, drafted), *tails
-
-
-def _residual(p: Floats, q: Floats) -> Floats:
-    """Weights of a rejected draft [R, V]: (q - p)₊, or q where rounding leaves nothing of that."""
-    weights = np.maximum(q - p, 0.0)
-    empty = ~weights.any(axis=1)
-    weights[empty] = q[empty]
-    return weights
 
 
 def _draw(weights: Floats, u: Floats) -> TokenArray:

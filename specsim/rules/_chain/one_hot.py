@@ -59,6 +59,6 @@ RULE = Rule(
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
-    survival=tokenwise.survival(tokenwise.target_chance),
+    survival=tokenwise.survival(lambda p, q: p),
     reads_draft=False,
 )

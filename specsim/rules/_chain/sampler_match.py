@@ -66,6 +66,6 @@ RULE = Rule(
     law=tokenwise.law("sampler_match", one_hot.acceptance, one_hot.recovered),
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair, acceptance=tokenwise.acceptance_of(one_hot.shares)),
-    survival=tokenwise.survival(tokenwise.target_chance),
+    survival=tokenwise.survival(lambda p, q: p),
     reads_draft=False,
 )

@@ -110,11 +110,6 @@ def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
     return lambda p, q, **values: np.cumprod(chance(p, q, **values), axis=-1)
 
 
-def target_chance(p: Floats, q: Floats) -> Floats:
-    """The chance p(x), for `survival`."""
-    return p
-
-
 @inner_kernel
 def no_bonus(p, q, values, weights):
     """The default: the bonus comes from p."""

@@ -69,6 +69,6 @@ RULE = nodewise.rule(
     choose,
     nodewise.fixed_pair(pick),
     draft_sampling=("top", "without replacement", "sampled", "top and sample"),
-    survival=tokenwise.survival(tokenwise.target_chance),
+    survival=tokenwise.survival(lambda p, q: p),
     reads_draft=False,
 )

@@ -45,6 +45,6 @@ RULE = nodewise.rule(
     choose,
     nodewise.fixed_pair(pick),
     draft_sampling=("sampled", "without replacement", "top", "top and sample"),
-    survival=tokenwise.survival(tokenwise.target_chance),
+    survival=tokenwise.survival(lambda p, q: p),
     reads_draft=False,
 )

@@ -46,11 +46,6 @@ from specsim.rules._common.fixed_pairs import (
 from specsim.rules._common.tokenwise import normalise
 
 
-def exact_update(w: Any, mass: Any, draft: Any) -> Any:
-    """w_u after a child was given up; `draft` is the draft's probability of that child."""
-    return mass / (mass + 1 - w) if mass else 0 * w
-
-
 def traverse(
     parents: Sequence[int],
     tokens: Sequence[int],
@@ -58,11 +53,12 @@ def traverse(
     q: Rows,
     *,
     replaced: bool,
-    update: Callable[[Any, Any, Any], Any] = exact_update,
+    update: Callable[[Any, Any, Any], Any] = lambda w, mass, draft: mass / (mass + 1 - w) if mass else 0 * w,
 ) -> StepLaw:
     """The law for siblings sampled independently (`replaced`), or without replacement.
 
-    stop[u] is the probability of accepting node u, follow[u] the pmf of the token after it."""
+    stop[u] is the probability of accepting node u, follow[u] the pmf of the token after it. update(w_u, S,
+    draft) is w_u after a child was given up, which was drafted with the probability `draft`."""
     stop: list[Any] = [0] * len(p)
     follow: list[Any] = [None] * len(p)
 
