@@ -1,7 +1,7 @@
 """`specsim audit engine`, `audit matrix` and `audit servers`: audits of serving engines."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ VALUES: dict[str, Callable[[str], Any]] = {
     "allowed_token_ids": _ids,
     "bad_words": lambda text: tuple(_ids(word, ":") for word in text.split("/")),
 }
-WORDS = "unseeded", "unequal"
+WORDS = "unseeded", "unequal", "defaults"
 
 SERVER = option.WORDS["server"]
 NAMES = option.WORDS["engines"] + SERVER
@@ -156,6 +156,10 @@ def audit_engine(
         if "rule" in options:
             raise ValueError(f"{engine}: rule has no effect with --no-speculative, which has no draft")
     sampling, form_of = asked.read()
+    if "defaults" in form_of:
+        if not pair.defaults:
+            raise ValueError(f"--requests: {planted} has no defaults; plant it with --generation-config")
+        sampling = replace(sampling, defaults=tuple(pair.defaults.items()))
     found = specsim.audit_engine(
         name,
         pair,
@@ -227,7 +231,7 @@ def audit_servers(
     form.make_folder(out, "engine.json")
     lines = prompts_of(prompts)
     sampling, form_of = asked.read()
-    for name in ("unseeded", "unequal"):
+    for name in WORDS:
         if name in form_of:
             raise ValueError(f"--requests: {name} has no effect on a comparison of servers")
     work: dict[str, Any] = {"texts": form_of.get("texts", 1), "seconds": time, "out": out, "rng": seed}

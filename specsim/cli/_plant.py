@@ -8,6 +8,8 @@ from specsim.cli._app import app, command
 from specsim.cli._options import REAL, WHOLE, Flag, Gamma, Rule, Seed, given, refuse, whole_numbers
 from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._checks import check_count
+from specsim.core._numbers import real, whole
+from specsim.core._parameters import read_options
 
 if TYPE_CHECKING:
     from specsim.engines._planted.folder import Planted
@@ -29,6 +31,7 @@ def plant(
     format: str | None = None,
     architecture: str | None = None,
     heads: str | None = None,
+    generation_config: str | None = None,
     dtype: str | None = None,
     seed: Annotated[int | None, WHOLE] = None,
     form: Form = TEXT,
@@ -51,6 +54,8 @@ def plant(
         architecture: llama, sliding-window, moe, short-conv, gated-delta or mamba2 (with a state), or hybrid
             (with a state and attention). Default: llama.
         heads: mtp: the target drafts by a head that reads its hidden states. It needs gated-delta.
+        generation_config: Sampling parameters that engines may take where a request has none, such as
+            temperature=0.7,top_k=3,top_p=0.9,repetition_penalty=1.2.
         dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
         seed: Seed; the same seed gives the same checkpoints. Default: random."""
     values = locals()
@@ -68,6 +73,9 @@ def plant(
     own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture", "heads")
     options = {name: values[name] for name in own} | {"rng": seed}
     options["offsets"] = None if offsets is None else whole_numbers("offsets", offsets, "1,17,64")
+    if generation_config is not None:
+        readers = {"top_k": whole, **dict.fromkeys(("temperature", "top_p", "repetition_penalty"), real)}
+        options["generation_config"] = read_options("--generation-config", generation_config, readers)
     options["formats"] = None if format is None else format.split(",")
     from specsim import plant as plant_checkpoints
 

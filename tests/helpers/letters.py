@@ -20,6 +20,7 @@ class Letters:
     eos, context, digest, heads = WORDS, 256, "0123456789abcdef", None
 
     def __init__(self, offsets=(1, 2), openers=0, seed=0, memory=None, experts=0):
+        self.defaults = {}
         rng = np.random.default_rng(seed)
         sizes = (WORDS,) * len(offsets) + (WORDS + 1,) * bool(memory) + (experts,) * bool(experts)
         sizes += (openers,) * bool(openers)

@@ -29,7 +29,7 @@ from specsim.engines._audit.places import (
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.processing import CUTS, possible_orders
+from specsim.engines._planted.processing import CUTS, possible_orders, resolved
 from specsim.engines._planted.requests import NEUTRAL, Completion, Failure, Request, Sampling
 
 #: Evidence in nats above which pairs of tokens are dependent.
@@ -118,7 +118,7 @@ def judge(
         notes=(*texts.notes(kind), *([of_head.note] if of_head else [])),
         diagnosis=_ranked(tests, nearest, run.requests[0].n > 1),
         tolerance=tolerance,
-        order=texts.order,
+        order=texts.named,
         failures=dict(Counter(failure.kind for failure in run.failures)),
         interrupted=run.interrupted,
         seconds=run.seconds,
@@ -156,6 +156,8 @@ class _Texts:
         self.order = likely[0]
         if len(likely) > 1:
             self.order = min(likely, key=lambda one: (self._wrong_logs(one), -logs[one]))
+        self.named = self.order
+        self.sampling, self.order = resolved(self.sampling, self.order)
         rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
         self.masses = masses_of(self.places, lambda contexts: self.given(contexts).rows, rng)
         # Known mistakes are tried at all places, or at a share of MOST_ENTRIES / entries. The share is drawn:
@@ -238,8 +240,17 @@ class _Texts:
 
     def notes(self, kind: str) -> Iterator[str]:
         """Facts that are no part of the verdict."""
-        if len(possible_orders(self.sampling)) > 1:
-            yield f"Rows are processed in the order {self.order}."
+        asked = self.run.requests[0].sampling
+        if len(possible_orders(asked)) > 1:
+            yield f"Rows are processed in the order {self.named}."
+        if asked.left_out:
+            best = (
+                "the checkpoint's values"
+                if self.sampling != asked
+                else "neutral values, not the checkpoint's"
+            )
+            values = ", ".join(f"{name} {value:g}" for name, value in asked.left_out.items())
+            yield f"What requests leave out fits {best}: {values}."
         if kind:
             yield f"The returned log-probabilities are those of the {kind} rows."
         at = {(one.number, one.index): one.tokens for one in self.run.texts}

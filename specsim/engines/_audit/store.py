@@ -256,6 +256,8 @@ def plan_requests(
     if sampling.top_k is None and sampling.acting & {"typical_p", "top_n_sigma"}:
         # tokens that cannot come have logits too, which these would count
         sampling = replace(sampling, top_k=len(left if sampling.top_n_sigma else words))
+    if sampling.repetition_penalty is None and {*planted.defaults} - {*sampling.left_out}:
+        sampling = replace(sampling, repetition_penalty=1.0)  # not that of the checkpoint
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     least = max(1, planted.target.start, planted.draft.start)
     if least + 1 > planted.context:

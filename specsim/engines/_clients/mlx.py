@@ -15,7 +15,7 @@ class MlxEngine(InProcess):
 
     name, _package, _logprobs = "mlx-lm", "mlx-lm", "raw"
     # stream_generate has no stop strings
-    _lacks = frozenset({"stop", "stop_ids", "min_tokens", "typical_p", "top_n_sigma", *BANS})
+    _lacks = frozenset({"stop", "stop_ids", "min_tokens", "typical_p", "top_n_sigma", "defaults", *BANS})
 
     def _open(self) -> None:
         self._mx = need("mlx.core", "mlx-lm 'mlx[cpu]'")

@@ -33,7 +33,7 @@ class InProcess:
     _without_drafts: ClassVar[tuple[str, ...]] = ()
     #: The parameters of `Sampling` that it does not have.
     _lacks: ClassVar[frozenset[str]] = frozenset(
-        {"stop_ids", "min_tokens", "logit_bias", "penalty_last_n", *PENALTIES, *RARE, *BANS}
+        {"stop_ids", "min_tokens", "logit_bias", "penalty_last_n", "defaults", *PENALTIES, *RARE, *BANS}
     )
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
@@ -71,7 +71,8 @@ class InProcess:
     def _check(self, request: Request) -> None:
         """Raise NotImplementedError for a parameter that the engine does not have."""
         sampling = request.sampling
-        also = {name for name in ("stop", "stop_ids", "penalty_last_n") if getattr(sampling, name)}
+        names = ("stop", "stop_ids", "penalty_last_n", "defaults")
+        also = {name for name in names if getattr(sampling, name)}
         if lacking := sorted(self._lacks & (sampling.acting | also)):
             raise NotImplementedError(f"{', '.join(lacking)}: {self.name} has no such parameter here")
 

@@ -143,7 +143,7 @@ class TransformersEngine(InProcess):
                 pad_token_id=eos,
                 return_dict_in_generate=True,
                 output_scores=sampling.logprobs is not None,
-                **how,
+                **{name: value for name, value in how.items() if name not in sampling.left_out},
                 **self._drafting,
             )
         tokens = out.sequences[:, longest:].tolist()

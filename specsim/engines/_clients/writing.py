@@ -78,7 +78,7 @@ def fields_of(
         "allowed_token_ids": list(sampling.allowed_token_ids) or None,
     }
     if llama:
-        sent = any(value is not None for value in penalties.values())
+        sent = any(getattr(sampling.filled, name) is not None for name in PENALTIES)
         given["samplers"] = ["penalties"] * sent + SAMPLERS
         given["repeat_penalty"] = penalties.pop("repetition_penalty")
         given["repeat_last_n"] = (sampling.penalty_last_n or WHOLE) if sent else None
@@ -89,4 +89,4 @@ def fields_of(
         del given["prompt"]
         given["messages"] = [{"role": "user", "content": prompt}]
         given |= {"logprobs": sampling.logprobs is not None, "top_logprobs": sampling.logprobs or None}
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: x for name, x in given.items() if x is not None and name not in sampling.left_out}

@@ -4,7 +4,7 @@ All have the residual stream of `weights.py`. They differ in what copies the cod
 slots: attention heads, or a state that is carried from token to token."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,7 @@ class Checkpoint:
     heads: int
     config: dict[str, Any]
     tensors: dict[str, Tensor]
+    defaults: dict[str, float] = field(default_factory=dict)  #: of sampling
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) 
     for name, content in {
         "config.json": config(checkpoint, eos),
         # without top_k and top_p engines sample from all tokens
-        "generation_config.json": {"do_sample": True, "temperature": 1.0, **_special_ids(eos)},
+        "generation_config.json": {"do_sample": True, "temperature": 1.0}
+        | checkpoint.defaults
+        | _special_ids(eos),
         "tokenizer.json": _tokenizer(spelling, eos),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -119,6 +121,9 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         writer = gguf.GGUFWriter(temporary, kind)
         writer.add_name(path.stem)
         writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+        for name, value in checkpoint.defaults.items():
+            key = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}.get(name, name)
+            getattr(writer, f"add_sampling_{key}")(value)
         _add_sizes(writer, checkpoint)
         _add_tokenizer(writer, spelling)
         writer.add_chat_template(CHAT_TEMPLATE)

@@ -45,6 +45,7 @@ class Planted:
     architecture: str  #: that of the checkpoints
     heads: str | None  #: what of the target reads hidden states and drafts, if anything does
     files: dict[str, str] = field(repr=False)  # SHA-256 by path in the folder
+    defaults: dict[str, float] = field(default_factory=dict)  #: of sampling, in the configuration
 
     @property
     def eos(self) -> int:
@@ -161,6 +162,7 @@ def open_planted(path: str | Path) -> Planted:
         "architecture": (how := entries.get("parameters", dict, "how made")).get("architecture", "llama"),
         "heads": how.get("heads"),
         "files": entries.get("files", dict, "SHA-256 by path"),
+        "defaults": how.get("generation_config", {}),
     }
     _check_file(place / LAWS, content["files"].get(LAWS))
     target, draft = read_laws(place / LAWS)

@@ -1,9 +1,10 @@
 """Planting: distributions drawn at random, and checkpoints that have them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from specsim.engines._planted.architectures import ARCHITECTURES, HEADS, build
 from specsim.engines._planted.checkpoints import GGUF, WRITERS, check_installed
 from specsim.engines._planted.law import MODELS, MOST_ROWS, TableLogits, digest_of, draw_pair, law_arrays
 from specsim.engines._planted.memory import Memory
+from specsim.engines._planted.requests import Sampling
 from specsim.engines._planted.texts import mean_overlap
 from specsim.engines._planted.words import Spelling
 
@@ -41,6 +43,7 @@ def plant(
     formats: Sequence[str] | None = None,
     architecture: str = "llama",
     heads: str | None = None,
+    generation_config: Mapping[str, float] | None = None,
     rng: RandomSource = None,
 ) -> folder.Planted:
     """Make a target and a draft, real transformers with known next-token distributions.
@@ -79,6 +82,9 @@ def plant(
     heads : {"mtp"}, optional
         Give the target a head of multi-token prediction, which drafts from its hidden states, in place of the
         draft; of the architecture gated-delta.
+    generation_config : mapping, optional
+        Of temperature, top_k, top_p and repetition_penalty, values that the checkpoints have in their own
+        configuration: some engines take them where a request has none.
     rng : int, Generator, SeedSequence or None
         Source of the distributions.
 
@@ -140,6 +146,8 @@ def plant(
     if "gguf" in chosen:
         check_choice("format gguf: architecture", architecture, GGUF)
         check_installed()
+    defaults: dict[str, Any] = dict(generation_config or {})
+    Sampling(defaults=tuple(defaults.items()), **defaults)  # raises for other names and values
     check_new_folder(out)  # before the distributions are drawn, which may take long
     root = root_of(rng)
     drawing, sampling = np.random.default_rng(root).spawn(2)
@@ -156,6 +164,7 @@ def plant(
     spelling = Spelling(words, openers)
     for format in chosen:
         for model, checkpoint in zip(MODELS, checkpoints, strict=True):
+            checkpoint.defaults.update(defaults)
             WRITERS[format](place / folder.FORMATS[format].format(model), checkpoint, spelling)
     alpha, alpha_over = mean_overlap(*laws, sampling)
     files = sorted(path for path in place.rglob("*") if path.is_file())
@@ -173,6 +182,7 @@ def plant(
             "overlap": float(overlap),
             "architecture": architecture,
             **({"heads": heads} if heads else {}),
+            **({"generation_config": defaults} if defaults else {}),
         },
         "context": context,
         "alpha": alpha,

@@ -4,7 +4,7 @@ Bias and penalties change logits, and penalties are a function of the text so fa
 order, and in what penalties count; an order names both."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -32,6 +32,8 @@ ORDERS = (
     "temperature, top-k with top-p, min-p",
 )
 FIRST_ORDER = ORDERS[0]
+#: So an order begins in which the parameters that requests leave out have the checkpoint's values.
+DEFAULTS = "defaults of the checkpoint, "
 #: Whether the penalty of repetition, and whether the others, count the tokens of the prompt too. The first is
 #: that of transformers and vLLM, the second that of llama.cpp and MLX-LM, the last that of SGLang.
 COUNTED = {
@@ -86,6 +88,7 @@ def processed(
 
     Bad words, bias and penalties come first if the order does not name them. `seen` is needed where they read
     texts."""
+    sampling, order = resolved(sampling, order)
     steps = order.split(", ")
     if sampling.acting - {*CUTS}:
         steps = [one for one in ("bad words", "bias", "penalties") if one not in order] + steps
@@ -94,6 +97,11 @@ def processed(
             scores = _changed(scores, sampling, step, seen)
         steps = steps[last + 1 :]
     return _cut(np.exp(log_softmax(scores)), _with_late(steps), sampling)
+
+
+def resolved(sampling: Sampling, order: str) -> tuple[Sampling, str]:
+    """What the parameters are in an order, and the order without the defaults that it names."""
+    return (sampling.filled if order.startswith(DEFAULTS) else sampling), order.removeprefix(DEFAULTS)
 
 
 def _with_late(steps: Sequence[str]) -> list[str]:
@@ -177,6 +185,9 @@ def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -
 
 def possible_orders(sampling: Sampling) -> list[str]:
     """The orders that can give different rows, the first one alone if at most one step does anything."""
+    if sampling.left_out:
+        plain = possible_orders(replace(sampling, defaults=()))
+        return plain + [DEFAULTS + one for one in possible_orders(sampling.filled)]
     acting = sampling.acting
     tempered = "temperature" in acting and sampling.temperature > 0.0
     several, factor = len(acting & {*CUTS}) > 1, "repetition_penalty" in acting

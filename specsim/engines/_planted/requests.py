@@ -1,7 +1,7 @@
 """What an engine is asked, and what it answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from specsim.core._arguments import checked
@@ -21,6 +21,8 @@ RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0}
 #: What bans tokens: the only ids that may come, and sequences that may not.
 BANS: dict[str, Any] = {"allowed_token_ids": (), "bad_words": ()}
 NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE | BANS
+#: What a checkpoint may have in its own configuration.
+CONFIGURED = "temperature", "top_k", "top_p", "repetition_penalty"
 #: The smallest and the largest values of the numbers, and whether they may have these.
 LIMITS = read_table("servers")["limits"]
 
@@ -39,7 +41,9 @@ class Sampling:
     keeps, `top_n_sigma` how many standard deviations a logit may be below the largest, and
     `xtc_probability` how often the tokens of at least `xtc_threshold` but the least of them are excluded. Of
     each sequence of ids in `bad_words` the last one cannot follow the others; where `allowed_token_ids` has
-    ids, no other comes. Raises ValueError, naming the parameter, for values out of range."""
+    ids, no other comes. `defaults` has parameters with their values in the checkpoint's own configuration:
+    requests that ask for no other leave them out. Raises ValueError, naming the parameter, for values out of
+    range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -60,6 +64,7 @@ class Sampling:
     xtc_threshold: float = 0.1
     allowed_token_ids: tuple[int, ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
+    defaults: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         for name, (low, high, ends) in LIMITS.items():
@@ -70,6 +75,7 @@ class Sampling:
             ("stop_ids", all(token >= 0 for token in self.stop_ids), "ids of tokens"),
             ("allowed_token_ids", all(token >= 0 for token in self.allowed_token_ids), "ids of tokens"),
             ("bad_words", all(min(word, default=-1) >= 0 for word in self.bad_words), "sequences of ids"),
+            ("defaults", all(name in CONFIGURED for name, _ in self.defaults), ", ".join(CONFIGURED)),
             ("logit_bias", all(x >= 0 and abs(y) <= 100 for x, y in self.logit_bias), "ids and -100 … 100"),
         ):
             if not good:
@@ -92,6 +98,16 @@ class Sampling:
         return acting if self.stop_ids else acting - {"min_tokens"}
 
     @property
+    def left_out(self) -> dict[str, Any]:
+        """The parameters that requests leave to the engine, with the values of the checkpoint."""
+        return {name: x for name, x in self.defaults if getattr(self, name) in (None, NEUTRAL[name])}
+
+    @property
+    def filled(self) -> Self:
+        """The same with these values."""
+        return replace(self, defaults=(), **self.left_out)
+
+    @property
     def penalised(self) -> bool:
         return bool(PENALTIES.keys() & self.acting)
 
@@ -102,7 +118,7 @@ class Sampling:
 
     @property
     def reads_texts(self) -> bool:
-        return self.penalised or self.has_phrases or "min_tokens" in self.acting
+        return self.filled.penalised or self.has_phrases or "min_tokens" in self.acting
 
     @property
     def stops(self) -> bool:

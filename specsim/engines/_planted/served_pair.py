@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class BytePair:
     digest: str
     context: int = 2**20
     heads: str | None = None
+    defaults: ClassVar[dict[str, float]] = {}
 
     def encode(self, text: str) -> list[int]:
         try:

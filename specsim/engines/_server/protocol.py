@@ -5,18 +5,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any, TypeVar
+from typing import Any
 
 from specsim.core._files import read_table
 from specsim.core._json import parse_json
-from specsim.engines._planted.requests import Completion, Request, Sampling
+from specsim.engines._planted.requests import LIMITS, Completion, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, check_request
 
 #: What a request may have in addition to the parameters that are read, with the values that change nothing.
 IGNORED: dict[str, list[Any]] = read_table("servers")["ignored"]
 READ: list[str] = read_table("servers")["read"]
-Default = TypeVar("Default", int, None)
-Real = TypeVar("Real", float, None)
+#: What a request asks for that says nothing.
+PLAIN = Sampling(logprobs=None)
 #: The most texts of one HTTP request, and the most tokens and entries of lists: an answer takes memory.
 MOST_TEXTS, MOST_ENTRIES = 4096, 2**20
 
@@ -84,27 +84,21 @@ def _as_completion(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
-    top_k = _whole(given, "top_k", None)
+    given = pair.defaults | {name: value for name, value in given.items() if value is not None}
+    if given.get("top_k") in (0, -1):  # which keep all tokens, as in vLLM
+        del given["top_k"]
+    numbers = {
+        name: (_whole if isinstance(least, int) else _number)(given, name, getattr(PLAIN, name))
+        for name, (least, *_) in LIMITS.items()
+    }
+    bad = _prompts(given["bad_words"], "bad_words") if given.get("bad_words") else []
     sampling = Sampling(
-        _number(given, "temperature", 1.0),
-        None if top_k in (0, -1) else top_k,  # which keep all tokens, as in vLLM
-        _number(given, "top_p", 1.0),
-        _number(given, "min_p", 0.0),
-        _stop(given),
-        _whole(given, "logprobs", None),
-        _number(given, "repetition_penalty", 1.0),
-        _number(given, "frequency_penalty", 0.0),
-        _number(given, "presence_penalty", 0.0),
-        _whole(given, "penalty_last_n", None),
-        _biases(given),
-        _tokens(given.get("stop_token_ids") or [], pair, "stop_token_ids"),
-        _whole(given, "min_tokens", 0),
-        _number(given, "typical_p", 1.0),
-        _number(given, "top_n_sigma", None),
-        _number(given, "xtc_probability", 0.0),
-        _number(given, "xtc_threshold", 0.1),
-        _tokens(given.get("allowed_token_ids") or [], pair, "allowed_token_ids"),
-        tuple(_tokens(word, pair, "bad_words") for word in _listed(given, "bad_words")),
+        **numbers,
+        stop=_stop(given),
+        logit_bias=_biases(given),
+        stop_ids=_tokens(given.get("stop_token_ids") or [], pair, "stop_token_ids"),
+        allowed_token_ids=_tokens(given.get("allowed_token_ids") or [], pair, "allowed_token_ids"),
+        bad_words=tuple(_tokens(word, pair, "bad_words") for word in bad),
     )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
     many, n, seed = _whole(given, "max_tokens", 16), _whole(given, "n", 1), _whole(given, "seed", None)
@@ -120,7 +114,7 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
     return requests
 
 
-def _number(given: dict[str, Any], name: str, default: Real) -> float | Real:
+def _number(given: dict[str, Any], name: str, default: Any) -> Any:
     value = given.get(name)
     if value is None:
         return default
@@ -129,7 +123,7 @@ def _number(given: dict[str, Any], name: str, default: Real) -> float | Real:
     return float(value)
 
 
-def _whole(given: dict[str, Any], name: str, default: Default) -> int | Default:
+def _whole(given: dict[str, Any], name: str, default: Any) -> Any:
     value = given.get(name)
     if value is None:
         return default
@@ -146,12 +140,6 @@ def _stop(given: dict[str, Any]) -> tuple[str, ...]:
     return tuple(strings)
 
 
-def _listed(given: dict[str, Any], name: str) -> list[Any]:
-    if not isinstance(found := given.get(name) or [], list):
-        raise ApiError(400, f"{name}: {found!r} is not a list", name)
-    return found
-
-
 def _biases(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:
     biases = given.get("logit_bias") or {}
     if not isinstance(biases, dict) or not all(one.isascii() and one.isdecimal() for one in biases):
@@ -159,13 +147,13 @@ def _biases(given: dict[str, Any]) -> tuple[tuple[int, float], ...]:
     return tuple((int(token[:19]), _number(biases, token, 0.0)) for token in biases)
 
 
-def _prompts(prompt: Any) -> list[Any]:
-    """The prompts: a text, token ids, or a list of either."""
+def _prompts(prompt: Any, name: str = "prompt") -> list[Any]:
+    """The prompts, or other words: a text, token ids, or a list of either."""
     if isinstance(prompt, str):
         return [prompt]
     if isinstance(prompt, list) and prompt:
         return prompt if isinstance(prompt[0], str | list) else [prompt]
-    raise ApiError(400, "prompt: expected a text, a list of token ids, or a list of prompts", "prompt")
+    raise ApiError(400, f"{name}: expected a text, a list of token ids, or a list of either", name)
 
 
 def _tokens(text: Any, pair: Pair, name: str = "prompt") -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class Text:
     @cached_property
     def sampling(self) -> Sampling:
         """What of the request's sampling changes rows."""
-        return replace(self.request.sampling, stop=(), logprobs=None)
+        return replace(self.request.sampling.filled, stop=(), logprobs=None)
 
 
 @dataclass

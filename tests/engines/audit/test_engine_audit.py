@@ -25,7 +25,7 @@ from specsim.engines._audit.judge import judge, likely_orders
 from specsim.engines._audit.matrix import BATTERIES, settings
 from specsim.engines._audit.run import serve
 from specsim.engines._audit.store import TextStore, _checksum, plan_requests
-from specsim.engines._planted.processing import FIRST_ORDER, ORDERS, possible_orders
+from specsim.engines._planted.processing import DEFAULTS, FIRST_ORDER, ORDERS, possible_orders
 from specsim.engines._planted.requests import PENALTIES
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
@@ -336,6 +336,58 @@ def test_every_parameter_is_the_same_over_http(pair):
         there, here = (audit_engine(engine, pair, **how) for engine in (url, "specsim"))
     assert there.findings == here.findings == ()
     assert (there.tokens, there.failures) == (here.tokens, {})
+
+
+class Filling:
+    """Our engine, which takes other values for what requests leave out."""
+
+    name = version = "filling"
+
+    def __init__(self, pair, **values):
+        self.inner, self.values = LocalEngine(pair), values
+        self.describe, self.counters, self.close = self.inner.describe, self.inner.counters, self.inner.close
+
+    def complete(self, requests):
+        asked = [replace(one.sampling, defaults=(), **self.values) for one in requests]
+        return self.inner.complete([replace(a, sampling=b) for a, b in zip(requests, asked, strict=True)])
+
+
+def test_values_of_the_checkpoint_or_neutral_ones_are_named_and_others_are_a_finding(tmp_path):
+    values = {"temperature": 0.6, "top_k": 4, "repetition_penalty": 1.5}
+    made = plant(tmp_path / "pair", vocab_size=6, context=160, generation_config=values, rng=1)
+    assert made.defaults == values
+    config = json.loads((tmp_path / "pair/target/generation_config.json").read_text(encoding="utf-8"))
+    assert values.items() <= config.items()
+    left_out = Sampling(defaults=tuple(made.defaults.items()), logprobs=None)
+    how = {"tokens": 3_000, "sampling": left_out, "rng": 1}
+    with listening(Server(Decoder(made), port=0)) as url:
+        followed, sent = (
+            audit_engine(url, made, **how | {"sampling": one}) for one in (left_out, Sampling())
+        )
+    assert followed.order.startswith(DEFAULTS)
+    assert followed.notes[1] == (
+        "What requests leave out fits the checkpoint's values: temperature 0.6, top_k 4, repetition_penalty 1.5."
+    )
+    neutral = audit_engine(Filling(made), made, **how)
+    assert not neutral.order.startswith(DEFAULTS)
+    assert neutral.notes[1].startswith("What requests leave out fits neutral values, not the checkpoint's: ")
+    assert sent.order == FIRST_ORDER
+    assert followed.findings == neutral.findings == sent.findings == ()
+    other = audit_engine(Filling(made, temperature=0.6), made, **how)
+    assert (other.verdict, other.findings[0].kind) == ("biased", "deviation")
+    wrong = audit_engine("specsim", made, mistake="temperature_twice", **how)
+    assert wrong.diagnosis[0].name == "temperature_twice"
+    words = ["--requests", "defaults", "--tokens", "3000", "--seed", "1", "--json"]
+    found = json.loads(run("audit", "engine", "specsim", "--planted", made.folder, *words).out)
+    assert found["order"] == followed.order
+
+
+def test_defaults_must_be_there(pair, tmp_path):
+    code, _, err = run("audit", "engine", "specsim", "--planted", str(pair.folder), "--requests", "defaults")
+    assert (code, "has no defaults; plant it with --generation-config" in err) == (2, True)
+    for values in ({"min_p": 0.1}, {"temperature": -1.0}):
+        with pytest.raises(ValueError, match=r"^(defaults|temperature): "):
+            plant(tmp_path / "pair", generation_config=values)
 
 
 def test_few_texts_leave_several_orders_possible(pair):

@@ -139,6 +139,19 @@ def test_what_few_engines_have_follows_the_law_with_drafts_and_without(name, pac
         assert (found.findings, found.failures) == ((), {})
 
 
+@pytest.mark.parametrize(("name", "package"), [("llama.cpp", "xllamacpp"), ("hf", "transformers")])
+def test_the_checkpoints_values_are_taken_for_what_requests_leave_out(name, package, tmp_path):
+    pytest.importorskip(package)
+    pytest.importorskip("gguf")
+    values = {"temperature": 0.6, "top_k": 4, "top_p": 0.9, "repetition_penalty": 1.5}
+    made = plant(tmp_path / "pair", formats=("hf", "gguf"), generation_config=values, rng=1)
+    left_out = Sampling(defaults=tuple(made.defaults.items()), logprobs=None)
+    for sampling in (left_out, Sampling(logprobs=None)):
+        found = audit_engine(name, made, speculative=False, sampling=sampling, tokens=1_000, rng=1)
+        assert (found.findings, found.failures) == ((), {})
+        assert found.order.startswith("defaults of the checkpoint") == (sampling is left_out)
+
+
 def test_llama_cpp_with_typical_sampling_loses_the_law_where_a_token_cannot_come(planted):
     """A probability of exactly 0, such as that of a banned token, makes its entropy NaN."""
     pytest.importorskip("xllamacpp")
