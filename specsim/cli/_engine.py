@@ -34,6 +34,8 @@ VALUES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("texts", "logprobs", "penalty_last_n", "min_tokens"), whole),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), real),
     **dict.fromkeys(("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"), real),
+    **dict.fromkeys(("dry_multiplier", "dry_base"), real),
+    **dict.fromkeys(("dry_allowed_length", "dry_penalty_last_n"), whole),
     "logit_bias": _biases,
     "stop_id": lambda text: (whole(text),),
     "allowed_token_ids": _ids,

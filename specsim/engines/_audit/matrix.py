@@ -24,7 +24,7 @@ from specsim.engines._audit.store import LONG, plan_requests
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import possible_orders
-from specsim.engines._planted.requests import PENALTIES, RARE, Engine, Sampling
+from specsim.engines._planted.requests import PENALTIES, Engine, Sampling
 from specsim.models._processed import SAMPLING
 
 #: The batteries, each with the settings of those before it, and their settings.
@@ -65,10 +65,9 @@ class Setting:
         sent = {name: getattr(own, name) for name in (*PENALTIES, "penalty_last_n")}
         sent |= {"logit_bias": "/".join(f"{token}:{bias:g}" for token, bias in own.logit_bias) or None}
         sent |= {"stop_id": own.stop_ids[0] if own.stop_ids else None, "min_tokens": own.min_tokens or None}
-        sent |= {name: getattr(own, name) for name in RARE if name in own.acting}
+        sent |= own.rare
         sent["allowed_token_ids"] = "/".join(map(str, own.allowed_token_ids)) or None
         sent["bad_words"] = "/".join(":".join(map(str, word)) for word in own.bad_words) or None
-        sent["xtc_threshold"] = own.xtc_threshold if own.xtc_probability else None
         sent |= {"texts": self.n if self.n > 1 else None, "logprobs": own.logprobs or None}
         form = [f"{name}={value}" for name, value in sent.items() if value is not None]
         form += ["unseeded"] * (not self.request_seeds) + ["unequal"] * self.unequal_prompts

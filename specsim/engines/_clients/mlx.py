@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from specsim.engines._clients.running import InProcess, need
-from specsim.engines._planted.requests import BANS, PENALTIES, Request
+from specsim.engines._planted.requests import BANS, PENALTIES, RARE, Request
 
 
 class MlxEngine(InProcess):
@@ -15,7 +15,7 @@ class MlxEngine(InProcess):
 
     name, _package, _logprobs = "mlx-lm", "mlx-lm", "raw"
     # stream_generate has no stop strings
-    _lacks = frozenset({"stop", "stop_ids", "min_tokens", "typical_p", "top_n_sigma", "defaults", *BANS})
+    _lacks = frozenset({"stop", "stop_ids", "min_tokens", "defaults", *RARE, *BANS} - {"xtc_probability"})
 
     def _open(self) -> None:
         self._mx = need("mlx.core", "mlx-lm 'mlx[cpu]'")

@@ -17,7 +17,7 @@ from specsim.engines._clients.running import Answers, InProcess, need, or_failur
 from specsim.engines._planted.architectures import ARCHITECTURES, STATEFUL
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.law import MOST_ROWS, TableLogits
-from specsim.engines._planted.requests import Completion, Failure, Request
+from specsim.engines._planted.requests import RARE, Completion, Failure, Request
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: Ways to draft by `generate`, which is not given the tokenizer for stop strings.
@@ -29,9 +29,7 @@ class TransformersEngine(InProcess):
 
     name, _package, _logprobs = "hf", "transformers", "processed"
     _loads, _without_drafts = tuple(ARCHITECTURES), STATEFUL
-    _lacks = frozenset(
-        {"frequency_penalty", "presence_penalty", "penalty_last_n", "top_n_sigma", "xtc_probability"}
-    )
+    _lacks = frozenset({"frequency_penalty", "presence_penalty", "penalty_last_n", *RARE} - {"typical_p"})
 
     def __init__(
         self,

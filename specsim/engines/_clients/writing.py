@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.engines._planted.requests import CHATS, COMPLETIONS, PENALTIES, RARE, Request
+from specsim.engines._planted.requests import CHATS, COMPLETIONS, PENALTIES, Request
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:4
 WHOLE = 2**16
 #: llama.cpp processes rows in another order, unless it is given the one of
 #: `specsim.engines._planted.processing`.
-SAMPLERS = ["temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sigma", "xtc"]
+SAMPLERS = ["dry", "temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sigma", "xtc"]
 
 
 def fields_of(
@@ -64,8 +64,7 @@ def fields_of(
         given["top_k"] = -1 if sampling.top_k is None else sampling.top_k
     if dialect.more_parameters or sampling.min_p:
         given["min_p"] = sampling.min_p
-    given |= {name: getattr(sampling, name) for name in RARE if name in sampling.acting}
-    given["xtc_threshold"] = sampling.xtc_threshold if sampling.xtc_probability else None
+    given |= sampling.rare
     if dialect.returned_ids:
         given |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
     penalties = {name: getattr(sampling, name) for name in PENALTIES}
@@ -82,6 +81,8 @@ def fields_of(
         given["samplers"] = ["penalties"] * sent + SAMPLERS
         given["repeat_penalty"] = penalties.pop("repetition_penalty")
         given["repeat_last_n"] = (sampling.penalty_last_n or WHOLE) if sent else None
+        if sampling.dry_multiplier:
+            given["dry_penalty_last_n"] = sampling.dry_penalty_last_n or WHOLE
     else:
         given["penalty_last_n"] = sampling.penalty_last_n
     given |= penalties

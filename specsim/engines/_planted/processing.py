@@ -14,7 +14,7 @@ from scipy.special import entr
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
 from specsim.engines._planted.law import log_softmax
-from specsim.engines._planted.requests import NEUTRAL, PENALTIES, RARE, Sampling
+from specsim.engines._planted.requests import NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
 
 #: What few engines have: typical sampling, tokens within some standard deviations of the largest logit, and
@@ -48,7 +48,7 @@ WORDS = {"bad words": True, "bad words of the text": False}
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
 PARTS |= {"penalties": PENALTIES}
 #: The parameters of temperature and truncation; the others change logits.
-CUTS = (*SAMPLING, *RARE)
+CUTS = (*SAMPLING, *LATE.values())
 #: A bias of so little bans a token, as in OpenAI's protocol.
 BANNED = -100.0
 
@@ -79,6 +79,21 @@ class Seen:
         at = self.length[:, None] - np.arange(len(tokens), 0, -1)
         there = at >= (0 if prompt else self.prompt[self.text, None])
         return (there & (self.tokens[self.text[:, None], at.clip(0)] == tokens)).all(axis=1)
+
+    def repeated(self, size: int, last: int | None) -> Ints:
+        """Of each of `size` tokens, how many at the end of a row's text came before it already, [N, size]."""
+        at = self.length[:, None] - np.arange(1, self.tokens.shape[1] + 1)
+        first = 0 if last is None else (self.length[:, None] - last).clip(0)
+        newest = np.where(at >= first, self.tokens[self.text[:, None], at.clip(0)], -1)
+        newest = np.pad(newest, ((0, 0), (0, 1)), constant_values=-1)
+        found, n = np.zeros((len(newest), size), dtype=np.int64), 1
+        row, back = np.nonzero((newest[:, 1:] == newest[:, :1]) & (newest[:, 1:] >= 0))
+        while row.size:
+            found[row, newest[row, back]] = n  # those that are still there have longer repetitions
+            before = newest[row, back + 1 + n]
+            same = (before >= 0) & (before == newest[row, n])
+            row, back, n = row[same], back[same], n + 1
+        return found
 
 
 def processed(
@@ -180,6 +195,9 @@ def _changed(scores: Floats, sampling: Sampling, step: str, seen: Seen | None) -
     often, new = (seen.times(scores.shape[1], prompt, sampling.penalty_last_n) for prompt in COUNTED[step])
     factor = sampling.repetition_penalty or 1.0
     found = np.where(often > 0, np.where(scores > 0, scores / factor, scores * factor), scores)
+    if sampling.dry_multiplier:
+        more = seen.repeated(scores.shape[1], sampling.dry_penalty_last_n) - sampling.dry_allowed_length
+        found -= np.where(more >= 0, sampling.dry_multiplier * sampling.dry_base**more, 0.0)
     return found - (sampling.frequency_penalty or 0.0) * new - (sampling.presence_penalty or 0.0) * (new > 0)
 
 

@@ -16,8 +16,12 @@ COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
 #: nothing.
 PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0} | PENALTIES
-#: What few engines have.
-RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0}
+#: What few engines have, and the further parameters of each.
+RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0, "dry_multiplier": 0.0}
+FURTHER = {
+    "xtc_probability": ["xtc_threshold"],
+    "dry_multiplier": ["dry_base", "dry_allowed_length", "dry_penalty_last_n"],
+}
 #: What bans tokens: the only ids that may come, and sequences that may not.
 BANS: dict[str, Any] = {"allowed_token_ids": (), "bad_words": ()}
 NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE | BANS
@@ -42,8 +46,9 @@ class Sampling:
     `xtc_probability` how often the tokens of at least `xtc_threshold` but the least of them are excluded. Of
     each sequence of ids in `bad_words` the last one cannot follow the others; where `allowed_token_ids` has
     ids, no other comes. `defaults` has parameters with their values in the checkpoint's own configuration:
-    requests that ask for no other leave them out. Raises ValueError, naming the parameter, for values out of
-    range."""
+    requests that ask for no other leave them out. A token that came already after the last n tokens, in the
+    last `dry_penalty_last_n` ones or in all, loses `dry_multiplier` · `dry_base` ^ (n - `dry_allowed_length`)
+    if n is at least that length. Raises ValueError, naming the parameter, for values out of range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -65,6 +70,10 @@ class Sampling:
     allowed_token_ids: tuple[int, ...] = ()
     bad_words: tuple[tuple[int, ...], ...] = ()
     defaults: tuple[tuple[str, float], ...] = ()
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int | None = None
 
     def __post_init__(self) -> None:
         for name, (low, high, ends) in LIMITS.items():
@@ -109,7 +118,13 @@ class Sampling:
 
     @property
     def penalised(self) -> bool:
-        return bool(PENALTIES.keys() & self.acting)
+        return bool({*PENALTIES, "dry_multiplier"} & self.acting)
+
+    @property
+    def rare(self) -> dict[str, Any]:
+        """What is asked for that few engines have."""
+        names = [one for name in RARE if name in self.acting for one in (name, *FURTHER.get(name, ()))]
+        return {name: getattr(self, name) for name in names}
 
     @property
     def has_phrases(self) -> bool:

@@ -159,6 +159,7 @@ BIASED = Sampling(logit_bias=((0, -100.0), (1, 1.5)))
 RARELY = {
     "typical_p": Sampling(typical_p=0.5), "top_n_sigma": Sampling(top_n_sigma=0.8),
     "xtc_probability": Sampling(xtc_probability=1.0, xtc_threshold=0.2),
+    "dry_multiplier": Sampling(dry_multiplier=3.0, dry_base=2.0, dry_allowed_length=1),
     "allowed_token_ids": Sampling(allowed_token_ids=(0, 1, 3)), "bad_words": Sampling(bad_words=((0, 0), (1, 2), (3,))),
 }  # fmt: skip
 LATE = Sampling(stop_ids=(1,), min_tokens=20)
@@ -329,7 +330,7 @@ def test_log_probabilities_tell_orders_apart_that_few_tokens_do_not(pair):
 def test_every_parameter_is_the_same_over_http(pair):
     sampling = Sampling(
         0.8, 5, 0.95, 0.01, (), 2, 1.3, 0.2, 0.1, 9, ((0, 0.5), (1, -100.0)), stop_ids=(2,), min_tokens=3,
-        allowed_token_ids=(0, 2, 3, 4), bad_words=((3,), (4, 0)),
+        allowed_token_ids=(0, 2, 3, 4), bad_words=((3,), (4, 0)), dry_multiplier=0.7, dry_base=1.5, dry_allowed_length=1, dry_penalty_last_n=12,
     )  # fmt: skip
     how = {"tokens": 1_000, "sampling": sampling, "order": None, "rng": 1}
     with listening(Server(Decoder(pair), port=0)) as url:
@@ -361,15 +362,11 @@ def test_values_of_the_checkpoint_or_neutral_ones_are_named_and_others_are_a_fin
     left_out = Sampling(defaults=tuple(made.defaults.items()), logprobs=None)
     how = {"tokens": 3_000, "sampling": left_out, "rng": 1}
     with listening(Server(Decoder(made), port=0)) as url:
-        followed, sent = (
-            audit_engine(url, made, **how | {"sampling": one}) for one in (left_out, Sampling())
-        )
-    assert followed.order.startswith(DEFAULTS)
-    assert followed.notes[1] == (
-        "What requests leave out fits the checkpoint's values: temperature 0.6, top_k 4, repetition_penalty 1.5."
-    )
+        followed, sent = (audit_engine(url, made, **how | {"sampling": s}) for s in (left_out, Sampling()))
     neutral = audit_engine(Filling(made), made, **how)
-    assert not neutral.order.startswith(DEFAULTS)
+    assert [one.order.startswith(DEFAULTS) for one in (followed, neutral)] == [True, False]
+    values = "values: temperature 0.6, top_k 4, repetition_penalty 1.5."
+    assert followed.notes[1] == f"What requests leave out fits the checkpoint's {values}"
     assert neutral.notes[1].startswith("What requests leave out fits neutral values, not the checkpoint's: ")
     assert sent.order == FIRST_ORDER
     assert followed.findings == neutral.findings == sent.findings == ()

@@ -126,6 +126,8 @@ def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
         ("llama.cpp", "xllamacpp", {"typical_p": 0.5}),
         ("llama.cpp", "xllamacpp", {"top_n_sigma": 0.8}),
         ("llama.cpp", "xllamacpp", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),
+        ("llama.cpp", "xllamacpp", {"dry_multiplier": 1.0, "dry_base": 1.5, "dry_allowed_length": 1}),
+        ("llama.cpp", "xllamacpp", {"dry_multiplier": 2.0, "dry_penalty_last_n": 9, "presence_penalty": 1.0}),
         ("hf", "transformers", {"typical_p": 0.5}),
         ("hf", "transformers", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0, 5))}),
         ("mlx-lm", "mlx_lm", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),

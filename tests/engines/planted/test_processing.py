@@ -88,6 +88,32 @@ def test_banned_words_are_those_that_would_end_a_sequence():
         np.testing.assert_allclose(row(sampling, f"{order}, {ORDERS[0]}"), kept / kept.sum(), atol=1e-12)
 
 
+def continued_by_hand(text, token):
+    """How many tokens at the end of a text came before the token already, at the most."""
+    came = [at for at, one in enumerate(text) if one == token]
+    return max((n for at in came for n in range(1, at + 1) if text[at - n : at] == text[-n:]), default=0)
+
+
+@pytest.mark.parametrize("last", [None, 3, 5, 40])
+def test_dry_penalises_what_would_repeat_more_of_the_text(last):
+    rng = np.random.default_rng(4)
+    texts = [rng.integers(2, size=n).tolist() for n in (1, 2, 7, 12, 30)] + [
+        [0] * 9,
+        [0, 1] * 6,
+        [0, 1, 1] * 5,
+    ]
+    dry = {"dry_multiplier": 0.5, "dry_base": 1.5, "dry_allowed_length": 2, "dry_penalty_last_n": last}
+    tokens = np.array([one + [3] * (30 - len(one)) for one in texts])
+    every = np.arange(len(texts))
+    seen = Seen(tokens, np.ones(len(texts), dtype=np.int64), every, np.array([*map(len, texts)]))
+    found = processed(np.tile(SCORES, (len(texts), 1)), Sampling(**dry), f"penalties, {ORDERS[0]}", seen)
+    for text, one in zip(texts, found, strict=True):
+        lengths = [continued_by_hand(text[-(last or 99) :], token) for token in range(len(SCORES))]
+        less = [0.5 * 1.5 ** (n - 2) if n >= 2 else 0.0 for n in lengths]
+        expected = np.exp(SCORES - less)
+        np.testing.assert_allclose(one, expected / expected.sum(), atol=1e-12)
+
+
 def kept_by_hand(name, pmf, value):
     """The tokens of a pmf that a sampler keeps, one by one."""
     logs = {x: math.log(mass) for x, mass in enumerate(pmf) if mass}

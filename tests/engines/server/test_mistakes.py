@@ -19,6 +19,7 @@ SAMPLINGS = {
     "prompt_not": Sampling(repetition_penalty=3.0), "prompt_pen": Sampling(presence_penalty=2.0),
     "typical_p": Sampling(typical_p=0.4), "top_n_sigma": Sampling(top_n_sigma=0.8),
     "xtc": Sampling(xtc_probability=0.8, xtc_threshold=0.15), "allowed": Sampling(allowed_token_ids=(0, 2)),
+    "dry": Sampling(dry_multiplier=3.0, dry_base=2.0, dry_allowed_length=1),
     "bad_words": Sampling(bad_words=((0, 0), (1, 2), (3,))),
     "penalties": Sampling(presence_penalty=3.0, penalty_last_n=3),
 }  # fmt: skip
