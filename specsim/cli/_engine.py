@@ -24,22 +24,18 @@ def _biases(text: str) -> tuple[tuple[int, float], ...]:
     return tuple((whole(token), real(bias)) for token, _, bias in pairs)
 
 
-def _ids(text: str, by: str = "/") -> tuple[int, ...]:
-    """Ids of tokens, as in 3/5."""
-    return tuple(map(whole, text.split(by)))
-
-
 #: What --requests takes: values, and words.
 VALUES: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("texts", "logprobs", "penalty_last_n", "min_tokens"), whole),
+    **dict.fromkeys(("texts", "penalty_last_n", "min_tokens"), whole),
+    "logprobs": lambda text: None if whole(text) < 0 else whole(text),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), real),
     **dict.fromkeys(("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"), real),
     **dict.fromkeys(("dry_multiplier", "dry_base"), real),
     **dict.fromkeys(("dry_allowed_length", "dry_penalty_last_n"), whole),
     "logit_bias": _biases,
     "stop_id": lambda text: (whole(text),),
-    "allowed_token_ids": _ids,
-    "bad_words": lambda text: tuple(_ids(word, ":") for word in text.split("/")),
+    "allowed_token_ids": lambda text: tuple(map(whole, text.split("/"))),
+    "bad_words": lambda text: tuple(tuple(map(whole, word.split(":"))) for word in text.split("/")),
 }
 WORDS = "unseeded", "unequal", "defaults"
 
@@ -87,8 +83,6 @@ class Asked:
         values |= {"logprobs": found.pop("logprobs", 0), "stop_ids": found.pop("stop_id", ())}
         values |= {name: found.pop(name) for name in VALUES if name in found and name != "texts"}
         del values["requests"]
-        if values["logprobs"] < 0:
-            values["logprobs"] = None
         return Sampling(**values), found
 
 

@@ -58,9 +58,7 @@ class Setting:
     def options(self) -> str:
         """The options of `specsim audit engine` that ask the same."""
         own = self.sampling
-        words = [
-            f"--{name.replace('_', '-')} {getattr(own, name)}" for name in SAMPLING if name in own.acting
-        ]
+        words = [f"--{x.replace('_', '-')} {getattr(own, x)}" for x in SAMPLING if x in own.acting]
         words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
         sent = {name: getattr(own, name) for name in (*PENALTIES, "penalty_last_n")}
         sent |= {"logit_bias": "/".join(f"{token}:{bias:g}" for token, bias in own.logit_bias) or None}

@@ -322,9 +322,7 @@ class HttpEngine(HttpServer):
 
     def _fields(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         prompt = list(request.prompt) if dialect.token_ids else self._pair.decode(request.prompt)
-        bad = [self._pair.decode(word) for word in request.sampling.bad_words]
-        found = fields_of(request, prompt, self._model, dialect, self._header)
-        return found | ({"bad_words": bad} if bad else {})
+        return fields_of(request, prompt, self._model, dialect, self._header, self._pair)
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return answers.read_completions(answer, request, self._pair, seconds)

@@ -13,7 +13,7 @@ from specsim.engines._clients.running import Answers, InProcess, need, side_by_s
 from specsim.engines._clients.writing import TOKEN_IDS, fields_of
 from specsim.engines._planted.checkpoints import GGUF
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import BANS, Completion, Failure, Request
+from specsim.engines._planted.requests import Completion, Failure, Request
 
 #: The largest seed: 32 bits, less the one that means a random seed.
 MOST_SEED = 2**32 - 2
@@ -24,7 +24,7 @@ class LlamaCppEngine(InProcess):
 
     name, _package, _logprobs = "llama.cpp", "xllamacpp", "raw"
     _loads = tuple(GGUF)
-    _lacks = frozenset({"stop_ids", "min_tokens", *BANS})
+    _lacks = frozenset({"stop_ids", "min_tokens"})
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4, parallel: int = 4):
         check_counts(parallel=parallel)
@@ -63,7 +63,7 @@ class LlamaCppEngine(InProcess):
         if request.seed is not None and request.seed > MOST_SEED:
             raise NotImplementedError(f"seed: {request.seed} is more than {MOST_SEED}, llama.cpp's largest")
         started = time.perf_counter()
-        fields = fields_of(request, list(request.prompt), None, TOKEN_IDS, self.name)
+        fields = fields_of(request, list(request.prompt), None, TOKEN_IDS, self.name, self._planted)
         answer = self._model.handle_completions(fields)
         if isinstance(answer, dict) and "error" in answer:
             raise NotImplementedError(str(answer["error"])[:300])

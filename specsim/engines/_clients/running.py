@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from specsim.core._checks import check_counts
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.requests import BANS, PENALTIES, RARE, Completion, FailedError, Failure, Request
+from specsim.engines._planted.requests import NEUTRAL, Completion, FailedError, Failure, Request
+from specsim.models._processed import SAMPLING
 
 Answers = list[Completion | Failure]
 
@@ -32,9 +33,7 @@ class InProcess:
     _loads: ClassVar[tuple[str, ...]] = ("llama",)
     _without_drafts: ClassVar[tuple[str, ...]] = ()
     #: The parameters of `Sampling` that it does not have.
-    _lacks: ClassVar[frozenset[str]] = frozenset(
-        {"stop_ids", "min_tokens", "logit_bias", "penalty_last_n", "defaults", *PENALTIES, *RARE, *BANS}
-    )
+    _lacks = frozenset({"stop_ids", "penalty_last_n", "defaults", *NEUTRAL}) - {*SAMPLING}
 
     def __init__(self, planted: Planted, *, speculative: bool = True, gamma: int = 4):
         check_counts(gamma=gamma)
@@ -70,10 +69,8 @@ class InProcess:
 
     def _check(self, request: Request) -> None:
         """Raise NotImplementedError for a parameter that the engine does not have."""
-        sampling = request.sampling
-        names = ("stop", "stop_ids", "penalty_last_n", "defaults")
-        also = {name for name in names if getattr(sampling, name)}
-        if lacking := sorted(self._lacks & (sampling.acting | also)):
+        asked = vars(request.sampling)
+        if lacking := sorted(x for x in self._lacks if asked[x] not in (None, (), NEUTRAL.get(x))):
             raise NotImplementedError(f"{', '.join(lacking)}: {self.name} has no such parameter here")
 
     def _settings(self) -> dict[str, Any]:

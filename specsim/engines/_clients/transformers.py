@@ -125,8 +125,7 @@ class TransformersEngine(InProcess):
         }
         if sampling.logit_bias:
             how["sequence_bias"] = {(token,): float(bias) for token, bias in sampling.logit_bias}
-        if sampling.bad_words:
-            how["bad_words_ids"] = [list(word) for word in sampling.bad_words]
+        how["bad_words_ids"] = [list(word) for word in sampling.bad_words] or None
         if allowed := list(sampling.allowed_token_ids):
             how["prefix_allowed_tokens_fn"] = lambda *_: allowed
         if sampling.stop_ids:

@@ -3,7 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.engines._planted.requests import CHATS, COMPLETIONS, PENALTIES, Request
+from specsim.engines._planted.requests import (
+    BANS,
+    CHATS,
+    COMPLETIONS,
+    PENALTIES,
+    FailedError,
+    Request,
+    Sampling,
+)
+from specsim.engines._planted.served_pair import Pair
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,10 @@ SAMPLERS = ["dry", "temperature", "top_k", "top_p", "min_p", "typ_p", "top_n_sig
 
 
 def fields_of(
-    request: Request, prompt: list[int] | str, model: str | None, dialect: Dialect, software: str
+    request: Request, prompt: Any, model: Any, dialect: Dialect, software: str, pair: Pair | None = None
 ) -> dict[str, Any]:
-    """The fields of `request` with its prompt as ids or as text; `software` is the server's, where known."""
+    """The fields of `request` with its prompt as ids or as text; `software` is the server's, where known, and
+    `pair` what it serves."""
     sampling, llama = request.sampling, software.startswith("llama.cpp")
     given: dict[str, Any] = {
         "model": model,
@@ -57,6 +67,11 @@ def fields_of(
         "n": request.n if request.n > 1 else None,
         "seed": request.seed,
         "stop": list(sampling.stop) or None,
+        "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
+        "stop_token_ids": list(sampling.stop_ids) or None,
+        "min_tokens": min(sampling.min_tokens, request.max_tokens) or None,
+        "allowed_token_ids": list(sampling.allowed_token_ids) or None,
+        "bad_words": [pair.decode(word) for word in sampling.bad_words if pair] or None,
         # 0 turns them off in llama.cpp
         "logprobs": 1 if sampling.logprobs == 0 and llama else sampling.logprobs,
     }
@@ -70,13 +85,8 @@ def fields_of(
     penalties = {name: getattr(sampling, name) for name in PENALTIES}
     if not dialect.more_parameters and sampling.repetition_penalty == 1.0:
         del penalties["repetition_penalty"]  # all servers know the others
-    given["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias} or None
-    given |= {
-        "stop_token_ids": list(sampling.stop_ids) or None,
-        "min_tokens": min(sampling.min_tokens, request.max_tokens) or None,
-        "allowed_token_ids": list(sampling.allowed_token_ids) or None,
-    }
     if llama:
+        given["grammar"] = grammar_of(pair, sampling) if pair and sampling.acting & {*BANS} else None
         sent = any(getattr(sampling.filled, name) is not None for name in PENALTIES)
         given["samplers"] = ["penalties"] * sent + SAMPLERS
         given["repeat_penalty"] = penalties.pop("repetition_penalty")
@@ -91,3 +101,14 @@ def fields_of(
         given["messages"] = [{"role": "user", "content": prompt}]
         given |= {"logprobs": sampling.logprobs is not None, "top_logprobs": sampling.logprobs or None}
     return {name: x for name, x in given.items() if x is not None and name not in sampling.left_out}
+
+
+def grammar_of(pair: Pair, sampling: Sampling) -> str:
+    """Bans as a grammar of llama.cpp, with a rule for what follows each word. Raises FailedError."""
+    words, bad = range(pair.target.words), sampling.bad_words
+    if len(words) > 64 or any(len(word) > 2 for word in bad):
+        raise FailedError("refused", "bad_words: a grammar has at most 64 words here, and pairs of them")
+    left = [x for x in words if x in (sampling.allowed_token_ids or words) and (x,) not in bad]
+    rules = {"root": left} | {f"w{x}": [y for y in left if (x, y) not in bad] for x in left}
+    every = {name: " | ".join(f'"{pair.decode([y])}" w{y}' for y in then) for name, then in rules.items()}
+    return "\n".join(f"{name} ::= {then}" for name, then in every.items())

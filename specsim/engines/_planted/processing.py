@@ -41,8 +41,7 @@ COUNTED = {
     "penalties of prompt and text": (True, True),
     "penalties of the text": (False, False),
 }
-#: Whether the tokens before the last one of a bad word may be those of the prompt. The first is that of
-#: transformers, the second that of vLLM.
+#: Whether a bad word may begin in the prompt: as in transformers, or not, as in vLLM and in grammars.
 WORDS = {"bad words": True, "bad words of the text": False}
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}

@@ -18,10 +18,7 @@ PENALTIES = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_pena
 NEUTRAL: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": 0.0} | PENALTIES
 #: What few engines have, and the further parameters of each.
 RARE = {"typical_p": 1.0, "top_n_sigma": None, "xtc_probability": 0.0, "dry_multiplier": 0.0}
-FURTHER = {
-    "xtc_probability": ["xtc_threshold"],
-    "dry_multiplier": ["dry_base", "dry_allowed_length", "dry_penalty_last_n"],
-}
+FURTHER: dict[str, list[str]] = read_table("servers")["further"]
 #: What bans tokens: the only ids that may come, and sequences that may not.
 BANS: dict[str, Any] = {"allowed_token_ids": (), "bad_words": ()}
 NEUTRAL |= {"logit_bias": (), "min_tokens": 0} | RARE | BANS

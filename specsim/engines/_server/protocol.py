@@ -88,8 +88,7 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
     if given.get("top_k") in (0, -1):  # which keep all tokens, as in vLLM
         del given["top_k"]
     numbers = {
-        name: (_whole if isinstance(least, int) else _number)(given, name, getattr(PLAIN, name))
-        for name, (least, *_) in LIMITS.items()
+        name: _number(given, name, getattr(PLAIN, name), type(least)) for name, (least, *_) in LIMITS.items()
     }
     bad = _prompts(given["bad_words"], "bad_words") if given.get("bad_words") else []
     sampling = Sampling(
@@ -101,7 +100,8 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
         bad_words=tuple(_tokens(word, pair, "bad_words") for word in bad),
     )
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
-    many, n, seed = _whole(given, "max_tokens", 16), _whole(given, "n", 1), _whole(given, "seed", None)
+    counts = {"max_tokens": 16, "n": 1, "seed": None}
+    many, n, seed = (_number(given, name, default, int) for name, default in counts.items())
     if len(prompts) * n > MOST_TEXTS:
         raise ApiError(400, f"{len(prompts)} prompts with n = {n}: at most {MOST_TEXTS} texts a request", "n")
     requests = tuple(Request(i, prompt, many, seed, n, sampling) for i, prompt in enumerate(prompts))
@@ -114,22 +114,14 @@ def _read_requests(given: dict[str, Any], pair: Pair) -> tuple[Request, ...]:
     return requests
 
 
-def _number(given: dict[str, Any], name: str, default: Any) -> Any:
+def _number(given: dict[str, Any], name: str, default: Any, kind: Any = float) -> Any:
     value = given.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise ApiError(400, f"{name}: {value!r} is not a finite number", name)
-    return float(value)
-
-
-def _whole(given: dict[str, Any], name: str, default: Any) -> Any:
-    value = given.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise ApiError(400, f"{name}: {value!r} is not a whole number of 64 bits", name)
-    return value
+    most, what = (2**63 - 1, "whole") if kind is int else (sys.float_info.max, "finite")
+    if isinstance(value, bool) or not isinstance(value, int | kind) or not abs(value) <= most:
+        raise ApiError(400, f"{name}: {value!r} is not a {what} number{' of 64 bits' * (kind is int)}", name)
+    return kind(value)
 
 
 def _stop(given: dict[str, Any]) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from specsim.engines._planted.requests import PENALTIES
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
 from specsim.engines._server.mistakes import ACTS
+from specsim.engines._server.step import Text
 
 #: Tokens that are enough for a verdict, and those that are enough to see a mistake.
 TOKENS, FEWER = 20_000, 8_000
@@ -339,21 +340,12 @@ def test_every_parameter_is_the_same_over_http(pair):
     assert (there.tokens, there.failures) == (here.tokens, {})
 
 
-class Filling:
-    """Our engine, which takes other values for what requests leave out."""
+def test_values_of_the_checkpoint_or_neutral_ones_are_named_and_others_are_a_finding(tmp_path, monkeypatch):
+    def filling(**values):
+        taken = property(lambda text: replace(text.request.sampling, defaults=(), **values))
+        monkeypatch.setattr(Text, "sampling", taken)
+        return audit_engine("specsim", made, **how)
 
-    name = version = "filling"
-
-    def __init__(self, pair, **values):
-        self.inner, self.values = LocalEngine(pair), values
-        self.describe, self.counters, self.close = self.inner.describe, self.inner.counters, self.inner.close
-
-    def complete(self, requests):
-        asked = [replace(one.sampling, defaults=(), **self.values) for one in requests]
-        return self.inner.complete([replace(a, sampling=b) for a, b in zip(requests, asked, strict=True)])
-
-
-def test_values_of_the_checkpoint_or_neutral_ones_are_named_and_others_are_a_finding(tmp_path):
     values = {"temperature": 0.6, "top_k": 4, "repetition_penalty": 1.5}
     made = plant(tmp_path / "pair", vocab_size=6, context=160, generation_config=values, rng=1)
     assert made.defaults == values
@@ -363,20 +355,19 @@ def test_values_of_the_checkpoint_or_neutral_ones_are_named_and_others_are_a_fin
     how = {"tokens": 3_000, "sampling": left_out, "rng": 1}
     with listening(Server(Decoder(made), port=0)) as url:
         followed, sent = (audit_engine(url, made, **how | {"sampling": s}) for s in (left_out, Sampling()))
-    neutral = audit_engine(Filling(made), made, **how)
-    assert [one.order.startswith(DEFAULTS) for one in (followed, neutral)] == [True, False]
     values = "values: temperature 0.6, top_k 4, repetition_penalty 1.5."
     assert followed.notes[1] == f"What requests leave out fits the checkpoint's {values}"
-    assert neutral.notes[1].startswith("What requests leave out fits neutral values, not the checkpoint's: ")
     assert sent.order == FIRST_ORDER
-    assert followed.findings == neutral.findings == sent.findings == ()
-    other = audit_engine(Filling(made, temperature=0.6), made, **how)
-    assert (other.verdict, other.findings[0].kind) == ("biased", "deviation")
     wrong = audit_engine("specsim", made, mistake="temperature_twice", **how)
     assert wrong.diagnosis[0].name == "temperature_twice"
     words = ["--requests", "defaults", "--tokens", "3000", "--seed", "1", "--json"]
     found = json.loads(run("audit", "engine", "specsim", "--planted", made.folder, *words).out)
     assert found["order"] == followed.order
+    neutral, other = filling(), filling(temperature=0.6)
+    assert [one.order.startswith(DEFAULTS) for one in (followed, neutral)] == [True, False]
+    assert neutral.notes[1].startswith("What requests leave out fits neutral values, not the checkpoint's: ")
+    assert followed.findings == neutral.findings == sent.findings == ()
+    assert (other.verdict, other.findings[0].kind) == ("biased", "deviation")
 
 
 def test_defaults_must_be_there(pair, tmp_path):

@@ -111,6 +111,17 @@ def test_penalties_that_change_nothing_are_sent_where_they_are_asked_for():
     assert sent == [none, {}]
 
 
+def test_bans_of_pairs_are_a_grammar_for_llama_cpp():
+    def fields(*words):
+        asked = Request(0, (0,), 1, sampling=Sampling(allowed_token_ids=(0, 1, 3), bad_words=words))
+        return http.fields_of(asked, [0], None, http.DIALECTS[1], "llama.cpp", Letters())
+
+    rules = 'root ::= "a" w0 | "b" w1', 'w0 ::= "a" w0', 'w1 ::= "a" w0 | "b" w1'
+    assert fields((0, 1), (3,))["grammar"].splitlines() == [*rules]
+    with pytest.raises(http.FailedError, match="bad_words: a grammar has at most 64 words here"):
+        fields((0, 1, 0))
+
+
 def test_no_server():
     with answering(lambda *_: b"") as url:
         pass

@@ -128,6 +128,7 @@ def test_what_penalties_of_llama_cpp_and_transformers_count(planted):
         ("llama.cpp", "xllamacpp", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),
         ("llama.cpp", "xllamacpp", {"dry_multiplier": 1.0, "dry_base": 1.5, "dry_allowed_length": 1}),
         ("llama.cpp", "xllamacpp", {"dry_multiplier": 2.0, "dry_penalty_last_n": 9, "presence_penalty": 1.0}),
+        ("llama.cpp", "xllamacpp", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0))}),
         ("hf", "transformers", {"typical_p": 0.5}),
         ("hf", "transformers", {"allowed_token_ids": (0, 2, 3, 5), "bad_words": ((2,), (3, 0), (0, 0, 5))}),
         ("mlx-lm", "mlx_lm", {"xtc_probability": 0.5, "xtc_threshold": 0.15}),
@@ -154,10 +155,14 @@ def test_the_checkpoints_values_are_taken_for_what_requests_leave_out(name, pack
         assert found.order.startswith("defaults of the checkpoint") == (sampling is left_out)
 
 
-def test_llama_cpp_with_typical_sampling_loses_the_law_where_a_token_cannot_come(planted):
-    """A probability of exactly 0, such as that of a banned token, makes its entropy NaN."""
+@pytest.mark.parametrize(
+    "asked", [{"typical_p": 0.5, "top_k": 9}, {"top_p": 0.6, "bad_words": ((0, 0), (1, 2), (3,))}]
+)
+def test_llama_cpp_loses_the_law_where_a_token_cannot_come(planted, asked):
+    """A probability of exactly 0 makes the entropy of typical sampling NaN. A token is drawn without the
+    grammar first, and only if that forbids it drawn again, with the grammar before the truncation."""
     pytest.importorskip("xllamacpp")
-    sampling = Sampling(typical_p=0.5, top_k=planted.target.words + 1, logprobs=None)
+    sampling = Sampling(**asked, logprobs=None)
     found = audit_engine("llama.cpp", planted, speculative=False, sampling=sampling, tokens=1_000, rng=1)
     if not found.findings:
         pytest.skip("this is repaired in this version; the page of engines is older")
