@@ -175,8 +175,14 @@ def test_python_runs(name, tmp_path, few_cases_in_module):
     run_python(PAGES[name], tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```console" in page])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "docs/checking-metrics.md"))
+        for name, page in PAGES.items()
+        if "```console" in page
+    ],
+)
 def test_a_console_shows_what_is_printed(name, tmp_path):
     for block in blocks(PAGES[name]):
         if block.language == "console":

@@ -174,17 +174,6 @@ def test_the_other_programs_have_examples_and_exit_codes_too(program):
             assert all(word in module.known() for word in line.split()[3:4] if not word.startswith("-"))
 
 
-def test_help_offers_pictures_where_there_are_some():
-    offering = {
-        path
-        for path in every_command()
-        if ".png, .svg or .pdf" in " ".join(help_of(path).replace("│", " ").split())
-    }
-    assert offering == {
-        ("simulate",), ("compare",), ("audit",), ("audit", "diagnose"), ("audit", "offline"), ("merge",), ("trace", "alpha"), ("simulate-batch",),
-    }  # fmt: skip
-
-
 def test_a_result_is_not_taken_for_a_damaged_checkpoint(tmp_path):
     assert run("simulate", "zipf", "--steps", "1k", "-o", "x.json", cwd=tmp_path).code == 0
     for command in ("simulate zipf --steps 1k --seed 1 --out x.json", "merge x.json"):

@@ -97,18 +97,6 @@ def test_functions_say_the_same():
         specsim.audit("standard", "smoke", rng=1, pair=trace)
 
 
-@pytest.mark.parametrize(
-    ("command", "traces", "bundled"),
-    [("simulate", True, True), ("compare", True, False), ("plan", True, True), ("replay", True, False),
-     ("prove", False, False), ("audit", False, False)],
-)  # fmt: skip
-def test_help_offers_the_pairs_that_a_command_takes(command, traces, bundled):
-    shown = help_of((command,))
-    assert ("folder of a trace" in " ".join(shown.replace("│", " ").split())) is traces
-    assert ("'transformers'" in shown) is bundled
-    assert ("hf:" in shown) is traces
-
-
 def test_trees_are_decoded():
     words = "generate --tree 2,1 --rule traversal --seed 1 --max-new-tokens 10 --json"
     assert run(*words.split()).code == 0

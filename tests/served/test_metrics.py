@@ -1,15 +1,12 @@
 """Reported numbers: true ones pass for every engine's definition; each identity broken alone is seen."""
 
 import itertools
-import json
 import re
-import shlex
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run as command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
@@ -445,38 +442,6 @@ def test_any_one_number_changed_is_seen(lengths, name):
 )  # fmt: skip
 def test_what_cannot_be_checked_is_said(numbers):
     check_metrics(**numbers)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ("--accepted 20 --steps 7 --emitted 27", 0), ("--accepted 20 --steps 7 --emitted 30", 1),
-        ("--accepted -20", 2), ("--engine vllmm --accepted 20", 2), ("", 2),
-    ],
-)  # fmt: skip
-def test_exit_codes(arguments, code):
-    ended, out, err = command("check-metrics", *arguments.split())
-    assert ended == code
-    assert (err.startswith("specsim: ") and err.count("\n") == 1 and not out) == (code == 2)
-
-
-def test_json():
-    arguments = ["--accepted", "20", "--steps", "7", "--emitted", "30", "--json"]
-    code, out, _ = command("check-metrics", *arguments)
-    found = json.loads(out)
-    assert (code, found["possible"]) == (1, False)
-    assert found["conflict"] == ["accepted 20", "emitted 30", "steps 7"]
-    assert found["definition"]["source"] == DEFINITIONS["plain"].source
-    assert [check["slack"] for check in found["checks"] if not check["holds"]] == [-3]
-
-
-def test_the_pages_examples_are_what_the_program_prints():
-    page = PAGE.read_text(encoding="utf-8")
-    examples = re.findall(r"```console\n\$ specsim check-metrics (.*?)\n(.*?)```", page, re.S)
-    assert len(examples) == 2
-    for arguments, shown in examples:
-        _, out, _ = command("check-metrics", *shlex.split(arguments))
-        assert [line.rstrip() for line in out.splitlines()] == shown.splitlines()
 
 
 def test_the_page_has_every_definition():
