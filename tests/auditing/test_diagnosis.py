@@ -738,10 +738,6 @@ def test_a_threshold_that_small_cases_leave_open_is_one_that_reproduces_the_audi
     assert 0.52 < mistakes.get(named[0].name).values["single"] < 0.62
 
 
-def measured():
-    return [row for row in kept("diagnosis") if row["named"] is not None]
-
-
 def test_the_kept_rows_are_those_of_the_cells():
     rows = kept("diagnosis")
     here = {row["mistake"] for row in rows}
@@ -766,7 +762,7 @@ def test_a_kept_row_can_be_computed_again(smaller_audits, full, monkeypatch):
 
 
 def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not():
-    caught = measured()
+    caught = [row for row in kept("diagnosis") if row["named"] is not None]
     off = [row for row in caught if row["off_catalogue"]]
     assert len(off) > 30
     for rows in (caught, off):

@@ -24,11 +24,6 @@ from specsim.models._processed import process
 from specsim.theory import acceptance_rate, expected_tokens, markov_steps
 from specsim.traces import default_trace, summarise
 
-NAMES = (
-    "acceptance_by_temperature", "iid_gap", "precision", "synthetic_acceptance", "lossy_speed",
-    "logged_models",
-)  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def fast(tmp_path_factory, bank, full):
@@ -110,7 +105,7 @@ def fast_pairs(name):
     ],
 )  # fmt: skip
 def test_acceptance_is_that_of_plain_loops(fast, pair, quantity, sides, value):
-    found = only(fast(NAMES[0]), pair=pair, quantity=quantity, sides=sides, value=value)
+    found = only(fast("acceptance_by_temperature"), pair=pair, quantity=quantity, sides=sides, value=value)
     right = overlap_by_hand(*fast_pairs(pair), quantity, sides, value)
     assert found["alpha"] == pytest.approx(right, abs=1e-12)
     other = "target" if sides == "both" else "both"
@@ -120,7 +115,7 @@ def test_acceptance_is_that_of_plain_loops(fast, pair, quantity, sides, value):
 
 
 def test_acceptance_where_nothing_is_reshaped_and_where_the_argmax_is_left(fast):
-    found = fast(NAMES[0])
+    found = fast("acceptance_by_temperature")
     for pair in ("n-gram", "zipf", "dirichlet"):
         ends = (
             ("temperature", "both", 1),
@@ -141,7 +136,7 @@ def test_acceptance_where_nothing_is_reshaped_and_where_the_argmax_is_left(fast)
 def test_acceptance_depends_on_temperature(fast):
     """By more than its errors."""
     for pair, sides in (("n-gram", "target"), *product(("zipf", "dirichlet"), ("both", "target"))):
-        rows = rows_of(fast(NAMES[0]), pair=pair, quantity="temperature", sides=sides)
+        rows = rows_of(fast("acceptance_by_temperature"), pair=pair, quantity="temperature", sides=sides)
         low, high = (pick(rows, key=lambda row: row["alpha"]) for pick in (min, max))
         assert high["alpha"] - low["alpha"] > 4 * (high["error"] + low["error"])
 

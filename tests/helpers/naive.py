@@ -516,14 +516,6 @@ def mixture(p, q, weight):
     return [weight * a + (1 - weight) * b for a, b in zip(p, q, strict=True)]
 
 
-def chow(p, q, alpha):
-    return p if max(q) < 1 - alpha else q
-
-
-def difference(p, q, alpha):
-    return p if max(q) < max(p) - alpha else q
-
-
 def optimal(p, q, alpha):
     return p if max(p) - max(q) > alpha * sum(positive_part(p, q)) else q
 
@@ -549,10 +541,6 @@ def lenient(p, q, x, lenience):
 def judged(p, q, x, overrule):
     a = min(1.0, p[x] / q[x])
     return a + (1 - a) * overrule
-
-
-def relaxed(p, q, x, tolerance):
-    return p[x] / q[x] + tolerance * (1 - max(p))
 
 
 def raised(p, x, delta):
@@ -670,15 +658,15 @@ NAIVE = {
     "mars": near_the_argmax(mars),
     "fly": fly,
     "ensemble": against(mixture),
-    "cascade_chow": following(chow),
-    "cascade_diff": following(difference),
+    "cascade_chow": following(lambda p, q, alpha: p if max(q) < 1 - alpha else q),
+    "cascade_diff": following(lambda p, q, alpha: p if max(q) < max(p) - alpha else q),
     "cascade_opt": following(optimal),
     "cascade_token": following(by_token),
     "fuzzy": following(fuzzy),
     "lenience": along_a_chain(lenient, of_residual),
     "scaled_lenience": along_a_chain(lenient, lambda p, q, x, lenience: residual(p, times(lenience, q))),
     "judge": along_a_chain(judged, of_residual),
-    "ears": along_a_chain(relaxed, of_residual),
+    "ears": along_a_chain(lambda p, q, x, tolerance: p[x] / q[x] + tolerance * (1 - max(p)), of_residual),
     "cactus": along_a_chain(
         lambda p, q, x, delta: raised(p, x, delta)[x] / q[x],
         lambda p, q, x, delta: residual(raised(p, x, delta), q),

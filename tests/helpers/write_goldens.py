@@ -195,7 +195,9 @@ LONGEST = 12
 def made(name):
     """What the run `name` gives now: (documents, text)."""
     if callable(RUNS[name]):
-        pieces = [(title, None, _plain(document), "") for title, document in RUNS[name]()]
+        # as they are read back from JSON, where NumPy's numbers are numbers
+        found = ((title, json.dumps(one, default=lambda x: x.item())) for title, one in RUNS[name]())
+        pieces = [(title, None, json.loads(text), "") for title, text in found]
     else:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "wrong.py").write_text(WRONG)
@@ -219,11 +221,6 @@ def _tabled_names(*groups, names=rules.names):
     """`specsim.rules.names` of the table that comes with specsim: a rule just added changes no golden."""
     tabled = {entry.name for entry in load_bundled()}
     return [name for name in names(*groups) if name in tabled]
-
-
-def _plain(document):
-    """As it is read back from JSON, where NumPy's numbers are numbers."""
-    return json.loads(json.dumps(document, default=lambda number: number.item()))
 
 
 def _ran(line, folder):

@@ -410,11 +410,6 @@ def test_svip_stops_exactly_where_the_bound_is_passed():
     assert lengths(SVIP(h, c, max_gamma=1), log)[0] == (1, 1)
 
 
-def coin(probability):
-    """Coefficients of a logistic model that says so of every token."""
-    return (math.log(probability / (1 - probability)), 0.0, 0.0, 0.0)
-
-
 def test_disco_stops_below_its_threshold():
     log = hand_made([1] * 30, confidence=[0.9, 0.8, 0.5] * 10)
     logit = (0.0, 10.0, 0.0, 0.0, 0.0)  # 10·log q: .9 → .26, .8 → .10
@@ -638,7 +633,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
     (lambda: ConfidenceThreshold(max_gamma=0), "max_gamma: 0"),
     (lambda: SVIP(h=-1), "h: -1 is outside"),
     (lambda: SVIP(c=math.inf), "c: inf is outside"),
-    (lambda: Disco((*coin(0.5), 0.0), threshold=2), "threshold: 2"),
+    (lambda: Disco((0.0,) * 5, threshold=2), "threshold: 2"),
     (lambda: Goodput(alpha=1.5), "alpha: 1.5"),
     (lambda: Goodput(window=0), "window: 0"),
     (lambda: Cascade(gamma=20), "gamma: 20 is more than max_gamma = 16; begin lower"),

@@ -15,10 +15,6 @@ from specsim.theory._enumeration import prove, step_law
 RULE = {name: rules.get(name) for name in rules.names()}
 
 
-def floats(*rows):
-    return (np.array([float(weight) for weight in row]) for row in rows)
-
-
 def acceptance(rule, p, q, drafts, drawing=None):
     """The probability, in fractions, that one of K drafts of one token is accepted."""
     tree = Tree((0,) * drafts, drawing or RULE[rule].draft_sampling[0])
@@ -102,7 +98,7 @@ def test_gumbel_agreement():
         tv = sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
         assert rate == direct
         assert (1 - tv) / (1 + tv) <= rate <= 1 - tv
-        assert float(rate) == pytest.approx(theory.gumbel_agreement(*floats(p, q)))
+        assert float(rate) == pytest.approx(theory.gumbel_agreement([*map(float, p)], [*map(float, q)]))
 
 
 @pytest.mark.parametrize("drafts", [1, 2, 3])

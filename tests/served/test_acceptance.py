@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from commands import run, says
+from served import write_log
 
 from specsim import check_metrics, read_acceptance
 from specsim.served._acceptance import _interval
@@ -37,11 +38,6 @@ vllm:spec_decode_num_drafts_created{engine="0"} 1.7e+09
 GAUGES = 'sglang:spec_accept_length{tp_rank="0"} 2.47\nsglang:spec_accept_rate{tp_rank="0"} 0.293\n'
 
 
-def write(path, *records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def counts(found):
     return [(one.tested, one.accepted) for one in found.positions]
 
@@ -57,7 +53,7 @@ def counts(found):
     ],
 )
 def test_histograms_of_requests(record, engine, emitted, tmp_path):
-    found = read_acceptance(write(tmp_path / "log.jsonl", record, record))
+    found = read_acceptance(write_log(tmp_path / "log.jsonl", [record] * 2))
     assert (found.engine, found.requests, found.exit_code) == (engine, 2, 0)
     if engine == "vllm":
         assert counts(found) == [(86, 8), (8, 6), (6, 6)]
@@ -74,7 +70,7 @@ def test_a_document_and_a_folder(tmp_path):
     document.write_text(json.dumps({"requests": [{"metrics": VLLM}] * 3}, indent=2))
     assert read_acceptance(document).requests == 3
     for i in range(2):
-        write(tmp_path / f"{i}.jsonl", {"metrics": VLLM})
+        write_log(tmp_path / f"{i}.jsonl", [{"metrics": VLLM}])
     assert read_acceptance(tmp_path).requests == 2
 
 
@@ -146,7 +142,7 @@ def test_intervals_of_few_and_of_all():
     ],
 )
 def test_a_request_that_contradicts_itself_is_named(change, why, tmp_path):
-    path = write(tmp_path / "log.jsonl", VLLM, VLLM | change)
+    path = write_log(tmp_path / "log.jsonl", [VLLM, VLLM | change])
     found = read_acceptance(path)
     assert (found.contradicting, found.exit_code, found.positions, found.numbers) == (1, 1, (), {})
     assert found.contradictions[0].startswith(f"{path}:2: ")
@@ -173,7 +169,7 @@ def test_counters_that_cannot_be_true(tmp_path):
     ],
 )  # fmt: skip
 def test_lines_that_cannot_be_read_are_named(record, tmp_path):
-    path = write(tmp_path / "log.jsonl", record, VLLM)
+    path = write_log(tmp_path / "log.jsonl", [record, VLLM])
     found = read_acceptance(path)
     assert (found.requests, len(found.unreadable)) == (1, 1)
     assert found.unreadable[0].isprintable()
@@ -181,7 +177,7 @@ def test_lines_that_cannot_be_read_are_named(record, tmp_path):
 
 
 def test_the_command_leaves_out_lines_that_cannot_be_read(tmp_path):
-    path = write(tmp_path / "log.jsonl", VLLM | {"acceptance_histogram": "many"}, VLLM)
+    path = write_log(tmp_path / "log.jsonl", [VLLM | {"acceptance_histogram": "many"}, VLLM])
     assert run("check-metrics", path).code == 0
 
 
@@ -201,7 +197,7 @@ def test_files_without_accepted_lengths_are_refused(text, tmp_path):
 
 
 def test_the_command_prints_positions_and_statements(tmp_path):
-    path = write(tmp_path / "log.jsonl", VLLM, VLLM)
+    path = write_log(tmp_path / "log.jsonl", [VLLM, VLLM])
     said = says("86 steps of 2 requests, γ 3, definitions of vllm", "check-metrics", path)
     assert "possible: " in said.splitlines()[-1]
     document = json.loads(run("check-metrics", path, "--json").out)
@@ -212,6 +208,6 @@ def test_the_command_prints_positions_and_statements(tmp_path):
 
 
 def test_the_result_as_a_table(tmp_path):
-    found = read_acceptance(write(tmp_path / "log.jsonl", VLLM))
+    found = read_acceptance(write_log(tmp_path / "log.jsonl", [VLLM]))
     assert found.to_arrow().column("tested").to_pylist() == [43, 4, 3]
     assert all(one.interval[0] <= one.alpha <= one.interval[1] for one in found.positions)

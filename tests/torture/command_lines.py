@@ -262,7 +262,6 @@ def make_files():
     shutil.copytree("trace", "cut-trace")
     for file in Path("cut-trace").glob("*.safetensors"):
         file.write_bytes(file.read_bytes()[:-5])
-    Path("empty-folder").mkdir(exist_ok=True)
     make_cases()
 
 

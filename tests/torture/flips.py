@@ -60,15 +60,10 @@ def _trace_of(path):
 
 
 def _planted_of(path):
-    pair = open_planted(_top(path, "planted.json"))
+    pair = open_planted(next(folder for folder in Path(path).parents if (folder / "planted.json").exists()))
     for which in ("target", "draft"):
         pair.checkpoint(which, "hf")
     return pair.to_dict(), pair.target.rows([[0], [1]]).tolist(), engines.check(pair.folder, rng=0).exit_code
-
-
-def _top(path, name):
-    """The folder above `path` with a file `name`."""
-    return next(folder for folder in Path(path).parents if (folder / name).exists())
 
 
 def _engine_of(path):

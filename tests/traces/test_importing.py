@@ -17,7 +17,7 @@ from bounds import beta_bounds
 from listening import answering
 from refused import refused
 from safetensors.numpy import save_file
-from served import FORMATS, Served
+from served import FORMATS, Served, write_log
 
 from specsim import open_trace
 from specsim.core._files import open_file
@@ -378,16 +378,9 @@ def chat_form(rows, side, **how):
     return {"choices": [{"logprobs": {"content": [element(row, side, **how) for row in rows]}}]}
 
 
-def write_lines(path, *records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def side_by_side(folder, target, draft, **how):
     """The trace of two files of lines, which `target` and `draft` list."""
-    one, other = (
-        write_lines(folder / f"{name}.jsonl", *lines) for name, lines in (("t", target), ("d", draft))
-    )
+    one, other = (write_log(folder / f"{name}.jsonl", lines) for name, lines in (("t", target), ("d", draft)))
     return import_trace(one, folder / "out", draft=other, **how)
 
 
@@ -500,13 +493,13 @@ def test_log_probabilities_that_do_not_fit(target, draft, tmp_path):
 
 @pytest.mark.usefixtures("parser")
 def test_files_of_log_probabilities_that_do_not_fit(tmp_path):
-    one = write_lines(tmp_path / "t.jsonl", prompt_form(ROWS, 0), prompt_form(ROWS, 0))
-    other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1))
+    one = write_log(tmp_path / "t.jsonl", [prompt_form(ROWS, 0)] * 2)
+    other = write_log(tmp_path / "d.jsonl", [completion_form(ROWS, 1)])
     with pytest.raises(ValueError, match=r"d\.jsonl: ends after 1 texts"):
         import_trace(one, tmp_path / "out", draft=other)
     with pytest.raises(ValueError, match="the draft's log is missing"):
         import_trace(one, tmp_path / "out")
-    empty = write_lines(tmp_path / "e.jsonl")
+    empty = write_log(tmp_path / "e.jsonl", [])
     with pytest.raises(ValueError, match="has no log-probabilities"):
         import_trace(empty, tmp_path / "out", draft=empty)
     empty.write_text("{\n")
@@ -559,7 +552,7 @@ LINE = json.dumps(completion_form(ROWS, 1)).encode() + b"\n"
 )  # fmt: skip
 @pytest.mark.usefixtures("parser")
 def test_files_of_lines_that_cannot_be_read(data, nowhere, tmp_path):
-    one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 4)
+    one = write_log(tmp_path / "t.jsonl", [prompt_form(ROWS, 0)] * 4)
     (tmp_path / "d.jsonl").write_bytes(data)
     import_trace(one, nowhere, draft=tmp_path / "d.jsonl")
 
@@ -573,7 +566,7 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
             what = [element(row, side) if form == "lines" else chat_form([row], side) for row in ROWS[:2]]
             facts = ({} if document is None else {"document": document} for document in said)
             lines = (record | more for record, more in zip(what, facts, strict=True))
-            files.append(write_lines(tmp_path / f"{side}.jsonl", *lines))
+            files.append(write_log(tmp_path / f"{side}.jsonl", lines))
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}-out"
         return import_trace(files[0], out, draft=files[1]).shards[0].columns.context.tolist()
 
@@ -586,51 +579,7 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
         contexts((2**63, 4), (2**63, 4))
 
 
-STRANGE = [
-    b'{"token": "a", "logprob": NaN}',
-    b'{"token": "a", "logprob": -Infinity, "top_logprobs": [{"token": "b", "logprob": -1e400}]}',
-    b'{"token": "a", "logprob": -1' + b"0" * 30 + b"}",
-    b'{"token": "a", "logprob": -1' + b"0" * 400 + b"}",
-    b'{"token": "a", "logprob": 1' + b"0" * 30 + b"}",
-    b'{"token": "a", "logprob": -1, "id": 1' + b"0" * 30 + b"}",
-    b'{"token": "a", "logprob": -1, "id": 1e30}',
-    b'{"token": "a", "logprob": -1, "id": 5.0}',
-    b'{"token": "a", "logprob": -1, "id": true}',
-    b'{"token": "a", "logprob": -1, "id": 1, "document": 1' + b"0" * 30 + b"}",
-    b'{"token": "a", "logprob": -1, "logprob": -2}',
-    b'{"token": "a", "logprob": -0, "id": 1}',
-    b'{"token": "\\ud800", "logprob": -1}',
-    b'{"token": "\\u0000", "logprob": -1}',
-    b'\xef\xbb\xbf{"token": "a", "logprob": -1}',
-    b'{"token": "a", "logprob": -1,}',
-    b'{"token": "token_id:x", "logprob": -1}',
-    b'{"token": 7, "logprob": -1}',
-    b'{"token": ["a"], "logprob": -1}',
-    b'{"token": "a", "logprob": "-1"}',
-    b'{"token": "a", "logprob": -1, "top_logprobs": {"a": -1, "b": -2}}',
-    b'{"token": "a", "logprob": -1, "top_logprobs": [{"token": "b", "logprob": -2}, {"token": "b", "logprob": -3}]}',
-    b'{"prompt_logprobs": [null, {"3": {"logprob": -1}}, null]}',
-    b'{"prompt_logprobs": [null, {}]}',
-    b'{"prompt_logprobs": [{"3": {"logprob": -1}}, {"4": {"logprob": -2}, "5": {"logprob": 2}}]}',
-    b'{"prompt_logprobs": [{"3": {"logprob": -1}, "4": {"logprob": -2}}], "prompt_token_ids": [4]}',
-    b'{"prompt_logprobs": [{"3": {"logprob": -1}}], "prompt_token_ids": [4]}',
-    b'{"prompt_logprobs": [{"3": {"logprob": -1}}], "prompt_token_ids": [1e30]}',
-    b'{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [null, -1]}}',
-    b'{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1, null]}}',
-    b'{"choices": [{"prompt_logprobs": [{"3": {"logprob": -1}}]}, {}]}',
-    b'{"choices": null}',
-    b"[]",
-    b"3",
-    b'{"meta_info": {"output_token_logprobs": [[-1, 5, null]], "output_top_logprobs": [[[-2, 6, null]]]}}',
-    b'{"meta_info": {"output_token_logprobs": [[-1, "5", null]]}}',
-    b'{"meta_info": {"output_token_logprobs": [[-1, 1e30, null]]}}',
-    b'{"meta_info": {"output_token_logprobs": [[-1, null, null]]}}',
-    b'{"meta_info": {"output_token_logprobs": [[-1]]}}',
-    b'{"completion_probabilities": [{"content": "a", "probs": [{"tok_str": "a", "prob": 0.5}]}]}',
-    b'{"completion_probabilities": [{"id": 3, "token": "a", "prob": 0.5, "top_probs": [{"id": 4, "token": "b", "prob": 0.5}]}]}',
-    b'{"completion_probabilities": [{"id": 3, "token": "a", "prob": -0.5}]}',
-    b'{"completion_probabilities": [{"id": 3, "prob": 0.5}]}',
-]  # fmt: skip
+STRANGE = (Path(__file__).parent / "strange.jsonl").read_bytes().splitlines()
 
 
 @pytest.mark.parametrize("line", STRANGE, ids=range(len(STRANGE)))

@@ -16,11 +16,6 @@ def planted(tmp_path_factory):
     return plant(folder, architecture="gated-delta", heads="mtp", formats=("hf",), context=128, rng=1)
 
 
-def what_followed(text, place):
-    """What followed the last token like the one at `place` of a text, before that place; None if nothing."""
-    return next((text[i + 1] for i in range(place - 1, -1, -1) if text[i] == text[place]), None)
-
-
 @pytest.mark.parametrize(("stale", "late"), [(0, 0), (1, 0), (0, 1)])
 def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden_state_remembers(
     planted, stale, late
@@ -33,7 +28,8 @@ def test_a_draft_is_the_likeliest_token_after_the_newest_one_and_what_the_hidden
     found = accepted_at(law, text, 3, stale, late)
     for place in range(3, 60):
         seen = [*text[:place].tolist()]
-        word = what_followed(seen, place - 2 - stale)
+        read = place - 2 - stale  # what followed the last token like the one there, if any
+        word = next((seen[i + 1] for i in range(read - 1, -1, -1) if seen[i] == seen[read]), None)
         row, drafts = table[:, 12 if word is None else word], []
         for i in range(3):
             drafts.append(int(row[[*seen, *drafts][place - 1 + i - late]].argmax()))
