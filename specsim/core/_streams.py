@@ -5,7 +5,10 @@ use the same numbers, and neither threads, chunks, processes nor machines can ch
 
 One call turns a counter of four 32-bit words, (slot, step mod 2^32, step div 2^32, purpose), and a key of two
 into four words. They make three uniforms: each of the first three words, with ten bits from the fourth, is a
-multiple of 2^-42 in [0, 1). Uniform number `index` of a step is part `index % 3` of slot `index // 3`."""
+multiple of 2^-42 in [0, 1). Uniform number `index` of a step is part `index % 3` of slot `index // 3`.
+
+Fixed pairs in integers take the words themselves: number `index` of a step has the 32 bits of word `index` of
+the stream STEP, and below them 30 of the stream REST, which are drawn where the first do not decide."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -29,12 +32,14 @@ WORD = 0xFFFFFFFF
 
 
 class Purpose(IntEnum):
-    """The use of a uniform; streams of different purposes never share a number."""
+    """The use of a random number; streams of different purposes never share one."""
 
     CONTEXT = 0
     DRAFT = 1
     VERIFY = 2
     COUNT = 3
+    STEP = 4
+    REST = 5
 
 
 def root_of(rng: RandomSource) -> int:
@@ -78,6 +83,14 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
     words = philox((index // PER_SLOT, step & WORD, step >> 32, purpose), key)
     part = index % PER_SLOT
     return (words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42
+
+
+def number(key: Sequence[int], step: int, index: int) -> int:
+    """Number `index` of `step`: an integer of 62 bits."""
+    slot, part = divmod(index, 4)
+    counters = ((slot, step & WORD, step >> 32, purpose) for purpose in (Purpose.STEP, Purpose.REST))
+    word, rest = (philox(counter, key)[part] for counter in counters)
+    return word << 30 | rest >> 2
 
 
 def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) -> NDArray[np.float64]:
@@ -150,21 +163,50 @@ def _fill_two_slots(counter, key, slot, a, b, c, x, y, z):
 def _slot_words(c0, c1, c2, c3, key):
     """The three uniforms of a slot plus 1, as the bits of float64.
 
-    Words are kept in 64-bit lanes and cut to 32 bits only where they are multiplied or read. A float64 in
-    [1, 2) has its fraction in bits 0 to 51: to set them costs less than to convert an integer."""
-    mask, by_32, by_20, by_10 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(20), np.uint64(10)
-    m0, m1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-    w0, w1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+    A float64 in [1, 2) has its fraction in bits 0 to 51: to set them costs less than to convert an integer."""
+    by_20, by_10 = np.uint64(20), np.uint64(10)
     high, low = np.uint64(0xFFFFFFFF00000), np.uint64(0xFFC00)  # bits 20 to 51, and 10 to 19
     one = np.uint64(0x3FF0000000000000)
+    c0, c1, c2, c3 = _philox(c0, c1, c2, c3, key)
+    return (
+        c0 << by_20 & high | c3 << by_10 & low | one,
+        c1 << by_20 & high | c3 & low | one,
+        c2 << by_20 & high | c3 >> by_10 & low | one,
+    )
+
+
+@inner_kernel
+def _philox(c0, c1, c2, c3, key):
+    """Four words, each in 64 bits: these are cut to 32 only where they are multiplied or read."""
+    mask, by_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+    m0, m1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+    w0, w1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
     key0, key1 = key
     for _ in range(10):
         left, right = m0 * (c0 & mask), m1 * (c2 & mask)
         c0, c1, c2, c3 = (right >> by_32) ^ c1 ^ key0, right, (left >> by_32) ^ c3 ^ key1, left
         key0 += w0
         key1 += w1
-    return (
-        c0 << by_20 & high | c3 << by_10 & low | one,
-        c1 << by_20 & high | c3 & low | one,
-        c2 << by_20 & high | c3 >> by_10 & low | one,
-    )
+    return c0, c1, c2, c3
+
+
+@inner_kernel
+def fill_words(k0, k1, first_step, size, words):
+    """Fill words[4·slots, :size] (uint32) with the words of steps that share their high word."""
+    key = np.uint64(k0), np.uint64(k1)
+    low, high = np.uint64(first_step & 0xFFFFFFFF), np.uint64(first_step >> 32)
+    for slot in range(words.shape[0] // 4):
+        a, b, c, d = words[4 * slot], words[4 * slot + 1], words[4 * slot + 2], words[4 * slot + 3]
+        for s in range(size):
+            w, x, y, z = _philox(np.uint64(slot), low + np.uint64(s), high, np.uint64(4), key)
+            a[s], b[s], c[s], d[s] = np.uint32(w), np.uint32(x), np.uint32(y), np.uint32(z)
+
+
+@inner_kernel
+def fill_numbers(k0, k1, step, words, numbers):
+    """Fill `numbers` (int64) with those of a step, whose words are given: what follows these is drawn."""
+    key, mask = (np.uint64(k0), np.uint64(k1)), np.uint64(0xFFFFFFFF)
+    low, high = np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32)
+    for index in range(numbers.size):
+        rest = _philox(np.uint64(index // 4), low, high, np.uint64(5), key)[index % 4]
+        numbers[index] = np.int64(words[index]) << 30 | np.int64((rest & mask) >> np.uint64(2))

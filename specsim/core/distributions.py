@@ -375,33 +375,39 @@ def alias_table(weights: ArrayLike) -> Ints:
     """Walker's alias table of weights ≥ 0 [V] of positive mass, to sample from at constant cost.
 
     A uniform picks a column and a coin; below the column's threshold the draw is the column itself, else its
-    alias. The columns are filled in one sweep, written with prefix sums: light columns take what they lack
-    from the heavy ones in order, and a heavy column that has given too much takes it from the next.
-    Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022, section 4.
-
-    The int64 words [V] are threshold (31 bits) · 2^32 + alias, so that a look-up is one load. Thresholds of
-    31 bits move the distribution by at most 2^-31 in total variation, uniforms of 42 bits by at most V·2^-42
-    more. A token of weight 0 is never drawn."""
+    alias. The int64 words [V] are threshold (31 bits) · 2^32 + alias, so that a look-up is one load.
+    Thresholds of 31 bits move the distribution by at most 2^-31 in total variation, uniforms of 42 bits by at
+    most V·2^-42 more. A token of weight 0 is never drawn."""
     shares = normalise(weights)
     if shares.ndim != 1:
         raise ValueError(f"weights: shape {shares.shape}; expected one number for each token, [V]")
-    shares = shares * shares.size
-    light, heavy = np.flatnonzero(shares < 1.0), np.flatnonzero(shares >= 1.0)
+    thresholds, aliases = alias_columns(shares * shares.size, 1.0)
+    return np.floor(thresholds.clip(max=1.0 - 2.0**-31) * 2.0**31).astype(np.int64) << 32 | aliases
+
+
+def alias_columns(shares: NDArray[Any], full: Any) -> tuple[NDArray[Any], Ints]:
+    """Thresholds and aliases of the columns of an alias table, from shares of mean `full`.
+
+    Light columns take what they lack from the heavy ones in order, and a heavy column that has given too much
+    takes it from the next, in one sweep that is written with prefix sums; of integers without rounding. A
+    full column is its own alias. Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022,
+    section 4."""
+    light, heavy = np.flatnonzero(shares < full), np.flatnonzero(shares >= full)
     if heavy.size == 0:  # all equal but for rounding
-        light, heavy = np.flatnonzero(shares == 0.0), np.flatnonzero(shares > 0.0)
-    lacking, spare = np.cumsum(1.0 - shares[light]), np.cumsum(shares[heavy] - 1.0)
-    thresholds, aliases = np.ones(shares.size), np.arange(shares.size)
-    before = np.concatenate([[0.0], lacking[:-1]])[: light.size]
+        light, heavy = np.flatnonzero(shares == 0), np.flatnonzero(shares > 0)
+    lacking, spare = np.cumsum(full - shares[light]), np.cumsum(shares[heavy] - full)
+    thresholds, aliases = np.full_like(shares, full), np.arange(shares.size)
+    before = np.append(np.zeros_like(lacking[:1]), lacking[:-1])
     giver = np.searchsorted(spare, before, side="right").clip(max=heavy.size - 1)
     thresholds[light], aliases[light] = shares[light], heavy[giver]
     # the light column that overdraws each heavy one, unless it began with the next
     taker = np.searchsorted(lacking, spare[:-1], side="right")
-    over = np.flatnonzero(np.append(before, np.inf)[taker] < spare[:-1])
-    thresholds[heavy[over]] = (1.0 - (lacking[taker[over]] - spare[over])).clip(min=0.0)
+    over = np.flatnonzero(np.append(before, spare[-1:])[taker] < spare[:-1])
+    thresholds[heavy[over]] = (full - (lacking[taker[over]] - spare[over])).clip(min=0)
     aliases[heavy[over]] = heavy[over + 1]
-    full = thresholds >= 1.0
-    aliases[full] = np.flatnonzero(full)
-    return np.floor(thresholds.clip(max=1.0 - 2.0**-31) * 2.0**31).astype(np.int64) << 32 | aliases
+    itself = thresholds >= full
+    aliases[itself] = np.flatnonzero(itself)
+    return thresholds, aliases
 
 
 @kernel
