@@ -42,6 +42,10 @@ class Purpose(IntEnum):
     REST = 5
 
 
+#: As kernels read them.
+STEP, REST = int(Purpose.STEP), int(Purpose.REST)
+
+
 def root_of(rng: RandomSource) -> int:
     """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53, exact in JSON.
 
@@ -88,7 +92,7 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
 def number(key: Sequence[int], step: int, index: int) -> int:
     """Number `index` of `step`: an integer of 62 bits."""
     slot, part = divmod(index, 4)
-    counters = ((slot, step & WORD, step >> 32, purpose) for purpose in (Purpose.STEP, Purpose.REST))
+    counters = ((slot, step & WORD, step >> 32, purpose) for purpose in (STEP, REST))
     word, rest = (philox(counter, key)[part] for counter in counters)
     return word << 30 | rest >> 2
 
@@ -163,7 +167,7 @@ def _fill_two_slots(counter, key, slot, a, b, c, x, y, z):
 def _slot_words(c0, c1, c2, c3, key):
     """The three uniforms of a slot plus 1, as the bits of float64.
 
-    A float64 in [1, 2) has its fraction in bits 0 to 51: to set them costs less than to convert an integer."""
+    A float64 in [1, 2) has its fraction in bits 0 to 51: to set them costs less than to convert."""
     by_20, by_10 = np.uint64(20), np.uint64(10)
     high, low = np.uint64(0xFFFFFFFF00000), np.uint64(0xFFC00)  # bits 20 to 51, and 10 to 19
     one = np.uint64(0x3FF0000000000000)
@@ -198,7 +202,7 @@ def fill_words(k0, k1, first_step, size, words):
     for slot in range(words.shape[0] // 4):
         a, b, c, d = words[4 * slot], words[4 * slot + 1], words[4 * slot + 2], words[4 * slot + 3]
         for s in range(size):
-            w, x, y, z = _philox(np.uint64(slot), low + np.uint64(s), high, np.uint64(4), key)
+            w, x, y, z = _philox(np.uint64(slot), low + np.uint64(s), high, np.uint64(STEP), key)
             a[s], b[s], c[s], d[s] = np.uint32(w), np.uint32(x), np.uint32(y), np.uint32(z)
 
 
@@ -208,5 +212,5 @@ def fill_numbers(k0, k1, step, words, numbers):
     key, mask = (np.uint64(k0), np.uint64(k1)), np.uint64(0xFFFFFFFF)
     low, high = np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32)
     for index in range(numbers.size):
-        rest = _philox(np.uint64(index // 4), low, high, np.uint64(5), key)[index % 4]
+        rest = _philox(np.uint64(index // 4), low, high, np.uint64(REST), key)[index % 4]
         numbers[index] = np.int64(words[index]) << 30 | np.int64((rest & mask) >> np.uint64(2))

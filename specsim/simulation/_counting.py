@@ -15,7 +15,7 @@ from specsim.core._kernels import kernel
 from specsim.core._progress import Progress, silent
 from specsim.core._streams import Key
 from specsim.simulation._rows import pieces
-from specsim.simulation._sources import Batch, Batches
+from specsim.simulation._sources import Batch, Batches, FixedPairSource
 
 Counts = dict[str, NDArray[np.int64]]
 T = TypeVar("T")
@@ -81,11 +81,11 @@ class Tally(Protocol):
 
 @dataclass(frozen=True)
 class StepTally:
-    """Counts accepted lengths [depth+1], and tokens emitted at even and at odd positions [2, 1+V].
+    """Counts accepted lengths [depth+1], and emitted tokens [2, 1+V] in two rows, which are to be added.
 
     Of drafts that vary in length also those that `ended` where k were accepted, and the `drafted` tokens.
-    Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint, and with two
-    rows no addition waits for the previous one to the same token."""
+    Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint, and with a
+    row for odd positions no addition waits for the previous one to the same token."""
 
     depth: int
     vocab_size: int
@@ -167,6 +167,10 @@ def count_in_turn(source: Batches, tally: Tally, key: Key, first: int, steps: in
     """The counts of each chunk of the steps [first, first + steps), with no pause between chunks.
 
     Batches end where chunks do. Raises as `run`."""
+    if type(tally) is StepTally and isinstance(source, FixedPairSource) and source.rule.fixed_pair.count:
+        for begin, size in pieces(first, steps, source.chunk):
+            yield Partial(source.count(key, begin, size), ((begin, begin + size),))
+        return
     begin, counts, examples = first, tally.zeros(), list[Example]()
     for batch in source.batches(key, first, steps):
         examples += tally.count(counts, batch, key) or ()

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
-from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, number, root_of, uniform
 from specsim.core._tables import Shown
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.models import LookaheadDecoding, Model, PromptLookup
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import fixed_pairs
+from specsim.rules._common.integers import BITS, drawn, take_step
 from specsim.simulation._sources import FixedPairSource, RowSource, make_source
 from specsim.traces._reader import Trace
 
@@ -130,9 +131,18 @@ def _pair_step(
 ) -> tuple[tuple[Node, ...], Floats]:
     """Fill tokens and accepted; return the drafted nodes and the uniforms of verification."""
     pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
-    v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
-    pair.kernel(*source.tables, u, v, tokens, accepted)
-    drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
+    if pair.count is None:
+        v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
+        pair.kernel(*source.tables, u, v, tokens, accepted)
+        drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
+    else:
+        *_, columns, chances = source.tables
+        numbers = np.array([number(key, step, index) for index in range(2 * tree.size + 1)])
+        tokens[:] = -1
+        take_step(columns, chances, numbers, tokens[:, 0])
+        drafted = [int(drawn(columns[0], drafts)) for drafts in numbers[1::2]]
+        u = numbers[1::2, None] * 2.0**-BITS
+        v = np.append(numbers[2::2], numbers[0])[:, None] * 2.0**-BITS
     rows = [(p, q)] * (tree.size + 1)
     return _nodes(tree.parents, drafted, rows, None if tree.draft_sampling == "top" else u[:, 0]), v
 

@@ -20,6 +20,7 @@ from specsim.models._drafts.dynamic import Draft
 from specsim.models._drafts.tree import as_tree
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
+from specsim.rules._common.integers import PADDING
 from specsim.rules._common.positions import RowTables
 from specsim.simulation import _rows
 from specsim.simulation._row_tables import GrowingTables, fits
@@ -96,10 +97,25 @@ class FixedPairSource:
                 verify = uniforms_buffer(pair.uniforms(self.tree), n)
                 tokens = np.empty((self.tree.depth + 1, n), dtype=np.int32)
                 accepted = np.empty(n, dtype=np.int64)
-            fill_uniforms(*key, int(Purpose.DRAFT), start, draft)
-            fill_uniforms(*key, int(Purpose.VERIFY), start, verify)
-            pair.kernel(*self.tables, draft, verify, tokens, accepted)
+            if pair.count is None:
+                fill_uniforms(*key, int(Purpose.DRAFT), start, draft)
+                fill_uniforms(*key, int(Purpose.VERIFY), start, verify)
+                pair.kernel(*self.tables, draft, verify, tokens, accepted)
+            else:
+                pair.kernel(*self.tables, *key, start, tokens, accepted)
             yield Batch(start, tokens, accepted)
+
+    def count(self, key: Key, first: int, steps: int) -> dict[str, NDArray[np.int64]]:
+        """The counts of these steps, as `StepTally` has them, of a rule whose kernels count."""
+        assert self.rule.fixed_pair.count is not None
+        gamma, columns = self.tree.size, self.tables[0].shape[1]
+        emitted = np.zeros((8 if columns <= 2**12 else 1, PADDING * gamma + columns), dtype=np.int32)
+        self.rule.fixed_pair.count(*self.tables, *key, first, steps, gamma, emitted)
+        padding, found = np.split(emitted.sum(axis=0, dtype=np.int64), [PADDING * gamma])
+        shorter = padding.reshape(gamma, PADDING).sum(axis=1)[::-1]  # [i]: steps that accept at most i
+        tokens = np.zeros((2, 1 + self.vocab_size), dtype=np.int64)
+        tokens[0, 0], tokens[0, 1:] = shorter.sum(), found[: self.vocab_size]
+        return {"lengths": np.diff(shorter, prepend=0, append=steps), "tokens": tokens}
 
 
 #: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).

@@ -15,15 +15,12 @@ short loops without a branch: look-ups that miss the cache overlap, and the arit
 every token and every test of a step, also behind a rejection. Where the bits that it compares are equal,
 which is rare, it takes the step again with all bits of its numbers."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import fill_numbers, fill_words
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import alias_columns
-from specsim.models import Tree
 
 #: The bits of a number, and those of them that follow its word.
 BITS, REST = 62, 30
@@ -51,8 +48,9 @@ def columns_of(weights: Floats) -> Ints:
     k = int(weights.size - 1).bit_length()
     shares = np.zeros(1 << k, dtype=np.int64)
     shares[: weights.size] = as_integers(weights)
-    thresholds, aliases = alias_columns(shares, 1 << BITS - k)
-    thresholds[thresholds >> BITS - k] = 0  # where the column is full, and its own alias
+    full = 1 << BITS - k
+    thresholds, aliases = alias_columns(shares, full)
+    thresholds[thresholds == full] = 0  # a full column is its own alias
     return (thresholds >> REST << k | aliases) << REST | thresholds & (1 << REST) - 1
 
 
@@ -95,71 +93,45 @@ def take_step(columns, chances, numbers, tokens):
 
 
 @inner_kernel
-def compare_draft(low, high, word, test, mask):
-    """From the halves of an entry: the token, whether it is accepted, and whether equal bits leave that open."""
+def compare(low, high, word, test, mask):
+    """From the halves of an entry: the token, whether it is accepted, whether equal bits leave it open."""
     own = word < low
     chance = np.uint32(high & np.uint32(0xFFFF0000)) if own else np.uint32(high << np.uint32(16))
-    token = np.int32((word if own else low) & mask)
-    equal = np.int32(((word ^ low) & ~mask) == 0) | np.int32(((test ^ chance) & np.uint32(0xFFFF0000)) == 0)
-    return token, np.int32(test < chance), equal
-
-
-@inner_kernel
-def look_up(entries, mask, words, size, found):
-    for s in range(size):
-        found[s] = entries[np.uint64(words[s] & mask)]
-
-
-@inner_kernel
-def judge(halves, words, tests, mask, size, alive, open, rejected, out):
-    for s in range(size):
-        token, passed, equal = compare_draft(halves[2 * s], halves[2 * s + 1], words[s], tests[s], mask)
-        open[s] |= equal & alive[s]
-        alive[s] &= passed
-        out[s] = token if alive[s] else np.int32(rejected - (s & 15))
-
-
-@inner_kernel
-def look_up_last(entries, mask, words, size, alive, low):
-    for s in range(size):
-        low[s] = entries[np.uint64(words[s] & mask) + np.uint64(mask + np.uint32(1)) * np.uint64(alive[s])]
-
-
-@inner_kernel
-def judge_last(low, words, mask, size, open, out):
-    for s in range(size):
-        word, entry = words[s], low[s]
-        open[s] |= np.int32(((word ^ entry) & ~mask) == 0)
-        out[s] = np.int32((word if word < entry else entry) & mask)
-
-
-@kernel
-def buffers(gamma):
-    """Words, `out` and scratch space of `take_steps`."""
-    words = np.empty((4 * ((2 * gamma + 4) // 4), BATCH), np.uint32)
-    found, flags = np.empty(BATCH, np.uint64), np.empty((2, BATCH), np.int32)
-    return words, np.empty((gamma + 1, BATCH), np.int32), (found, flags, np.empty(2 * gamma + 1, np.int64), np.empty(gamma + 1, np.int64))
+    equal = np.int32(((word ^ low) & ~mask) == 0) | np.int32((test ^ chance) >> np.uint32(16) == 0)
+    return np.int32((word if own else low) & mask), np.int32(test < chance), equal
 
 
 @kernel
 def take_steps(entries, last, columns, chances, k0, k1, first, size, words, out, scratch):
-    """Fill out[:γ, :size] with the accepted tokens of the steps from `first` on, and with negative numbers at
-    other positions, and out[γ] with their last tokens. The words of the steps are given."""
-    found, flags, numbers, tokens = scratch
-    halves, alive, open = found.view(np.uint32), flags[0], flags[1]
-    gamma, mask = out.shape[0] - 1, np.uint32(entries.shape[1] - 1)
-    alive[:] = 1
-    open[:] = 0
+    """Fill out[:γ, :size] with the accepted tokens of the steps from `first` on, and other positions i with
+    numbers from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. The words are given."""
+    found, alive, open, numbers, tokens = scratch
+    gamma, mask, halves = out.shape[0] - 1, np.uint32(last.shape[1] - 1), found.view(np.uint32)
+    alive[:], open[:] = 1, 0
     for i in range(gamma):
-        drafts, tests = words[2 * i + 1], words[2 * i + 2]
-        look_up(entries[min(i, entries.shape[0] - 1)], mask, drafts, size, found)
-        judge(halves, drafts, tests, mask, size, alive, open, np.int32(-1 - 16 * i), out[i])
-    look_up_last(last.ravel(), mask, words[0], size, alive, halves)
-    judge_last(halves, words[0], mask, size, open, out[gamma])
-    flagged = 0
+        table, drafts, tests, row = (
+            entries[min(i, len(entries) - 1)],
+            words[2 * i + 1],
+            words[2 * i + 2],
+            out[i],
+        )
+        for s in range(size):
+            found[s] = table[np.uint64(drafts[s] & mask)]
+        for s in range(size):
+            token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
+            open[s] |= equal & alive[s]
+            alive[s] &= passed
+            row[s] = token if alive[s] else np.int32(-1 - 16 * i - (s & 15))
+    table, drafts, row = last.ravel(), words[0], out[gamma]
     for s in range(size):
-        flagged |= open[s]
-    for s in range(size if flagged else 0):
+        halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1]) * np.uint64(alive[s])]
+    for s in range(size):
+        open[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
+        row[s] = np.int32(min(drafts[s], halves[s]) & mask)
+    any_open = 0
+    for s in range(size):
+        any_open |= open[s]
+    for s in range(size if any_open else 0):
         if open[s]:
             fill_numbers(k0, k1, first + s, words[:, s], numbers)
             n = take_step(columns, chances, numbers, tokens)
@@ -168,17 +140,11 @@ def take_steps(entries, last, columns, chances, k0, k1, first, size, words, out,
             out[gamma, s] = tokens[n]
 
 
-@inner_kernel
-def batch_size(first, end):
-    """How many of the steps [first, end) to take together: those that share their high word."""
-    return min(BATCH, end - first, 4294967296 - (first & 0xFFFFFFFF))
-
-
 @kernel
 def draw_steps(entries, last, columns, chances, k0, k1, first, tokens, accepted):
     """Fill tokens[γ+1, S], padded with -1, and accepted[S] with the steps from `first` on."""
-    words, out, scratch = buffers(tokens.shape[0] - 1)
     gamma, done = tokens.shape[0] - 1, 0
+    words, out, scratch = buffers(gamma)
     while done < accepted.size:
         size = batch_size(first + done, first + accepted.size)
         fill_words(k0, k1, first + done, size, words)
@@ -196,25 +162,37 @@ def draw_steps(entries, last, columns, chances, k0, k1, first, tokens, accepted)
 
 @kernel
 def count_steps(entries, last, columns, chances, k0, k1, first, steps, gamma, emitted):
-    """Add the tokens of these steps to emitted[r, 16γ+2^k], where r is 1 or 8. The tokens follow the padding, 16
-    columns for each position, the last one first."""
+    """Add what these steps emit to emitted[r, 16γ+2^k], r being 1 or 8: padding, 16 columns for each
+    position, the last one first, then tokens. Additions are to rows and columns in turn: none waits for the
+    one before."""
     words, out, scratch = buffers(gamma)
-    start, end = first, first + steps
-    while start < end:
-        size = batch_size(start, end)
+    start, rows = first, emitted.shape[0] - 1
+    while start < first + steps:
+        size = batch_size(start, first + steps)
         fill_words(k0, k1, start, size, words)
         take_steps(entries, last, columns, chances, k0, k1, start, size, words, out, scratch)
         for i in range(gamma + 1):
-            count(out[i], size, np.int32(16 * gamma), emitted)
+            row = out[i]
+            for s in range(0, size - 7, 8):
+                for j in range(8):
+                    emitted[j & rows, np.uint32(row[s + j] + 16 * gamma)] += 1
+            for s in range(size - size % 8, size):
+                emitted[0, np.uint32(row[s] + 16 * gamma)] += 1
         start += size
 
 
+@kernel
+def buffers(gamma):
+    """Words, `out` and scratch space of `take_steps`."""
+    words, out = (
+        np.empty((4 * ((2 * gamma + 4) // 4), BATCH), np.uint32),
+        np.empty((gamma + 1, BATCH), np.int32),
+    )
+    flags, numbers = np.empty((2, BATCH), np.int32), np.empty((2, 2 * gamma + 1), np.int64)
+    return words, out, (np.empty(BATCH, np.uint64), flags[0], flags[1], numbers[0], numbers[1, : gamma + 1])
+
+
 @inner_kernel
-def count(out, size, padding, emitted):
-    """In turn in eight rows, if there are, so that no addition waits for the one before."""
-    rows = emitted.shape[0] - 1
-    for s in range(0, size - 7, 8):
-        for j in range(8):
-            emitted[j & rows, np.uint32(out[s + j] + padding)] += 1
-    for s in range(size - size % 8, size):
-        emitted[0, np.uint32(out[s] + padding)] += 1
+def batch_size(first, end):
+    """How many of the steps [first, end) to take together: those that share their high word."""
+    return min(BATCH, end - first, 4294967296 - (first & 0xFFFFFFFF))

@@ -20,6 +20,7 @@ from specsim.core.distributions import (
     is_zero,
 )
 from specsim.models import Tree
+from specsim.rules._common import integers
 from specsim.rules._common.base import FixedPair, end_step
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
 
@@ -146,46 +147,18 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
 
 
 def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPair:
-    """Build the fixed-pair kernel of a rule whose recovered token does not depend on the rejected one.
+    """Build the fixed-pair kernels of a rule whose recovered token does not depend on the rejected one.
 
     shares(p, q, **values) gives the probability [V] of accepting each token, or [r, V] where it differs by
     position (row r - 1 for all positions after it); the weights [V] of the recovered token and the bonus."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
         accept, recovered, bonus = shares(p, q, **values)
-        last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
-        return alias_table(draft_pmf(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
+        last = [weights if weights.any() else p for weights in (recovered, bonus)]
+        return integers.tables(draft_pmf(q, tree), np.atleast_2d(accept)[: tree.size], *last)
 
-    return FixedPair(tables, verify_fixed_pair, acceptance=acceptance_of(shares))
-
-
-@kernel
-def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):
-    """The fixed-pair kernel, with alias tables of the draft, and of the recovered and the bonus token.
-
-    It goes position by position over all steps, in short loops without a branch: a table look-up that misses
-    the cache then overlaps with those of the next steps, and no branch is mispredicted."""
-    vocab_size = accept.shape[1]
-    gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, coin, drawn = alias_buffers(steps)
-    alive, length = np.ones(steps, np.int32), np.zeros(steps, np.int32)
-    passed = np.empty(steps, np.bool_)
-    for i in range(gamma):
-        alias_draws(draft, start, vocab_size, draft_uniforms[i], coin, drawn)
-        chance, u, out = accept[min(i, accept.shape[0] - 1)], verify_uniforms[i], tokens[i]
-        for s in range(steps):
-            passed[s] = u[s] < chance[np.uint64(drawn[s])]
-        for s in range(steps):  # separate from the look-ups, so that it is vectorised
-            alive[s] &= np.int32(passed[s])
-            length[s] += alive[s]
-            out[s] = np.int32(drawn[s] + np.int32(1)) * alive[s] - np.int32(1)
-    for s in range(steps):
-        start[s] = vocab_size * alive[s]  # the table of the bonus follows that of the recovered token
-    alias_draws(last, start, vocab_size, verify_uniforms[gamma], coin, drawn)
-    tokens[gamma, :] = -1
-    for s in range(steps):
-        accepted[s] = length[s]
-        tokens[np.uint64(length[s]), s] = drawn[s]
+    kernels = {"kernel": integers.draw_steps, "count": integers.count_steps}
+    return FixedPair(tables, **kernels, acceptance=acceptance_of(shares))
 
 
 def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Floats]:

@@ -1,25 +1,26 @@
-"""The uniforms of `specsim.core._streams` and one step of a rule on a fixed pair, as device functions.
+"""Random numbers of `specsim.core._streams`, and a step of a rule on a fixed pair, as device functions.
 
-A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`: it fills tokens[γ+1] as far as these are
-emitted, and gives the number of accepted ones. It computes what the rule's fixed-pair kernel does for each of
-its steps, with the same roundings."""
+A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`, or `integer_step(tables, words, tokens)`:
+it fills tokens[γ+1] as far as these are emitted, and gives the number of accepted ones. It computes what the
+rule's fixed-pair kernel does for each of its steps, with the same roundings."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from specsim.core._cuda import cuda
+from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
-from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, WEYL
+from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, STEP, WEYL
 from specsim.rules._chain import block
-from specsim.rules._common import tokenwise
+from specsim.rules._common import integers
 from specsim.rules._common.fixed_pairs import residual_mass
 
 M0, M1 = (np.uint64(word) for word in MULTIPLIERS)
 W0, W1 = (np.uint64(word) for word in WEYL)
 LOW, BY_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 FRACTION = np.uint64(1023)
+compare = device_function(integers.compare)
 
 
 @cuda.jit(device=True)
@@ -65,20 +66,35 @@ def alias_draw(table, start, size, u):
 
 
 @cuda.jit(device=True)
-def tokenwise_step(tables, draft_uniforms, verify_uniforms, tokens):
-    """As `tokenwise.verify_fixed_pair`, with its tables."""
-    draft, last, accept = tables
-    gamma, vocab_size = tokens.size - 1, accept.shape[1]
-    n = 0
+def fill_words(k0, k1, step, out):
+    """Fill `out`, whole slots, with the first words of a step."""
+    low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
+    for slot in range(out.size // 4):
+        words = philox(np.uint32(slot), low, high, np.uint32(STEP), k0, k1)
+        for part in range(4):
+            out[4 * slot + part] = words[part]
+
+
+@cuda.jit(device=True)
+def integer_step(tables, words, tokens):
+    """As `integers.take_steps`, with its tables: -1 if equal bits leave a decision open."""
+    entries, last, _, _ = tables
+    gamma, mask, n = tokens.size - 1, np.uint32(last.shape[1] - 1), 0
     while n < gamma:
-        x = alias_draw(draft, 0, vocab_size, draft_uniforms[n])
-        if not verify_uniforms[n] < accept[min(n, accept.shape[0] - 1), x]:
+        word = words[2 * n + 1]
+        entry = entries[min(n, entries.shape[0] - 1), word & mask]
+        low, high = np.uint32(entry & LOW), np.uint32(entry >> BY_32)
+        token, passed, equal = compare(low, high, word, words[2 * n + 2], mask)
+        if equal:
+            return -1
+        if not passed:
             break
-        tokens[n] = x
+        tokens[n] = token
         n += 1
-    start = vocab_size if n == gamma else 0  # the table of the bonus follows that of the recovered token
-    tokens[n] = alias_draw(last, start, vocab_size, verify_uniforms[gamma])
-    return n
+    word = words[0]
+    entry = last[1 if n == gamma else 0, word & mask]
+    tokens[n] = (word if word < entry else entry) & mask
+    return -1 if (word ^ entry) & ~mask == 0 else n
 
 
 @cuda.jit(device=True)
@@ -153,6 +169,6 @@ def block_tables(tables: tuple[Any, ...]) -> tuple[Any, ...]:
 
 #: By the fixed-pair kernel: the step, and a function that gives its tables from those of the kernel.
 STEPS: dict[Kernel, tuple[Any, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
-    tokenwise.verify_fixed_pair: (tokenwise_step, tuple),
+    integers.draw_steps: (integer_step, tuple),
     block.verify_fixed_pair: (block_step, block_tables),
 }
