@@ -7,8 +7,8 @@ One call turns a counter of four 32-bit words, (slot, step mod 2^32, step div 2^
 into four words. They make three uniforms: each of the first three words, with ten bits from the fourth, is a
 multiple of 2^-42 in [0, 1). Uniform number `index` of a step is part `index % 3` of slot `index // 3`.
 
-Fixed pairs in integers take the words themselves: number `index` of a step has the 32 bits of word `index` of
-the stream STEP, and below them 30 of the stream REST, which are drawn where the first do not decide."""
+Fixed pairs in integers take the words themselves: word number `index` is part `index % 4` of slot
+`index // 4`."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -40,10 +40,6 @@ class Purpose(IntEnum):
     COUNT = 3
     STEP = 4
     REST = 5
-
-
-#: As kernels read them.
-STEP, REST = int(Purpose.STEP), int(Purpose.REST)
 
 
 def root_of(rng: RandomSource) -> int:
@@ -89,12 +85,9 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
     return (words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42
 
 
-def number(key: Sequence[int], step: int, index: int) -> int:
-    """Number `index` of `step`: an integer of 62 bits."""
-    slot, part = divmod(index, 4)
-    counters = ((slot, step & WORD, step >> 32, purpose) for purpose in (STEP, REST))
-    word, rest = (philox(counter, key)[part] for counter in counters)
-    return word << 30 | rest >> 2
+def word(key: Sequence[int], purpose: int, step: int, index: int) -> int:
+    """Word number `index` of `step`."""
+    return philox((index // 4, step & WORD, step >> 32, purpose), key)[index % 4]
 
 
 def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) -> NDArray[np.float64]:
@@ -117,71 +110,37 @@ def whole_slots(count: int) -> int:
 @kernel
 def fill_uniforms(k0, k1, purpose, first_step, out):
     """Fill out[index, s] (float64, three rows for each slot) with the uniforms of step first_step + s."""
-    steps = out.shape[1]
-    words = out.view(np.uint64)
-    end = 0
+    slots, steps = len(out) // 3, out.shape[1]
+    words = np.empty((4 * slots, steps), np.uint32)
+    fill_words(k0, k1, purpose, first_step, words)
+    for slot in range(slots):
+        last = words[4 * slot + 3]
+        for part in range(3):
+            leading, row = words[4 * slot + part], out[3 * slot + part]
+            for s in range(steps):
+                row[s] = (np.int64(leading[s]) << 10 | np.int64(last[s]) >> 10 * part & 1023) * 2.0**-42
+
+
+@kernel
+def fill_words(k0, k1, purpose, first_step, words):
+    """Fill words[index, s] (uint32, four rows for each slot) with those of step first_step + s."""
+    steps, end = words.shape[1], 0
+    key, purpose = (np.uint64(k0), np.uint64(k1)), np.uint64(purpose)
     while end < steps:  # in a stretch the high word of the step is constant, and parts are done once
         begin = end
         end = min(steps, begin + 4294967296 - (first_step + begin & 0xFFFFFFFF))
-        _fill_words(k0, k1, purpose, first_step + begin, words, begin, end)
-    for i in range(out.shape[0]):
-        row = out[i]  # contiguous, as the rows of an iteration over `out` are not to numba
-        for s in range(steps):
-            row[s] -= 1.0
-
-
-@kernel
-def _fill_words(k0, k1, purpose, first_step, words, i, j):
-    """Fill columns i to j of `words` with the uniforms plus 1, as the bits of float64, for steps that share
-    their high word: two slots at once, which share their keys and the first rounds, and an odd last one."""
-    counter = np.uint64(first_step & 0xFFFFFFFF), np.uint64(first_step >> 32), np.uint64(purpose)
-    key = np.uint64(k0), np.uint64(k1)
-    slots = words.shape[0] // 3
-    for slot in range(0, slots - 1, 2):
-        a, b, c = words[3 * slot][i:j], words[3 * slot + 1][i:j], words[3 * slot + 2][i:j]
-        x, y, z = words[3 * slot + 3][i:j], words[3 * slot + 4][i:j], words[3 * slot + 5][i:j]
-        _fill_two_slots(counter, key, np.uint64(slot), a, b, c, x, y, z)
-    if slots % 2:
-        _fill_slot(counter, key, np.uint64(slots - 1), words[-3][i:j], words[-2][i:j], words[-1][i:j])
-
-
-@kernel
-def _fill_slot(counter, key, slot, a, b, c):
-    """No branch in the loop over steps, so that the compiler vectorises it."""
-    step_low, step_high, purpose = counter
-    for s in range(a.size):
-        a[s], b[s], c[s] = _slot_words(slot, step_low + np.uint64(s), step_high, purpose, key)
-
-
-@kernel
-def _fill_two_slots(counter, key, slot, a, b, c, x, y, z):
-    """As `_fill_slot`, for the next slot too."""
-    step_low, step_high, purpose = counter
-    for s in range(a.size):
-        step = step_low + np.uint64(s)
-        a[s], b[s], c[s] = _slot_words(slot, step, step_high, purpose, key)
-        x[s], y[s], z[s] = _slot_words(slot + np.uint64(1), step, step_high, purpose, key)
-
-
-@inner_kernel
-def _slot_words(c0, c1, c2, c3, key):
-    """The three uniforms of a slot plus 1, as the bits of float64.
-
-    A float64 in [1, 2) has its fraction in bits 0 to 51: to set them costs less than to convert."""
-    by_20, by_10 = np.uint64(20), np.uint64(10)
-    high, low = np.uint64(0xFFFFFFFF00000), np.uint64(0xFFC00)  # bits 20 to 51, and 10 to 19
-    one = np.uint64(0x3FF0000000000000)
-    c0, c1, c2, c3 = _philox(c0, c1, c2, c3, key)
-    return (
-        c0 << by_20 & high | c3 << by_10 & low | one,
-        c1 << by_20 & high | c3 & low | one,
-        c2 << by_20 & high | c3 >> by_10 & low | one,
-    )
+        low, high = np.uint64(first_step + begin & 0xFFFFFFFF), np.uint64(first_step + begin >> 32)
+        for slot in range(len(words) // 4):
+            rows = words[4 * slot : 4 * slot + 4]
+            a, b, c, d = rows[0][begin:end], rows[1][begin:end], rows[2][begin:end], rows[3][begin:end]
+            for s in range(a.size):
+                w, x, y, z = _philox(np.uint64(slot), low + np.uint64(s), high, purpose, key)
+                a[s], b[s], c[s], d[s] = np.uint32(w), np.uint32(x), np.uint32(y), np.uint32(z)
 
 
 @inner_kernel
 def _philox(c0, c1, c2, c3, key):
-    """Four words, each in 64 bits: these are cut to 32 only where they are multiplied or read."""
+    """Four words, each in 64 bits: they are cut to 32 bits only where they are multiplied or read."""
     mask, by_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
     m0, m1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
     w0, w1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -192,25 +151,3 @@ def _philox(c0, c1, c2, c3, key):
         key0 += w0
         key1 += w1
     return c0, c1, c2, c3
-
-
-@inner_kernel
-def fill_words(k0, k1, first_step, size, words):
-    """Fill words[4·slots, :size] (uint32) with the words of steps that share their high word."""
-    key = np.uint64(k0), np.uint64(k1)
-    low, high = np.uint64(first_step & 0xFFFFFFFF), np.uint64(first_step >> 32)
-    for slot in range(words.shape[0] // 4):
-        a, b, c, d = words[4 * slot], words[4 * slot + 1], words[4 * slot + 2], words[4 * slot + 3]
-        for s in range(size):
-            w, x, y, z = _philox(np.uint64(slot), low + np.uint64(s), high, np.uint64(STEP), key)
-            a[s], b[s], c[s], d[s] = np.uint32(w), np.uint32(x), np.uint32(y), np.uint32(z)
-
-
-@inner_kernel
-def fill_numbers(k0, k1, step, words, numbers):
-    """Fill `numbers` (int64) with those of a step, whose words are given: what follows these is drawn."""
-    key, mask = (np.uint64(k0), np.uint64(k1)), np.uint64(0xFFFFFFFF)
-    low, high = np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32)
-    for index in range(numbers.size):
-        rest = _philox(np.uint64(index // 4), low, high, np.uint64(REST), key)[index % 4]
-        numbers[index] = np.int64(words[index]) << 30 | np.int64((rest & mask) >> np.uint64(2))

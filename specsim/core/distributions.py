@@ -411,26 +411,20 @@ def alias_columns(shares: NDArray[Any], full: Any) -> tuple[NDArray[Any], Ints]:
 
 
 @kernel
-def alias_buffers(steps):
-    """`start` (zeros), `coin` and `drawn` of `alias_draws`, for `steps` draws."""
-    return np.zeros(steps, np.uint32), np.empty(steps, np.int32), np.empty(steps, np.int32)
+def alias_draws(table, u, drawn):
+    """Fill `drawn` [S] (int32) with draws from an alias table, with uniforms u[S] in [0, 1).
 
-
-@inner_kernel
-def alias_draws(tables, start, size, u, coin, drawn):
-    """Fill `drawn` [S] with draws from alias tables that follow one another in `tables`, all of `size` words.
-
-    start[s] is the first word of the table of draw s, u[s] its uniform in [0, 1); coin [S] is scratch space.
     Arithmetic and look-ups are separate loops, so that the compiler vectorises the first: it is in 32 bits,
     to which vector instructions convert floats. Neither has a branch, which would be mispredicted: the index
     is unsigned, so that it cannot count from the end, and the choice of the alias is a conditional move."""
+    coin = np.empty(u.size, np.int32)
     for s in range(u.size):
-        scaled = u[s] * size
+        scaled = u[s] * table.size
         column = np.int32(scaled)
         drawn[s] = column
         coin[s] = np.int32((scaled - column) * 2147483648.0)
     for s in range(u.size):
-        word = tables[np.uint64(start[s] + drawn[s])]
+        word = table[np.uint64(drawn[s])]
         drawn[s] = drawn[s] if coin[s] < word >> 32 else np.int32(word & 0xFFFFFFFF)
 
 

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
-from specsim.core._streams import Key, Purpose, RandomSource, key_of, number, root_of, uniform
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, word
 from specsim.core._tables import Shown
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.models import LookaheadDecoding, Model, PromptLookup
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import fixed_pairs
-from specsim.rules._common.integers import BITS, drawn, take_step
+from specsim.rules._common.integers import BITS, REST, STEP, drawn, number, take_step
 from specsim.simulation._sources import FixedPairSource, RowSource, make_source
 from specsim.traces._reader import Trace
 
@@ -137,9 +137,10 @@ def _pair_step(
         drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
     else:
         *_, columns, chances = source.tables
-        numbers = np.array([number(key, step, index) for index in range(2 * tree.size + 1)])
-        tokens[:] = -1
-        take_step(columns, chances, numbers, tokens[:, 0])
+        indices, tokens[:] = range(2 * tree.size + 1), -1
+        words, rests = ([word(key, purpose, step, i) for i in indices] for purpose in (STEP, REST))
+        take_step(columns, chances, words, rests, tokens[:, 0])
+        numbers = np.array([number(words, rests, i) for i in indices])
         drafted = [int(drawn(columns[0], drafts)) for drafts in numbers[1::2]]
         u = numbers[1::2, None] * 2.0**-BITS
         v = np.append(numbers[2::2], numbers[0])[:, None] * 2.0**-BITS

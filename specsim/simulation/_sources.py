@@ -102,7 +102,11 @@ class FixedPairSource:
                 fill_uniforms(*key, int(Purpose.VERIFY), start, verify)
                 pair.kernel(*self.tables, draft, verify, tokens, accepted)
             else:
-                pair.kernel(*self.tables, *key, start, tokens, accepted)
+                pair.kernel(*self.tables, *key, start, tokens)
+                accepted, last = (tokens[:-1] >= 0).sum(axis=0), tokens[-1].copy()
+                np.maximum(tokens, -1, out=tokens)
+                tokens[-1] = -1
+                tokens[accepted, np.arange(n)] = last
             yield Batch(start, tokens, accepted)
 
     def count(self, key: Key, first: int, steps: int) -> dict[str, NDArray[np.int64]]:

@@ -25,7 +25,6 @@ import numpy as np
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import (
-    alias_buffers,
     alias_draws,
     alias_table,
     capped_ratio,
@@ -140,11 +139,10 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Fl
 @kernel
 def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, coin, drawn = alias_buffers(steps)
     most = residual_mass(pair, 1.0, 1.0)
-    b = np.ones((gamma + 1, steps))
+    b, drawn = np.ones((gamma + 1, steps)), np.empty(steps, np.int32)
     for i in range(gamma):
-        alias_draws(draft, start, ratio.size, draft_uniforms[i], coin, drawn)
+        alias_draws(draft, draft_uniforms[i], drawn)
         for s in range(steps):
             tokens[i, s] = drawn[s]
             scaled = b[i, s] * ratio[drawn[s]]

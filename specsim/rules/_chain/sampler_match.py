@@ -15,7 +15,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats
-from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
+from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain import one_hot
 from specsim.rules._common import tokenwise
@@ -45,15 +45,14 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
 @kernel
 def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, coin, drawn = alias_buffers(steps)
-    wanted, alive = np.empty(steps, np.int32), np.ones(steps, np.int64)
+    drawn, wanted, alive = np.empty(steps, np.int32), np.empty(steps, np.int32), np.ones(steps, np.int64)
     accepted[:] = 0
     for i in range(gamma + 1):
-        alias_draws(target, start, target.size, verify_uniforms[i], coin, wanted)
+        alias_draws(target, verify_uniforms[i], wanted)
         for s in range(steps):
             tokens[i, s] = (wanted[s] + 1) * alive[s] - 1
         if i < gamma:
-            alias_draws(draft, start, draft.size, draft_uniforms[i], coin, drawn)
+            alias_draws(draft, draft_uniforms[i], drawn)
             for s in range(steps):
                 alive[s] &= np.int64(wanted[s] == drawn[s])
                 accepted[s] += alive[s]

@@ -38,16 +38,14 @@ class FixedPair:
         `kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)` draws drafts and verifies them.
         It fills int32 tokens[depth+1, steps], padded with -1, and int64 accepted[steps]. Uniforms are [count,
         steps]: one for each node to draw it, and `uniforms(tree)` to verify. With `count` it is
-        `kernel(*tables, *key, first, tokens, accepted)`, and draws the random numbers of the steps from
-        `first` on by itself.
+        `integers.draw_steps`.
     uniforms : callable
         uniforms(tree) gives the number of uniforms of a verification.
     acceptance : callable, optional
         `acceptance(p, q, tree, **values)` gives, for a chain, the probability [γ] that the i-th token is
         accepted, given that those before it were. None where it depends on which tokens these are.
     count : Kernel, optional
-        `count(*tables, *key, first, steps, γ, emitted)` draws steps and counts them at once, see
-        `integers.count_steps`.
+        `integers.count_steps`, for rules in integers.
     """
 
     tables: Callable[..., tuple[Any, ...]]

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import alias_buffers, alias_draws, alias_table
+from specsim.core.distributions import alias_draws, alias_table
 from specsim.models import Tree
 from specsim.rules._common.base import FixedPair
 
@@ -274,28 +274,20 @@ def draw_tree(pair, children, sampling, u, siblings, drafted):
             drafted[j] = siblings[k]
 
 
-@inner_kernel
-def draw_trees(pair, children, sampling, u, scratch, drafted):
+@kernel
+def draw_trees(pair, children, sampling, u, drafted):
     """Fill drafted[j, s] with the tokens of all nodes in many steps: node j + 1 is drawn with u[j, s].
 
-    For steps that look at most nodes; `scratch` is as `tree_buffers` makes it."""
-    start, coin, siblings, tokens = scratch
+    For steps that look at most nodes."""
     if sampling == 0:
         for j in range(drafted.shape[0]):
-            alias_draws(pair.q_alias, start, pair.q.size, u[j], coin, drafted[j])
+            alias_draws(pair.q_alias, u[j], drafted[j])
     else:
+        siblings, tokens = np.empty(len(drafted), np.int64), np.empty(len(drafted), np.int64)
         for s in range(u.shape[1]):
             draw_tree(pair, children, sampling, u[:, s], siblings, tokens)
             for j in range(tokens.size):
                 drafted[j, s] = tokens[j]
-
-
-@kernel
-def tree_buffers(size, steps):
-    """`scratch` and `drafted` of `draw_trees`, for trees of `size` nodes."""
-    start, coin, _ = alias_buffers(steps)
-    scratch = start, coin, np.empty(size, np.int64), np.empty(size, np.int64)
-    return scratch, np.zeros((size, steps), np.int32)
 
 
 def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:

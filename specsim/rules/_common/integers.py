@@ -18,14 +18,16 @@ which is rare, it takes the step again with all bits of its numbers."""
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._streams import fill_numbers, fill_words
+from specsim.core._streams import Purpose, fill_words
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import alias_columns
 
-#: The bits of a number, and those of them that follow its word.
-BITS, REST = 62, 30
+#: The bits of a number: 32 of its word, and 30 that follow it.
+BITS = 62
+#: The streams of both.
+STEP, REST = int(Purpose.STEP), int(Purpose.REST)
 #: Steps that are taken together.
-BATCH = 512
+BATCH = 2048
 #: Counts of what a rejected position emits, in turn: no addition waits for the one before.
 PADDING = 16
 
@@ -51,7 +53,7 @@ def columns_of(weights: Floats) -> Ints:
     full = 1 << BITS - k
     thresholds, aliases = alias_columns(shares, full)
     thresholds[thresholds == full] = 0  # a full column is its own alias
-    return (thresholds >> REST << k | aliases) << REST | thresholds & (1 << REST) - 1
+    return (thresholds >> 30 << k | aliases) << 30 | thresholds & 0x3FFFFFFF
 
 
 def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> tuple[np.ndarray, ...]:
@@ -61,7 +63,7 @@ def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> t
     columns = np.stack([columns_of(weights) for weights in (draft, recovered, bonus)])
     chances = np.zeros((len(accept), columns.shape[1]), dtype=np.int64)
     chances[:, : draft.size] = np.rint(np.ldexp(accept, BITS))
-    words = (columns >> REST).astype(np.uint64)
+    words = (columns >> 30).astype(np.uint64)
     first = np.minimum(chances >> BITS - 16, 0xFFFF).astype(np.uint64)
     aliases = words[0] & np.uint64(columns.shape[1] - 1)
     entries = words[0] | first[:, aliases] << np.uint64(32) | first << np.uint64(48)
@@ -69,26 +71,31 @@ def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> t
 
 
 @inner_kernel
-def drawn(columns, number):
-    """The token that a number draws."""
-    mask = columns.size - 1
-    column = (number >> REST) & mask
-    bits = columns[column]
-    coin = ~(mask << REST)
-    return column if (number & coin) < (bits & coin) else (bits >> REST) & mask
+def number(words, rests, index):
+    """A random number of a step, from its word and what follows it."""
+    return np.int64(words[index]) << 30 | np.int64(rests[index]) >> 2
 
 
 @inner_kernel
-def take_step(columns, chances, numbers, tokens):
-    """Fill `tokens` with what the step of these numbers emits; return how many are accepted."""
+def drawn(columns, number):
+    """The token that a number draws."""
+    mask = columns.size - 1
+    column = (number >> 30) & mask
+    bits, coin = columns[column], ~(mask << 30)
+    return column if (number & coin) < (bits & coin) else (bits >> 30) & mask
+
+
+@inner_kernel
+def take_step(columns, chances, words, rests, tokens):
+    """Fill `tokens` with what the step of these numbers emits; return how many of them are accepted."""
     gamma, n = tokens.size - 1, 0
     while n < gamma:
-        x = drawn(columns[0], numbers[2 * n + 1])
-        if not numbers[2 * n + 2] < chances[min(n, chances.shape[0] - 1), x]:
+        x = drawn(columns[0], number(words, rests, 2 * n + 1))
+        if not number(words, rests, 2 * n + 2) < chances[min(n, len(chances) - 1), x]:
             break
         tokens[n] = x
         n += 1
-    tokens[n] = drawn(columns[2 if n == gamma else 1], numbers[0])
+    tokens[n] = drawn(columns[2 if n == gamma else 1], number(words, rests, 0))
     return n
 
 
@@ -102,12 +109,12 @@ def compare(low, high, word, test, mask):
 
 
 @kernel
-def take_steps(entries, last, columns, chances, k0, k1, first, size, words, out, scratch):
-    """Fill out[:γ, :size] with the accepted tokens of the steps from `first` on, and other positions i with
-    numbers from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. The words are given."""
-    found, alive, open, numbers, tokens = scratch
-    gamma, mask, halves = out.shape[0] - 1, np.uint32(last.shape[1] - 1), found.view(np.uint32)
-    alive[:], open[:] = 1, 0
+def take_steps(entries, last, columns, chances, k0, k1, first, words, out):
+    """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
+    from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given."""
+    gamma, steps = out.shape[0] - 1, out.shape[1]
+    mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
+    halves, alive, open = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
     for i in range(gamma):
         table, drafts, tests, row = (
             entries[min(i, len(entries) - 1)],
@@ -115,84 +122,52 @@ def take_steps(entries, last, columns, chances, k0, k1, first, size, words, out,
             words[2 * i + 2],
             out[i],
         )
-        for s in range(size):
+        for s in range(steps):
             found[s] = table[np.uint64(drafts[s] & mask)]
-        for s in range(size):
+        for s in range(steps):
             token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
             open[s] |= equal & alive[s]
             alive[s] &= passed
             row[s] = token if alive[s] else np.int32(-1 - 16 * i - (s & 15))
-    table, drafts, row = last.ravel(), words[0], out[gamma]
-    for s in range(size):
-        halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1]) * np.uint64(alive[s])]
-    for s in range(size):
+    table, drafts, row, any_open = last.ravel(), words[0], out[gamma], 0
+    for s in range(steps):
+        halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1] * alive[s])]
+    for s in range(steps):
         open[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
         row[s] = np.int32(min(drafts[s], halves[s]) & mask)
-    any_open = 0
-    for s in range(size):
         any_open |= open[s]
-    for s in range(size if any_open else 0):
-        if open[s]:
-            fill_numbers(k0, k1, first + s, words[:, s], numbers)
-            n = take_step(columns, chances, numbers, tokens)
-            for i in range(gamma):
-                out[i, s] = tokens[i] if i < n else -1 - 16 * i
-            out[gamma, s] = tokens[n]
+    if any_open:
+        rests, tokens = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32)
+        for s in range(steps):
+            if open[s]:
+                fill_words(k0, k1, REST, first + s, rests)
+                n = take_step(columns, chances, words[:, s], rests[:, 0], tokens)
+                for i in range(gamma):
+                    out[i, s] = tokens[i] if i < n else -1 - 16 * i
+                out[gamma, s] = tokens[n]
 
 
 @kernel
-def draw_steps(entries, last, columns, chances, k0, k1, first, tokens, accepted):
-    """Fill tokens[γ+1, S], padded with -1, and accepted[S] with the steps from `first` on."""
-    gamma, done = tokens.shape[0] - 1, 0
-    words, out, scratch = buffers(gamma)
-    while done < accepted.size:
-        size = batch_size(first + done, first + accepted.size)
-        fill_words(k0, k1, first + done, size, words)
-        take_steps(entries, last, columns, chances, k0, k1, first + done, size, words, out, scratch)
-        for s in range(size):
-            n = 0
-            for i in range(gamma):
-                tokens[i, done + s] = max(out[i, s], -1)
-                n += out[i, s] >= 0
-            tokens[gamma, done + s] = -1
-            tokens[n, done + s] = out[gamma, s]
-            accepted[done + s] = n
-        done += size
+def draw_steps(entries, last, columns, chances, k0, k1, first, out):
+    """As `take_steps`, with the words of the steps."""
+    words = np.empty((4 * ((2 * out.shape[0] + 2) // 4), out.shape[1]), np.uint32)
+    fill_words(k0, k1, STEP, first, words)
+    take_steps(entries, last, columns, chances, k0, k1, first, words, out)
 
 
 @kernel
 def count_steps(entries, last, columns, chances, k0, k1, first, steps, gamma, emitted):
     """Add what these steps emit to emitted[r, 16γ+2^k], r being 1 or 8: padding, 16 columns for each
-    position, the last one first, then tokens. Additions are to rows and columns in turn: none waits for the
+    position, the last one first, then tokens. Rows and columns take turns, so that no addition waits for the
     one before."""
-    words, out, scratch = buffers(gamma)
-    start, rows = first, emitted.shape[0] - 1
-    while start < first + steps:
-        size = batch_size(start, first + steps)
-        fill_words(k0, k1, start, size, words)
-        take_steps(entries, last, columns, chances, k0, k1, start, size, words, out, scratch)
+    rows = emitted.shape[0] - 1
+    for done in range(0, steps, BATCH):
+        out = np.empty((gamma + 1, min(BATCH, steps - done)), np.int32)
+        draw_steps(entries, last, columns, chances, k0, k1, first + done, out)
         for i in range(gamma + 1):
             row = out[i]
-            for s in range(0, size - 7, 8):
+            for s in range(0, row.size - 7, 8):
                 for j in range(8):
                     emitted[j & rows, np.uint32(row[s + j] + 16 * gamma)] += 1
-            for s in range(size - size % 8, size):
+            for s in range(row.size - row.size % 8, row.size):
                 emitted[0, np.uint32(row[s] + 16 * gamma)] += 1
-        start += size
-
-
-@kernel
-def buffers(gamma):
-    """Words, `out` and scratch space of `take_steps`."""
-    words, out = (
-        np.empty((4 * ((2 * gamma + 4) // 4), BATCH), np.uint32),
-        np.empty((gamma + 1, BATCH), np.int32),
-    )
-    flags, numbers = np.empty((2, BATCH), np.int32), np.empty((2, 2 * gamma + 1), np.int64)
-    return words, out, (np.empty(BATCH, np.uint64), flags[0], flags[1], numbers[0], numbers[1, : gamma + 1])
-
-
-@inner_kernel
-def batch_size(first, end):
-    """How many of the steps [first, end) to take together: those that share their high word."""
-    return min(BATCH, end - first, 4294967296 - (first & 0xFFFFFFFF))

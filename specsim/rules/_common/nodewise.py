@@ -14,7 +14,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
-from specsim.core.distributions import alias_buffers, alias_draws, copy_row, cumulative_draw, is_zero
+from specsim.core.distributions import alias_draws, copy_row, cumulative_draw, is_zero
 from specsim.models import Tree
 from specsim.rules._common.base import FixedPair, Rule, end_step, uniform_per_node
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child, index_of
@@ -172,12 +172,11 @@ def fixed_pair(
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
         width = (verify_uniforms.shape[0] - 1) // size
         u = np.empty(size * width)
-        start, coin, _ = alias_buffers(accepted.size)
         sampled = np.empty((size, accepted.size), np.int32)
         at_once = sampling == 0 and size <= SLIM * (levels.starts.size - 1)
         if at_once:
             for j in range(size):
-                alias_draws(pair.q_alias, start, pair.q.size, draft_uniforms[j], coin, sampled[j])
+                alias_draws(pair.q_alias, draft_uniforms[j], sampled[j])
         for s in range(accepted.size):
             level[:] = 0
             level[0] = 1

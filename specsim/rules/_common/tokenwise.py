@@ -12,7 +12,6 @@ import numpy as np
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import (
-    alias_buffers,
     alias_draws,
     alias_table,
     copy_row,
@@ -194,12 +193,11 @@ def fixed_pair_by_token(
 
     def verify_fixed_pair(pair, draft, accept, numbers, draft_uniforms, verify_uniforms, tokens, accepted):
         gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-        start, coin, drawn = alias_buffers(steps)
-        rejected = np.zeros(steps, np.int64)
+        drawn, rejected = np.empty(steps, np.int32), np.zeros(steps, np.int64)
         alive = np.ones(steps, np.int64)
         accepted[:] = 0
         for i in range(gamma):
-            alias_draws(draft, start, accept.size, draft_uniforms[i], coin, drawn)
+            alias_draws(draft, draft_uniforms[i], drawn)
             for s in range(steps):
                 passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
                 rejected[s] += drawn[s] * (alive[s] - passed)

@@ -38,7 +38,6 @@ from specsim.rules._common.fixed_pairs import (
     build_tables,
     by_parent,
     draw_trees,
-    tree_buffers,
 )
 from specsim.rules._common.sorting import stable_order
 
@@ -449,7 +448,7 @@ def fixed_pair(count: Kernel) -> FixedPair:
         parents, depths = nodes
         size, deepest, vocab_size = parents.size, tokens.shape[0] - 1, pair.p.size
         block = min(BLOCK, accepted.size)
-        scratch, drafted = tree_buffers(size, block)
+        drafted = np.zeros((size, block), np.int32)
         # the places of all nodes' tokens; whether a node has the tokens of the path
         ranks, alike = np.empty((size, block), np.int64), np.ones((size + 1, block), np.bool_)
         degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, line.excess.size, block))
@@ -462,7 +461,7 @@ def fixed_pair(count: Kernel) -> FixedPair:
         stretches = np.empty(vocab_size, np.int64), np.empty(vocab_size, np.int64), np.empty(vocab_size)
         for begin in range(0, accepted.size, block):
             end = min(begin + block, accepted.size)
-            draw_trees(pair, children, sampling, draft_uniforms[:, begin:end], scratch, drafted)
+            draw_trees(pair, children, sampling, draft_uniforms[:, begin:end], drafted)
             for j in range(size):
                 for s in range(block):
                     ranks[j, s] = line.rank[drafted[j, s]]

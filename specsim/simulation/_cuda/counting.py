@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.core import _streams
-from specsim.core._cuda import DeviceError, cuda, current_device, device_function, explained
-from specsim.core._streams import Key, Purpose, whole_slots
-from specsim.rules._common import integers
+from specsim.core._cuda import DeviceError, cuda, current_device, explained
+from specsim.core._streams import Key
 from specsim.simulation._counting import Interval, Partial
-from specsim.simulation._cuda.steps import STEPS, fill_uniforms, fill_words, integer_step
+from specsim.simulation._cuda.steps import STEPS
 from specsim.simulation._rows import pieces
 from specsim.simulation._sources import FixedPairSource
 
@@ -27,59 +25,26 @@ BLOCKS = 8
 #: Threads that add to the same count wait for each other, so blocks add to different copies of the counts, as
 #: many as fit in these bytes.
 COPIES_BYTES = 2**26
-DRAFT, VERIFY = int(Purpose.DRAFT), int(Purpose.VERIFY)
-fill_numbers, take_step = device_function(_streams.fill_numbers), device_function(integers.take_step)
 CPU = "leave device out, to count on the CPU"
 
 
 @cache
-def counting_kernel(step: Any, gamma: int) -> Any:
+def counting_kernel(make_step: Any, gamma: int) -> Any:
     """The kernel that counts steps: counts[copies, width] += lengths [γ+1] and tokens [2, V+1], in a row."""
-    drafted, verified, most = whole_slots(gamma), whole_slots(gamma + 1), gamma + 1
+    step, most = make_step(gamma), gamma + 1
 
     @cuda.jit
     def count(tables, k0, k1, first, steps, counts):
-        draft_uniforms = cuda.local.array(drafted, np.float64)
-        verify_uniforms = cuda.local.array(verified, np.float64)
         tokens = cuda.local.array(most, np.int32)
         mine = counts[cuda.blockIdx.x % counts.shape[0]]
+        columns = (mine.size - most) // 2
         for s in range(cuda.grid(1), steps, cuda.gridsize(1)):
-            fill_uniforms(k0, k1, DRAFT, first + s, draft_uniforms)
-            fill_uniforms(k0, k1, VERIFY, first + s, verify_uniforms)
-            add_step(mine, step(tables, draft_uniforms, verify_uniforms, tokens), tokens)
+            n = step(tables, k0, k1, first + s, tokens)
+            cuda.atomic.add(mine, n, 1)
+            for i in range(n + 1):
+                cuda.atomic.add(mine, most + (i & 1) * columns + 1 + tokens[i], 1)
 
     return count
-
-
-@cache
-def integer_kernel(gamma: int) -> Any:
-    """As `counting_kernel`, for rules in integers."""
-    words_of_slots, numbers_of_step, most = 4 * ((2 * gamma + 4) // 4), 2 * gamma + 1, gamma + 1
-
-    @cuda.jit
-    def count(tables, k0, k1, first, steps, counts):
-        words = cuda.local.array(words_of_slots, np.uint32)
-        numbers = cuda.local.array(numbers_of_step, np.int64)
-        tokens = cuda.local.array(most, np.int32)
-        mine = counts[cuda.blockIdx.x % counts.shape[0]]
-        for s in range(cuda.grid(1), steps, cuda.gridsize(1)):
-            fill_words(k0, k1, first + s, words)
-            n = integer_step(tables, words, tokens)
-            if n < 0:
-                fill_numbers(k0, k1, first + s, words, numbers)
-                n = take_step(tables[2], tables[3], numbers, tokens)
-            add_step(mine, n, tokens)
-
-    return count
-
-
-@cuda.jit(device=True)
-def add_step(counts, n, tokens):
-    """Add to counts, lengths [γ+1] and tokens [2, V+1] in a row, a step with n accepted tokens."""
-    columns = (counts.size - tokens.size) // 2
-    cuda.atomic.add(counts, n, 1)
-    for i in range(n + 1):
-        cuda.atomic.add(counts, tokens.size + (i & 1) * columns + 1 + tokens[i], 1)
 
 
 @cuda.jit
@@ -107,12 +72,12 @@ class DeviceCounter:
                 f"{CPU}"
             )
         self.name, multiprocessors, free = current_device()
-        step, tables_of = STEPS[kernel]
+        make_step, tables_of = STEPS[kernel]
         tables = tables_of(source.tables)
         self._lengths, self._blocks = gamma + 1, BLOCKS * multiprocessors
         width = gamma + 1 + 2 * (vocab_size + 1)
         copies = min(self._blocks, max(1, COPIES_BYTES // (8 * width)))
-        local = 28 * (gamma + 2)  # at most: random numbers and tokens
+        local = 20 * (gamma + 3)  # at most: random numbers and tokens
         needed = sum(table.nbytes for table in tables) + 8 * width * (copies + 1)
         needed += local * THREADS * self._blocks
         if needed > free:
@@ -125,7 +90,7 @@ class DeviceCounter:
             self._tables = tuple(cuda.to_device(table) for table in tables)
             self._counts = cuda.to_device(np.zeros((copies, width), np.int64))
             self._total = cuda.device_array(width, np.int64)
-        self._kernel = integer_kernel(gamma) if step is integer_step else counting_kernel(step, gamma)
+        self._kernel = counting_kernel(make_step, gamma)
         self._launch((0, 0), 0, 0)  # compiles, so that what is missing is noticed before the run begins
 
     def count(self, key: Key, intervals: Sequence[Interval]) -> Iterator[Partial]:

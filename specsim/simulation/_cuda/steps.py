@@ -1,8 +1,8 @@
 """Random numbers of `specsim.core._streams`, and a step of a rule on a fixed pair, as device functions.
 
-A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`, or `integer_step(tables, words, tokens)`:
-it fills tokens[γ+1] as far as these are emitted, and gives the number of accepted ones. It computes what the
-rule's fixed-pair kernel does for each of its steps, with the same roundings."""
+A step is `step(tables, k0, k1, number, tokens)`: it fills tokens[γ+1] as far as these are emitted, and gives
+the number of accepted ones. It computes what the rule's fixed-pair kernel does for each of its steps, with
+the same roundings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
-from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, STEP, WEYL
+from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, WEYL, whole_slots
 from specsim.rules._chain import block
 from specsim.rules._common import integers
 from specsim.rules._common.fixed_pairs import residual_mass
@@ -20,7 +20,8 @@ M0, M1 = (np.uint64(word) for word in MULTIPLIERS)
 W0, W1 = (np.uint64(word) for word in WEYL)
 LOW, BY_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 FRACTION = np.uint64(1023)
-compare = device_function(integers.compare)
+DRAFT, VERIFY, STEP, REST = (int(use) for use in (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
+take_step = device_function(integers.take_step)
 
 
 @cuda.jit(device=True)
@@ -66,79 +67,80 @@ def alias_draw(table, start, size, u):
 
 
 @cuda.jit(device=True)
-def fill_words(k0, k1, step, out):
+def fill_words(k0, k1, purpose, step, out):
     """Fill `out`, whole slots, with the first words of a step."""
     low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
     for slot in range(out.size // 4):
-        words = philox(np.uint32(slot), low, high, np.uint32(STEP), k0, k1)
+        words = philox(np.uint32(slot), low, high, np.uint32(purpose), k0, k1)
         for part in range(4):
             out[4 * slot + part] = words[part]
 
 
-@cuda.jit(device=True)
-def integer_step(tables, words, tokens):
-    """As `integers.take_steps`, with its tables: -1 if equal bits leave a decision open."""
-    entries, last, _, _ = tables
-    gamma, mask, n = tokens.size - 1, np.uint32(last.shape[1] - 1), 0
-    while n < gamma:
-        word = words[2 * n + 1]
-        entry = entries[min(n, entries.shape[0] - 1), word & mask]
-        low, high = np.uint32(entry & LOW), np.uint32(entry >> BY_32)
-        token, passed, equal = compare(low, high, word, words[2 * n + 2], mask)
-        if equal:
-            return -1
-        if not passed:
-            break
-        tokens[n] = token
-        n += 1
-    word = words[0]
-    entry = last[1 if n == gamma else 0, word & mask]
-    tokens[n] = (word if word < entry else entry) & mask
-    return -1 if (word ^ entry) & ~mask == 0 else n
+def integer_step(gamma: int) -> Any:
+    """Make `integers.take_step`, with the columns and chances of its tables."""
+    slots = 4 * ((2 * gamma + 4) // 4)
+
+    @cuda.jit(device=True)
+    def step(tables, k0, k1, number, tokens):
+        words, rests = cuda.local.array(slots, np.uint32), cuda.local.array(slots, np.uint32)
+        fill_words(k0, k1, STEP, number, words)
+        fill_words(k0, k1, REST, number, rests)
+        return take_step(*tables, words, rests, tokens)
+
+    return step
 
 
-@cuda.jit(device=True)
-def block_step(tables, draft_uniforms, verify_uniforms, tokens):
-    """As `block.verify_fixed_pair`, with the tables of `block_tables`."""
-    draft, ratio, most, p_alias, rising, order, p_sorted, q_sorted = tables
-    gamma, b, n = tokens.size - 1, 1.0, 0
-    scales = draft_uniforms  # b_i takes the place of the uniform that drew x_i
-    for i in range(gamma):
-        x = alias_draw(draft, 0, ratio.size, draft_uniforms[i])
-        tokens[i] = x
-        b = min(1.0, b * ratio[x]) if b > 0.0 else 0.0
-        scales[i] = b
-    u = verify_uniforms[gamma]
-    if verify_uniforms[gamma - 1] < b:
-        tokens[gamma] = alias_draw(p_alias, 0, ratio.size, u)
-        return gamma
-    n, b = gamma - 1, 1.0
-    while n > 0:
-        b = scales[n - 1]
-        if b == 1.0:
-            break
-        eta = verify_uniforms[n - 1]
-        if eta * (1.0 - b) < b * most[0]:
-            mass = max(difference(b, p_sorted, q_sorted, rank(rising, b)), 0.0)
-            if eta * (mass + 1.0 - b) < mass:
+def block_step(gamma: int) -> Any:
+    """Make the step of `block.verify_fixed_pair`, with the tables of `block_tables`."""
+    drafted, verified = whole_slots(gamma), whole_slots(gamma + 1)
+
+    @cuda.jit(device=True)
+    def step(tables, k0, k1, number, tokens):
+        draft_uniforms = cuda.local.array(drafted, np.float64)
+        verify_uniforms = cuda.local.array(verified, np.float64)
+        fill_uniforms(k0, k1, DRAFT, number, draft_uniforms)
+        fill_uniforms(k0, k1, VERIFY, number, verify_uniforms)
+        draft, ratio, most, p_alias, rising, order, p_sorted, q_sorted = tables
+        b, n = 1.0, 0
+        scales = draft_uniforms  # b_i takes the place of the uniform that drew x_i
+        for i in range(gamma):
+            x = alias_draw(draft, 0, ratio.size, draft_uniforms[i])
+            tokens[i] = x
+            b = min(1.0, b * ratio[x]) if b > 0.0 else 0.0
+            scales[i] = b
+        u = verify_uniforms[gamma]
+        if verify_uniforms[gamma - 1] < b:
+            tokens[gamma] = alias_draw(p_alias, 0, ratio.size, u)
+            return gamma
+        n, b = gamma - 1, 1.0
+        while n > 0:
+            b = scales[n - 1]
+            if b == 1.0:
                 break
-        n -= 1
-    if n == 0:
-        b = 1.0
-    k = rank(rising, b)
-    mass = difference(b, p_sorted, q_sorted, k)
-    if not mass > 0.0:
-        tokens[n] = alias_draw(p_alias, 0, ratio.size, u)
+            eta = verify_uniforms[n - 1]
+            if eta * (1.0 - b) < b * most[0]:
+                mass = max(difference(b, p_sorted, q_sorted, rank(rising, b)), 0.0)
+                if eta * (mass + 1.0 - b) < mass:
+                    break
+            n -= 1
+        if n == 0:
+            b = 1.0
+        k = rank(rising, b)
+        mass = difference(b, p_sorted, q_sorted, k)
+        if not mass > 0.0:
+            tokens[n] = alias_draw(p_alias, 0, ratio.size, u)
+            return n
+        goal, low, high = u * mass, 1, k
+        while low < high:
+            middle = (low + high) // 2
+            if difference(b, p_sorted, q_sorted, middle) > goal:
+                high = middle
+            else:
+                low = middle + 1
+        tokens[n] = order[low - 1]
         return n
-    goal, low, high = u * mass, 1, k
-    while low < high:
-        middle = (low + high) // 2
-        if difference(b, p_sorted, q_sorted, middle) > goal:
-            high = middle
-        else:
-            low = middle + 1
-    tokens[n] = order[low - 1]
-    return n
+
+    return step
 
 
 @cuda.jit(device=True)
@@ -167,8 +169,8 @@ def block_tables(tables: tuple[Any, ...]) -> tuple[Any, ...]:
     return draft, ratio, most, pair.p_alias, pair.ratio, pair.order, pair.p_sorted, pair.q_sorted
 
 
-#: By the fixed-pair kernel: the step, and a function that gives its tables from those of the kernel.
+#: By the fixed-pair kernel: what makes the step, and a function that gives its tables from the kernel's.
 STEPS: dict[Kernel, tuple[Any, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
-    integers.draw_steps: (integer_step, tuple),
+    integers.draw_steps: (integer_step, lambda tables: tables[2:]),
     block.verify_fixed_pair: (block_step, block_tables),
 }
