@@ -92,33 +92,21 @@ def word(key: Sequence[int], purpose: int, step: int, index: int) -> int:
 
 def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) -> NDArray[np.float64]:
     """`count` uniforms for each of `steps` consecutive steps, shape [count, steps]: `uniform`, compiled."""
-    out = uniforms_buffer(count, steps)
+    out = np.empty((count, steps))
     fill_uniforms(*key, int(purpose), first_step, out)
-    return out[:count]
-
-
-def uniforms_buffer(count: int, steps: int) -> NDArray[np.float64]:
-    """An array for `fill_uniforms` with room for `count` uniforms a step."""
-    return np.empty((whole_slots(count), steps))
-
-
-def whole_slots(count: int) -> int:
-    """The number of uniforms in the slots that have `count` of them."""
-    return -(-count // PER_SLOT) * PER_SLOT
+    return out
 
 
 @kernel
 def fill_uniforms(k0, k1, purpose, first_step, out):
-    """Fill out[index, s] (float64, three rows for each slot) with the uniforms of step first_step + s."""
-    slots, steps = len(out) // 3, out.shape[1]
-    words = np.empty((4 * slots, steps), np.uint32)
+    """Fill out[index, s] (float64) with the uniforms of step first_step + s."""
+    words = np.empty((4 * ((len(out) + 2) // 3), out.shape[1]), np.uint32)
     fill_words(k0, k1, purpose, first_step, words)
-    for slot in range(slots):
-        last = words[4 * slot + 3]
-        for part in range(3):
-            leading, row = words[4 * slot + part], out[3 * slot + part]
-            for s in range(steps):
-                row[s] = (np.int64(leading[s]) << 10 | np.int64(last[s]) >> 10 * part & 1023) * 2.0**-42
+    for index in range(len(out)):
+        slot, part = index // 3, index % 3
+        leading, last, row = words[4 * slot + part], words[4 * slot + 3], out[index]
+        for s in range(row.size):
+            row[s] = (np.int64(leading[s]) << 10 | np.int64(last[s]) >> 10 * part & 1023) * 2.0**-42
 
 
 @kernel

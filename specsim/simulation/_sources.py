@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules, theory
-from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms, uniforms_buffer
+from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.core.distributions import check_rows, check_tokens
 from specsim.models import DynamicTree, LookaheadDecoding, Model, Pair, PromptLookup, Tree
@@ -89,17 +89,12 @@ class FixedPairSource:
         return None if found is None else tuple(found.tolist())
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
-        pair, size = self.rule.fixed_pair, 0
+        pair, tree = self.rule.fixed_pair, self.tree
         for start, n in _rows.pieces(first, steps, FIXED_PAIR_BATCH):
-            if n != size:  # at the first batch, and at a shorter last one
-                size = n
-                draft = uniforms_buffer(self.tree.size, n)
-                verify = uniforms_buffer(pair.uniforms(self.tree), n)
-                tokens = np.empty((self.tree.depth + 1, n), dtype=np.int32)
-                accepted = np.empty(n, dtype=np.int64)
+            tokens, accepted = np.empty((tree.depth + 1, n), dtype=np.int32), np.empty(n, dtype=np.int64)
             if pair.count is None:
-                fill_uniforms(*key, int(Purpose.DRAFT), start, draft)
-                fill_uniforms(*key, int(Purpose.VERIFY), start, verify)
+                draft = uniforms(key, int(Purpose.DRAFT), start, n, tree.size)
+                verify = uniforms(key, int(Purpose.VERIFY), start, n, pair.uniforms(tree))
                 pair.kernel(*self.tables, draft, verify, tokens, accepted)
             else:
                 pair.kernel(*self.tables, *key, start, tokens)

@@ -116,12 +116,8 @@ def take_steps(entries, last, columns, chances, k0, k1, first, words, out):
     mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
     halves, alive, open = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
     for i in range(gamma):
-        table, drafts, tests, row = (
-            entries[min(i, len(entries) - 1)],
-            words[2 * i + 1],
-            words[2 * i + 2],
-            out[i],
-        )
+        table, row = entries[min(i, len(entries) - 1)], out[i]
+        drafts, tests = words[2 * i + 1], words[2 * i + 2]
         for s in range(steps):
             found[s] = table[np.uint64(drafts[s] & mask)]
         for s in range(steps):

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._cuda import DeviceError, cuda, current_device, device_function, explained, heap, inexact
 from specsim.core._kernels import Kernel
-from specsim.core._streams import Key, Purpose, whole_slots
+from specsim.core._streams import Key, Purpose
 from specsim.core._types import Ints, TokenArray
 from specsim.rules import Rule
 from specsim.simulation._counting import Interval, Partial, Tally, count_chunks
@@ -96,7 +96,7 @@ class DeviceRowCounter:
         k0, k1 = (np.uint32(word) for word in key)
         with explained(allocates=True):
             arrays = [cuda.to_device(np.ascontiguousarray(array)) for array in given]
-            uniforms = cuda.device_array((whole_slots(self._uniforms), steps), np.float64)
+            uniforms = cuda.device_array((self._uniforms + 2, steps), np.float64)
             values = cuda.to_device(self._rule.array())
             tokens = cuda.device_array((self._depth + 1, steps), np.int32)
             accepted = cuda.to_device(np.full(steps, -1))

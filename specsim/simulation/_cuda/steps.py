@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
-from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, WEYL, whole_slots
+from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, WEYL, Purpose
 from specsim.rules._chain import block
 from specsim.rules._common import integers
 from specsim.rules._common.fixed_pairs import residual_mass
@@ -92,7 +92,7 @@ def integer_step(gamma: int) -> Any:
 
 def block_step(gamma: int) -> Any:
     """Make the step of `block.verify_fixed_pair`, with the tables of `block_tables`."""
-    drafted, verified = whole_slots(gamma), whole_slots(gamma + 1)
+    drafted, verified = gamma + 2, gamma + 3  # room for whole slots
 
     @cuda.jit(device=True)
     def step(tables, k0, k1, number, tokens):
