@@ -97,7 +97,7 @@ class FixedPairSource:
                 verify = uniforms(key, int(Purpose.VERIFY), start, n, pair.uniforms(tree))
                 pair.kernel(*self.tables, draft, verify, tokens, accepted)
             else:
-                pair.kernel(*self.tables, *key, start, tokens)
+                pair.kernel(self.tables, key, start, tokens)
                 accepted, last = (tokens[:-1] >= 0).sum(axis=0), tokens[-1].copy()
                 np.maximum(tokens, -1, out=tokens)
                 tokens[-1] = -1
@@ -109,7 +109,7 @@ class FixedPairSource:
         assert self.rule.fixed_pair.count is not None
         gamma, columns = self.tree.size, self.tables[0].shape[1]
         emitted = np.zeros((8 if columns <= 2**12 else 1, PADDING * gamma + columns), dtype=np.int32)
-        self.rule.fixed_pair.count(*self.tables, *key, first, steps, gamma, emitted)
+        self.rule.fixed_pair.count(self.tables, key, first, steps, gamma, emitted)
         padding, found = np.split(emitted.sum(axis=0, dtype=np.int64), [PADDING * gamma])
         shorter = padding.reshape(gamma, PADDING).sum(axis=1)[::-1]  # [i]: steps that accept at most i
         tokens = np.zeros((2, 1 + self.vocab_size), dtype=np.int64)

@@ -109,9 +109,10 @@ def compare(low, high, word, test, mask):
 
 
 @kernel
-def take_steps(entries, last, columns, chances, k0, k1, first, words, out):
+def take_steps(tables, key, first, words, out):
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
     from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given."""
+    entries, last, columns, chances = tables
     gamma, steps = out.shape[0] - 1, out.shape[1]
     mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
     halves, alive, open = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
@@ -124,7 +125,7 @@ def take_steps(entries, last, columns, chances, k0, k1, first, words, out):
             token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
             open[s] |= equal & alive[s]
             alive[s] &= passed
-            row[s] = token if alive[s] else np.int32(-1 - 16 * i - (s & 15))
+            row[s] = token if alive[s] else np.int32(-1 - PADDING * i - (s & PADDING - 1))
     table, drafts, row, any_open = last.ravel(), words[0], out[gamma], 0
     for s in range(steps):
         halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1] * alive[s])]
@@ -136,34 +137,34 @@ def take_steps(entries, last, columns, chances, k0, k1, first, words, out):
         rests, tokens = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32)
         for s in range(steps):
             if open[s]:
-                fill_words(k0, k1, REST, first + s, rests)
+                fill_words(key[0], key[1], REST, first + s, rests)
                 n = take_step(columns, chances, words[:, s], rests[:, 0], tokens)
                 for i in range(gamma):
-                    out[i, s] = tokens[i] if i < n else -1 - 16 * i
+                    out[i, s] = tokens[i] if i < n else -1 - PADDING * i
                 out[gamma, s] = tokens[n]
 
 
 @kernel
-def draw_steps(entries, last, columns, chances, k0, k1, first, out):
+def draw_steps(tables, key, first, out):
     """As `take_steps`, with the words of the steps."""
     words = np.empty((4 * ((2 * out.shape[0] + 2) // 4), out.shape[1]), np.uint32)
-    fill_words(k0, k1, STEP, first, words)
-    take_steps(entries, last, columns, chances, k0, k1, first, words, out)
+    fill_words(key[0], key[1], STEP, first, words)
+    take_steps(tables, key, first, words, out)
 
 
 @kernel
-def count_steps(entries, last, columns, chances, k0, k1, first, steps, gamma, emitted):
+def count_steps(tables, key, first, steps, gamma, emitted):
     """Add what these steps emit to emitted[r, 16γ+2^k], r being 1 or 8: padding, 16 columns for each
     position, the last one first, then tokens. Rows and columns take turns, so that no addition waits for the
     one before."""
     rows = emitted.shape[0] - 1
     for done in range(0, steps, BATCH):
         out = np.empty((gamma + 1, min(BATCH, steps - done)), np.int32)
-        draw_steps(entries, last, columns, chances, k0, k1, first + done, out)
+        draw_steps(tables, key, first + done, out)
         for i in range(gamma + 1):
             row = out[i]
             for s in range(0, row.size - 7, 8):
                 for j in range(8):
-                    emitted[j & rows, np.uint32(row[s + j] + 16 * gamma)] += 1
+                    emitted[j & rows, np.uint32(row[s + j] + PADDING * gamma)] += 1
             for s in range(row.size - row.size % 8, row.size):
-                emitted[0, np.uint32(row[s] + 16 * gamma)] += 1
+                emitted[0, np.uint32(row[s] + PADDING * gamma)] += 1

@@ -13,15 +13,16 @@ from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
 from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, WEYL, Purpose
 from specsim.rules._chain import block
-from specsim.rules._common import integers
-from specsim.rules._common.fixed_pairs import residual_mass
+from specsim.rules._common import fixed_pairs, integers
+from specsim.rules._common.fixed_pairs import PairTables
 
 M0, M1 = (np.uint64(word) for word in MULTIPLIERS)
 W0, W1 = (np.uint64(word) for word in WEYL)
 LOW, BY_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 FRACTION = np.uint64(1023)
-DRAFT, VERIFY, STEP, REST = (int(use) for use in (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
-take_step = device_function(integers.take_step)
+DRAFT, VERIFY, STEP, REST = map(int, (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
+take_step, alias_draw = device_function(integers.take_step), device_function(fixed_pairs.alias_draw)
+residual_mass, draw_residual = map(device_function, (fixed_pairs.residual_mass, fixed_pairs.draw_residual))
 
 
 @cuda.jit(device=True)
@@ -54,16 +55,6 @@ def fill_uniforms(k0, k1, purpose, step, out):
 def uniform(word, rest):
     """A word, and ten bits of `rest` below it, as a multiple of 2^-42: all of it is exact."""
     return np.float64(np.uint64(word) << np.uint64(10) | np.uint64(rest) & FRACTION) * 2.0**-42
-
-
-@cuda.jit(device=True)
-def alias_draw(table, start, size, u):
-    """A token from the alias table of `size` words that begins at `start`."""
-    scaled = u * np.float64(size)
-    column = np.int32(scaled)
-    coin = np.int32((scaled - column) * 2147483648.0)
-    word = table[start + column]
-    return column if coin < word >> 32 else np.int32(word & 0xFFFFFFFF)
 
 
 @cuda.jit(device=True)
@@ -100,17 +91,15 @@ def block_step(gamma: int) -> Any:
         verify_uniforms = cuda.local.array(verified, np.float64)
         fill_uniforms(k0, k1, DRAFT, number, draft_uniforms)
         fill_uniforms(k0, k1, VERIFY, number, verify_uniforms)
-        draft, ratio, most, p_alias, rising, order, p_sorted, q_sorted = tables
-        b, n = 1.0, 0
-        scales = draft_uniforms  # b_i takes the place of the uniform that drew x_i
+        pair, (draft, ratio, most) = PairTables(*tables[:-3]), tables[-3:]
+        b, scales = 1.0, draft_uniforms  # b_i takes the place of the uniform that drew x_i
         for i in range(gamma):
-            x = alias_draw(draft, 0, ratio.size, draft_uniforms[i])
+            x = alias_draw(draft, draft_uniforms[i])
             tokens[i] = x
             b = min(1.0, b * ratio[x]) if b > 0.0 else 0.0
             scales[i] = b
-        u = verify_uniforms[gamma]
         if verify_uniforms[gamma - 1] < b:
-            tokens[gamma] = alias_draw(p_alias, 0, ratio.size, u)
+            tokens[gamma] = alias_draw(pair.p_alias, verify_uniforms[gamma])
             return gamma
         n, b = gamma - 1, 1.0
         while n > 0:
@@ -119,54 +108,20 @@ def block_step(gamma: int) -> Any:
                 break
             eta = verify_uniforms[n - 1]
             if eta * (1.0 - b) < b * most[0]:
-                mass = max(difference(b, p_sorted, q_sorted, rank(rising, b)), 0.0)
+                mass = residual_mass(pair, b, 1.0)
                 if eta * (mass + 1.0 - b) < mass:
                     break
             n -= 1
-        if n == 0:
-            b = 1.0
-        k = rank(rising, b)
-        mass = difference(b, p_sorted, q_sorted, k)
-        if not mass > 0.0:
-            tokens[n] = alias_draw(p_alias, 0, ratio.size, u)
-            return n
-        goal, low, high = u * mass, 1, k
-        while low < high:
-            middle = (low + high) // 2
-            if difference(b, p_sorted, q_sorted, middle) > goal:
-                high = middle
-            else:
-                low = middle + 1
-        tokens[n] = order[low - 1]
+        tokens[n] = draw_residual(pair, b if n > 0 else 1.0, 1.0, verify_uniforms[gamma])
         return n
 
     return step
 
 
-@cuda.jit(device=True)
-def difference(b, p_sorted, q_sorted, k):
-    """Σ b·p - q over the first k tokens in order of q/p."""
-    return b * p_sorted[k] - q_sorted[k]
-
-
-@cuda.jit(device=True)
-def rank(rising, x):
-    """How many of `rising` are below x."""
-    low, high = 0, rising.size
-    while low < high:
-        middle = (low + high) // 2
-        if rising[middle] < x:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def block_tables(tables: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of the tables of `block.verify_fixed_pair` those that a step reads, and Σ (p - q)₊."""
-    pair, draft, ratio = tables
-    most = np.array([residual_mass(pair, 1.0, 1.0)])
-    return draft, ratio, most, pair.p_alias, pair.ratio, pair.order, pair.p_sorted, pair.q_sorted
+    """The tables of `block.verify_fixed_pair`, and Σ (p - q)₊."""
+    pair, *others = tables
+    return *pair, *others, np.array([fixed_pairs.residual_mass(pair, 1.0, 1.0)])
 
 
 #: By the fixed-pair kernel: what makes the step, and a function that gives its tables from the kernel's.
