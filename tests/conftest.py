@@ -21,8 +21,9 @@ from once import once
 
 from specsim import open_trace
 from specsim.core._kernels import available_threads
-from specsim.core.distributions import alias_table, inverse_cdf
+from specsim.core.distributions import inverse_cdf
 from specsim.models import TableModel
+from specsim.rules._common.integers import columns_of
 from specsim.traces import truncate, writer
 
 # Device code runs in numba's simulator, unless this is 0; it is read when numba.cuda is first imported.
@@ -203,20 +204,31 @@ def alias_lookup(table, u):
     return int(column) if int(remainder * 2**31) < threshold else alias
 
 
+def column_lookup(columns, number):
+    """One draw of a number of 62 bits from an alias table of as many bits a column, in plain Python."""
+    size = len(columns)
+
+    def coin(bits):
+        return (bits >> 30) // size << 30 | bits % 2**30
+
+    column = (number >> 30) % size
+    bits = int(columns[column])
+    return column if coin(number) < coin(bits) else (bits >> 30) % size
+
+
 def standard_steps_of_a_pair(p, q):
-    """The same for one pair of pmfs [V]: a function of draft_uniforms[γ], verify_uniforms[γ+1] that gives the
-    drafted and the emitted tokens."""
+    """The same for one pair of pmfs [V]: a function of the numbers of a step, the last token's and then one to
+    draft and one to test each position, that gives the drafted and the emitted tokens."""
     residual = np.maximum(p - q, 0.0)
     weights = (q, residual if residual.any() else p, p)
-    draft, recovered, bonus = (alias_table(row) for row in weights)
+    draft, recovered, bonus = (columns_of(row) for row in weights)
 
-    def step(draft_uniforms, verify_uniforms):
-        *tests, last = verify_uniforms
-        drafted = [alias_lookup(draft, u) for u in draft_uniforms]
-        for i, (x, u) in enumerate(zip(drafted, tests, strict=True)):
-            if not u < min(1.0, float(p[x]) / float(q[x])):
-                return drafted, [*drafted[:i], alias_lookup(recovered, last)]
-        return drafted, [*drafted, alias_lookup(bonus, last)]
+    def step(last, *numbers):
+        drafted = [column_lookup(draft, number) for number in numbers[::2]]
+        for i, (x, test) in enumerate(zip(drafted, numbers[1::2], strict=True)):
+            if not test < round(min(1.0, float(p[x]) / float(q[x])) * 2**62):
+                return drafted, [*drafted[:i], column_lookup(recovered, last)]
+        return drafted, [*drafted, column_lookup(bonus, last)]
 
     return step
 

@@ -10,6 +10,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM, awkward_pairs
+from fixed_pair_steps import fill_steps
 from laws import Outcomes, check_step, drafts_of, drawn_down, every, evidence, generated
 from scipy.stats import qmc
 
@@ -208,8 +209,8 @@ def test_the_fixed_pair_kernel_is_its_plain_twin_bit_for_bit(name, drawing, full
             tables = rule.fixed_pair.tables(p, q, tree, **rule.values)
             u = awkward_uniforms(rng, (tree.size, steps))
             v = awkward_uniforms(rng, (rule.fixed_pair.uniforms(tree), steps))
-            given, shape = (*tables, u, v), (tree.depth + 1, steps)
-            tokens, accepted = compiled_and_interpreted(rule.fixed_pair.kernel, *given, shape=shape)
+            given, shape = (rule, tables, u, v), (tree.depth + 1, steps)
+            tokens, accepted = compiled_and_interpreted(fill_steps, *given, shape=shape)
             assert not rule.lossless or (p[tokens[tokens >= 0]] > 0).all()
             assert ((tokens >= 0).sum(axis=0) == accepted + 1).all()
 
@@ -256,7 +257,7 @@ def fixed_uniforms(rule, tree, _):
 
 def pair_steps(rule, tree, target, draft, u, tokens, accepted):
     tables = pair_source(rule, tree, target, draft).tables
-    rule.fixed_pair.kernel(*tables, u[: tree.size], u[tree.size :], tokens, accepted)
+    fill_steps(rule, tables, u[: tree.size], u[tree.size :], tokens, accepted)
 
 
 KINDS = {"rows": (row_source, 1, (0,)), "fixed pair": (pair_source, 0, ())}

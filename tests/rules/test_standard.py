@@ -21,11 +21,12 @@ from conftest import (
     standard_steps_of_a_pair,
 )
 from enumerated import conditional_laws
+from fixed_pair_steps import FIRST, KEY, awkward_words, emitted, numbers_of
 from laws import generated
 
 from specsim import mistakes, rules
 from specsim.models import TableModel, branching, chain
-from specsim.rules._common import fixed_pairs
+from specsim.rules._common.integers import take_steps
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law, target_law
 
@@ -253,18 +254,9 @@ def verify_rows(tokens, p, q, u):
     return emitted, accepted
 
 
-def verify_pair(p, q, draft, verify):
-    """Tokens [γ+1, steps] and accepted [steps] of the fixed-pair kernel."""
-    gamma, steps = draft.shape
-    tables = RULE.fixed_pair.tables(p, q, chain(gamma))
-    emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
-    RULE.fixed_pair.kernel(*tables, draft, verify, emitted, accepted)
-    return emitted, accepted
-
-
 def test_a_step_needs_one_uniform_for_each_token_that_it_can_emit():
     for gamma in (1, 2, 5):
-        assert RULE.uniforms(chain(gamma), 1000) == RULE.fixed_pair.uniforms(chain(gamma)) == gamma + 1
+        assert RULE.uniforms(chain(gamma), 1000) == gamma + 1
     assert RULE.array().shape == (0,)
 
 
@@ -294,23 +286,22 @@ def test_the_row_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
 @pytest.mark.parametrize("size", [1, 3, 100])
 @pytest.mark.parametrize("gamma", [1, 2, 5])
 def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(full, size, gamma):
-    rng, steps = np.random.default_rng([size, gamma]), 40
+    rng, steps = np.random.default_rng([size, gamma]), 60
     seen = set()
     for p, q in zip(*awkward_pairs(rng, 60 if full else 16, size), strict=True):
-        draft, verify = awkward_uniforms(rng, (gamma, steps)), awkward_uniforms(rng, (gamma + 1, steps))
-        tokens, accepted = verify_pair(p, q, draft, verify)
+        tables = RULE.fixed_pair.tables(p, q, chain(gamma))
+        words, out = awkward_words(rng, tables, gamma, steps), np.empty((gamma + 1, steps), dtype=np.int32)
+        take_steps(tables, KEY, FIRST, words, out)
         by_hand = standard_steps_of_a_pair(p, q)
         for s in range(steps):
-            drafted, step = by_hand(draft[:, s].tolist(), verify[:, s].tolist())
+            drafted, step = by_hand(*numbers_of(words[:, s], FIRST + s)[: 2 * gamma + 1])
             n = len(step) - 1
-            assert tokens[:, s].tolist() == step + [-1] * (gamma - n)
-            assert accepted[s] == n
+            assert emitted(out[:, s]) == step
             assert step[:n] == drafted[:n]
             assert len(drafted) == gamma
             assert (q[drafted] > 0).all()
             assert (p[step] > 0).all()
             seen.add(n)
-        assert drafted == fixed_pairs.draw_draft(p, q, chain(gamma), draft[:, -1])
     assert seen == (set(range(gamma + 1)) if size > 1 else {gamma})
 
 

@@ -10,7 +10,7 @@ from conftest import standard_step, standard_steps_of_a_pair
 
 from specsim import default_pair, replay
 from specsim.core._kernels import Kernel, interpreted
-from specsim.core._streams import Purpose, key_of, uniform
+from specsim.core._streams import Purpose, key_of, uniform, word
 from specsim.core.distributions import dyadic, synthetic_pair
 from specsim.decoding import record
 from specsim.models import DynamicTree, PromptLookup, TableModel, Tree, branching, chain
@@ -86,11 +86,14 @@ def test_every_number_of_a_fixed_pair_is_what_the_step_by_hand_takes():
     by_hand = standard_steps_of_a_pair(p, q)
     for step in range(60):
         told = replay(p, q, step=step, gamma=4, rng=9)
-        draft_uniforms = [uniform(key_of(9), Purpose.DRAFT, step, i) for i in range(4)]
-        verify_uniforms = [uniform(key_of(9), Purpose.VERIFY, step, i) for i in range(5)]
-        assert [node.u for node in told.nodes] == draft_uniforms
-        assert list(told.verify_uniforms) == verify_uniforms
-        drafted, emitted = by_hand(draft_uniforms, verify_uniforms)
+        high, low = (
+            [word(key_of(9), purpose, step, i) for i in range(9)] for purpose in (Purpose.STEP, Purpose.REST)
+        )
+        numbers = [(a << 32 | b) >> 2 for a, b in zip(high, low, strict=True)]
+        last, *others = (number / 2**62 for number in numbers)
+        assert [node.u for node in told.nodes] == others[::2]
+        assert list(told.verify_uniforms) == [*others[1::2], last]
+        drafted, emitted = by_hand(*numbers)
         assert [node.token for node in told.nodes] == drafted
         assert told.tokens == tuple(emitted)
         for i, node in enumerate(told.nodes):

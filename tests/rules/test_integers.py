@@ -1,0 +1,204 @@
+"""Steps of a fixed pair in integers: tables against fractions, the kernel against single steps, and counts against
+their law."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM, column_lookup
+from fixed_pair_steps import FIRST, KEY, awkward_words, emitted, numbers_of
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from specsim import rules
+from specsim.core._kernels import interpreted
+from specsim.core._streams import Purpose, key_of, word
+from specsim.core.distributions import synthetic_pair
+from specsim.models import chain
+from specsim.rules._common.integers import (
+    as_integers,
+    columns_of,
+    count_steps,
+    draw_steps,
+    take_step,
+    take_steps,
+)
+from specsim.simulation._counting import StepTally, run
+from specsim.simulation._sources import FixedPairSource
+
+ONE = 2**62
+#: Of every shape of tables: accepted lengths by position, tests that are certain, a draft that is.
+RULES = [
+    "standard",
+    "lenience:lenience=0.5",
+    "ears:tolerance=0.25",
+    "typical",
+    "blockwise:min_block=2",
+    "cascade_token:alpha=0.5",
+]
+
+weights = st.lists(
+    st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.25, 5e-324, 1e-300, 1e300])),
+    min_size=1,
+    max_size=20,
+).filter(lambda row: 0 < sum(row) < 1e301)
+
+
+def law_of(columns):
+    """How many of 2^62 numbers draw each token."""
+    size, found = len(columns), {}
+    for column, bits in enumerate(columns.tolist()):
+        own = ((bits >> 30) // size << 30 | bits % 2**30, column)
+        for count, token in (own, (ONE // size - own[0], (bits >> 30) % size)):
+            found[token] = found.get(token, 0) + count
+    return [found.get(token, 0) for token in range(size)]
+
+
+@given(weights)
+def test_a_table_has_the_law_of_its_weights_to_two_units(row):
+    exact, law = [Fraction(weight) for weight in row], law_of(columns_of(np.array(row)))
+    assert sum(law) == ONE
+    assert law[: len(row)] == as_integers(np.array(row)).tolist()
+    assert not any(law[len(row) :])
+    for weight, count in zip(exact, law, strict=False):
+        assert abs(weight / sum(exact) - Fraction(count, ONE)) <= Fraction(2, ONE)
+        assert weight or not count
+
+
+@pytest.mark.parametrize("size", [2, 1000, 4097, 131_072])
+def test_a_table_of_many_tokens_has_its_law_too(size):
+    row = np.random.default_rng(size).dirichlet(np.full(size, 0.3))
+    shares, columns = as_integers(row), columns_of(row)
+    assert law_of(columns)[:size] == shares.tolist()
+    light = np.flatnonzero((columns >> 30) % len(columns) != np.arange(len(columns)))[0]
+    columns[light] ^= 1  # of which one bit in a column is seen
+    assert law_of(columns)[:size] != shares.tolist()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_step_from_tables_has_the_law_of_the_rule(name):
+    """From p and q whose ratios and differences floats have exactly."""
+    p, q = np.array([4, 1, 2, 1, 0, 8]) / 16, np.array([2, 2, 4, 4, 4, 0]) / 16
+    rule = rules.get(name)
+    _, _, columns, chances = rule.fixed_pair.tables(p, q, chain(2), **rule.values)
+    draft, *last = ([Fraction(count, ONE) for count in law_of(table)] for table in columns)
+    passed = [[Fraction(int(chance), ONE) for chance in row] for row in chances]
+    rows = [[Fraction(weight) for weight in row] for row in (p, q)]
+    for x in range(5):
+        stop, follow = rule.law(
+            (0, 1), (x, x), [rows[0]] * 3, [rows[1]] * 3, **{k: Fraction(v) for k, v in rule.values.items()}
+        )
+        first, second = passed[0][x], passed[-1][x]
+        assert draft[x] == rows[1][x]
+        expected = [1 - first, first * (1 - second), first * second]
+        assert all(abs(a - b) <= Fraction(8, ONE) for a, b in zip(stop, expected, strict=True))
+        for law, table in zip(follow, (last[0], last[0], last[1]), strict=True):
+            assert all(abs(a - b) <= Fraction(2, ONE) for a, b in zip(law, table, strict=False))
+
+
+@pytest.mark.parametrize(("size", "gamma"), [(1, 2), (2, 1), (5, 4), (100, 5), (2**17 + 1, 3)])
+@pytest.mark.parametrize("name", RULES)
+def test_many_steps_at_once_are_the_single_steps_also_where_first_bits_are_equal(name, size, gamma):
+    rng, rule, steps = np.random.default_rng([size, gamma]), rules.get(name), 150
+    p, q = synthetic_pair("zipf", size, 0.7, rng=0) if size > 1 else (np.ones(1), np.ones(1))
+    tables = rule.fixed_pair.tables(p, q, chain(gamma), **rule.values)
+    words, out = awkward_words(rng, tables, gamma, steps), np.empty((gamma + 1, steps), dtype=np.int32)
+    take_steps(tables, KEY, FIRST, words, out)
+    open_steps = 0
+    for s in range(steps):
+        numbers, tokens = numbers_of(words[:, s], FIRST + s), np.empty(gamma + 1, dtype=np.int64)
+        with interpreted():
+            rests = [number % 2**30 * 4 for number in numbers]
+            n = take_step(tables[2], tables[3], words[:, s], rests, tokens)
+        assert emitted(out[:, s]) == tokens[: n + 1].tolist()
+        entry = int(tables[0][0, numbers[1] >> 30 & len(tables[2][0]) - 1]) % 2**32
+        open_steps += entry // len(tables[2][0]) == (numbers[1] >> 30) // len(tables[2][0])
+        assert column_lookup(tables[2][0], numbers[1]) == tokens[0] or n == 0
+    assert size == 1 or open_steps > 10
+
+
+def test_equal_bits_are_not_decided_by_the_first_ones():
+    """With the rests of all columns and chances changed, steps with equal first bits differ, and no others."""
+    p, q = synthetic_pair("zipf", 100, 0.7, rng=0)
+    tables = rules.get("standard").fixed_pair.tables(p, q, chain(3))
+    entries, last, columns, chances = tables
+    others = entries, last, columns ^ (2**30 - 1), chances ^ (2**46 - 1)
+    awkward = awkward_words(np.random.default_rng(0), tables, 3, 500)
+    usual = np.random.default_rng(0).integers(0, 2**32, awkward.shape).astype(np.uint32)
+    for words, fewest, most in ((usual, 0, 2), (awkward, 20, 500)):
+        found = []
+        for given_tables in (tables, others):
+            found.append(np.empty((4, 500), dtype=np.int32))
+            take_steps(given_tables, KEY, FIRST, words, found[-1])
+        assert fewest <= (found[0] != found[1]).any(axis=0).sum() <= most
+
+
+@pytest.mark.parametrize("first", [0, FIRST])
+def test_the_words_of_a_step(first):
+    """Of the last token, and then of the draft and the test of each position."""
+    tables = rules.get("standard").fixed_pair.tables(*synthetic_pair("zipf", 50, 0.7, rng=0), chain(4))
+    found, given = np.empty((2, 5, 9), dtype=np.int32)
+    draw_steps(tables, KEY, first, found)
+    words = [[word(KEY, Purpose.STEP, first + s, index) for s in range(9)] for index in range(12)]
+    take_steps(tables, KEY, first, np.array(words, dtype=np.uint32), given)
+    assert np.array_equal(found, given)
+
+
+def source_of(name, size, gamma):
+    return FixedPairSource(rules.get(name), *synthetic_pair("zipf", size, 0.7, rng=0), chain(gamma))
+
+
+@pytest.mark.parametrize("first", [0, 2**32 - 300, 2**61])
+@pytest.mark.parametrize(
+    ("name", "size", "gamma"), [("standard", 32, 5), ("ears", 5000, 3), ("blockwise", 2, 1)]
+)
+def test_steps_that_are_counted_are_those_that_are_drawn(name, size, gamma, first):
+    source, steps = source_of(name, size, gamma), 5000
+    counts = run(source, StepTally(gamma, size), key_of(3), first, steps, threads=1).counts
+    lengths, tokens = np.zeros(gamma + 1, dtype=int), np.zeros(size + 1, dtype=int)
+    for batch in source.batches(key_of(3), first, steps):
+        lengths += np.bincount(batch.accepted, minlength=gamma + 1)
+        tokens += np.bincount(batch.tokens.ravel() + 1, minlength=size + 1)
+    assert counts["lengths"].tolist() == lengths.tolist()
+    assert counts["tokens"].sum(axis=0).tolist() == tokens.tolist()
+
+
+def test_rules_and_lengths_share_their_numbers():
+    """A step that accepts more is one that began alike."""
+    ways = [("standard", 5), ("standard", 3), ("lenience:lenience=0.5", 5)]
+    long, short, lenient = (next(source_of(name, 50, gamma).batches(KEY, 0, 500)) for name, gamma in ways)
+    assert (lenient.accepted >= long.accepted).all()
+    assert (short.accepted == np.minimum(long.accepted, 3)).all()
+    for s, n in enumerate(long.accepted.tolist()):
+        assert lenient.tokens[:n, s].tolist() == long.tokens[:n, s].tolist()
+        assert n > 2 or short.tokens[: n + 1, s].tolist() == long.tokens[: n + 1, s].tolist()
+
+
+def p_values(tables, p, q, gamma, steps):
+    """Of the accepted lengths and the emitted tokens of the standard rule."""
+    emitted_tokens = np.zeros((8, 16 * gamma + len(tables[1][0])), dtype=np.int32)
+    count_steps(tables, key_of(8), 0, steps, gamma, emitted_tokens)
+    found = emitted_tokens.sum(axis=0)
+    ended = np.diff(found[: 16 * gamma].reshape(gamma, 16).sum(axis=1)[::-1], prepend=0, append=steps)
+    beta, tokens = np.minimum(p, q).sum(), found[16 * gamma :][: p.size]
+    law = np.append(beta ** np.arange(gamma) * (1 - beta), beta**gamma)
+    return stats.chisquare(ended, law * steps).pvalue, stats.chisquare(tokens, p * tokens.sum()).pvalue
+
+
+def test_a_table_that_is_off_by_a_hundredth_is_told_by_lengths_and_tokens(full):
+    p, q = synthetic_pair("zipf", 32, 0.7, rng=0)
+    tables, steps = rules.get("standard").fixed_pair.tables(p, q, chain(5)), 10**7 if full else 10**6
+    assert min(p_values(tables, p, q, 5, steps)) > FALSE_ALARM
+    entries, last, columns, chances = tables
+    lenient = rules.get("lenience").fixed_pair.tables(p, q, chain(5), lenience=0.99)
+    assert p_values(lenient, p, q, 5, steps)[0] < FALSE_ALARM
+    off = rules.get("standard").fixed_pair.tables(p * (1 + 0.02 * (-1.0) ** np.arange(32)), q, chain(5))
+    assert p_values((entries, off[1], off[2], chances), p, q, 5, steps)[1] < FALSE_ALARM
+    swapped = (
+        entries,
+        last[::-1].copy(),
+        columns,
+        chances,
+    )  # the recovered token from p, the bonus from the residual
+    assert p_values(swapped, p, q, 5, steps)[1] < FALSE_ALARM
