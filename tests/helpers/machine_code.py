@@ -18,12 +18,15 @@ from numba import cuda, types
 
 from specsim import rules
 from specsim.core import _cuda
+from specsim.core._types import Ints
+from specsim.rules._common.fixed_pairs import PairTables
 from specsim.simulation._cuda import counting, rows, steps
 
 FLOATS, INTS = types.float64[::1], types.int64[::1]
+PAIR = [INTS if kind == Ints else FLOATS for kind in PairTables.__annotations__.values()]
 TABLES = {
-    steps.tokenwise_step: (INTS, INTS, types.float64[:, ::1]),
-    steps.block_step: (INTS, FLOATS, FLOATS, INTS, FLOATS, INTS, FLOATS, FLOATS),
+    steps.integer_step: (types.int64[:, ::1], types.int64[:, ::1]),
+    steps.block_step: (*PAIR, INTS, FLOATS, FLOATS),
 }
 MATRICES = types.float64[:, :, ::1]
 ROWS = (
@@ -65,7 +68,7 @@ def main():
         arguments = counting.counting_kernel(step, GAMMA), types.Tuple(tables), *NUMBERS, types.int64[:, ::1]
         with _cuda.exactly():
             exact = instructions(compiled(*arguments))
-        found[step.py_func.__name__] = {"as it is": exact, "fused": instructions(compiled(*arguments))}
+        found[step.__name__] = {"as it is": exact, "fused": instructions(compiled(*arguments))}
     having = [name for name in rules.names() if _cuda.inexact(rules.get(name).rows) is None]
     for name in sys.argv[1:] or having:
         arguments = rows.verifying_kernel(rules.get(name).rows), *NUMBERS, *ROWS

@@ -18,7 +18,7 @@ from refused import refused
 
 import specsim
 from specsim import simulate
-from specsim.core._streams import Purpose, key_of, uniform
+from specsim.core._streams import Purpose, key_of, uniform, word
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
 from specsim.simulation._counting import StepTally, add_up, run
@@ -33,6 +33,8 @@ from specsim.core._cuda import SIMULATED, cuda, explained
 from specsim.simulation._cuda import counting, steps
 
 RULES = ["standard", "block", "lenience:lenience=0.5", "greedy_match"]
+#: Those of them that draw integers.
+INTEGERS = [RULES[0], *RULES[2:]]
 KEY = key_of(3)
 #: Steps before this have another high word than those after it.
 HIGH_WORD = 2**32
@@ -57,7 +59,10 @@ def assert_same(on_cpu, on_device):
     assert on_device.intervals == on_cpu.intervals
     assert on_device.counts.keys() == on_cpu.counts.keys()
     for name, counts in on_cpu.counts.items():
-        np.testing.assert_array_equal(on_device.counts[name], counts)
+        found = on_device.counts[name]
+        assert found.shape == counts.shape
+        by_token = name == "tokens"  # whose two rows are to be added
+        np.testing.assert_array_equal(*(x.sum(axis=0) if by_token else x for x in (found, counts)))
 
 
 @cuda.jit
@@ -71,6 +76,18 @@ def test_the_uniforms_of_a_step(purpose):
         key, out = (0xFFFFFFFF, 0x9E3779B9), cuda.to_device(np.zeros(9))
         fill[1, 1](*map(np.uint32, key), int(purpose), step, out)
         assert out.copy_to_host().tolist() == [uniform(key, purpose, step, index) for index in range(9)]
+
+
+@cuda.jit
+def fill_integers(k0, k1, purpose, step, out):
+    steps.fill_words(k0, k1, purpose, step, out)
+
+
+def test_the_words_of_a_step():
+    for step in (0, HIGH_WORD - 1, HIGH_WORD, 2**62):
+        key, out = (0xFFFFFFFF, 0x9E3779B9), cuda.to_device(np.zeros(12, np.uint32))
+        fill_integers[1, 1](*map(np.uint32, key), int(Purpose.STEP), step, out)
+        assert out.copy_to_host().tolist() == [word(key, Purpose.STEP, step, index) for index in range(12)]
 
 
 @pytest.mark.parametrize(
@@ -100,37 +117,45 @@ def test_a_draft_of_the_most_probable_tokens():
     assert simulate([0.3, 0.5, 0.2], [0.2, 0.5, 0.3], **how, device="cuda").lengths[3] == 50
 
 
+right_words, right_uniforms, right_mass = steps.fill_words, steps.fill_uniforms, steps.residual_mass
+
+
 def first_twice(k0, k1, purpose, step, out):
-    steps.fill_uniforms(k0, k1, purpose, step, out)
+    right_uniforms(k0, k1, purpose, step, out)
     out[1] = out[0]
 
 
 def other_high_word(k0, k1, purpose, step, out):
-    steps.fill_uniforms(k0, k1, purpose, step + HIGH_WORD, out)
+    right_words(k0, k1, purpose, step + HIGH_WORD, out)
 
 
-def other_coin(table, start, size, u):
+def same_words(k0, k1, purpose, step, out):
+    out[:] = 5
+
+
+def other_coin(table, u):
     """`steps.alias_draw` with the complement of the coin."""
-    column = int(u * size)
-    word = table[start + column]
-    return column if (1.0 - (u * size - column)) * 2**31 < word >> 32 else int(word & 0xFFFFFFFF)
+    column, coin = divmod(u * table.size, 1.0)
+    threshold, alias = divmod(int(table[int(column)]), 2**32)
+    return int(column) if (1.0 - coin) * 2**31 < threshold else alias
 
 
-def other_rank(rising, x):
-    """`steps.rank`, one less."""
-    return max(0, sum(one < x for one in rising) - 1)
+def half_mass(pair, b, d):
+    return right_mass(pair, b, d) / 2
 
 
 @pytest.mark.parametrize(
     ("module", "name", "wrong", "rules"),
     [
-        (counting, "fill_uniforms", first_twice, RULES),
-        (counting, "fill_uniforms", other_high_word, RULES),
-        (counting, "VERIFY", counting.DRAFT, RULES[:3]),  # greedy match has no use for these
+        (steps, "fill_words", other_high_word, INTEGERS),
+        (steps, "fill_words", same_words, INTEGERS),
+        (steps, "STEP", steps.REST, INTEGERS),
+        (steps, "fill_uniforms", first_twice, ["block"]),
+        (steps, "VERIFY", steps.DRAFT, ["block"]),
         (steps, "ROUNDS", 9, RULES),
         (steps, "W1", steps.W0, RULES),
-        (steps, "alias_draw", other_coin, RULES),
-        (steps, "rank", other_rank, ["block"]),
+        (steps, "alias_draw", other_coin, ["block"]),
+        (steps, "residual_mass", half_mass, ["block"]),
     ],
     ids=lambda value: getattr(value, "__name__", None) or (value if isinstance(value, str) else ""),
 )
@@ -162,9 +187,12 @@ def machine_code():
     return compiled("block", "gumbel", "k_seq")
 
 
-@pytest.mark.parametrize("step", ["tokenwise_step", "block_step"])
-def test_the_compiled_code_rounds_every_product(machine_code, step):
-    counts = machine_code[step]["as it is"]
+def test_a_step_in_integers_has_no_floats(machine_code):
+    assert not any(machine_code["integer_step"].values())
+
+
+def test_the_compiled_code_rounds_every_product(machine_code):
+    counts = machine_code["block_step"]["as it is"]
     assert counts["DMUL"] > 10
     assert counts["DADD"] > 0
     assert "DFMA" not in counts
