@@ -75,17 +75,19 @@ class Report:
         path.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def seconds(work: Work) -> float:
-    started = time.perf_counter()
+def seconds(work: Work, clock: Callable[[], float] = time.perf_counter) -> float:
+    started = clock()
     work()
-    return time.perf_counter() - started
+    return clock() - started
 
 
-def in_turn(one: Work, other: Work, rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray]:
+def in_turn(
+    one: Work, other: Work, rounds: int = ROUNDS, clock: Callable[[], float] = time.perf_counter
+) -> tuple[np.ndarray, np.ndarray]:
     """Seconds of two rivals that are timed A B A B …, after a warm-up, so that a machine that is shared, or
-    slows down, does both of them the same harm."""
+    slows down, does both of them the same harm; with `process_time` seconds of this process."""
     one(), other()
-    pairs = np.array([(seconds(one), seconds(other)) for _ in range(rounds)])
+    pairs = np.array([(seconds(one, clock), seconds(other, clock)) for _ in range(rounds)])
     return pairs[:, 0], pairs[:, 1]
 
 

@@ -70,7 +70,7 @@ class FixedPairSource:
     @property
     def chunk(self) -> int:
         """Enough steps to amortise adding the counts, which are as long as the vocabulary."""
-        return max(2**17, 2 * self.vocab_size)
+        return max(2**17, 2 * self.vocab_size) * (1 if self.rule.fixed_pair.count is None else 8)
 
     @property
     def vocab_size(self) -> int:

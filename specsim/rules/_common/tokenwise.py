@@ -164,7 +164,7 @@ def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Fl
     """Build `FixedPair.acceptance` from shares(p, q, **values), whose first is as in `fixed_pair`."""
 
     def acceptance(p: Floats, q: Floats, tree: Tree, **values: float) -> Floats:
-        by_position = np.atleast_2d(shares(p, q, **values)[0]) @ draft_pmf(q, tree)
+        by_position = (np.atleast_2d(shares(p, q, **values)[0]) * draft_pmf(q, tree)).sum(axis=-1)
         last = len(by_position) - 1
         return np.clip(by_position[np.minimum(np.arange(tree.size), last)], 0.0, 1.0)
 
