@@ -70,7 +70,8 @@ class FixedPairSource:
     @property
     def chunk(self) -> int:
         """Enough steps to amortise adding the counts, which are as long as the vocabulary."""
-        return max(2**17, 2 * self.vocab_size) * (1 if self.rule.fixed_pair.count is None else 8)
+        slow = self.rule.fixed_pair.count is None
+        return max(2**17, 2 * self.vocab_size) if slow else max(2**19, 16 * self.vocab_size)
 
     @property
     def vocab_size(self) -> int:

@@ -43,9 +43,9 @@ class HeldTally(StepTally):
         object.__setattr__(self, "folder", folder)
 
     def count(self, counts, batch, key):
-        if batch.first % 2**17 == 0:
+        if batch.first % 2**19 == 0:
             (self.folder / f"{batch.first}.{os.getpid()}").write_text("begun")
-            while batch.first > 2**17 and not self.folder.with_name("released").exists():
+            while batch.first > 2**19 and not self.folder.with_name("released").exists():
                 time.sleep(0.01)
         super().count(counts, batch, key)
 

@@ -35,7 +35,7 @@ from specsim.simulation._executors import LostWorkers, Workers, count_spans, wor
 pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 FEW_CASES = {"two-point", "asymmetric", "disjoint", "near-equal", "n-gram pair"}
 
-STEPS = 1_000_017
+STEPS = 4_000_017
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_an_audit_counts_and_finds_the_same(sent):
 
 
 def test_examples_come_back_with_the_counts(sent):
-    source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**17 + 1
+    source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**19 + 1
     chunks = list(count_chunks(source, tally, key_of(1), [(0, steps)], threads=2))
     spans = list(count_spans(Workers("test", sent), NotingJob(), key_of(1), [(0, steps)], source.chunk))
     here, there = (add_up(parts, tally, steps).examples for parts in (chunks, spans))
@@ -283,7 +283,7 @@ def test_a_worker_killed_in_a_span_costs_only_what_was_under_way(tmp_path):
 def check_that_a_killed_worker_costs_little(notes, *executor):
     """Only what was under way."""
     notes.mkdir()
-    job, key, steps = HeldJob(notes), key_of(1), 7 * 2**17
+    job, key, steps = HeldJob(notes), key_of(1), 7 * 2**19
     source = job.source()
     expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
     with workers_of(*executor) as workers, ThreadPoolExecutor(1) as killer:
@@ -299,7 +299,7 @@ def check_that_a_killed_worker_costs_little(notes, *executor):
 
 def kill_one_at_work(folder):
     """Kill a worker that holds a chunk, and release the others."""
-    until(lambda: any(first > 2**17 for first in begun(folder)))
+    until(lambda: any(first > 2**19 for first in begun(folder)))
     process = next(iter(begun(folder)[max(begun(folder))]))
     assert psutil.Process(process).ppid() == os.getpid()
     os.kill(process, signal.SIGKILL)

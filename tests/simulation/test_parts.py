@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("few_cases_in_module")
 FEW_CASES = {"two-point", "asymmetric", "disjoint", "Zipf 1 000"}
 
 P, Q = synthetic_pair("zipf", 300, 0.8, rng=0)
-STEPS = 2_000_003
+STEPS = 8_000_003
 RUN = {"gamma": 4, "steps": STEPS, "rng": 3, "threads": 1}
 
 
@@ -131,7 +131,7 @@ def test_wrong_shards_are_named(shard):
 
 
 def test_a_shard_that_is_missing_or_doubled_is_noticed(shards):
-    first, end = shard_interval(STEPS, 2**17, (1, 5))
+    first, end = shard_interval(STEPS, 2**19, (1, 5))
     lost = rf"{end - first:,} of .* steps are missing \({first:,} to {end - 1:,}\)"
     with pytest.raises(ValueError, match=lost):
         specsim.merge([path for path in shards if path is not shards[1]])
@@ -150,7 +150,7 @@ def test_a_span_that_is_dropped_or_doubled_is_noticed(monkeypatch, tmp_path, cha
         return found[1:] if change == "dropped" else [*found, found[3]]
 
     monkeypatch.setattr("specsim.simulation._simulate.count_chunks", wrong)
-    error, message = (AssertionError, "0, 131072") if change == "dropped" else (ValueError, "counted twice")
+    error, message = (AssertionError, "0, 524288") if change == "dropped" else (ValueError, "counted twice")
     with pytest.raises(error, match=message):
         simulate(P, Q, **RUN)
 
@@ -177,7 +177,7 @@ def test_shards_without_a_seed_of_other_shards_and_of_other_code_are_refused(sha
         ((P, Q), {"rule": "block"}, "rule is 'block' there, 'standard' in"),
         ((P, Q), {"rule": "lenience:lenience=0.5"}, r"rule is 'lenience:lenience=0\.5' there"),
         ((P, Q), {"gamma": 3}, "draft is .* there, "),
-        ((P, Q), {"steps": STEPS + 1}, "steps is 2000004 there, 2000003 in"),
+        ((P, Q), {"steps": STEPS + 1}, "steps is 8000004 there, 8000003 in"),
         ((Q, P), {}, "p and q is '.*' there, '"),
         ((TableModel(P), TableModel(Q)), {"steps": STEPS}, "source is 'models' there, 'fixed pair' in"),
     ],
@@ -298,7 +298,7 @@ simulate(P, Q, **options, progress=lambda *_: time.sleep(0.05))
 
 
 def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path, full):
-    path, steps = tmp_path / "run.part", 40_000_000 if full else 4_000_000
+    path, steps = tmp_path / "run.part", 160_000_000 if full else 16_000_000
     with subprocess.Popen([sys.executable, "-c", LONG, str(path), str(steps)]) as child:
         while not (path.exists() and steps_in(path)):
             assert child.poll() is None
@@ -309,7 +309,7 @@ def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path, full):
     options = RUN | {"steps": steps, "threads": 2}
     run = simulate(P, Q, **options, checkpoint=path, progress=lambda done, _: told.append(done))
     assert 0 < kept < steps
-    assert kept < told[0] <= kept + 2**17  # what was kept was not run again
+    assert kept < told[0] <= kept + 2**19  # what was kept was not run again
     assert counts_of(run) == counts_of(simulate(P, Q, **options))
 
 
