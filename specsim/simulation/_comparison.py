@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Compared):
-    """Rules on one pair of target and draft, `steps` steps each, all with the same random numbers."""
+    """Rules on one pair of target and draft, `steps` steps each, all from one seed."""
 
     source: str
     gamma: int

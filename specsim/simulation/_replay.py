@@ -108,7 +108,7 @@ def replay(
     Examples
     --------
     >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).tokens
-    (0, 0, 1)
+    (1, 1)
     """
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**63:
         raise ValueError(f"step: {step!r} is not a step number; give an integer from 0 to 2^63 - 1")

@@ -20,7 +20,7 @@ import numpy as np
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._streams import Purpose, fill_words
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import alias_columns
+from specsim.core.distributions import alias_columns, check_probabilities
 
 #: The bits of a number: 32 of its word, and 30 that follow it.
 BITS = 62
@@ -47,6 +47,7 @@ def as_integers(weights: Floats) -> Ints:
 
 def columns_of(weights: Floats) -> Ints:
     """The alias table of weights ≥ 0 [V], of 2^k ≥ V columns."""
+    weights = check_probabilities(weights, "weights")
     k = int(weights.size - 1).bit_length()
     shares = np.zeros(1 << k, dtype=np.int64)
     shares[: weights.size] = as_integers(weights)
@@ -62,7 +63,7 @@ def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> t
     accept [r, V] has the chance of each token by position, of which the last row is for all that follow."""
     columns = np.stack([columns_of(weights) for weights in (draft, recovered, bonus)])
     chances = np.zeros((len(accept), columns.shape[1]), dtype=np.int64)
-    chances[:, : draft.size] = np.rint(np.ldexp(accept, BITS))
+    chances[:, : draft.size] = np.rint(np.ldexp(np.fmin(np.fmax(accept, 0.0), 1.0), BITS))
     words = (columns >> 30).astype(np.uint64)
     first = np.minimum(chances >> BITS - 16, 0xFFFF).astype(np.uint64)
     aliases = words[0] & np.uint64(columns.shape[1] - 1)
