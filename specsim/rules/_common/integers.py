@@ -10,10 +10,10 @@ of its other bits are the coin. Columns have their bits in the same order: thres
 of the word, rest of the threshold. An *entry* has the word of a column alone, and that of a draft the first
 16 bits of two chances, those of its alias and of the column itself. So one load decides a draft and its test.
 
-**The kernel.** It goes position by position over some hundred steps, which the first-level cache holds, in
-short loops without a branch: look-ups that miss the cache overlap, and the arithmetic is vectorised. It draws
-every token and every test of a step, also behind a rejection. Where the bits that it compares are equal,
-which is rare, it takes the step again with all bits of its numbers."""
+**The kernel.** It goes position by position over many steps, in short loops without a branch: look-ups that
+miss the cache overlap, and the arithmetic is vectorised. It draws every token and every test of a step, also
+behind a rejection. Where the bits that it compares are equal, which is rare, it takes the step again with all
+bits of its numbers."""
 
 import numpy as np
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
-from specsim.core._streams import MULTIPLIERS, PER_SLOT, ROUNDS, WEYL, Purpose
+from specsim.core._streams import MULTIPLIERS, ROUNDS, WEYL, Purpose
 from specsim.rules._chain import block
 from specsim.rules._common import fixed_pairs, integers
 from specsim.rules._common.fixed_pairs import PairTables
@@ -19,7 +19,6 @@ from specsim.rules._common.fixed_pairs import PairTables
 M0, M1 = (np.uint64(word) for word in MULTIPLIERS)
 W0, W1 = (np.uint64(word) for word in WEYL)
 LOW, BY_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
-FRACTION = np.uint64(1023)
 DRAFT, VERIFY, STEP, REST = map(int, (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
 take_step, alias_draw = device_function(integers.take_step), device_function(fixed_pairs.alias_draw)
 residual_mass, draw_residual = map(device_function, (fixed_pairs.residual_mass, fixed_pairs.draw_residual))
@@ -41,23 +40,6 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @cuda.jit(device=True)
-def fill_uniforms(k0, k1, purpose, step, out):
-    """Fill `out`, whole slots, with the first uniforms of a step."""
-    low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
-    for slot in range(out.size // PER_SLOT):
-        a, b, c, rest = philox(np.uint32(slot), low, high, np.uint32(purpose), k0, k1)
-        out[3 * slot] = uniform(a, rest)
-        out[3 * slot + 1] = uniform(b, rest >> np.uint32(10))
-        out[3 * slot + 2] = uniform(c, rest >> np.uint32(20))
-
-
-@cuda.jit(device=True)
-def uniform(word, rest):
-    """A word, and ten bits of `rest` below it, as a multiple of 2^-42: all of it is exact."""
-    return np.float64(np.uint64(word) << np.uint64(10) | np.uint64(rest) & FRACTION) * 2.0**-42
-
-
-@cuda.jit(device=True)
 def fill_words(k0, k1, purpose, step, out):
     """Fill `out`, whole slots, with the first words of a step."""
     low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
@@ -65,6 +47,17 @@ def fill_words(k0, k1, purpose, step, out):
         words = philox(np.uint32(slot), low, high, np.uint32(purpose), k0, k1)
         for part in range(4):
             out[4 * slot + part] = words[part]
+
+
+@cuda.jit(device=True)
+def fill_uniforms(k0, k1, purpose, step, out):
+    """Fill `out`, whole slots, with the first uniforms of a step: all of it is exact."""
+    low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
+    for slot in range(out.size // 3):
+        words = philox(np.uint32(slot), low, high, np.uint32(purpose), k0, k1)
+        for part in range(3):
+            bits = np.int64(words[part]) << 10 | np.int64(words[3]) >> 10 * part & 1023
+            out[3 * slot + part] = np.float64(bits) * 2.0**-42
 
 
 def integer_step(gamma: int) -> Any:
