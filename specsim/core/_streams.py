@@ -122,12 +122,12 @@ def fill_words(k0, k1, purpose, first_step, words):
             rows = words[4 * slot : 4 * slot + 4]
             a, b, c, d = rows[0][begin:end], rows[1][begin:end], rows[2][begin:end], rows[3][begin:end]
             for s in range(a.size):
-                w, x, y, z = _philox(np.uint64(slot), low + np.uint64(s), high, purpose, key)
+                w, x, y, z = philox_words(np.uint64(slot), low + np.uint64(s), high, purpose, key)
                 a[s], b[s], c[s], d[s] = np.uint32(w), np.uint32(x), np.uint32(y), np.uint32(z)
 
 
 @inner_kernel
-def _philox(c0, c1, c2, c3, key):
+def philox_words(c0, c1, c2, c3, key):
     """Four words, each in 64 bits: they are cut to 32 bits only where they are multiplied or read."""
     mask, by_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
     m0, m1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

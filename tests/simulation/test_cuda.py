@@ -152,8 +152,6 @@ def half_mass(pair, b, d):
         (steps, "STEP", steps.REST, INTEGERS),
         (steps, "fill_uniforms", first_twice, ["block"]),
         (steps, "VERIFY", steps.DRAFT, ["block"]),
-        (steps, "ROUNDS", 9, RULES),
-        (steps, "W1", steps.W0, RULES),
         (steps, "alias_draw", other_coin, ["block"]),
         (steps, "residual_mass", half_mass, ["block"]),
     ],

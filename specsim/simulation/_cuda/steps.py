@@ -9,42 +9,33 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core import _streams
 from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
-from specsim.core._streams import MULTIPLIERS, ROUNDS, WEYL, Purpose
+from specsim.core._streams import Purpose
 from specsim.rules._chain import block
 from specsim.rules._common import fixed_pairs, integers
 from specsim.rules._common.fixed_pairs import PairTables
 
-M0, M1 = (np.uint64(word) for word in MULTIPLIERS)
-W0, W1 = (np.uint64(word) for word in WEYL)
-LOW, BY_32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 DRAFT, VERIFY, STEP, REST = map(int, (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
+philox = device_function(_streams.philox_words)
 take_step, alias_draw = device_function(integers.take_step), device_function(fixed_pairs.alias_draw)
 residual_mass, draw_residual = map(device_function, (fixed_pairs.residual_mass, fixed_pairs.draw_residual))
 
 
 @cuda.jit(device=True)
-def philox(c0, c1, c2, c3, k0, k1):
-    """Philox4x32-10, in words of 32 bits, which a GPU multiplies to 64 bits in one instruction."""
-    for _ in range(ROUNDS):
-        left, right = M0 * np.uint64(c0), M1 * np.uint64(c2)
-        c0, c1, c2, c3 = (
-            np.uint32(np.uint32(right >> BY_32) ^ c1 ^ k0),
-            np.uint32(right & LOW),
-            np.uint32(np.uint32(left >> BY_32) ^ c3 ^ k1),
-            np.uint32(left & LOW),
-        )
-        k0, k1 = np.uint32((k0 + W0) & LOW), np.uint32((k1 + W1) & LOW)
-    return c0, c1, c2, c3
+def slot_words(k0, k1, purpose, step, slot):
+    """The four words of a slot of a step."""
+    low, high = np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32)
+    w, x, y, z = philox(np.uint64(slot), low, high, np.uint64(purpose), (np.uint64(k0), np.uint64(k1)))
+    return np.uint32(w), np.uint32(x), np.uint32(y), np.uint32(z)
 
 
 @cuda.jit(device=True)
 def fill_words(k0, k1, purpose, step, out):
     """Fill `out`, whole slots, with the first words of a step."""
-    low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
     for slot in range(out.size // 4):
-        words = philox(np.uint32(slot), low, high, np.uint32(purpose), k0, k1)
+        words = slot_words(k0, k1, purpose, step, slot)
         for part in range(4):
             out[4 * slot + part] = words[part]
 
@@ -52,9 +43,8 @@ def fill_words(k0, k1, purpose, step, out):
 @cuda.jit(device=True)
 def fill_uniforms(k0, k1, purpose, step, out):
     """Fill `out`, whole slots, with the first uniforms of a step: all of it is exact."""
-    low, high = np.uint32(step & 0xFFFFFFFF), np.uint32(step >> 32)
     for slot in range(out.size // 3):
-        words = philox(np.uint32(slot), low, high, np.uint32(purpose), k0, k1)
+        words = slot_words(k0, k1, purpose, step, slot)
         for part in range(3):
             bits = np.int64(words[part]) << 10 | np.int64(words[3]) >> 10 * part & 1023
             out[3 * slot + part] = np.float64(bits) * 2.0**-42
