@@ -13,14 +13,13 @@ from scipy import stats
 
 from specsim import rules
 from specsim.core._kernels import interpreted
-from specsim.core._streams import Purpose, key_of, word
+from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
 from specsim.rules._common.integers import (
     as_integers,
     columns_of,
     count_steps,
-    draw_steps,
     take_step,
     take_steps,
 )
@@ -66,14 +65,12 @@ def test_a_table_has_the_law_of_its_weights_to_two_units(row):
         assert weight or not count
 
 
-@pytest.mark.parametrize("size", [2, 1000, 4097, 131_072])
-def test_a_table_of_many_tokens_has_its_law_too(size):
-    row = np.random.default_rng(size).dirichlet(np.full(size, 0.3))
-    shares, columns = as_integers(row), columns_of(row)
-    assert law_of(columns)[:size] == shares.tolist()
-    light = np.flatnonzero((columns >> 30) % len(columns) != np.arange(len(columns)))[0]
-    columns[light] ^= 1  # of which one bit in a column is seen
-    assert law_of(columns)[:size] != shares.tolist()
+def test_one_bit_of_a_large_table_is_seen():
+    row = np.random.default_rng(0).dirichlet(np.full(70_000, 0.3))
+    shares, columns = as_integers(row).tolist(), columns_of(row)
+    assert law_of(columns)[:70_000] == shares
+    columns[np.flatnonzero((columns >> 30) % 2**17 != np.arange(2**17))[0]] ^= 1
+    assert law_of(columns)[:70_000] != shares
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -105,17 +102,13 @@ def test_many_steps_at_once_are_the_single_steps_also_where_first_bits_are_equal
     tables = rule.fixed_pair.tables(p, q, chain(gamma), **rule.values)
     words, out = awkward_words(rng, tables, gamma, steps), np.empty((gamma + 1, steps), dtype=np.int32)
     take_steps(tables, KEY, FIRST, words, out)
-    open_steps = 0
     for s in range(steps):
         numbers, tokens = numbers_of(words[:, s], FIRST + s), np.empty(gamma + 1, dtype=np.int64)
         with interpreted():
             rests = [number % 2**30 * 4 for number in numbers]
             n = take_step(tables[2], tables[3], words[:, s], rests, tokens)
         assert emitted(out[:, s]) == tokens[: n + 1].tolist()
-        entry = int(tables[0][0, numbers[1] >> 30 & len(tables[2][0]) - 1]) % 2**32
-        open_steps += entry // len(tables[2][0]) == (numbers[1] >> 30) // len(tables[2][0])
         assert column_lookup(tables[2][0], numbers[1]) == tokens[0] or n == 0
-    assert size == 1 or open_steps > 10
 
 
 def test_equal_bits_are_not_decided_by_the_first_ones():
@@ -132,17 +125,6 @@ def test_equal_bits_are_not_decided_by_the_first_ones():
             found.append(np.empty((4, 500), dtype=np.int32))
             take_steps(given_tables, KEY, FIRST, words, found[-1])
         assert fewest <= (found[0] != found[1]).any(axis=0).sum() <= most
-
-
-@pytest.mark.parametrize("first", [0, FIRST])
-def test_the_words_of_a_step(first):
-    """Of the last token, and then of the draft and the test of each position."""
-    tables = rules.get("standard").fixed_pair.tables(*synthetic_pair("zipf", 50, 0.7, rng=0), chain(4))
-    found, given = np.empty((2, 5, 9), dtype=np.int32)
-    draw_steps(tables, KEY, first, found)
-    words = [[word(KEY, Purpose.STEP, first + s, index) for s in range(9)] for index in range(12)]
-    take_steps(tables, KEY, first, np.array(words, dtype=np.uint32), given)
-    assert np.array_equal(found, given)
 
 
 def source_of(name, size, gamma):
@@ -195,10 +177,5 @@ def test_a_table_that_is_off_by_a_hundredth_is_told_by_lengths_and_tokens(full):
     assert p_values(lenient, p, q, 5, steps)[0] < FALSE_ALARM
     off = rules.get("standard").fixed_pair.tables(p * (1 + 0.02 * (-1.0) ** np.arange(32)), q, chain(5))
     assert p_values((entries, off[1], off[2], chances), p, q, 5, steps)[1] < FALSE_ALARM
-    swapped = (
-        entries,
-        last[::-1].copy(),
-        columns,
-        chances,
-    )  # the recovered token from p, the bonus from the residual
+    swapped = entries, last[::-1].copy(), columns, chances  # the bonus from the residual
     assert p_values(swapped, p, q, 5, steps)[1] < FALSE_ALARM

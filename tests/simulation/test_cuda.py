@@ -18,7 +18,7 @@ from refused import refused
 
 import specsim
 from specsim import simulate
-from specsim.core._streams import Purpose, key_of, uniform, word
+from specsim.core._streams import Purpose, key_of, uniform
 from specsim.core.distributions import synthetic_pair
 from specsim.models import chain
 from specsim.simulation._counting import StepTally, add_up, run
@@ -76,18 +76,6 @@ def test_the_uniforms_of_a_step(purpose):
         key, out = (0xFFFFFFFF, 0x9E3779B9), cuda.to_device(np.zeros(9))
         fill[1, 1](*map(np.uint32, key), int(purpose), step, out)
         assert out.copy_to_host().tolist() == [uniform(key, purpose, step, index) for index in range(9)]
-
-
-@cuda.jit
-def fill_integers(k0, k1, purpose, step, out):
-    steps.fill_words(k0, k1, purpose, step, out)
-
-
-def test_the_words_of_a_step():
-    for step in (0, HIGH_WORD - 1, HIGH_WORD, 2**62):
-        key, out = (0xFFFFFFFF, 0x9E3779B9), cuda.to_device(np.zeros(12, np.uint32))
-        fill_integers[1, 1](*map(np.uint32, key), int(Purpose.STEP), step, out)
-        assert out.copy_to_host().tolist() == [word(key, Purpose.STEP, step, index) for index in range(12)]
 
 
 @pytest.mark.parametrize(
