@@ -113,8 +113,7 @@ def compare(low, high, word, test, mask):
 def take_steps(tables, key, first, words, out):
     """Fill out[:γ] with the accepted tokens of the steps from `first` on, and other positions i with numbers
     from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given."""
-    entries, last, columns, chances = tables
-    gamma, steps = out.shape[0] - 1, out.shape[1]
+    (entries, last, columns, chances), gamma, steps = tables, out.shape[0] - 1, out.shape[1]
     mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
     halves, alive, open = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
     for i in range(gamma):

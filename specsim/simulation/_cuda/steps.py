@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core import _streams
 from specsim.core._cuda import cuda, device_function
 from specsim.core._kernels import Kernel
-from specsim.core._streams import Purpose
+from specsim.core._streams import Purpose, philox_words
 from specsim.rules._chain import block
 from specsim.rules._common import fixed_pairs, integers
 from specsim.rules._common.fixed_pairs import PairTables
 
 DRAFT, VERIFY, STEP, REST = map(int, (Purpose.DRAFT, Purpose.VERIFY, Purpose.STEP, Purpose.REST))
-philox = device_function(_streams.philox_words)
+philox = device_function(philox_words)
 take_step, alias_draw = device_function(integers.take_step), device_function(fixed_pairs.alias_draw)
 residual_mass, draw_residual = map(device_function, (fixed_pairs.residual_mass, fixed_pairs.draw_residual))
 
