@@ -13,11 +13,11 @@ import specsim
 from benchmarks._report import Work, seconds
 from specsim import rules
 from specsim.core._cuda import cuda
-from specsim.core.distributions import alias_table
 from specsim.distributions import synthetic_pair
 from specsim.models import chain
+from specsim.rules._common.integers import columns_of
 from specsim.simulation._cuda.counting import BLOCKS, THREADS, DeviceCounter
-from specsim.simulation._cuda.steps import fill_uniforms
+from specsim.simulation._cuda.steps import fill_words
 from specsim.simulation._sources import FixedPairSource
 
 GAMMA = 5
@@ -52,10 +52,11 @@ def speeds_of(
 
 
 def parts_of_a_step(weights: NDArray[np.float64], steps: int, multiprocessors: int) -> dict[str, Work]:
-    """The random numbers of so many steps, and their look-ups in the alias table of `weights` and in
-    `weights`, each without the other."""
+    """The random numbers of so many steps of a rule in integers, and their look-ups in the alias table of
+    `weights` and in chances, each without the other."""
     blocks = BLOCKS * multiprocessors
-    tables = cuda.to_device(alias_table(weights)), cuda.to_device(weights)
+    columns = columns_of(weights)
+    tables = cuda.to_device(columns), cuda.to_device(np.zeros_like(columns))
     out = cuda.to_device(np.zeros(blocks * THREADS))
 
     def work(kernel: Any, *arguments: Any) -> object:
@@ -67,21 +68,21 @@ def parts_of_a_step(weights: NDArray[np.float64], steps: int, multiprocessors: i
 
 @cuda.jit
 def random_numbers(gamma, steps, out):  # type: ignore[no-untyped-def]
-    u, found = cuda.local.array(3, np.float64), 0.0
+    words, found = cuda.local.array(4, np.uint32), 0
     for s in range(cuda.grid(1), steps, cuda.gridsize(1)):
-        for _ in range(-(-gamma // 3) + -(-(gamma + 1) // 3)):  # slots of the draft, and of the verification
-            fill_uniforms(np.uint32(1), np.uint32(2), 0, s, u)
-            found += u[0] + u[1] + u[2]
+        for _ in range(2 * ((2 * gamma + 4) // 4)):  # slots of words, and of what follows them
+            fill_words(np.uint32(1), np.uint32(2), 4, s, words)
+            found += words[0] ^ words[1] ^ words[2] ^ words[3]
             s += steps  # another counter
     out[cuda.grid(1)] = found
 
 
 @cuda.jit
-def look_ups(table, accept, gamma, steps, out):  # type: ignore[no-untyped-def]
-    state, found = np.uint64(cuda.grid(1)), 0.0
+def look_ups(columns, chances, gamma, steps, out):  # type: ignore[no-untyped-def]
+    state, found = np.uint64(cuda.grid(1)), 0
     for _ in range(cuda.grid(1), steps, cuda.gridsize(1)):
         for _ in range(gamma + 1):  # at places from a linear congruential generator, which costs little
             state = (state * np.uint64(1664525) + np.uint64(1013904223)) & np.uint64(0xFFFFFFFF)
-            x = np.int32(state * np.uint64(table.size) >> np.uint64(32))
-            found += accept[np.int32(table[x] & 0xFFFFFFFF)]
+            x = np.int32(state * np.uint64(columns.size) >> np.uint64(32))
+            found += chances[columns[x] >> 30 & columns.size - 1]
     out[cuda.grid(1)] = found
