@@ -68,11 +68,11 @@ def parts_of_a_step(weights: NDArray[np.float64], steps: int, multiprocessors: i
 
 @cuda.jit
 def random_numbers(gamma, steps, out):  # type: ignore[no-untyped-def]
-    words, found = cuda.local.array(4, np.uint32), 0
+    words, found = cuda.local.array(4, np.uint32), np.uint64(0)
     for s in range(cuda.grid(1), steps, cuda.gridsize(1)):
         for _ in range(2 * ((2 * gamma + 4) // 4)):  # slots of words, and of what follows them
             fill_words(np.uint32(1), np.uint32(2), 4, s, words)
-            found += words[0] ^ words[1] ^ words[2] ^ words[3]
+            found ^= np.uint64(words[0] ^ words[1] ^ words[2] ^ words[3])
             s += steps  # another counter
     out[cuda.grid(1)] = found
 
