@@ -60,7 +60,7 @@ def columns_of(weights: Floats) -> Ints:
 def tables(draft: Floats, accept: Floats, recovered: Floats, bonus: Floats) -> tuple[np.ndarray, ...]:
     """Entries of drafts uint64 [r, 2^k] and of last tokens uint32 [2, 2^k]; columns and chances in full.
 
-    accept [r, V] has the chance of each token by position, of which the last row is for all that follow."""
+    accept [r, V] has the chance of each token by position; the last row is for all positions that follow."""
     columns = np.stack([columns_of(weights) for weights in (draft, recovered, bonus)])
     chances = np.zeros((len(accept), columns.shape[1]), dtype=np.int64)
     chances[:, : draft.size] = np.rint(np.ldexp(np.fmin(np.fmax(accept, 0.0), 1.0), BITS))
