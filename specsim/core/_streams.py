@@ -7,8 +7,7 @@ One call turns a counter of four 32-bit words, (slot, step mod 2^32, step div 2^
 into four words. They make three uniforms: each of the first three words, with ten bits from the fourth, is a
 multiple of 2^-42 in [0, 1). Uniform number `index` of a step is part `index % 3` of slot `index // 3`.
 
-Fixed pairs in integers take the words themselves: word number `index` is part `index % 4` of slot
-`index // 4`."""
+Fixed pairs in integers take the words: word `index` is part `index % 4` of slot `index // 4`."""
 
 from collections.abc import Sequence
 from enum import IntEnum

@@ -70,8 +70,9 @@ class FixedPairSource:
     @property
     def chunk(self) -> int:
         """Enough steps to amortise adding the counts, which are as long as the vocabulary."""
-        slow = self.rule.fixed_pair.count is None
-        return max(2**17, 2 * self.vocab_size) if slow else max(2**19, 16 * self.vocab_size)
+        if self.rule.fixed_pair.count is None:
+            return max(2**17, 2 * self.vocab_size)
+        return min(max(2**19, 16 * self.vocab_size), 2**31 // (self.tree.size + 1))  # counts are int32
 
     @property
     def vocab_size(self) -> int:
