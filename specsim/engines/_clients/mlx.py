@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from specsim.engines._clients.running import InProcess, need
+from specsim.engines._planted.law import most_probable
 from specsim.engines._planted.requests import BANS, PENALTIES, RARE, Request
 
 
@@ -63,8 +64,7 @@ class MlxEngine(InProcess):
             if sampling.logprobs is not None:
                 row = np.array(one.logprobs.astype(self._mx.float32), dtype=np.float64)
                 logprobs.append(float(row[token]))
-                best = np.argsort(-row, kind="stable")[: sampling.logprobs]
-                top.append({int(x): float(row[x]) for x in best})
+                top.append(most_probable(row, sampling.logprobs))
         return {
             "tokens": tuple(tokens),
             "logprobs": None if sampling.logprobs is None else tuple(logprobs),

@@ -16,7 +16,7 @@ from specsim.core._checks import check_choice, check_counts
 from specsim.engines._clients.running import Answers, InProcess, need, or_failures
 from specsim.engines._planted.architectures import ARCHITECTURES, STATEFUL
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.law import MOST_ROWS, TableLogits
+from specsim.engines._planted.law import MOST_ROWS, TableLogits, most_probable
 from specsim.engines._planted.requests import RARE, Completion, Failure, Request
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -146,7 +146,7 @@ class TransformersEngine(InProcess):
         tokens = out.sequences[:, longest:].tolist()
         if sampling.logprobs is None:
             return [(row, None) for row in tokens]
-        logs = torch.log_softmax(torch.stack(out.scores, dim=1).double(), dim=-1)
+        logs = torch.log_softmax(torch.stack(out.scores, dim=1).double(), dim=-1).numpy()
         return list(zip(tokens, logs, strict=True))
 
     def _completion(self, request: Request, index: int, made: Any, seconds: float) -> Completion:
@@ -160,7 +160,7 @@ class TransformersEngine(InProcess):
         if logs is not None:
             logprobs = tuple(float(logs[i, token]) for i, token in enumerate(tokens))
             if asked := request.sampling.logprobs:
-                top = tuple(_most_probable(row.topk(min(asked, len(row)))) for row in logs[: len(tokens)])
+                top = tuple(most_probable(row, asked) for row in logs[: len(tokens)])
         finish = "stop" if stopped else "length"
         return Completion(request.number, index, tuple(tokens), logprobs, top, finish=finish, seconds=seconds)
 
@@ -213,12 +213,6 @@ class UniversalEngine(TransformersEngine):
         content["added_tokens"] = [end | {"id": 0, "content": UNKNOWN}, end | {"id": size - end["id"]}]
         backend = need("tokenizers", "transformers").Tokenizer.from_str(json.dumps(content))
         return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end["content"])
-
-
-def _most_probable(top: Any) -> dict[int, float]:
-    """Tokens with their finite log-probabilities."""
-    pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    return {token: value for token, value in pairs if value > -1e4}
 
 
 LAYER, SECOND = "model.layers.0.", "model.layers.1."

@@ -5,6 +5,7 @@ slots: attention heads, or a state that is carried from token to token."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def build(law: Law, context: int, architecture: str = "llama", head: bool = Fals
         config |= {"num_nextn_predict_layers": 1}
     embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
     shared = {f"{embedded}.weight": embedding(law, layout), "lm_head.weight": output(law, layout)}
-    shared |= {_full(name): tensor for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        shared[name if name.rpartition(".")[2] in BARE else f"{name}.weight"] = tensor
     sizes = {
         "vocab_size": law.vocab_size,
         "hidden_size": layout.hidden,
@@ -98,10 +100,6 @@ def build(law: Law, context: int, architecture: str = "llama", head: bool = Fals
     }
     config = CONFIGS["shared"] | sizes | CONFIGS[architecture] | config
     return Checkpoint(architecture, law.vocab_size, context, layout.hidden, heads, config, shared)
-
-
-def _full(name: str) -> str:
-    return name if name.rpartition(".")[2] in BARE else f"{name}.weight"
 
 
 def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED) -> dict[str, Tensor]:
@@ -118,18 +116,13 @@ def _one_layer(law: Law, layout: Layout, context: int, window: int = 0) -> tuple
     return tensors, layout.hidden // HEAD_SIZE
 
 
-def _llama(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
-    tensors, heads = _one_layer(law, layout, context)
-    mlp = gates(law, layout)
-    return tensors | _mlp("0.mlp", mlp), heads, {"intermediate_size": len(mlp["gate"])}
-
-
-def _sliding_window(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
-    """The last token that is read is the oldest in the window."""
-    tensors, heads = _one_layer(law, layout, context, window=law.order)
-    mlp = gates(law, layout)
-    config = {"sliding_window": law.order, "intermediate_size": len(mlp["gate"])}
-    return tensors | _mlp("0.mlp", mlp), heads, config
+def _llama(
+    law: Law, layout: Layout, context: int, window: bool = False
+) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+    """With a `window` the last token that is read is the oldest in it."""
+    tensors, heads = _one_layer(law, layout, context, law.order if window else 0)
+    mlp, config = gates(law, layout), {"sliding_window": law.order} if window else {}
+    return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
 
 
 def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
@@ -331,7 +324,7 @@ def _sharpness(heads: dict[int, Any]) -> float:
 
 ARCHITECTURES = {
     "llama": Architecture(_llama),
-    "sliding-window": Architecture(_sliding_window),
+    "sliding-window": Architecture(partial(_llama, window=True)),
     "moe": Architecture(_experts, experts=EXPERTS),
     "short-conv": Architecture(_short_conv),
     "gated-delta": Architecture(_gated_delta, memory="recall", reach=1),

@@ -72,6 +72,7 @@ def _tokenizer(spelling: Spelling, eos: int) -> dict[str, Any]:
 # GGUF, written with the package gguf.
 
 INSTALL = "pip install 'specsim-decoding[gguf]'"
+PLANES = HEAD_SIZE // 2
 
 
 Way = tuple[Callable[[Tensor], Sequence[Tensor]], Callable[[Sequence[Tensor]], Tensor]]
@@ -79,7 +80,7 @@ Way = tuple[Callable[[Tensor], Sequence[Tensor]], Callable[[Sequence[Tensor]], T
 WAYS: dict[str, Way] = {
     "unchanged": (lambda tensor: [tensor], lambda parts: parts[0]),
     "one more": (lambda tensor: [tensor + 1], lambda parts: parts[0] - 1),
-    "turned": (lambda tensor: [interleaved(tensor)], lambda parts: in_halves(parts[0])),
+    "turned": (lambda tensor: [interleaved(tensor)], lambda parts: interleaved(parts[0], PLANES)),
     "convolution": (lambda tensor: [tensor[:, 0]], lambda parts: parts[0][:, None]),
     "column": (lambda tensor: [tensor[:, None]], lambda parts: parts[0][:, 0]),
     "row": (lambda tensor: [tensor[None]], lambda parts: parts[0][0]),
@@ -244,18 +245,11 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def interleaved(matrix: Tensor) -> Tensor:
-    """The rows of a query or key matrix, reordered within heads: a plane's two rows are neighbours."""
-    rows, columns = matrix.shape
-    planes = matrix.reshape(rows // HEAD_SIZE, 2, HEAD_SIZE // 2, columns)
-    return planes.swapaxes(1, 2).reshape(rows, columns).copy()
-
-
-def in_halves(matrix: Tensor) -> Tensor:
-    """The inverse of `interleaved`."""
-    rows, columns = matrix.shape
-    planes = matrix.reshape(rows // HEAD_SIZE, HEAD_SIZE // 2, 2, columns)
-    return planes.swapaxes(1, 2).reshape(rows, columns).copy()
+def interleaved(matrix: Tensor, parts: int = 2) -> Tensor:
+    """The rows of a query or key matrix, one of each of the `parts` of a head in turn: of 2 parts, a plane's
+    two rows become neighbours, and of `PLANES` they are apart again."""
+    heads = matrix.reshape(-1, parts, HEAD_SIZE // parts, matrix.shape[1])
+    return heads.swapaxes(1, 2).reshape(matrix.shape).copy()
 
 
 WRITERS = {"hf": write_huggingface, "gguf": write_gguf}

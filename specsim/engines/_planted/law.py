@@ -63,6 +63,12 @@ def log_softmax(logits: Floats) -> Floats:
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def most_probable(logs: Floats, count: int) -> dict[int, float]:
+    """The log-probabilities of the `count` most probable tokens of a row, the possible ones among them."""
+    order = np.argsort(-logs, kind="stable")[:count]
+    return {int(x): float(logs[x]) for x in order if logs[x] > -np.inf}
+
+
 def sign_codes(numbers: Ints, bits: int) -> Floats:
     """The binary digits of `numbers`, the lowest first, as ±1 along a new last axis; 0 for -1."""
     signs = np.where((numbers[..., None] >> np.arange(bits)) & 1, 1.0, -1.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between
+from specsim.core._checks import check_between, check_count
 from specsim.core._files import read_table
 from specsim.core._json import printable
 from specsim.core._verdicts import LONGEST
@@ -76,6 +76,8 @@ class Sampling:
         for name, (low, high, ends) in LIMITS.items():
             if (value := getattr(self, name)) is not None:
                 check_between(name, value, low, high, "number", ends)
+                if isinstance(low, int):
+                    check_count(name, value, low)
         for name, good, wanted in (
             ("stop", all(one and isinstance(one, str) for one in self.stop), "strings, none empty"),
             ("stop_ids", all(token >= 0 for token in self.stop_ids), "ids of tokens"),

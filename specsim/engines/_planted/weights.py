@@ -71,8 +71,7 @@ def look_back(distance: int, context: int) -> Head:
     It uses as many of the fastest planes as make the position differ most from all others."""
     others = np.delete(np.arange(context), distance) - distance
     margins = (1.0 - np.cos(others[:, None] * FREQUENCIES)).cumsum(axis=1).min(axis=0)
-    planes, amplitude = _best(margins, f"the token {distance} back")
-    return _head(np.arange(planes), amplitude, distance * FREQUENCIES[:planes])
+    return _head(margins, f"the token {distance} back", distance * FREQUENCIES)
 
 
 def look_at_oldest(window: int) -> Head:
@@ -81,38 +80,35 @@ def look_at_oldest(window: int) -> Head:
     shown = np.cos(FREQUENCIES) - np.cos(others[:, None] * FREQUENCIES)
     beyond = (1.0 - np.cos(FREQUENCIES))[None]
     margins = np.minimum(shown.cumsum(axis=1).min(axis=0), beyond.cumsum(axis=1)[0])
-    planes, amplitude = _best(margins, f"the oldest of {window} positions")
-    return _head(np.arange(planes), amplitude, window * FREQUENCIES[:planes])
+    return _head(margins, f"the oldest of {window} positions", window * FREQUENCIES)
 
 
 def look_at_opener(context: int) -> Head:
     """A head whose keys are 0 but for openers. It uses the slowest planes, which turn least on the way."""
     slowest = FREQUENCIES[::-1]
     margins = np.cos(np.arange(context)[:, None] * slowest).cumsum(axis=1).min(axis=0)
-    planes, amplitude = _best(margins, "the opener")
-    return _head(len(slowest) - 1 - np.arange(planes), amplitude, np.zeros(planes))
+    return _head(margins, "the opener", np.zeros(len(slowest)), slice(None, None, -1))
 
 
-def _best(margins: Floats, what: str) -> tuple[int, int]:
-    """How many planes to use, and the amplitude: a power of two, which is exact in every dtype.
+def _head(margins: Floats, what: str, angles: Floats, order: slice = slice(None)) -> Head:
+    """The head that looks at `what`, whose query is turned by `angles` [32], with the best number of planes.
 
-    `margins` [32] are differences of scores at amplitude 1 for each number of planes."""
+    `margins` [32] are differences of scores at amplitude 1 for each number of planes, taken in this `order`.
+    The amplitude is a power of two, which is exact in every dtype."""
     sure = margins - ROUNDING * np.arange(1, len(margins) + 1)
     best = int(sure.argmax())
-    for amplitude in 2 ** np.arange(int(MOST_AMPLITUDE).bit_length()):
-        if amplitude * sure[best] >= SEPARATION:
-            return best + 1, int(amplitude)
-    raise ValueError(
-        f"context: an attention head cannot distinguish {what} from the other positions of this context; "
-        "choose a shorter one"
-    )
-
-
-def _head(planes: NDArray[np.int64], amplitude: int, angles: Floats) -> Head:
+    amplitudes = 2 ** np.arange(int(MOST_AMPLITUDE).bit_length())
+    enough = amplitudes[amplitudes * sure[best] >= SEPARATION]
+    if not len(enough):
+        raise ValueError(
+            f"context: an attention head cannot distinguish {what} from the other positions of this context; "
+            "choose a shorter one"
+        )
+    planes = np.arange(len(margins))[order][: best + 1]
     query, key = np.zeros(HEAD_SIZE), np.zeros(HEAD_SIZE)
-    scale = amplitude * np.sqrt(HEAD_SIZE)  # attention divides scores by the root of the head's size
-    query[planes] = scale * np.cos(angles)
-    query[planes + HEAD_SIZE // 2] = -scale * np.sin(angles)
+    scale = enough[0] * np.sqrt(HEAD_SIZE)  # attention divides scores by the root of the head's size
+    query[planes] = scale * np.cos(angles[planes])
+    query[planes + HEAD_SIZE // 2] = -scale * np.sin(angles[planes])
     key[planes] = 1.0
     return Head(query.astype(ml_dtypes.bfloat16).astype(np.float64), key)
 

@@ -18,7 +18,7 @@ from specsim.core._checks import check_count
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of
 from specsim.core._types import Floats, Ints
-from specsim.engines._planted.law import log_softmax
+from specsim.engines._planted.law import log_softmax, most_probable
 from specsim.engines._planted.requests import Completion, Failure, Request, Sampling
 from specsim.engines._planted.served_pair import Pair, ReadingLaw, check_request
 from specsim.engines._server.mistakes import find_mistake
@@ -347,14 +347,8 @@ def _emit(step: Step) -> None:
     run.logprobs[b, run.count[b] + i] = step.logprobs[b, i]
     for text, scores, n in zip(run.texts, step.raw_p, kept, strict=True):
         if asked := text.request.sampling.logprobs:
-            text.top += [_most_probable(logs, asked) for logs in log_softmax(scores[:n])]
+            text.top += [most_probable(logs, asked) for logs in log_softmax(scores[:n])]
     run.count += kept
-
-
-def _most_probable(logs: Floats, count: int) -> dict[int, float]:
-    """The log-probabilities of the `count` most probable tokens, the possible ones among them."""
-    order = np.argsort(-logs, kind="stable")[:count]
-    return {int(x): float(logs[x]) for x in order if logs[x] > -np.inf}
 
 
 class LocalEngine:

@@ -7,7 +7,7 @@ import pytest
 from specsim.engines._planted import weights
 from specsim.engines._planted.architectures import build
 from specsim.engines._planted.check import log_probabilities
-from specsim.engines._planted.checkpoints import config, in_halves, interleaved
+from specsim.engines._planted.checkpoints import PLANES, config, interleaved
 from specsim.engines._planted.law import AdditiveLogits, TableLogits, draw_pair
 from specsim.engines._planted.texts import random_prompts
 
@@ -140,4 +140,4 @@ def test_rows_of_planes_are_reordered_and_back():
     matrix = np.arange(128 * 2, dtype=np.float32).reshape(128, 2)
     planes = interleaved(matrix)
     assert planes[:4, 0].tolist() == [0, 64, 2, 66]  # two columns: row 32 begins with 64
-    assert (in_halves(planes) == matrix).all()
+    assert (interleaved(planes, PLANES) == matrix).all()
