@@ -12,7 +12,7 @@ from specsim.auditing._cases.shapes import KINDS, ShapesCase
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._diagnosis import large_rows, verifiers
 from specsim.auditing._diagnosis.likelihood import fit
-from specsim.auditing._diagnosis.posterior import Limits
+from specsim.auditing._diagnosis.posterior import Limits, score
 from specsim.auditing._diagnosis.reproduction import Audited
 from specsim.auditing._verifier.local import Local
 from specsim.mistakes._rows import PARTS
@@ -72,6 +72,6 @@ def test_a_right_verifier_fits_no_mistake_of_many_ids():
         return mistakes._reference.verify(draft_tokens, p, q, rng)
 
     seen = seen_of(right)[0]
-    exact = large_rows.score_right(verifiers.EXACT[0], seen)
+    exact = score(verifiers.EXACT[0], seen.right, large_rows.TOLD)
     for name in PARTS:
         assert large_rows.score(mistakes.get(name), seen).log_likelihood < exact.log_likelihood + np.log(20)

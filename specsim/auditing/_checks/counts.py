@@ -267,7 +267,7 @@ def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: 
                 here[b] -= 1
                 here_of_ends[b] -= of_end
             else:
-                t = _tail_bin(images[2, k], edges)
+                t = np.searchsorted(edges[:last], images[2, k], side="right")
                 tail[i, t] += 1
                 tail_of_ends[i, t] += of_end
     if ids.size > 0:
@@ -323,12 +323,3 @@ def _mass_before(p, score, x, some):  # type: ignore[no-untyped-def]
 def pit_bin(rank, bins):  # type: ignore[no-untyped-def]
     """The bin of a number in [0, 1], which rounding may lead up to 1."""
     return min(np.int64(rank * bins), bins - 1)
-
-
-@inner_kernel
-def _tail_bin(rank, edges):  # type: ignore[no-untyped-def]
-    """The first of the bins with these upper edges that holds `rank`."""
-    b = 0
-    while b < edges.size - 1 and rank >= edges[b]:
-        b += 1
-    return b

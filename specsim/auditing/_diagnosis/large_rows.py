@@ -113,8 +113,3 @@ def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:
     """`mistake` with its likeliest parameters."""
     return odds.fitted(mistake, mistake.parameters, seen.under, POINTS, TOLD)
-
-
-def score_right(exact: Mistake, seen: Seen) -> odds.Scored:
-    """An exact verifier."""
-    return odds.score(exact, seen.right, TOLD)

@@ -190,7 +190,7 @@ def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis |
     if (seen := large_rows.seen_in(audited)) is None:
         return None
     known = [large_rows.score(one, seen) for one in mistakes if one.name in large_rows.PARTS]
-    exact = large_rows.score_right(EXACT[0], seen)
+    exact = odds.score(EXACT[0], seen.right, large_rows.TOLD)
     reproduced = partial(_reproduced, audited=audited, versions=_alone)
     found = odds.reproducing(known, [exact], len(mistakes), reproduced)
     if not found.named:

@@ -225,7 +225,7 @@ def compare_servers(
     if seconds is not None:
         check_seconds("seconds", seconds)
     if sampling.bad_words:
-        raise ValueError(f"bad_words: {sampling.bad_words} are ids, whose texts are not known; leave them out")
+        raise ValueError(f"bad_words: {sampling.bad_words} are ids of tokens not known here; leave them out")
     greedy = sampling.temperature == 0.0
     usual = GREEDY_LENGTH if greedy else LENGTH
     length = usual if length is None else check_count("length", length)
