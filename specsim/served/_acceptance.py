@@ -81,11 +81,6 @@ def _differ(one: float, other: float) -> bool:
     return not abs(one - other) <= ROUNDING
 
 
-def _first_character(path: Path) -> bytes:
-    with open_file(path) as file:
-        return file.read(4096).lstrip()[:1] or b"#"
-
-
 def _documents(files: list[Path]) -> Iterator[Line]:
     """The lines of files; a file that ends in .json is one document."""
     for file in files:
@@ -319,8 +314,11 @@ def read_acceptance(path: str | Path) -> Acceptance:
     """
     place = Path(path)
     files = log_files(place)
-    if not place.is_dir() and _first_character(place) not in b"{[":
-        return _of_counters(place)
+    if not place.is_dir():
+        with open_file(place) as file:
+            begins = file.read(4096).lstrip()
+        if not begins.startswith((b"{", b"[")):
+            return _of_counters(place)
     found, unreadable = [], []
     for line in _documents(files):
         problem = line.problem

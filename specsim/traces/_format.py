@@ -184,16 +184,14 @@ class Entries(NamedTuple):
         )
 
 
-def layout_entries(layout: Layout) -> dict[str, Any]:
-    """What `Entries.layout` reads; `flags` and `bonus` are entries only if false, as in early traces."""
+def write_manifest(folder: Path, layout: Layout, content: dict[str, Any]) -> None:
+    """Replace the manifest in `folder` by one of format, version, layout and `content`.
+
+    `flags` and `bonus` are entries only if false, as in early traces."""
     shown = {"vocab_size": layout.vocab_size, "gamma": layout.gamma, "dtype": layout.dtype}
     rows = {"values": DENSE} if layout.top is None else {"values": TRUNCATED, "top": layout.top}
-    return {**shown, **rows, **{n: False for n in ("flags", "bonus") if not getattr(layout, n)}}
-
-
-def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Replace the manifest in `folder` by one of format, version and `content`."""
-    manifest = sealed({"format": FORMAT, "version": VERSION, **content})
+    lacking = {name: False for name in ("flags", "bonus") if not getattr(layout, name)}
+    manifest = sealed({"format": FORMAT, "version": VERSION, **shown, **rows, **lacking, **content})
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 

@@ -258,7 +258,7 @@ class TraceWriter:
     def write_manifest(self, shards: list[dict[str, Any]], *, complete: bool) -> None:
         """Replace the manifest by one that lists `shards`."""
         content = {"complete": complete, "provenance": self.provenance, "shards": shards}
-        _format.write_manifest(self.path, _format.layout_entries(self.layout) | content)
+        _format.write_manifest(self.path, self.layout, content)
 
     def _check_accepted(self, accepted: int | None) -> list[int]:
         """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""

@@ -9,7 +9,6 @@ exact verifier emits the target's law, so there is one exact hypothesis."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction
 from specsim.auditing._diagnosis.parameters import few_values
 from specsim.auditing._diagnosis.reproduction import Audited
+from specsim.auditing._diagnosis.texts import prefixes_of
 from specsim.auditing._results.audit import Diagnosis
 from specsim.core._types import Ints, Row, Tokens
 from specsim.mistakes import Mistake
@@ -47,9 +47,7 @@ class _Seen:
 
     @cached_property
     def place(self) -> dict[Tokens, int]:
-        size = self.case.vocab_size
-        lengths = range(table_positions(self.case))
-        prefixes = [prefix for n in lengths for prefix in product(range(size), repeat=n)]
+        prefixes = prefixes_of(self.case.vocab_size, table_positions(self.case))
         return {prefix: i for i, prefix in enumerate(prefixes)}
 
     @cached_property

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -197,12 +198,8 @@ def unseen_lines(audit: Audit) -> list[str]:
 
 def _counted_lines(lines: Sequence[int]) -> str:
     """Numbers of lines as a reader looks for them, such as "line 3" and "lines 3, 7 to 9"."""
-    runs: list[list[int]] = []
-    for line in lines:
-        if runs and line == runs[-1][-1] + 1:
-            runs[-1].append(line)
-        else:
-            runs.append([line])
+    # of consecutive numbers each is as far from its place as the one before
+    runs = [[line for _, line in run] for _, run in groupby(enumerate(lines), lambda one: one[1] - one[0])]
     parts = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
     return f"line{'s' * (len(lines) > 1)} {', '.join(parts)}"
 
@@ -371,7 +368,26 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
     """The first table: is it exact? It fits into 80 columns."""
-    return [_evidence(audit, case) for case in audit.cases]
+    rows = []
+    for case in audit.cases:
+        first, last = case.first_token, case.last_position
+        power = f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE
+        rows.append(
+            {
+                "case": case.case,
+                "V": short(case.vocab_size) if case.vocab_size else NONE,
+                "γ": str(case.gamma) if case.tree is not None else NONE,
+                "steps": short(case.steps) if case.planned else NONE,
+                "min p": f"{case.smallest_p:.1g}" if any(one.chi_square.df for one in case.tables) else NONE,
+                "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
+                "detectable TV": power,
+                "certified": f"≤{first.certified_tv:.4f}"
+                if first and first.certified_tv is not None
+                else NONE,
+                "verdict": LEFT_OUT if left_out_for_time(audit, case) else str(case.verdict),
+            }
+        )
+    return rows
 
 
 def left_out_for_time(audit: Audit, case: CaseResult) -> bool:
@@ -421,22 +437,6 @@ def axes_of(cases: Iterable[CaseResult]) -> dict[str, dict[str, float]]:
 def speed(audit: Audit) -> list[dict[str, str]]:
     """The second table: how fast would it be? Only cases where this has a meaning."""
     return [_speed(case) for case in audit.cases if case.lengths.any() and (case.alphas or case.efficiency)]
-
-
-def _evidence(audit: Audit, case: CaseResult) -> dict[str, str]:
-    first, last = case.first_token, case.last_position
-    compared = any(table.chi_square.df for table in case.tables)
-    return {
-        "case": case.case,
-        "V": short(case.vocab_size) if case.vocab_size else NONE,
-        "γ": str(case.gamma) if case.tree is not None else NONE,
-        "steps": short(case.steps) if case.planned else NONE,
-        "min p": f"{case.smallest_p:.1g}" if compared else NONE,
-        "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
-        "detectable TV": f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE,
-        "certified": f"≤{first.certified_tv:.4f}" if first and first.certified_tv is not None else NONE,
-        "verdict": LEFT_OUT if left_out_for_time(audit, case) else str(case.verdict),
-    }
 
 
 def _speed(case: CaseResult) -> dict[str, str]:

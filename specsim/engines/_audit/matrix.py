@@ -73,8 +73,12 @@ class Setting:
 
 
 def settings(planted: Planted, battery: str = "big") -> list[Setting]:
-    rare, share = _rare_word(planted)
-    words = {"half": max(2, planted.target.words // 2), "rare": rare}
+    law = planted.target
+    prompts = planted.prompts(64, max(1, law.start) + 1, rng=0)
+    contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
+    shares = law.rows(contexts)[:, : law.words].mean(axis=0)
+    rare = int(np.abs(shares - 1.0 / LONG).argmin())  # it ends about every other text of the audit
+    words, share = {"half": max(2, law.words // 2), "rare": rare}, float(shares[rare])
     longer = LONG * share / (1.0 - (1.0 - share) ** LONG)
     found = []
     for size in [*BATTERIES][: [*BATTERIES].index(battery) + 1]:
@@ -87,16 +91,6 @@ def settings(planted: Planted, battery: str = "big") -> list[Setting]:
             more = {"n": form.pop("texts", 1), "longer": longer if sampling.stops else 1.0}
             found.append(Setting(name, sampling=sampling, **more, **form))
     return found
-
-
-def _rare_word(planted: Planted) -> tuple[int, float]:
-    """A word that ends about every other text of the audit, and its share of the tokens."""
-    law = planted.target
-    prompts = planted.prompts(64, max(1, law.start) + 1, rng=0)
-    contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
-    share = law.rows(contexts)[:, : law.words].mean(axis=0)
-    word = int(np.abs(share - 1.0 / LONG).argmin())
-    return word, float(share[word])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ one. `checkpoints.py` writes the same spelling for engines."""
 
 import re
 from collections.abc import Sequence
+from itertools import count, islice, product
 from string import ascii_lowercase
 
 END = "<|end|>"
@@ -21,11 +22,9 @@ class Spelling:
     """
 
     def __init__(self, words: int, openers: int):
-        self.texts = [
-            *(f" {_letters(number)}" for number in range(words)),
-            END,
-            *(f" {_letters(number).upper()}" for number in range(openers)),
-        ]
+        letters = (part for size in count(1) for part in product(ascii_lowercase, repeat=size))
+        names = [f" {''.join(part)}" for part in islice(letters, max(words, openers))]
+        self.texts = [*names[:words], END, *map(str.upper, names[:openers])]
         self._ids = {text: number for number, text in enumerate(self.texts)}
 
     def encode(self, text: str) -> list[int]:
@@ -49,12 +48,3 @@ class Spelling:
                     f"tokens, position {place}: {token} is outside the vocabulary [0, {len(self.texts)})"
                 )
         return "".join(self.texts[token] for token in tokens)
-
-
-def _letters(number: int) -> str:
-    letters = ""
-    number += 1
-    while number:
-        number, digit = divmod(number - 1, len(ascii_lowercase))
-        letters = ascii_lowercase[digit] + letters
-    return letters

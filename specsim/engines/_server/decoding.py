@@ -271,9 +271,18 @@ class Decoder:
         self._settle(step)
 
     def _settle(self, step: Step) -> None:
-        """Emit the tokens of a step, and bring the texts, states and counters up to date."""
+        """Emit the tokens of a step, up to the number that is asked for, and bring the texts, states and
+        counters up to date."""
         run = step.run
-        _emit(step)
+        most = np.array([text.request.max_tokens for text in run.texts])
+        kept = np.minimum(step.accepted + 1, most - run.count)
+        b, i = np.nonzero(np.arange(step.gamma + 1) < kept[:, None])
+        run.out[b, run.count[b] + i] = step.tokens[i, b]
+        run.logprobs[b, run.count[b] + i] = step.logprobs[b, i]
+        for text, scores, n in zip(run.texts, step.raw_p, kept, strict=True):
+            if asked := text.request.sampling.logprobs:
+                text.top += [most_probable(logs, asked) for logs in log_softmax(scores[:n])]
+        run.count += kept
         self._advance(step)
         run.seen[step.every, run.length + step.accepted] = step.tokens[step.accepted, step.every]
         run.length += step.accepted + 1
@@ -335,20 +344,6 @@ def _sample(step: Step) -> None:
     """A step without a draft: one token from p."""
     step.tokens[0] = draw_siblings("sampled", np.ascontiguousarray(step.p[:, 0]), step.verify_u)[0]
     step.accepted[:] = 0
-
-
-def _emit(step: Step) -> None:
-    """Write the tokens that came out, up to the number that is asked for."""
-    run = step.run
-    most = np.array([text.request.max_tokens for text in run.texts])
-    kept = np.minimum(step.accepted + 1, most - run.count)
-    b, i = np.nonzero(np.arange(step.gamma + 1) < kept[:, None])
-    run.out[b, run.count[b] + i] = step.tokens[i, b]
-    run.logprobs[b, run.count[b] + i] = step.logprobs[b, i]
-    for text, scores, n in zip(run.texts, step.raw_p, kept, strict=True):
-        if asked := text.request.sampling.logprobs:
-            text.top += [most_probable(logs, asked) for logs in log_softmax(scores[:n])]
-    run.count += kept
 
 
 class LocalEngine:

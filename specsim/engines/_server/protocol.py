@@ -162,8 +162,14 @@ def _tokens(text: Any, pair: Pair, name: str = "prompt") -> tuple[int, ...]:
 def write_answer(call: Call, answers: Sequence[Completion], pair: Pair, model: str, name: str) -> Any:
     """The JSON of a finished call; `answers` are all completions of its requests."""
     ordered = sorted(answers, key=lambda answer: (answer.number, answer.index))
-    choices = [_choice(call, index, answer, pair) for index, answer in enumerate(ordered)]
-    return {**_head(call, model, name), "choices": choices, "usage": _usage(call, ordered)}
+    return {
+        "id": name,
+        "object": "text_completion" if not call.chat else "chat.completion" + ".chunk" * call.stream,
+        "created": int(time.time()),
+        "model": model,
+        "choices": [_choice(call, index, answer, pair) for index, answer in enumerate(ordered)],
+        "usage": _usage(call, ordered),
+    }
 
 
 def write_events(
@@ -171,17 +177,12 @@ def write_events(
 ) -> Iterator[Any]:
     """The JSON of the events of a stream: each text whole, since it is sent when it is finished."""
     whole = write_answer(call, answers, pair, model, name)
-    head = _head(call, model, name)
-    for choice in whole["choices"]:
+    choices, usage = whole["choices"], whole.pop("usage")
+    for choice in choices:
         if call.chat:
             choice["delta"] = choice.pop("message")
-        yield {**head, "choices": [choice]}
-    yield {**head, "choices": [], "usage": whole["usage"]}
-
-
-def _head(call: Call, model: str, name: str) -> dict[str, Any]:
-    kind = "text_completion" if not call.chat else "chat.completion" + ".chunk" * call.stream
-    return {"id": name, "object": kind, "created": int(time.time()), "model": model}
+        yield whole | {"choices": [choice]}
+    yield whole | {"choices": [], "usage": usage}
 
 
 def _choice(call: Call, index: int, answer: Completion, pair: Pair) -> dict[str, Any]:

@@ -215,17 +215,13 @@ class Counts:
     def rare_tokens(self) -> Iterator[result.RareTokens]:
         """The exact binomial tests; an unseen token may or may not have been rare."""
         n = int(self.bins.sum())
-        if n:
-            for probability, emitted in zip(result.RARE, self.rare.tolist(), strict=True):
-                yield result.RareTokens(probability, emitted, n, self._rare_p_value(probability, emitted, n))
-
-    def _rare_p_value(self, probability: float, emitted: int, n: int) -> float:
-        most = min(1.0, probability * math.exp(self.tolerance) + self.tolerance)
-        least = max(0.0, probability * math.exp(-self.tolerance) - self.tolerance)
-        total = n + self.all_unseen
-        upper = scipy.stats.binom.sf(emitted - 1, total, most)
-        lower = scipy.stats.binom.cdf(emitted + self.all_unseen, total, least)
-        return float(min(1.0, 2 * min(upper, lower)))
+        for probability, emitted in zip(result.RARE, self.rare.tolist(), strict=True) if n else ():
+            most = min(1.0, probability * math.exp(self.tolerance) + self.tolerance)
+            least = max(0.0, probability * math.exp(-self.tolerance) - self.tolerance)
+            upper = scipy.stats.binom.sf(emitted - 1, n + self.all_unseen, most)
+            lower = scipy.stats.binom.cdf(emitted + self.all_unseen, n + self.all_unseen, least)
+            p_value = float(min(1.0, 2 * min(upper, lower)))
+            yield result.RareTokens(probability, emitted, n, p_value)
 
 
 def _reason(error: Exception) -> str:

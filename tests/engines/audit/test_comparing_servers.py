@@ -281,6 +281,7 @@ def test_a_limit_of_time_ends_it():
     (["a"], {"texts": 0}, "texts: 0 is not at least 1"),
     (["a"], {"seconds": 0.0}, "seconds: 0.0 is not a positive"),
     ("ab", {}, TypeError, "a sequence of str"),
+    (["a"], {"sampling": Sampling(bad_words=((1, 2),))}, r"bad_words: .*leave them out"),
 )
 def test_bad_arguments_are_named(prompts, options):
     compare_servers("http://localhost:1", "http://localhost:1", prompts, **options)

@@ -278,6 +278,7 @@ def test_checkpoints_that_are_not_there(planted):
     ({"overlap": float("nan")}, "overlap: nan is outside"), ({"kind": "foo"}, "unknown kind 'foo'"),
     ({"formats": ("hf", "onnx")}, "'onnx' is unknown; give one of hf, gguf"),
     ({"formats": ()}, "format: the list is empty"),
+    ({"generation_config": {"top_k": 2.5}}, TypeError, "top_k: expected an int, got float"),
 )  # fmt: skip
 def test_bad_arguments_write_nothing(options, nowhere):
     plant(nowhere, rng=1, **options)

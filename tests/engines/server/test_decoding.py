@@ -184,6 +184,7 @@ def test_what_cannot_be_served(change):
     ({"temperature": -1.0}, r"temperature: -1.0 is outside \[0, 1e\+06\]"),
     ({"temperature": float("nan")}, "temperature: nan"),
     ({"top_k": 0}, r"top_k: 0 is outside \[1, "),
+    ({"top_k": 2.5}, TypeError, "top_k: expected an int, got float"),
     ({"top_p": 0.0}, "top_p: 0.0 is outside"),
     ({"min_p": 2.0}, "min_p: 2.0 is outside"),
     ({"stop": ("",)}, "stop: .* is not strings, none empty"),
