@@ -36,7 +36,8 @@ def main():
     tallies = []
     from blocks import run_kind
 
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+    # a process for each kind: some kinds shrink specsim's own functions
+    with ProcessPoolExecutor(2, get_context("spawn"), max_tasks_per_child=1) as pool:
         numbers = [max(1, round(asked.share * NUMBERS[kind])) for kind in asked.only]
         for found in pool.map(run_kind, asked.only, numbers, [asked.seed] * len(numbers)):
             tallies += found
