@@ -158,8 +158,10 @@ def _row_step(
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     rows.end(tokens, accepted)
     random = tree.draft_sampling != "top" and rows.depths is None  # not copied from a text
-    drafted, pairs = rows.draft_tokens[0].tolist(), list(zip(rows.p[0], rows.q[0], strict=False))
-    return start, _nodes(rows.parents[0].tolist(), drafted, pairs, u[:, 0] if random else None), v
+    pairs, drawn_with = list(zip(rows.p[0], rows.q[0], strict=False)), u[:, 0] if random else None
+    size = tree.size if rows.sizes is None else rows.sizes[0]
+    parents, drafted = (part[0, :size].tolist() for part in (rows.parents, rows.draft_tokens))
+    return start, _nodes(parents, drafted, pairs, drawn_with), v
 
 
 def _nodes(

@@ -178,7 +178,7 @@ def test_a_replay_prints_every_number_and_below_which_node_a_token_hangs():
 )
 def test_drafts_that_are_not_drawn_have_no_uniform(draft, rule, tree):
     target, ngrams = default_pair()
-    told = replay(target, draft or ngrams, step=7, rule=rule, gamma=tree, rng=1)
+    told = replay(target, draft or ngrams, step=8, rule=rule, gamma=tree, rng=1)
     assert [node.u for node in told.nodes] == [None] * tree.size
     lines = [line for line in told.parts() if line.startswith("draft")]
     assert len(lines) == tree.size
