@@ -201,8 +201,9 @@ def trace_of(path: Path | None) -> Any:
 
 
 def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft_sampling: str | None) -> Any:
-    """What to draft: a chain of `gamma`, by default `gamma_for` the pair, or the tree with these widths."""
-    from specsim.models import branching, chain
+    """What to draft: a chain of `gamma`, by default `gamma_for` the pair; the tree with these widths; or that
+    of "dynamic:width=10,depth=6,nodes=60", each of them optional."""
+    from specsim.models import DynamicTree, branching, chain
     from specsim.rules import get
 
     drawn = draft_sampling or get(rule).draft_sampling[0]
@@ -213,19 +214,13 @@ def draft_of(pair: Pair, rule: str, gamma: int | None, widths: str | None, draft
     if widths.partition(":")[0] == "dynamic":
         if draft_sampling is not None:
             raise ValueError("--draft-sampling has no effect on a dynamic tree, of the most probable tokens")
-        return dynamic_tree(widths)
+        from specsim.core._parameters import check_parameters, read_options
+        from specsim.simulation import methods
+
+        _, colon, asked = widths.partition(":")
+        parameters = [one for one in methods.get("eagle2").parameters if one.whole]
+        readers = {one.name: _numbers.real for one in parameters}
+        read = read_options("dynamic", asked, readers) if colon else {}
+        values = check_parameters("dynamic", parameters, read)
+        return DynamicTree(**{name: int(value) for name, value in values.items()})
     return branching(*whole_numbers("tree", widths, "4,2,1"), draft_sampling=drawn)
-
-
-def dynamic_tree(text: str) -> Any:
-    """The tree of "dynamic:width=10,depth=6,nodes=60", each of them optional."""
-    from specsim.core._numbers import real
-    from specsim.core._parameters import check_parameters, read_options
-    from specsim.models import DynamicTree
-    from specsim.simulation.methods import get
-
-    _, colon, asked = text.partition(":")
-    parameters = [one for one in get("eagle2").parameters if one.whole]
-    read = read_options("dynamic", asked, {one.name: real for one in parameters}) if colon else {}
-    values = check_parameters("dynamic", parameters, read)
-    return DynamicTree(**{name: int(value) for name, value in values.items()})

@@ -13,7 +13,6 @@ from specsim.core._parameters import read_options
 
 if TYPE_CHECKING:
     from specsim.engines._planted.folder import Planted
-    from specsim.engines._planted.served_pair import Pair
 
 
 @command(app)
@@ -124,24 +123,17 @@ def serve(
         plain: Sample from the target, without a draft.
         host: Address to listen on; 0.0.0.0 accepts connections from the network.
         port: Port to listen on; 0 is a free one."""
+    from specsim import open_planted
+    from specsim.engines._planted.served_pair import ngram_pair
     from specsim.engines._server.decoding import Decoder
     from specsim.engines._server.http import Server
 
     values = locals()
     if plain:
         refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
-    decoder = Decoder(_pair_of(source), rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
+    pair = ngram_pair() if source == "ngram" else open_planted(source)
+    decoder = Decoder(pair, rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
     check_count("port", port, 0, 65535)
     with Server(decoder, host, port) as server:
         print(f"serving {server.model} at {server.url}; interrupt to stop", flush=True)
         server.serve_forever()
-
-
-def _pair_of(source: str) -> "Pair":
-    if source == "ngram":
-        from specsim.engines._planted.served_pair import ngram_pair
-
-        return ngram_pair()
-    from specsim import open_planted
-
-    return open_planted(source)

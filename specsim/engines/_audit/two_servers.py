@@ -21,10 +21,16 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET
 from specsim.engines._audit import counters
-from specsim.engines._audit.results import TestResult, faults, most_significant
+from specsim.engines._audit.results import (
+    GreedyTexts,
+    ServerComparison,
+    ServerSide,
+    TestResult,
+    faults,
+    most_significant,
+)
 from specsim.engines._audit.run import PLAIN, open_store
 from specsim.engines._audit.store import Asking, TextStore
-from specsim.engines._audit.two_servers_result import GreedyTexts, ServerComparison, ServerSide
 from specsim.engines._audit.two_servers_tests import PromptTexts, Text, all_tests
 from specsim.engines._clients.http import FORMS, TextCompletion, TextRequest, TextServer, common_form
 from specsim.engines._planted.requests import Failure, Sampling
