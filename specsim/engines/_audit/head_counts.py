@@ -79,7 +79,11 @@ def compare(
             same = [_agree(one, counts) for (one, _, _), counts in zip(told, made, strict=True)]
             if not name and sum(same) >= agree[name] and not all(same):
                 at = same.index(False)
-                example = _said(told[at][0], made[at])
+                one, (least, accepted, most, _) = told[at][0], made[at]
+                example = (
+                    f"request {one.number} reports {one.accepted} accepted of {one.drafted} drafted tokens, "
+                    f"for {accepted} of {least} to {most}"
+                )
             agree[name] = max(agree[name], sum(same))
     return HeadCounts(len(told), agree.pop(""), agree, example)
 
@@ -99,8 +103,3 @@ def _counts(accepted: Ints, place: int, gamma: int) -> list[int]:
 
 def _agree(told: Completion, made: Sequence[int]) -> bool:
     return told.drafted in (made[0], made[2]) and made[1] <= (told.accepted or 0) <= made[3]
-
-
-def _said(told: Completion, made: Sequence[int]) -> str:
-    must = f"for {made[1]} of {made[0]} to {made[2]}"
-    return f"request {told.number} reports {told.accepted} accepted of {told.drafted} drafted tokens, {must}"

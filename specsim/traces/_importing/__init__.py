@@ -79,9 +79,8 @@ def import_trace(
     check_new_trace(out)  # before the logs are read, which may take long
     name = format or _detect_format(path)
     check_known("format", name, formats())
-    above = Path(out).absolute()
-    while not above.exists():
-        above = above.parent
+    place = Path(out).absolute()
+    above = next(one for one in (place, *place.parents) if one.exists())
     with tempfile.TemporaryFile(dir=above) as scratch:
         with working(progress, "read", "B") as work:
             asked = Source(path, other, vocab_size, scratch, work.report)
