@@ -29,6 +29,12 @@ def cut(
     return ref.pack_output(x, accepted, np.where(passed >= verified, bonus, last))
 
 
+def shared_budget(x: Ints, q: Floats, threshold: float) -> Ints:
+    """The tokens of each row before the first whose q is below a quantile of those of all rows."""
+    chances = ref.at(q, x)
+    return ref.first_failure(chances >= (np.quantile(chances, threshold) if chances.size else 0.0))
+
+
 def cut_law(size: Callable[..., int]) -> Callable[..., StepLaw]:
     """The law of the same; size(tokens, q, threshold) drafted tokens are verified."""
 
@@ -78,6 +84,7 @@ MISTAKES = (
         verify=partial(cut, lambda x, q, threshold: ref.first_failure(ref.at(q, x) >= threshold)),
         law=cut_law(until),
     ),
+    mistake("batch_cuts_at_unlikely", verify=partial(cut, shared_budget)),
     decoder(
         "cuts_at_eos",
         Decoder(cut=lambda drafted, eos: drafted.index(eos) if eos in drafted else len(drafted)),

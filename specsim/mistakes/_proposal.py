@@ -25,12 +25,28 @@ def best_of(row: Row, draws: Any) -> list[Any]:
     return [max(a, 0 * a) for a in law]
 
 
+def among_likeliest(row: Row, k: Any) -> list[Any]:
+    """The k likeliest tokens of a row, not normalised."""
+    kept = set(rank_tokens(row)[: int(k)])
+    return [a if y in kept else 0 * a for y, a in enumerate(row)]
+
+
+def scaled_down(row: Row, count: Any, factor: Any) -> list[Any]:
+    """The `count` likeliest tokens of a row at `factor` of their weights."""
+    scaled = set(rank_tokens(row)[: int(count)])
+    return laws.normalise([a * factor if y in scaled else a for y, a in enumerate(row)])
+
+
 MISTAKES = (
     decoder("greedy_draft", Decoder(drafting=argmax)),
     decoder("greedy_draws", Decoder(drafting=argmax, verification=laws.law_of_last(argmax), processed=False)),
     decoder("draft_temperature", Decoder(drafting=apply_temperature)),
     decoder("handed_temperature", Decoder(verified_q=apply_temperature)),
     decoder("draft_top_k", Decoder(drafting=laws.by_rows(likeliest))),
+    decoder(
+        "candidates_not_normalised", Decoder(drafting=laws.by_rows(likeliest), verified_q=among_likeliest)
+    ),
+    decoder("scaled_candidates", Decoder(drafting=scaled_down)),
     decoder("best_of_draws", Decoder(drafting=best_of)),
     decoder(
         "bfloat16_draft",
