@@ -14,7 +14,7 @@ from specsim.mistakes import _laws as laws
 from specsim.mistakes import _reference as ref
 from specsim.mistakes._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
 from specsim.mistakes._reference import at, mistake
-from specsim.mistakes._rows import argmax, ratio
+from specsim.mistakes._rows import above, argmax, likeliest, ratio
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._controls import BLOCK_FIRST_FAILURE, BLOCK_TOKENWISE_RESIDUAL
@@ -26,6 +26,11 @@ from specsim.rules._lossy.typical import RULE as TYPICAL
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
     entropy = -(p * np.log(p + 1e-5)).sum(axis=2)
     return at(p, x) > np.minimum(epsilon, delta * np.exp(-entropy))
+
+
+def relaxed(p: Floats, k: float, fraction: float) -> Floats:
+    """The weights of those of the k likeliest tokens with at least `fraction` of the largest probability."""
+    return above(likeliest(p, k), fraction)
 
 
 def scales(x: Ints, p: Floats, q: Floats) -> Floats:
@@ -151,6 +156,17 @@ MISTAKES = (
         law=law(
             lambda p, q, x, single, summed: 1 if p[x] >= single else min(1, p[x] / summed),
             lambda p, q, x, single, summed: without_drafted(p, q, x),
+        ),
+    ),
+    mistake(
+        "relaxed",
+        passes=lambda u, x, p, q, k, fraction: (
+            ref.ratio_test(u, x, p, q) | (at(relaxed(p, k, fraction), x) > 0.0)
+        ),
+        law=law(
+            lambda p, q, x, k, fraction: (
+                1 if laws.by_rows(relaxed)(p, k=k, fraction=fraction)[x] else laws.minimum_ratio(p, q, x)
+            )
         ),
     ),
     mistake(
