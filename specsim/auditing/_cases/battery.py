@@ -219,10 +219,14 @@ def _markov(bits: int) -> Case:
 
 
 def _crossed() -> Case:
-    """Contexts whose rows have one of two p with one of two q, in all four ways, and one with one token."""
-    rows = [[4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [1, 4, 1, 2, 0], [2, 1, 4, 1, 0], [0, 0, 0, 0, 8]]
+    """Contexts whose rows have one of two p with one of two q, in all four ways, and two with one token.
+
+    A step is certain of all its tokens, of the first one alone, of the last ones alone, or of none."""
+    rows = [[8, 4, 2, 1, 1, 0], [2, 2, 4, 7, 1, 0], [2, 8, 2, 3, 1, 0], [4, 2, 7, 2, 1, 0]]
+    rows += [[0, 0, 0, 0, 16, 0], [16, 0, 0, 0, 0, 0]]
     purpose = "two p with two q each, which caches confuse, beside rows at temperature 0"
-    target, draft = (TableModel(np.array(rows)[some] / 8) for some in ([0, 0, 1, 1, 4], [2, 3, 2, 3, 4]))
+    places = ([0, 0, 1, 1, 4, 5], [2, 3, 2, 3, 4, 5])
+    target, draft = (TableModel(np.array(rows)[some] / 16) for some in places)
     return Case("crossed rows", purpose, target, draft, chain(3), weight=0.5)
 
 
