@@ -222,7 +222,7 @@ def _crossed() -> Case:
     """Contexts whose rows have one of two p with one of two q, in all four ways, and two with one token.
 
     A step is certain of all its tokens, of the first one alone, of the last ones alone, or of none."""
-    rows = [[8, 4, 2, 1, 1, 0], [2, 2, 4, 7, 1, 0], [2, 8, 2, 3, 1, 0], [4, 2, 7, 2, 1, 0]]
+    rows = [[8, 4, 2, 1, 1, 0], [2, 2, 4, 7, 1, 0], [2, 8, 2, 1, 3, 0], [4, 2, 6, 1, 3, 0]]
     rows += [[0, 0, 0, 0, 16, 0], [16, 0, 0, 0, 0, 0]]
     purpose = "two p with two q each, which caches confuse, beside rows at temperature 0"
     places = ([0, 0, 1, 1, 4, 5], [2, 3, 2, 3, 4, 5])
