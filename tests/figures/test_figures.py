@@ -238,7 +238,7 @@ def test_a_table_that_is_a_little_off_is_seen(fast, name, column, change, values
 
 
 def test_a_wrong_sampler_leaves_the_line(monkeypatch):
-    lenient = partial(simulated_speed.simulate, rule="lenience:lenience=0.9")
+    lenient = partial(simulated_speed.simulate, rule="lenience:lenience=0.8")
     monkeypatch.setattr(simulated_speed, "simulate", lenient)
     cell = simulated_speed.cells(fast=True)[0]
     row = simulated_speed.run_cell(cell, fast=True, rng=0)
