@@ -189,19 +189,6 @@ def test_a_console_shows_what_is_printed(name, tmp_path):
             check_console(block, tmp_path)
 
 
-@pytest.mark.slow
-def test_the_report_that_is_read_is_the_one_that_is_printed(tmp_path):
-    page = PAGES["docs/reading-a-report.md"]
-    command, shown = re.search(r"`specsim (audit [^`]+)`.*?```text\n(.*?)```", page, re.S).groups()
-    threads = re.search(r"on (\d+) threads", shown)[1]
-    found = run(*command.split(), "--threads", threads, cwd=tmp_path)
-    printed = " ".join(found.out.split())
-    assert [
-        " ".join(part.split()) for part in shown.split("…") if " ".join(part.split()) not in printed
-    ] == []
-    assert re.search(r"(\d+) tests;", shown)[1] == re.search(r"among\s+(\d+)\s+tests", page)[1]
-
-
 def test_the_pages_say_which_calls_an_audit_makes():
     cases = shape_cases(Declared())
     rows, gamma, ids = (

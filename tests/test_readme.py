@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import run
 
 from experiments.audit._criteria.__init__ import FOUND
 from experiments.audit.independent_set import subjects
@@ -89,3 +90,16 @@ def test_links_lead_to_files():
     local = {link or source for link, source in links if not (link or source).startswith("https://")}
     assert len(local) > 20
     assert not [link for link in local if not (ROOT / link).is_file()]
+
+
+@pytest.mark.slow
+def test_the_report_that_is_read_is_the_one_that_is_printed(tmp_path):
+    page = (ROOT / "docs/reading-a-report.md").read_text(encoding="utf-8")
+    command, shown = re.search(r"`specsim (audit [^`]+)`.*?```text\n(.*?)```", page, re.S).groups()
+    threads = re.search(r"on (\d+) threads", shown)[1]
+    found = run(*command.split(), "--threads", threads, cwd=tmp_path)
+    printed = " ".join(found.out.split())
+    assert [
+        " ".join(part.split()) for part in shown.split("…") if " ".join(part.split()) not in printed
+    ] == []
+    assert re.search(r"(\d+) tests;", shown)[1] == re.search(r"among\s+(\d+)\s+tests", page)[1]
