@@ -63,6 +63,7 @@ ARCHIVES = {
     "eighth.zip": "08dc74f63ba6d3237bb80ea1ba8b08b4f7dfe0a48e04a15d54b15eeea0b8f32e",
     "ninth.zip": "7c87537494732142ce70068bc307bb2bbfb0f8da30ac893fd889041f1d98469f",
     "tenth.zip": "527f720571279adea2144693777a435c24374dcce520558498ee418544f908fb",
+    "eleventh.zip": "20552c2da994d5f3953269f49f3fc25d600bd760dca337c81cb82d4d63954dc2",
 }
 SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
