@@ -119,7 +119,7 @@ class Child:
             return {}
         nonce = os.urandom(16)
         with contextlib.suppress(LostVerifier, ValueError, TypeError, OSError):
-            requests.send_question(self._end, nonce, None, {})
+            requests.ask_for_lines(self._end, nonce)
             kind, content = self._receive(nonce, GRACE, requests.MOST_TEXT)
             if kind is Kind.LINES:
                 return {int(first): set(map(int, lines)) for first, lines in json.loads(content)}
@@ -163,22 +163,24 @@ class Child:
 
     def _loaded(self) -> Declared:
         try:
-            kind, content = self._receive(self._nonce, START, requests.MOST_TEXT)
-            if kind is Kind.REFUSED:
-                raise ValueError(content.decode(errors="replace"))
-            try:
-                said = json.loads(content)
-                self.origin, self.device = Origin.told(said["origin"]), Device.told(said["device"])
-                fields = said["declared"]
-                return Declared(**fields | {"dtypes": tuple(fields["dtypes"])})
-            except (ValueError, TypeError, KeyError) as error:
-                raise LostVerifier(f"sent no declarations ({error})") from error
+            return self._ready(*self._receive(self._nonce, START, requests.MOST_TEXT))
         except LostVerifier as error:
             self.close()
             raise ValueError(f"verifier {self.reference!r}: the import {error}") from error
         except BaseException:
             self.close()
             raise
+
+    def _ready(self, kind: Kind, content: bytearray) -> Declared:
+        if kind is Kind.REFUSED:
+            raise ValueError(content.decode(errors="replace"))
+        try:
+            said = json.loads(content)
+            self.origin, self.device = Origin.told(said["origin"]), Device.told(said["device"])
+            fields = said["declared"]
+            return Declared(**fields | {"dtypes": tuple(fields["dtypes"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise LostVerifier(f"sent no declarations ({error})") from error
 
     def _restart(self) -> None:
         self._replaced = True

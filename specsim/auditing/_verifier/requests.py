@@ -2,13 +2,13 @@
 
 The child answers with frames: the nonce of the question, a kind, and the size of what follows. The parent
 takes nothing else from it: no object of the child is ever unpickled, and a frame that is not expected means
-that the verifier is broken. The parent asks with a pickle; an array that the child got with the question
-before is not sent again."""
+that the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the
+child got with the question before is not sent again."""
 
-import pickle
+import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from socket import socket
 from typing import Any, Protocol
@@ -21,9 +21,9 @@ from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._streams import Key
-from specsim.core._types import Ints
+from specsim.core._types import Ints, dtype_of
 
-#: Nonce, kind and size of a frame; a size, or number, of parts of a question.
+#: Nonce, kind and size of a frame; the size of a question's header.
 FRAME, SIZE = struct.Struct("!16sBQ"), struct.Struct("!Q")
 #: The most bytes of text in a frame.
 MOST_TEXT = 2**16
@@ -120,34 +120,22 @@ def answer(callee: Callee, asked: Asked) -> Ints:
     return np.concatenate(list(callee.read(asked)))
 
 
-def send_question(end: socket, nonce: bytes, asked: Asked | None, sent: Arrays) -> Arrays:
-    """Send `asked`, without the arrays of `sent`, those that the child has; return those that it has now.
-
-    None asks for the lines of `Callee.left`."""
-    if not isinstance(asked, RowsAsked):
-        # the child has the same battery
-        _send(end, (nonce, asked and replace(asked, case=asked.case.name), ()))  # type: ignore[arg-type]
-        return sent if asked is None else {}
-    given = asked.arrays.items()
-    new = {name: one for name, one in given if one is None or one is not sent.get(name)}
-    plain = {name: None if one is None else np.ascontiguousarray(one) for name, one in new.items()}
-    _send(end, (nonce, replace(asked, arrays=plain), tuple(asked.arrays)))
-    return _kept(sent, asked) | asked.arrays
-
-
-def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked | None, Arrays]:
-    """The child's side of `send_question`. Raises EOFError if the parent is gone."""
-    (parts,) = SIZE.unpack(_receive(end, SIZE.size))
-    sizes = [SIZE.unpack(_receive(end, SIZE.size))[0] for _ in range(parts)]
-    text, *buffers = [_receive(end, size) for size in sizes]
-    nonce, asked, names = pickle.loads(text, buffers=buffers)
-    if asked is None:
-        return nonce, None, kept
+def send_question(end: socket, nonce: bytes, asked: Asked, sent: Arrays) -> Arrays:
+    """Send `asked`, without the arrays of `sent`, those that the child has; return those that it has now."""
     if isinstance(asked, SequencesAsked):
-        cases = {case.name: case for case in decoder_battery()}
-        return nonce, replace(asked, case=cases[str(asked.case)]), {}
-    arrays = {name: asked.arrays[name] if name in asked.arrays else kept[name] for name in names}
-    return nonce, replace(asked, arrays=arrays), _kept(kept, asked) | arrays
+        # the child has the same battery
+        _send_header(end, {"nonce": nonce.hex(), "sequences": vars(asked) | {"case": asked.case.name}})
+        return {}
+    plan = []
+    for name, array in asked.arrays.items():
+        new = array is not None and array is not sent.get(name)
+        plan.append((name, None if array is None else (str(array.dtype), array.shape), new))
+    fields = {field: value for field, value in vars(asked).items() if field != "arrays"}
+    _send_header(end, {"nonce": nonce.hex(), "rows": fields, "arrays": plan})
+    for (_, _, new), array in zip(plan, asked.arrays.values(), strict=True):
+        if new and array is not None and array.size:
+            end.sendall(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return _kept(sent, asked) | asked.arrays
 
 
 def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
@@ -155,26 +143,51 @@ def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
     return {name: array for name, array in before.items() if " " in name} if asked.bank else {}
 
 
-def _send(end: socket, question: tuple[bytes, Asked | None, tuple[str, ...]]) -> None:
-    """Send the number of parts, the size of each, and the parts: the pickle, and the bytes of its arrays."""
-    arrays = list[pickle.PickleBuffer]()
-    text: Any = pickle.dumps(question, protocol=5, buffer_callback=arrays.append)
-    parts = [text, *(array.raw() for array in arrays)]
-    end.sendall(b"".join(map(SIZE.pack, (len(parts), *map(len, parts)))))
-    for part in parts:
-        end.sendall(part)
+def ask_for_lines(end: socket, nonce: bytes) -> None:
+    _send_header(end, {"nonce": nonce.hex(), "lines": True})
 
 
-def _receive(end: socket, size: int) -> memoryview:
-    """The next `size` bytes. Raises EOFError if the other side has closed."""
-    content = view = np.empty(size, np.uint8).data
+def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked | None, Arrays]:
+    """The child's side of `send_question` and, with None, of `ask_for_lines`. Raises EOFError if the parent
+    is gone."""
+    size = bytearray(SIZE.size)
+    _receive(end, memoryview(size))
+    text = bytearray(SIZE.unpack(size)[0])
+    _receive(end, memoryview(text))
+    header = json.loads(text)
+    nonce = bytes.fromhex(header["nonce"])
+    if "lines" in header:
+        return nonce, None, kept
+    if (sequences := header.get("sequences")) is not None:
+        case = next(case for case in decoder_battery() if case.name == sequences["case"])
+        return nonce, SequencesAsked(**sequences | {"case": case, "key": tuple(sequences["key"])}), {}
+    arrays: Arrays = {}
+    for name, form, new in header["arrays"]:
+        arrays[name] = _receive_array(end, *form) if new else kept[name] if form else None
+    fields = header["rows"]
+    asked = RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])})
+    return nonce, asked, _kept(kept, asked) | arrays
+
+
+def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
+    end.sendall(FRAME.pack(nonce, kind, len(content)) + content)
+
+
+def _receive(end: socket, view: memoryview) -> None:
+    """Fill `view`. Raises EOFError if the other side has closed."""
     while len(view):
         got = end.recv_into(view)
         if not got:
             raise EOFError
         view = view[got:]
-    return content
 
 
-def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
-    end.sendall(FRAME.pack(nonce, kind, len(content)) + content)
+def _send_header(end: socket, header: dict[str, Any]) -> None:
+    text = json.dumps(header).encode()
+    end.sendall(SIZE.pack(len(text)) + text)
+
+
+def _receive_array(end: socket, dtype: str, shape: list[int]) -> NDArray[Any]:
+    array = np.empty(shape, dtype=dtype_of(dtype))
+    _receive(end, array.reshape(-1).view(np.uint8).data)
+    return array
