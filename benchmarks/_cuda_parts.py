@@ -52,8 +52,9 @@ def speeds_of(
 
 
 def parts_of_a_step(weights: NDArray[np.float64], steps: int, multiprocessors: int) -> dict[str, Work]:
-    """The random numbers of so many steps of a rule in integers, and their look-ups in the alias table of
-    `weights` and in chances, each without the other."""
+    """Make the two parts of a step in integers works of their own: random numbers, and look-ups.
+
+    Tokens are looked up in the alias table of `weights`, then their chances."""
     blocks = BLOCKS * multiprocessors
     columns = columns_of(weights)
     tables = cuda.to_device(columns), cuda.to_device(np.zeros_like(columns))

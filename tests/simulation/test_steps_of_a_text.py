@@ -57,8 +57,9 @@ def lookahead(rows, window, ngram, kept):
 
 
 def walk(rows, text, drafter):
-    """Decode `text`, of which one token is the prompt: of each step how many tokens it drafted, the expected
-    number of those that it emits and of those that it rejects, and the number that the text has it emit."""
+    """Decode `text`, whose first token is the prompt, and return four numbers for each step.
+
+    These are the drafted tokens, the expected emitted and rejected ones, and those that the text has it emit."""
     place, steps = 1, []
     while place < len(text):
         tails, going_on = drafter(text[:place]), text[place:]

@@ -115,7 +115,7 @@ def take_steps(tables, key, first, words, out):
     from -1 - 16·i down to -16 - 16·i; out[γ] with their last tokens. Their words [2γ+1, S] are given."""
     (entries, last, columns, chances), gamma, steps = tables, out.shape[0] - 1, out.shape[1]
     mask, found = np.uint32(last.shape[1] - 1), np.empty(steps, np.uint64)
-    halves, alive, open = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
+    halves, alive, ties = found.view(np.uint32), np.ones(steps, np.int32), np.zeros(steps, np.int32)
     for i in range(gamma):
         table, row = entries[min(i, len(entries) - 1)], out[i]
         drafts, tests = words[2 * i + 1], words[2 * i + 2]
@@ -123,20 +123,20 @@ def take_steps(tables, key, first, words, out):
             found[s] = table[np.uint64(drafts[s] & mask)]
         for s in range(steps):
             token, passed, equal = compare(halves[2 * s], halves[2 * s + 1], drafts[s], tests[s], mask)
-            open[s] |= equal & alive[s]
+            ties[s] |= equal & alive[s]
             alive[s] &= passed
             row[s] = token if alive[s] else np.int32(-1 - PADDING * i - (s & PADDING - 1))
-    table, drafts, row, any_open = last.ravel(), words[0], out[gamma], 0
+    table, drafts, row, any_tie = last.ravel(), words[0], out[gamma], 0
     for s in range(steps):
         halves[s] = table[np.uint64(drafts[s] & mask) + np.uint64(last.shape[1] * alive[s])]
     for s in range(steps):
-        open[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
+        ties[s] |= np.int32(((drafts[s] ^ halves[s]) & ~mask) == 0)
         row[s] = np.int32(min(drafts[s], halves[s]) & mask)
-        any_open |= open[s]
-    if any_open:
+        any_tie |= ties[s]
+    if any_tie:
         rests, tokens = np.empty((len(words), 1), np.uint32), np.empty(gamma + 1, np.int32)
         for s in range(steps):
-            if open[s]:
+            if ties[s]:
                 fill_words(key[0], key[1], REST, first + s, rests)
                 n = take_step(columns, chances, words[:, s], rests[:, 0], tokens)
                 for i in range(gamma):
