@@ -13,7 +13,7 @@ from specsim.core._json import printable
 from specsim.core._provenance import Provenance
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
-from specsim.engines._audit import counters, head_counts, logprobs, results
+from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import known_mistakes
 from specsim.engines._audit.places import (
@@ -88,7 +88,7 @@ def judge(
     texts = _Texts(run, orders, tolerance, budget)
     tests, (logs, kind) = texts.tests(), texts.log_probabilities()
     impossible = counters.impossible(texts.every, texts.length)
-    of_head = head_counts.compare(run.planted, texts.asked, texts.every, texts.length)
+    of_head = counters.compare_heads(run.planted, texts.asked, texts.every, texts.length)
     told = of_head.finding if of_head and impossible is None else impossible
     support = support_finding(texts.places, texts.masses, texts.fresh, len(texts.law.sizes))
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)

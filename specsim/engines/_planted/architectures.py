@@ -331,7 +331,7 @@ ARCHITECTURES = {
     "mamba2": Architecture(_mamba2, memory="latch", reach=1),
     "hybrid": Architecture(_gated_delta, memory="recall"),
 }
-#: Heads that read hidden states, with the architectures that may have one; see `heads.py`.
+#: Heads that read hidden states, with the architectures that may have one; see `_audit/counters.py`.
 HEADS = {"mtp": ("gated-delta",)}
 #: Those whose layers carry a state from token to token.
 STATEFUL = ("short-conv", "gated-delta", "mamba2", "hybrid")

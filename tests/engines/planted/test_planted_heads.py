@@ -5,8 +5,7 @@ import pytest
 
 from specsim import audit_engine, open_planted, plant
 from specsim.engines import Sampling
-from specsim.engines._audit.head_counts import _counts
-from specsim.engines._planted.heads import accepted_at, head_drafts
+from specsim.engines._audit.counters import _counts, accepted_at, head_drafts
 from specsim.engines._server.decoding import Decoder
 
 
