@@ -18,10 +18,9 @@ from specsim.planning._costs import Hardware, Network, Roofline
 from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
-from specsim.simulation.methods import Drafting, Method
+from specsim.simulation.methods import LAYERS, TARGET, WIDTH, Drafting, Method
 from specsim.simulation.methods import get as get_method
 from specsim.simulation.methods import names as method_names
-from specsim.simulation.methods._systems import LAYERS, TARGET, WIDTH
 
 #: An NVIDIA A100 with 80 GB, as its data sheet has it: bytes and bfloat16 operations a second.
 A100 = Hardware(2.039e12, 312e12)

@@ -9,7 +9,7 @@ from specsim.models import Pair
 from specsim.planning import Network, Roofline, compare_methods
 from specsim.planning._methods import A100, CACHE_BYTES, step_cost
 from specsim.simulation import methods
-from specsim.simulation.methods._systems import TARGET
+from specsim.simulation.methods import TARGET
 
 PAIR = Pair([0.4, 0.3, 0.1, 0.1, 0.1], [0.2, 0.2, 0.3, 0.2, 0.1])
 

@@ -2,7 +2,8 @@
 
 To add one, add an entry to data/methods.toml of the package, and unless one drafts so already a function."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from specsim import theory
 from specsim.core._arguments import checked
 from specsim.core._files import read_table
-from specsim.core._parameters import Parameter, split_name
+from specsim.core._parameters import Parameter, Parametrised, split_name
 from specsim.core._registry import check_known
 from specsim.core._streams import Purpose, key_of, uniforms
 from specsim.core._types import Floats, TokenArray
@@ -30,9 +31,51 @@ from specsim.models import (
     tree_of_heads,
 )
 from specsim.models._base import drawn_text
+from specsim.models._drafts.dynamic import Draft
 from specsim.models._multi_token import rows_ahead
 from specsim.simulation._grid import context_rows
-from specsim.simulation.methods._method import Drafting, Method
+from specsim.traces._reader import Trace
+
+GIVE = "give two models or two pmfs"
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """What a system drafts on one pair."""
+
+    pair: Pair  #: the target, and the draft as the system has it
+    shape: Draft  #: of a step's draft, with how it is drawn
+    passes: tuple[int, ...]  #: tokens of a sequence that each pass of the drafter computes, in order
+    size: float  #: the parameters that such a pass uses / the target's
+    beside: int = 0  #: tokens of the target's pass in addition to the drafted ones and the text's last
+
+
+@dataclass(frozen=True)
+class Method(Parametrised):
+    """A drafting system."""
+
+    name: str
+    title: str
+    citation: str
+    rule: str  #: the rule that verifies its drafts, as `specsim.rules.get` reads it
+    modelled: str  #: what the model has, in a sentence
+    left_out: str  #: what it lacks
+    make: Callable[..., Drafting]  #: `make(pair, **values)` is what the system drafts on a pair
+    parameters: tuple[Parameter, ...]  #: one of them is `size`, which the drafter's cost follows from
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def drafting(self, pair: Pair) -> Drafting:
+        """What the system drafts on `pair`. Raises ValueError for a pair that lacks what it needs."""
+        if isinstance(pair.target, Trace) or (
+            not isinstance(pair.target, Model) and check_rows(pair.target, "target").ndim == 2
+        ):
+            raise ValueError(f"{self.name}: the pair has rows along one text alone; {GIVE}")
+        if pair.draft is None or isinstance(pair.draft, PromptLookup | LookaheadDecoding):
+            raise ValueError(f"{self.name}: the pair has no draft with rows; {GIVE}")
+        whole = {one.name for one in self.parameters if one.whole}
+        values = {name: int(value) if name in whole else value for name, value in self.values.items()}
+        return self.make(pair, **values)
+
 
 #: Dimensions of LLaMA-7B, the target (Touvron et al., arXiv 2302.13971); drafters have shares of its size.
 WIDTH, INNER, VOCABULARY, LAYERS = 4096, 11008, 32_000, 32
@@ -233,40 +276,15 @@ SYSTEMS = {name: _system(name, **entry) for name, entry in read_table("methods")
 
 
 def names() -> list[str]:
-    """Names of the drafting systems, sorted.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> "medusa" in names()
-    True
-    """
+    """The names of the drafting systems, sorted."""
     return sorted(SYSTEMS)
 
 
 @checked
 def get(name: str | Method) -> Method:
-    """Return a drafting system.
+    """The drafting system of a name, with parameters if any. Raises ValueError for unknown ones, or out of
+    range.
 
-    Parameters
-    ----------
-    name : str or Method
-        A name, with parameters if any, such as "eagle2:nodes=30,depth=5", or a Method.
-
-    Returns
-    -------
-    Method
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, and for parameters that are unknown or out of range.
-
-    Examples
-    --------
     >>> str(get("autoregressive:gamma=3"))
     'autoregressive:gamma=3,size=0.0101'
     """
