@@ -14,7 +14,6 @@ TABLES = ("acceptance_by_drafts",)
 
 def draw(table: pa.Table) -> Figure:
     """The picture of `specsim compare`: points simulated, thin lines closed forms, thick lines the bounds."""
-    from specsim.simulation._comparison import Acceptance
-    from specsim.simulation._comparison_figures import drafts_figure
+    from specsim.simulation._comparison import Acceptance, drafts_figure
 
     return drafts_figure([Acceptance(**row) for row in table.to_pylist()], TITLE)

@@ -18,8 +18,7 @@ def draw(table: pa.Table) -> Figure:
     """
     from dataclasses import replace
 
-    from specsim.simulation._comparison import Entry, load_bundled
-    from specsim.simulation._comparison_figures import pareto_figure
+    from specsim.simulation._comparison import Entry, load_bundled, pareto_figure
 
     rows = table.to_pylist()
     source, gamma = (rows[0][name] for name in ("source", "gamma"))

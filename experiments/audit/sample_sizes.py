@@ -27,10 +27,9 @@ from experiments._pages import markdown_table, written
 from experiments.audit._step_laws import Known, alarm, known_law, subject_of
 from specsim import mistakes
 from specsim.auditing._cases.shapes import SERVER_CASES
-from specsim.auditing._checks.alternatives import bins_of
 from specsim.auditing._checks.counts import PIT_BINS
 from specsim.auditing._checks.subjects import Subject
-from specsim.auditing._checks.tables import Joined, even_table, interim_looks
+from specsim.auditing._checks.tables import Joined, bins_of, even_table, interim_looks
 from specsim.auditing._results.audit import BUDGET
 from specsim.core.stats import POWER
 from specsim.mistakes import _reference as ref

@@ -327,7 +327,7 @@ def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) ->
     from specsim import acceptance_by_drafts
     from specsim.core._plotting import save_figure
     from specsim.core.distributions import synthetic_pair
-    from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+    from specsim.simulation._comparison import drafts_figure, pareto_figure
 
     write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
     acceptance = acceptance_by_drafts(

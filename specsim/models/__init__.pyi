@@ -9,10 +9,10 @@ from ._drafts.tree import Tree as Tree
 from ._drafts.tree import branching as branching
 from ._drafts.tree import chain as chain
 from ._drafts.tree import chains as chains
-from ._mixture import Mixture as Mixture
 from ._ngram import NGramModel as NGramModel
 from ._pair import Pair as Pair
 from ._processed import Processed as Processed
+from ._table import Mixture as Mixture
 from ._table import TableModel as TableModel
 from ._trained_pairs import build_pair as build_pair
 from ._vocabularies import compare_vocabularies as compare_vocabularies

@@ -16,7 +16,7 @@ from specsim.simulation._checkpoints import Part
 from specsim.simulation._counting import Partial, missing
 from specsim.simulation._sources import accepted_law_by_position
 from specsim.theory import accepted_law, expected_tokens_by_position
-from specsim.theory._rates import rates, with_error
+from specsim.theory._acceptance import rates, with_error
 
 #: The name of the counts of a simulation in its checkpoints.
 STEPS = "steps"

@@ -3,6 +3,8 @@ from ._acceptance import accepted_law as accepted_law
 from ._acceptance import beam_acceptance as beam_acceptance
 from ._acceptance import divergence as divergence
 from ._acceptance import expected_tokens as expected_tokens
+from ._acceptance import expected_tokens_by_position as expected_tokens_by_position
+from ._acceptance import markov_steps as markov_steps
 from ._acceptance import non_iterative_acceptance as non_iterative_acceptance
 from ._block import accepted_tokens as accepted_tokens
 from ._block import block_range as block_range
@@ -15,8 +17,6 @@ from ._many_drafts import naive_matching_acceptance as naive_matching_acceptance
 from ._many_drafts import optimal_acceptance as optimal_acceptance
 from ._many_drafts import recursive_rejection_acceptance as recursive_rejection_acceptance
 from ._many_drafts import without_replacement_acceptance as without_replacement_acceptance
-from ._positions import expected_tokens_by_position as expected_tokens_by_position
-from ._positions import markov_steps as markov_steps
 from ._speed import break_even as break_even
 from ._speed import memory_access_factor as memory_access_factor
 from ._speed import operations_factor as operations_factor

@@ -19,7 +19,7 @@ from specsim.core._plotting import Axes, axes_or_new
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
 from specsim.core._types import Floats, Ints
-from specsim.theory._rates import rates, with_error
+from specsim.theory._acceptance import rates, with_error
 from specsim.traces._format import AnyColumns, Layout, rounding
 from specsim.traces._reader import Shard, Trace
 from specsim.traces._truncated import acceptance_chances

@@ -8,9 +8,16 @@ from letters import log_pooled_e_value
 
 from specsim.adapters._contract import Declared
 from specsim.auditing._cases.battery import Case, battery
-from specsim.auditing._checks.alternatives import BONUS, DRAFT, alternatives, bins_of
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.tables import Joined, plan_tables, pooled_tables
+from specsim.auditing._checks.tables import (
+    BONUS,
+    DRAFT,
+    Joined,
+    alternatives,
+    bins_of,
+    plan_tables,
+    pooled_tables,
+)
 from specsim.core.stats import log_e_value, log_e_values, log_pooled_e_values, log_shared
 
 ROWS = [

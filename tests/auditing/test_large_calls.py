@@ -10,7 +10,7 @@ from specsim import mistakes
 from specsim.adapters._contract import Declared
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._checks.subjects import open_subject
-from specsim.auditing._diagnosis import large_calls
+from specsim.auditing._diagnosis import large
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.reproduction import count_steps
 from specsim.auditing._results.audit import CALLS
@@ -18,7 +18,7 @@ from specsim.auditing._schedule import CaseRun, run_case
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.local import Local
 
-LARGE = [case for case in diagnostic_cases(Declared()) if case.name in large_calls.CASES]
+LARGE = [case for case in diagnostic_cases(Declared()) if case.name in large.CASES]
 
 
 def in_large_calls(mistake):
@@ -41,11 +41,11 @@ def test_a_large_call_has_the_outcomes_of_a_small_one(case):
         assert (np.take_along_axis(q, draft_tokens[..., None], axis=2) > 0).all()
         return np.where(np.arange(p.shape[1]) == 0, p.argmax(axis=2), -1)
 
-    small, large = (
+    small, found = (
         count_steps(source(Local(verify, Declared()), case, 60.0, **more), OutcomeTally(case), (1, 2), 64)
-        for source, more in ((VerifierSource, {}), (large_calls.LargeCalls, {"rows": 16, "ids": 1000}))
+        for source, more in ((VerifierSource, {}), (large.LargeCalls, {"rows": 16, "ids": 1000}))
     )
-    assert (small["outcomes"] == large["outcomes"]).all()
+    assert (small["outcomes"] == found["outcomes"]).all()
     assert (16, case.gamma + 1, 1000) in shapes
 
 
@@ -54,8 +54,8 @@ def test_an_id_without_mass_is_no_outcome():
     wrong = Local(lambda draft_tokens, p, q, rng: np.where(np.arange(p.shape[1]) == 0, 1, -1), Declared())
     subject = SimpleNamespace(declared=Declared(), callee=wrong, timeout=60.0)
     audited = SimpleNamespace(subject=subject, in_time=lambda: None)
-    assert case.name in large_calls.CASES
-    assert large_calls.outcomes_of(audited, [case], 16, 1000) == []
+    assert case.name in large.CASES
+    assert large.outcomes_of(audited, [case], 16, 1000) == []
 
 
 def test_the_shape_is_that_of_the_clearest_table():
@@ -79,8 +79,8 @@ def test_the_shape_is_that_of_the_clearest_table():
         ([of_rows, together], (111, 128_256)),
         ([server], (256, 32_000)),
     ):
-        assert large_calls.shape_that_failed(SimpleNamespace(failed=cases)) == shape
-    assert all(2 * case.gamma + 1 <= large_calls.OF_A_STEP for case in LARGE)
+        assert large.shape_that_failed(SimpleNamespace(failed=cases)) == shape
+    assert all(2 * case.gamma + 1 <= large.OF_A_STEP for case in LARGE)
 
 
 @pytest.mark.slow

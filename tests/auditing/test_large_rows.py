@@ -10,7 +10,7 @@ from test_server_shapes import SERVER, in_calls_of_a_server, judged
 from specsim import mistakes
 from specsim.auditing._cases.shapes import KINDS, ShapesCase
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._diagnosis import large_rows, verifiers
+from specsim.auditing._diagnosis import large, verifiers
 from specsim.auditing._diagnosis.likelihood import fit
 from specsim.auditing._diagnosis.posterior import Limits, score
 from specsim.auditing._diagnosis.reproduction import Audited
@@ -34,12 +34,12 @@ def seen_of(function, steps=8 * CASE.round_steps):
     subject = VerifierSubject("own", Local(function))
     subject.cases = [CASE]  # a cached property
     source, tally = subject.counter(CASE.name)
-    key = large_rows.case_key(1, CASE.name)
+    key = large.case_key(1, CASE.name)
     counts = run(source, tally, key, 0, steps, threads=1).counts
     begin = tally.axes.first("kind of row")
     images = counts["images"][begin : begin + len(KINDS)]
     return [
-        large_rows.Seen(CASE.name, CASE, order, images[:, order], list(large_rows._steps(CASE, key, steps)))
+        large.Seen(CASE.name, CASE, order, images[:, order], list(large._steps(CASE, key, steps)))
         for order in range(len(CASE.orders))
     ]
 
@@ -72,6 +72,6 @@ def test_a_right_verifier_fits_no_mistake_of_many_ids():
         return mistakes._reference.verify(draft_tokens, p, q, rng)
 
     seen = seen_of(right)[0]
-    exact = score(verifiers.EXACT[0], seen.right, large_rows.TOLD)
+    exact = score(verifiers.EXACT[0], seen.right, large.TOLD)
     for name in PARTS:
-        assert large_rows.score(mistakes.get(name), seen).log_likelihood < exact.log_likelihood + np.log(20)
+        assert large.score(mistakes.get(name), seen).log_likelihood < exact.log_likelihood + np.log(20)

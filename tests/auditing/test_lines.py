@@ -6,7 +6,7 @@ import pytest
 
 from specsim import audit
 from specsim.auditing._report.text import unseen_lines
-from specsim.auditing._verifier.lines import Lines
+from specsim.auditing._verifier.local import Lines
 
 BRANCHES = '''
 import numpy as np

@@ -13,7 +13,7 @@ import figures
 from experiments._tables import read_table, table
 from specsim import acceptance_by_drafts, audit, compare, simulate, sweep
 from specsim.core._plotting import COLORS, curve, figure_style, points
-from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+from specsim.simulation._comparison import drafts_figure, pareto_figure
 from specsim.traces import summarise
 
 ARTICLE = (Path(__file__).parents[2] / "paper/paper.tex").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from specsim import acceptance_by_drafts, compare, rules
-from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+from specsim.simulation._comparison import drafts_figure, pareto_figure
 
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 

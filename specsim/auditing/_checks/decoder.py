@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.alternatives import alternatives
 from specsim.auditing._checks.counts import (
     QUARTERS,
     TAIL_EDGES,
@@ -21,7 +20,7 @@ from specsim.auditing._checks.counts import (
     prefix_cells,
     table_positions,
 )
-from specsim.auditing._checks.tables import Table, even_table, prefix_tables
+from specsim.auditing._checks.tables import Table, alternatives, even_table, prefix_tables
 from specsim.auditing._verifier.arrays import as_sequence
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer

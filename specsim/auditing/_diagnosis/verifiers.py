@@ -20,7 +20,7 @@ from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
-from specsim.auditing._diagnosis import families, large_calls, large_rows
+from specsim.auditing._diagnosis import families, large
 from specsim.auditing._diagnosis import posterior as odds
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, as_likely
@@ -161,13 +161,13 @@ def _elsewhere(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | Non
     places += [
         (f"in case {one.name!r}; in other small cases", [one], 0, 0) for one in failed if _enumerable(one)
     ]
-    if (shape := large_calls.shape_that_failed(audited)) is not None:
+    if (shape := large.shape_that_failed(audited)) is not None:
         rows, ids = shape
         where = f"in calls of {rows} rows over {ids:,} ids; in small calls"
-        fit = [one for one in small if one.name in large_calls.CASES and one.vocab_size <= ids]
+        fit = [one for one in small if one.name in large.CASES and one.vocab_size <= ids]
         places.append((where, fit, rows, ids))
     for where, cases, rows, ids in places:
-        if not (seen := large_calls.outcomes_of(audited, cases, rows, ids)):
+        if not (seen := large.outcomes_of(audited, cases, rows, ids)):
             continue
         found = odds.posterior(*_by_outcomes(mistakes, seen, audited.in_time), len(mistakes))
         if found.named:
@@ -187,10 +187,10 @@ def _enumerable(case: Case | ShapesCase) -> bool:
 
 def _in_large_rows(mistakes: Sequence[Mistake], audited: Audited) -> Diagnosis | None:
     """The mistakes that explain the tokens of a case of many ids, where small cases show nothing."""
-    if (seen := large_rows.seen_in(audited)) is None:
+    if (seen := large.seen_in(audited)) is None:
         return None
-    known = [large_rows.score(one, seen) for one in mistakes if one.name in large_rows.PARTS]
-    exact = odds.score(EXACT[0], seen.right, large_rows.TOLD)
+    known = [large.score(one, seen) for one in mistakes if one.name in large.PARTS]
+    exact = odds.score(EXACT[0], seen.right, large.TOLD)
     reproduced = partial(_reproduced, audited=audited, versions=_alone)
     found = odds.reproducing(known, [exact], len(mistakes), reproduced)
     if not found.named:

@@ -12,8 +12,8 @@ from specsim.core._files import atomic_write, read_table, write_text
 from specsim.core._json import parse_json
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.engines._planted.architectures import EPSILON, Checkpoint
+from specsim.engines._planted.folder import END, Spelling
 from specsim.engines._planted.weights import HEAD_SIZE, THETA, Tensor
-from specsim.engines._planted.words import END, Spelling
 
 #: A chat is what its messages say.
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"

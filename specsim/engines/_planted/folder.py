@@ -1,9 +1,12 @@
 """The folder of a planted pair: `planted.json`, `law.npz`, and the checkpoints in their formats."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, islice, product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -14,12 +17,55 @@ from specsim.core._files import sha256_of
 from specsim.core._json import read_sealed
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import as_dict
-from specsim.core._types import Ints
-from specsim.engines._planted.law import MODELS, Law, read_laws
-from specsim.engines._planted.texts import random_prompts
-from specsim.engines._planted.words import Spelling
+from specsim.core._types import Floats, Ints
+from specsim.engines._planted.law import MODELS, Law, TableLogits, read_laws
 from specsim.theory import expected_tokens
 from specsim.traces._format import Entries
+
+END = "<|end|>"
+_TOKEN = re.compile(r" ([a-z]+|[A-Z]+)|<\|end\|>")
+
+
+class Spelling:
+    """The texts of `words` words in lower case, of end-of-text, and of `openers` openers in upper case.
+
+    They are in the order of their ids, a space before each. Tokenizers split text before such words and look
+    up each whole, so text and tokens are one to one. `checkpoints.py` writes the same spelling for engines.
+
+    >>> Spelling(8, 2).decode([0, 1, 7, 9])
+    ' a b h A'
+    >>> Spelling(8, 2).encode(" a b h A")
+    [0, 1, 7, 9]
+    """
+
+    def __init__(self, words: int, openers: int):
+        letters = (part for size in count(1) for part in product(ascii_lowercase, repeat=size))
+        names = [f" {''.join(part)}" for part in islice(letters, max(words, openers))]
+        self.texts = [*names[:words], END, *map(str.upper, names[:openers])]
+        self._ids = {text: number for number, text in enumerate(self.texts)}
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, whose first word may lack its space, as engines strip it."""
+        padded = text if text[:1] in ("", " ", END[0]) else f" {text}"
+        found, place = [], 0
+        while place < len(padded):
+            match = _TOKEN.match(padded, place)
+            token = self._ids.get(match[0]) if match else None
+            if match is None or token is None:
+                shown = padded[place : place + 12]
+                raise ValueError(f"text, character {place}: {shown!r} does not begin with a token")
+            found.append(token)
+            place = match.end()
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        for place, token in enumerate(tokens):
+            if not 0 <= token < len(self.texts):
+                raise ValueError(
+                    f"tokens, position {place}: {token} is outside the vocabulary [0, {len(self.texts)})"
+                )
+        return "".join(self.texts[token] for token in tokens)
+
 
 MANIFEST, LAWS, GUIDE = "planted.json", "law.npz", "SERVE.md"
 FORMAT = "specsim-planted"
@@ -177,3 +223,70 @@ def _check_file(path: Path, expected: str | None) -> None:
             f"{path}: not the file that was planted, its SHA-256 differs from that in {MANIFEST}; plant the "
             "folder again"
         )
+
+
+#: Limits of what is drawn at once: entries of rows, and texts.
+MOST_ENTRIES, MOST_TEXTS = 2**20, 1024
+#: Tokens of each text in the mean over texts, at least as many as the distribution reaches back.
+LEAST_TOKENS = 16
+
+
+def random_prompts(law: Law, n: int, length: int, rng: np.random.Generator) -> Ints:
+    """Prompts [n, length]: an opener where the distribution has some, random words as far as it reads, then
+    its text, or random words if it has many, whose rows need not be computed."""
+    opening = rng.integers(law.words, size=(n, max(1, law.start)))
+    if law.openers:
+        opening[:, 0] = rng.choice(law.openers, size=n)
+    rest = length - opening.shape[1]
+    if isinstance(law.logits, TableLogits):
+        return continued(law, opening, rest, rng)
+    return np.concatenate([opening, rng.integers(law.words, size=(n, rest))], axis=1)
+
+
+def continued(law: Law, texts: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """`texts` [n, T], T ≥ `law.start`, each with `count` more tokens of the distribution."""
+    n, length = texts.shape
+    found = np.concatenate([texts, np.empty((n, count), dtype=np.int64)], axis=1)
+    for place in range(length, length + count):
+        sums = law.rows(law.contexts_at(found, place)).cumsum(axis=1)
+        found[:, place] = (sums > rng.random((n, 1)) * sums[:, -1:]).argmax(axis=1)
+    return found
+
+
+def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[float, str]:
+    """The mean of Σ min(p, q) over contexts of the target's text, and which mean it is: of the stationary
+    distribution where all contexts of the last tokens fit into a table, else of sampled texts."""
+    last = target.offsets == tuple(range(1, target.order + 1)) and not (target.memory or target.experts)
+    if isinstance(target.logits, TableLogits) and last:
+        return _stationary_mean(target, draft), "the stationary distribution of contexts"
+    n = max(8, min(MOST_TEXTS, MOST_ENTRIES // target.words))
+    tokens = max(LEAST_TOKENS, target.order)
+    texts = continued(target, random_prompts(target, n, max(1, target.start), rng), 2 * tokens, rng)
+    found = [overlaps(target, draft, target.contexts_at(texts, -place)) for place in range(1, tokens + 1)]
+    return min(1.0, float(np.mean(found))), f"{n * tokens:,} contexts of sampled texts"
+
+
+def overlaps(target: Law, draft: Law, contexts: Ints) -> Floats:
+    """Σ min(p, q) [N] in each of the contexts [N, k]."""
+    return np.minimum(target.rows(contexts), draft.rows(contexts)).sum(axis=1)
+
+
+def _stationary_mean(target: Law, draft: Law) -> float:
+    """The mean over the stationary distribution of the contexts after each opener, all openers alike.
+
+    A lazy chain has the same stationary distribution, and converges although the target may be periodic."""
+    order, openers = target.order, np.array(target.openers, dtype=np.int64)
+    sizes = (target.words,) * order + (len(openers),) * bool(len(openers))
+    contexts = np.indices(sizes).reshape(len(sizes), int(np.prod(sizes))).T
+    if len(openers):
+        contexts[:, -1] = openers[contexts[:, -1]]
+    rows = target.rows(contexts)[:, : target.words].reshape(*sizes, target.words)
+    weights = np.full(sizes, 1 / len(contexts))
+    for _ in range(10_000 if order else 0):
+        after = np.moveaxis((weights[..., None] * rows).sum(axis=order - 1), -1, 0)
+        change = np.abs(after - weights).max()
+        weights = (weights + after) / 2
+        if change < 1e-15:
+            break
+    # rows of equal distributions add up to 1 but for rounding
+    return min(1.0, float(weights.ravel() @ overlaps(target, draft, contexts)))

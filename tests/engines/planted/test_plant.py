@@ -13,9 +13,8 @@ from refused import refused
 from specsim import open_planted, plant
 from specsim.core._json import sealed
 from specsim.engines import check
+from specsim.engines._planted.folder import Spelling, continued, mean_overlap, overlaps, random_prompts
 from specsim.engines._planted.law import _apart, draw_pair
-from specsim.engines._planted.texts import continued, mean_overlap, overlaps, random_prompts
-from specsim.engines._planted.words import Spelling
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from specsim.engines._planted import weights
 from specsim.engines._planted.architectures import build
 from specsim.engines._planted.check import log_probabilities
 from specsim.engines._planted.checkpoints import PLANES, config, interleaved
+from specsim.engines._planted.folder import random_prompts
 from specsim.engines._planted.law import AdditiveLogits, TableLogits, draw_pair
-from specsim.engines._planted.texts import random_prompts
 
 CONTEXT = 128
 #: Words, offsets, openers, kind, overlap.

@@ -24,8 +24,8 @@ from specsim.models._drafts.sampling import (
 )
 from specsim.models._drafts.sequoia import best_tree, rank_acceptance
 from specsim.models._drafts.tree import MAX_NODES, as_tree
-from specsim.models._mixture import Mixture
 from specsim.models._multi_token import row_ahead, rows_ahead
+from specsim.models._table import Mixture
 from specsim.simulation._rows import ModelRows
 from specsim.theory._enumeration import prove, target_law
 

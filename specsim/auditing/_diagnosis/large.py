@@ -1,0 +1,207 @@
+"""Diagnosis of a verifier that goes wrong over many ids, or in large calls, alone.
+
+Over many ids, given what came before it, each token of a case of changing shape has the law of a single row,
+of a bonus or not. Images of tokens lie in the bins of the audit by the kind of their row, and an audit knows
+the rows that each step had. In large calls, the tokens of a diagnostic case become ids that are spread over a
+large vocabulary, whose other ids have no mass: the law of a step is that of the small case, and the call has
+the shape of those that failed."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.battery import Case, case_key
+from specsim.auditing._cases.shapes import Bank, ShapedRows, ShapesCase
+from specsim.auditing._checks.counts import PIT_BINS
+from specsim.auditing._checks.outcomes import OutcomeTally
+from specsim.auditing._checks.shapes import ShapesTally
+from specsim.auditing._checks.subjects import Span, count_span
+from specsim.auditing._checks.tables import Bins
+from specsim.auditing._diagnosis import posterior as odds
+from specsim.auditing._diagnosis.likelihood import Prediction
+from specsim.auditing._diagnosis.reproduction import Audited, count_steps, flat
+from specsim.auditing._results.audit import CALLS
+from specsim.auditing._verifier.arrays import read_tokens
+from specsim.auditing._verifier.calls import VerifierSource
+from specsim.auditing._verifier.requests import RowsAsked
+from specsim.core._streams import Key
+from specsim.core._types import Floats, Ints, TokenArray
+from specsim.mistakes import Mistake
+from specsim.mistakes._rows import PARTS, Pair
+
+#: Points of a grid of parameters, and the total variations that some thousand tokens of each kind can tell.
+POINTS, TOLD = 16, (0.03, 0.1, 0.3)
+
+
+class Steps(NamedTuple):
+    """The rows of steps over `ids` ids: places [B, γ+1] in the bank, and the number of drafted tokens [B]."""
+
+    ids: int
+    places: NDArray[np.int32]
+    drafted: Ints
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Images of the tokens of each kind of row [K, bins], in one order, and the steps of the case."""
+
+    name: str
+    case: ShapesCase
+    order: int
+    counts: Ints
+    steps: list[Steps]
+
+    @cached_property
+    def banks(self) -> dict[int, tuple[Bank, list[Bins]]]:
+        found = {}
+        for ids in {one.ids for one in self.steps}:
+            bank = self.case.bank(ids)
+            found[ids] = (
+                bank,
+                [Bins(*one, PIT_BINS) for one in zip(bank.p, bank.below[self.order], strict=True)],
+            )
+        return found
+
+    @property
+    def right(self) -> odds.Seen:
+        return [(Prediction(np.full(self.counts.shape, 1.0 / PIT_BINS)), self.counts)]
+
+    def under(self, mistake: Mistake) -> odds.Seen:
+        """The images under the law of a mistake, of tokens that are reached as often as its chances say."""
+        parts, found = PARTS[mistake.name], np.zeros(self.counts.shape)
+        for ids, (bank, bins) in self.banks.items():
+            first, chance = parts.of_first(Pair(bank.p, bank.q), **mistake.values)
+            laws, accepted = (first, parts.of_bonus(bank.p, **mistake.values)), (bank.q * chance).sum(axis=1)
+            shares = np.sum([_shares(one, accepted) for one in self.steps if one.ids == ids], axis=0)
+            for of, law in zip(shares, laws, strict=True):
+                found += of[:, None] * [one.of(row) for one, row in zip(bins, law, strict=True)]
+        return [(Prediction(found / found.sum(axis=1, keepdims=True)), self.counts)]
+
+
+def _shares(steps: Steps, accepted: Floats) -> Floats:
+    """How many drafted places, and bonuses, [2, K], are reached of each kind of row."""
+    at, reached = np.arange(steps.places.shape[1]), np.ones(steps.places.shape)
+    reached[:, 1:] = accepted[steps.places[:, :-1]].cumprod(axis=1)
+    masks = at < steps.drafted[:, None], at == steps.drafted[:, None]
+    size = len(accepted)
+    return np.array([np.bincount(steps.places[one], reached[one], minlength=size) for one in masks])
+
+
+def seen_in(audited: Audited) -> Seen | None:
+    """The tokens of the failed case of changing shape of fewest ids, its planned steps; None without one."""
+    cases = [(one, audited.subject.case(one.case)) for one in audited.failed]
+    among = [(one, case) for one, case in cases if isinstance(case, ShapesCase)]
+    if not among:
+        return None
+    result, case = min(among, key=lambda one: sum(one[1].vocab_sizes))
+    key, steps = case_key(audited.root, result.case), max(result.steps, result.planned)
+    span = Span(result.case, key, result.steps, steps - result.steps)
+    more = count_span(audited.subject, span, audited.in_time).counts
+    begin = ShapesTally(case).axes.first("kind of row")
+    images = (result.counts["images"] + more["images"])[begin : begin + len(case.kinds)]
+    even = images.sum(axis=2, keepdims=True) / PIT_BINS
+    order = int(((images - even) ** 2 / np.maximum(even, 1.0)).sum(axis=(0, 2)).argmax())
+    return Seen(result.case, case, order, images[:, order], list(_steps(case, key, steps)))
+
+
+def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
+    found: dict[tuple[int, int], list[ShapedRows]] = defaultdict(list)
+    for block, start, number in case.blocks(key, 0, steps):
+        found[block.vocab_size, block.gamma].append(case.rows(key, block, start, number))
+    for (ids, gamma), some in found.items():
+        drafted = [np.full(len(one.places), gamma) if one.lengths is None else one.lengths for one in some]
+        yield Steps(ids, np.concatenate([one.places for one in some]), np.concatenate(drafted))
+
+
+def score(mistake: Mistake, seen: Seen) -> odds.Scored:
+    """`mistake` with its likeliest parameters."""
+    return odds.fitted(mistake, mistake.parameters, seen.under, POINTS, TOLD)
+
+
+#: The cases, and the most steps of each, and ids in one row of all its steps; those of cases in small calls.
+CASES, STEPS, IDS, FURTHER_STEPS = ("diagnosis, zeros", "diagnosis, moving rows"), 2**12, 2**27, 2**17
+#: The most numbers in p and q of a call, as in the cases of a server, and those of a step for each id.
+NUMBERS, OF_A_STEP = 10**8, 7
+#: The key of their random numbers.
+KEY = (0x5EED, 0x1A46)
+
+
+@dataclass(frozen=True)
+class LargeCalls(VerifierSource):
+    """The steps of a small case of chains, in calls of `rows` rows over `ids` ids."""
+
+    rows: int = 1
+    ids: int = 0
+
+    @cached_property
+    def places(self) -> Ints:
+        """The id of each token of the case."""
+        size = self.case.vocab_size
+        return np.arange(size) * (self.ids // size) + self.ids // (2 * size)
+
+    def rows_of_a_call(self, steps: int) -> int:
+        return min(self.rows, self.declared.batch or self.rows, steps)
+
+    def _asked(self, rows: Any, *given: Any) -> RowsAsked:
+        asked = super()._asked(rows, *given)
+        asked.arrays["draft_tokens"] = self.places[rows.draft_tokens]
+        return asked
+
+    def _bank(self, name: str, p: NDArray[Any] | None, q: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        if name not in self.banks:
+            small = super()._bank(name, p, q)
+            large = {of: np.zeros((len(array), self.ids), array.dtype) for of, array in small.items()}
+            for of, array in small.items():
+                large[of][:, self.places] = array
+            self.banks[name] = large
+        return self.banks[name]
+
+    def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
+        tokens = np.full(self.ids + 1, self.case.vocab_size)  # an id without mass is no token
+        tokens[self.places], tokens[-1] = np.arange(self.case.vocab_size), -1
+        answers = [tokens[answer.clip(-1, self.ids - 1)] for answer in self.callee.read(asked)]
+        lengths = asked.arrays.get("lengths")
+        return read_tokens(answers, rows.draft_tokens, lengths, self.case.vocab_size, asked.first)
+
+
+def shape_that_failed(audited: Audited) -> tuple[int, int] | None:
+    """(rows of a call, ids) where the tests are clearest, as many rows as fit; None without any."""
+    failed = [one for one in audited.failed if one.kernel == CALLS]
+    for axis in ("calls", "rows of a call"):
+        found = [
+            (table.log10_e, [int(number.replace(",", "")) for number in numbers], one.vocab_size)
+            for one in failed
+            for table in one.tables
+            if table.where.startswith(f"{axis}: ")
+            and (numbers := re.findall(r"\d[\d,]*", table.where.partition(";")[0]))
+        ]
+        if found:
+            _, numbers, ids = max(found)
+            rows, ids = (numbers[0], numbers[1]) if axis == "calls" else (numbers[-1], ids)
+            return max(1, min(rows, NUMBERS // (OF_A_STEP * ids))), ids
+    return None
+
+
+def outcomes_of(
+    audited: Audited, cases: Sequence[Case], rows: int = 0, ids: int = 0
+) -> list[tuple[Case, Ints]]:
+    """The cases with the counts of their outcomes, in calls of that shape if one is given.
+
+    Empty if the verifier breaks the contract in one."""
+    subject, seen = audited.subject, list[tuple[Case, Ints]]()
+    for case in cases:
+        audited.in_time()
+        source, steps = VerifierSource(subject.callee, case, subject.timeout), FURTHER_STEPS
+        if ids:
+            source = LargeCalls(subject.callee, case, subject.timeout, rows=rows, ids=ids)
+            steps = max(rows, min(STEPS, IDS // ids))
+        if (counts := count_steps(source, OutcomeTally(case), KEY, steps)) is None:
+            return []
+        seen.append((case, flat(counts["outcomes"])))
+    return seen
