@@ -4,7 +4,6 @@ from ._drafts.heads import tree_of_heads as tree_of_heads
 from ._drafts.lookahead_decoding import LookaheadDecoding as LookaheadDecoding
 from ._drafts.prompt_lookup import PromptLookup as PromptLookup
 from ._drafts.sequoia import best_tree as best_tree
-from ._drafts.sequoia import rank_acceptance as rank_acceptance
 from ._drafts.tree import Tree as Tree
 from ._drafts.tree import branching as branching
 from ._drafts.tree import chain as chain

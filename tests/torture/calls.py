@@ -95,7 +95,6 @@ def _calls():
     yield _call(models.chains, count=2, gamma=2)
     yield _call(tree.as_tree, gamma=3)
     yield _call(models.best_tree, rank_acceptance=[0.6, 0.2], nodes=4, depth=2)
-    yield _call(models.rank_acceptance, p=P, q=Q, count=2)
     yield _call(models.PromptLookup, text=[0, 1, 2, 0, 1], max_ngram=2)
     yield _call(prompt_lookup.prompt_lookup, history=[0, 1, 2, 0, 1], gamma=2, max_ngram=2)
     yield _call(prompt_lookup.lookup_drafts, text=[0, 1, 2, 0, 1], positions=[4, 5], gamma=2, max_ngram=2)

@@ -19,19 +19,13 @@ Chen et al., "Sequoia", arXiv 2402.12374.
 
 Cost: O(n² · B) for B ranks, times the depth if that is limited."""
 
-import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
-import numpy as np
-
 from specsim.core._arguments import checked
-from specsim.core._checks import check_count, check_counts
+from specsim.core._checks import check_counts
 from specsim.models._drafts.tree import Tree
-
-#: The most ordered draws of siblings that are enumerated.
-MAX_DRAWS = 4096
 
 #: F of the best tree of a size, and the sizes of its root's subtrees by rank; None if there is no such tree.
 Best = tuple[Any, tuple[int, ...]] | None
@@ -109,68 +103,6 @@ def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -
         table.append(row)
         found.append(max(filter(None, row), key=lambda entry: entry[0], default=None))
     return found
-
-
-@checked
-def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
-    """Enumerate P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
-
-    The siblings that were drawn and rejected before are enumerated. After a rejection the residual is (R -
-    D)₊ and D loses the token; a token that fills up an exhausted q is never accepted. Chen et al., "Sequoia",
-    arXiv 2402.12374.
-
-    Parameters
-    ----------
-    p, q : sequence, shape [V]
-        Target and draft, of Fractions or floats.
-    count : int
-        Number of siblings, with V^count ≤ `MAX_DRAWS`.
-
-    Returns
-    -------
-    list
-        The probability that the k-th sibling is the one accepted, k = 1 … count; Fractions if the rows are.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows that are not numbers over one vocabulary, or a count out of range.
-
-    Examples
-    --------
-    >>> from fractions import Fraction as F
-    >>> rank_acceptance([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 2)
-    [Fraction(3, 4), Fraction(1, 4)]
-    """
-    for name, row in (("p", p), ("q", q)):
-        if not isinstance(row, Sequence | np.ndarray) or any(np.ndim(one) for one in row):
-            raise ValueError(f"{name}: expected a probability for each token, [V]")
-    if len(p) != len(q) or not len(q):
-        raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; give one for each token")
-    if not all(isinstance(one, Real) for one in (*p, *q)):
-        raise TypeError("p, q: expected probabilities, Fractions or floats")
-    if check_count("count", count) * math.log(len(q)) > math.log(MAX_DRAWS) + 1e-9:
-        raise ValueError(f"count: {len(q)}^{count} draws are too many, above {MAX_DRAWS}; lower V or count")
-    accept = [p[0] * 0] * count
-
-    def try_next(target: Sequence[Any], draft: Sequence[Any], probability: Any, rank: int) -> None:
-        mass = sum(draft)
-        if rank == count or not mass:
-            return
-        drawn = [weight / mass for weight in draft]
-        excess = [max(a - b, a * 0) for a, b in zip(target, drawn, strict=True)]
-        accept[rank] += probability * sum(map(min, target, drawn))
-        left = sum(excess)
-        if not left:
-            return
-        residual = [weight / left for weight in excess]
-        for x, chance in enumerate(drawn):
-            if chance > target[x]:
-                rest = [weight * (y != x) for y, weight in enumerate(draft)]
-                try_next(residual, rest, probability * (chance - target[x]), rank + 1)
-
-    try_next(p, q, p[0] * 0 + 1, 0)
-    return accept
 
 
 def _check(rank_acceptance: Sequence[Any]) -> list[Any]:

@@ -22,7 +22,7 @@ from specsim.models._drafts.sampling import (
     rank_tokens,
     sibling_laws,
 )
-from specsim.models._drafts.sequoia import best_tree, rank_acceptance
+from specsim.models._drafts.sequoia import best_tree
 from specsim.models._drafts.tree import MAX_NODES, as_tree
 from specsim.models._multi_token import row_ahead, rows_ahead
 from specsim.models._table import Mixture
@@ -548,30 +548,13 @@ def test_no_tree_of_that_size_is_better(accept):
             assert expected_tokens_of_tree(limited, accept) == max(best[d] for d in best if d <= depth)
 
 
-@pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
-def test_rank_acceptance_is_that_of_the_rule(flavour):
-    """On one pair of rows, against the law of `without_replacement` over all draws of siblings."""
-    rng = np.random.default_rng(14)
-    for _ in range(8):
-        target, draft = rational_pair(rng, 4, 0, 0, flavour)
-        p, q = target.row([]), draft.row([])
-        expected = [F(0)] * 3
-        for drawn, chance in sibling_laws("without replacement", q, 3):
-            stop, _ = rules.get("without_replacement").law((0, 0, 0), drawn, [p] * 4, [q])
-            expected = [sum_ + chance * stop[k + 1] for k, sum_ in enumerate(expected)]
-        accept = rank_acceptance(p, q, 3)
-        assert accept == expected
-        assert accept[0] == overlap(p, q)
-        assert rank_acceptance(p, q, 2) == accept[:2]
-        floats = rank_acceptance([float(x) for x in p], [float(x) for x in q], 3)
-        assert floats == pytest.approx([float(x) for x in accept], abs=1e-12)
-
-
-def test_if_all_tokens_are_drawn_one_is_accepted():
-    """The cover property: certain where q is positive wherever p is."""
-    p, q = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 10), F(1, 10), F(8, 10)]
-    assert sum(rank_acceptance(p, q, 3)) == 1
-    assert sum(rank_acceptance(p, q, 2)) < 1
+def acceptance_by_rank(p, q, count):
+    """P_1 … P_count of siblings drawn without replacement, over all draws of them."""
+    accept = [F(0)] * count
+    for drawn, chance in sibling_laws("without replacement", q, count):
+        stop, _ = rules.get("without_replacement").law((0,) * count, drawn, [p] * (count + 1), [q])
+        accept = [sum_ + chance * stop[k + 1] for k, sum_ in enumerate(accept)]
+    return accept
 
 
 @pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
@@ -581,7 +564,7 @@ def test_expected_tokens_are_those_of_the_proof(flavour):
     for parents in [(0, 0), (0, 0, 1), (0, 0, 1, 2), (0, 0, 0, 1, 1)]:
         target, draft = rational_pair(rng, 3, 0, 0, flavour)
         tree = Tree(parents, "without replacement")
-        accept = rank_acceptance(target.row([]), draft.row([]), 3)
+        accept = acceptance_by_rank(target.row([]), draft.row([]), 3)
         proof = prove(target, draft, rule="without_replacement", gamma=tree)
         assert proof.mean_tokens == expected_tokens_of_tree(tree, accept)
 
@@ -597,8 +580,3 @@ def test_expected_tokens_are_those_of_the_proof(flavour):
 )
 def test_trees_that_cannot_be(given):
     best_tree(*given)
-
-
-def test_too_many_draws_are_refused():
-    with pytest.raises(ValueError, match=r"9\^4 draws are too many"):
-        rank_acceptance([F(1, 9)] * 9, [F(1, 9)] * 9, 4)
