@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from specsim.core._files import read_table
 
-#: How the help of commands and of groups of them ends: examples and exit codes.
+#: Of the help of commands their options, and of commands and groups of them its end: examples, exit codes.
 COMMANDS = read_table("commands")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -82,8 +82,13 @@ def default(group: App) -> Callable[[Function], Function]:
 
 
 def about(function: Callable[..., Any]) -> str:
-    """Return what a docstring says above its Args, and join their lines, which help would break."""
-    above, args, options = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+    """Return what a docstring says above its Args, and join their lines, which help would break; those of the
+    table follow."""
+    above, _, text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     above = "\n\n".join(" ".join(one.split()) for one in above.split("\n\n"))
-    function.__doc__ = above + args + re.sub(r"\n {8}", " ", options)
+    options = [re.sub(r"\n {8}", " ", text)] * bool(text)
+    options += [
+        f"    {name}: {said}" for name, said in COMMANDS[function.__name__].get("options", {}).items()
+    ]
+    function.__doc__ = "\n".join([above, *["", "Args:"] * bool(options), *options])
     return above

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 def list_command(
     what: str, target: Path | None = None, draft: Path | None = None, /, *, form: Form = TEXT
 ) -> int:
-    """List the rules, methods, engines or mistakes, or compare the tokens of two models.
-
-    Args:
-        what: rules (of verification: paper, claim, results on the n-gram pair); methods (drafting systems:
-            paper, rule, parameters, what is modelled and what is not); engines (that 'specsim audit' knows by
-            name); mistakes (of verifiers, decoders and servers); or tokens (of two models: whether numbers
-            mean the same, where rows are padded, and what else differs in their tokenizers).
-        target: With tokens: folder of the target, its tokenizer.json, or a GGUF file.
-        draft: With tokens: the same of the draft; of an EAGLE-3 head, its folder."""
+    """List the rules, methods, engines or mistakes, or compare the tokens of two models."""
     check_known("list", what, [*LISTS, "tokens"])
     if what == "tokens":
         from specsim.models import compare_vocabularies

@@ -37,26 +37,7 @@ def plant(
 ) -> int:
     """Make a target and a draft, real transformers with known next-token distributions, or check them.
 
-    'specsim audit engine' tests an engine that serves them; SERVE.md in the folder says how.
-
-    Args:
-        folder: Folder to write; must be new or empty. With --check: to read.
-        check: Compare the log-probabilities of the checkpoints in the folder with the planted ones.
-        order: The distributions read the last ORDER tokens. Default: 2, or 1 with a state.
-        offsets: Instead of --order: distances of the tokens that are read, such as 1,17,64.
-        openers: Number of openers: tokens that may begin a prompt and are read to its end. Default: 0.
-        vocab_size: Vocabulary size, from 2 to 131072. Default: 8, or 12 with --heads.
-        kind: Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.
-        overlap: Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.
-        context: Maximum sequence length. Default: 2048.
-        format: Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf; gguf for heads.
-        architecture: llama, sliding-window, moe, short-conv, gated-delta or mamba2 (with a state), or hybrid
-            (with a state and attention). Default: llama.
-        heads: mtp: the target drafts by a head that reads its hidden states. It needs gated-delta.
-        generation_config: Sampling parameters that engines may take where a request has none, such as
-            temperature=0.7,top_k=3,top_p=0.9,repetition_penalty=1.2.
-        dtype: With --check: what transformers computes in, such as float32,float16,bfloat16.
-        seed: Seed; the same seed gives the same checkpoints. Default: random."""
+    'specsim audit engine' tests an engine that serves them; SERVE.md in the folder says how."""
     values = locals()
     if check:
         why = "has no effect with --check, which reads an existing folder"
@@ -115,14 +96,7 @@ def serve(
 ) -> None:
     """Serve a target with a draft over an OpenAI-compatible API, until interrupted.
 
-    A correct server, or one with a known bug (--mistake), to try audits on.
-
-    Args:
-        source: Folder of planted checkpoints, or 'ngram' (the bundled pair).
-        mistake: Decode with a known mistake, see 'specsim list mistakes'. Default: none.
-        plain: Sample from the target, without a draft.
-        host: Address to listen on; 0.0.0.0 accepts connections from the network.
-        port: Port to listen on; 0 is a free one."""
+    A correct server, or one with a known bug (--mistake), to try audits on."""
     from specsim import open_planted
     from specsim.engines._planted.served_pair import ngram_pair
     from specsim.engines._server.decoding import Decoder

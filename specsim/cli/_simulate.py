@@ -48,11 +48,7 @@ def simulate(
     """Draw speculative steps, and print α, tokens per step and the closed form.
 
     Rows of a trace are frozen: drafts are drawn again, rows stay. If they are truncated, bounds of the
-    expected tokens per step along the logged drafts are computed instead.
-
-    Args:
-        over: Simulate each value of a setting, such as lenience=0.5,0.8,1: a parameter of the rule, gamma,
-            rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations."""
+    expected tokens per step along the logged drafts are computed instead."""
     values = locals()
     if pair.endswith(".json"):
         from specsim.simulation._result import Simulation
@@ -181,12 +177,7 @@ def replay(
     device: option.AuditDevice = None,
     form: Form = TEXT,
 ) -> int:
-    """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers.
-
-    Args:
-        step: Number of the step, from 0.
-        seed: Seed of the run, as in its output.
-        case: Replay a step of an audit: the case, as the report names it."""
+    """Replay one step of 'simulate' or 'audit' in plain Python, and print its numbers."""
     values = locals()
     if case is not None:
         own = ("pair", "step", "seed", "case", "level", "device")
@@ -217,13 +208,7 @@ def generate(
     seed: option.Seed = None,
     form: Form = TEXT,
 ) -> int:
-    """Decode speculatively, and print the text and its statistics beside those of plain decoding.
-
-    Args:
-        prompt: Text to continue; tokens are its bytes.
-        max_new_tokens: Tokens to generate.
-        drafting: How a chain is drafted: sample or greedy.
-        eos: Token that ends the text, such as 10, a new line."""
+    """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
     values = locals()
     target, draft = models_of(pair)
     models = specsim.models.Pair(target, draft)
@@ -281,20 +266,7 @@ def compare(
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed.
-
-    Args:
-        rule: A rule, with parameters if any; may be repeated. Default: all, or for rows along a text (of a
-            trace) those for chains.
-        drafts: Chains for rules that take several drafts. Default: 2.
-        steps: Steps of each rule (65536) or method (4096).
-        sweep: Simulate lossy rules at several parameter values.
-        method: Compare drafting systems instead of rules: one of 'specsim list methods', with parameters if
-            any; may be repeated; or all.
-        batch: With --method: sequences decoded together. Default: 1.
-        context: With --method: tokens before the step. Default: 1024.
-        out: Folder for comparison.json and the figures pareto and drafts, as .png and .svg; -o FILE saves the
-            result alone."""
+    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed."""
     values = locals()
     if method is None:
         refuse(compare, values, "has no effect without --method", "batch", "context")

@@ -21,14 +21,7 @@ def trace_import(
     vocab_size: Annotated[int | None, option.WHOLE] = None,
     dtype: option.Dtype = "float32",
 ) -> None:
-    """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats.
-
-    Args:
-        source: The log: .npz (or a folder of .npy), .safetensors, .parquet or .jsonl.
-        out: Folder to write; must be new or empty.
-        draft: The draft's .jsonl, with the same texts as the target's, line by line.
-        format: jsonl, npz, parquet or safetensors; default: by the file's ending.
-        vocab_size: V, if a log of truncated rows does not have it; default: largest id + 1."""
+    """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats."""
     from specsim.traces._importing import import_trace
 
     trace = import_trace(source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype)
@@ -80,13 +73,7 @@ def trace_alpha(
     seed: Annotated[int, option.WHOLE] = 0,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> None:
-    """The three α of a trace by position, entropy and document, with confidence intervals.
-
-    Args:
-        skip_damaged: Skip damaged shards, with a warning.
-        entropy_of: Group contexts by the entropy of q, or of p.
-        bins: Number of groups of equal size.
-        seed: Seed of the bootstrap over documents."""
+    """The three α of a trace by position, entropy and document, with confidence intervals."""
     from specsim.traces._analysis import summarise_and_read
     from specsim.traces._summary import is_whole
 
@@ -117,17 +104,7 @@ def trace_audit(
     """Check a log against its own rows.
 
     Of a trace: the accept flags and drafted tokens, for the standard rule, or lenience. Of served responses:
-    whether each emitted token follows the logged log-probabilities.
-
-    Args:
-        path: Folder of a trace, or a bundled one, 'ngram-trace' (default) or 'transformers'; or served
-            responses: a file of JSON Lines, or a folder of them.
-        lenience: Of a trace: lenience of the decoding, in (0, 1]. Default: 1.
-        logprobs: Of served responses: raw log-probabilities (default), before temperature and truncation, or
-            processed ones.
-        temperature: Of served responses: temperature of requests that do not have one in the log.
-        tolerance: Of served responses: error of the log-probabilities, in nats. Default: 1e-5.
-        seed: Seed of the map of tokens to uniforms."""
+    whether each emitted token follows the logged log-probabilities."""
     values = locals()
     of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
     if path is not None and _is_served(path):
@@ -169,21 +146,7 @@ def trace_record(
     top: Annotated[int | None, option.WHOLE] = None,
     seed: option.Seed = None,
 ) -> None:
-    """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q.
-
-    Args:
-        path: Folder to write; must be new or empty.
-        steps: With --models: speculative steps to log.
-        target: In place of --models: the target, a folder or name that from_pretrained of transformers loads.
-        draft: With --target: the draft, with the same tokenizer.
-        prompts: With --target: a text file, a prompt on each line; or .jsonl, an object with "prompt" on
-            each.
-        max_new_tokens: With --target: tokens for each prompt.
-        temperature: With --target: sampling temperature of both models; 0 is greedy.
-        top_k: With --target: keep this many most probable tokens. Default: all.
-        top_p: With --target: keep the most probable tokens up to this mass.
-        device: With --target: the torch device of the models.
-        top: Store only this many most probable tokens of each row, and the mass of the rest."""
+    """Decode speculatively, with n-grams or two Hugging Face models, and log the drafts with p and q."""
     from specsim.decoding import record, record_hf
 
     values = locals()
