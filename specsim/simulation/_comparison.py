@@ -1,7 +1,7 @@
 """Compare rules on one pair: tokens per step, and total variation from the target's distribution."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.resources import files
@@ -35,7 +35,7 @@ from specsim.models import Model, Pair, Tree, chain, chains
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
 from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
-from specsim.simulation._sources import make_source, pair_of
+from specsim.simulation._sources import BY_SIBLINGS, make_source, pair_of
 from specsim.traces._reader import Trace
 
 #: Values of each parameter in a sweep.
@@ -241,16 +241,11 @@ def sweep_values(parameter: Parameter) -> list[float]:
     return [value for value in values if parameter.low <= value <= parameter.high]
 
 
-#: Rules for K children of a node, with the closed form of their acceptance if there is one.
-RULES: dict[str, Callable[[Floats, Floats, int], float] | None] = {
-    "naive_matching": theory.naive_matching_acceptance,
-    "token_tree": None,
-    "k_seq": theory.k_seq_acceptance,
-    "recursive_rejection": theory.recursive_rejection_acceptance,
-    "without_replacement": None,
-    "greedy_multi_draft": theory.greedy_multi_draft_acceptance,
-    "deterministic_children": None,
-}
+#: Rules for K children of a node.
+RULES = (
+    "naive_matching", "token_tree", "k_seq", "recursive_rejection", "without_replacement",
+    "greedy_multi_draft", "deterministic_children",
+)  # fmt: skip
 #: Sampling methods with an optimal acceptance.
 BOUNDS = ("sampled", "without replacement", "top and sample", "top")
 
@@ -310,8 +305,10 @@ def acceptance_by_drafts(
         for drawing in BOUNDS:
             bound = theory.optimal_acceptance(p, q, drafts, drawing)
             found.append(Acceptance("bound", drawing, drafts, float(bound), None, None))
-        for name, closed in RULES.items() if drafts > 1 else ():
+        for name in RULES if drafts > 1 else ():
             drawing = get(name).draft_sampling[0]
+            # that of drafts without replacement is an enumeration, and no closed form
+            closed = BY_SIBLINGS.get((name, drawing)) if drawing != "without replacement" else None
             tree = Tree((0,) * drafts, drawing)
             run = simulate(p, q, rule=name, gamma=tree, steps=steps, rng=root, threads=threads)
             rate = float(run.lengths[1] / run.steps)

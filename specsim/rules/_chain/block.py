@@ -169,7 +169,6 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
 RULE = Rule(
     name="block",
     citation="Sun et al. 2025, arXiv 2403.10444, Algorithm 2",
-    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),

@@ -119,7 +119,6 @@ def draw(pair, race, x, tested, u):
 RULE = Rule(
     name="gumbel",
     citation="Daliri, Musco & Suresh 2025, arXiv 2408.07978",
-    draft_sampling=("sampled",),
     law=tokenwise.law("gumbel", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,

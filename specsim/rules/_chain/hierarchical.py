@@ -114,7 +114,6 @@ def rows(cap: Kernel) -> Kernel:
 RULE = Rule(
     name="hierarchical",
     citation="Zhou et al. 2026, arXiv 2601.05724",
-    draft_sampling=("sampled",),
     law=law,
     rows=rows(capped),
     fixed_pair=FixedPair(tables, verify_fixed_pair),

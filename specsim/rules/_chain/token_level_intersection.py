@@ -94,7 +94,6 @@ def draw(pair, inside, x, tested, u):
 RULE = Rule(
     name="token_level_intersection",
     citation="Timor et al. 2025, arXiv 2502.05202, token-level intersection",
-    draft_sampling=("sampled",),
     law=tokenwise.law("token_level_intersection", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw, restricted_row),

@@ -135,7 +135,6 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
 RULE = Rule(
     name="von_neumann",
     citation="von Neumann 1951; Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    draft_sampling=("sampled",),
     law=tokenwise.law("von_neumann", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,

@@ -126,10 +126,10 @@ class Rule(Parametrised):
 
     name: str
     citation: str
-    draft_sampling: tuple[str, ...]
     law: Callable[..., StepLaw]
     rows: Kernel
     fixed_pair: FixedPair
+    draft_sampling: tuple[str, ...] = ("sampled",)
     uniforms: Callable[[Draft, int], int] = uniform_per_node
     survival: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()

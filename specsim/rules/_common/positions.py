@@ -53,7 +53,7 @@ def rule(
         rows=tokenwise.rows(*kernels),
         positions=positions(*kernels),
         fixed_pair=tokenwise.fixed_pair(shares),
-        **{"draft_sampling": ("sampled",)} | claims,
+        **claims,
     )
 
 

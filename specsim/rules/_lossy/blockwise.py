@@ -106,7 +106,6 @@ def shares(
 RULE = Rule(
     name="blockwise",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, approximate acceptance",
-    draft_sampling=("sampled",),
     law=law,
     declared=declared,
     declares="drafts that p's best tokens allow, else argmax p",

@@ -115,7 +115,6 @@ def draw(pair, scales, x, tested, u):
 RULE = Rule(
     name="cactus",
     citation="Hao & Mou 2026, arXiv 2604.04987",
-    draft_sampling=("sampled",),
     law=tokenwise.law("cactus", acceptance, recovered),
     declared=declared,
     declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",

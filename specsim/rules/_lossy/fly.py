@@ -151,7 +151,6 @@ def verify_fixed_pair(draft, best, window, draft_uniforms, verify_uniforms, toke
 RULE = Rule(
     name="fly",
     citation="Li et al. 2025 (FLy), arXiv 2511.22972",
-    draft_sampling=("sampled",),
     law=law,
     declared=declared,
     declares="argmax p, or a draft where p is uncertain and the next W agree",

@@ -509,7 +509,6 @@ def fixed_pair(count: Kernel) -> FixedPair:
 RULE = Rule(
     name="greedy_multi_path_block",
     citation="Thomas & Pal 2026, arXiv 2602.16961; the order and r are derived here",
-    draft_sampling=("sampled",),
     law=law,
     rows=rows(count_children),
     fixed_pair=fixed_pair(count_children),

@@ -152,6 +152,5 @@ RULE = nodewise.rule(
     node_law,
     choose,
     nodewise.fixed_pair(pick, table, lambda tree: 4 * tree.size + 1),
-    draft_sampling=("sampled",),
     uniforms=uniforms,
 )

@@ -164,6 +164,5 @@ RULE = nodewise.rule(
     node_law,
     choose,
     nodewise.fixed_pair(pick, table),
-    draft_sampling=("sampled",),
     many_drafts=True,
 )

@@ -81,6 +81,5 @@ RULE = nodewise.rule(
     node_law,
     choose,
     nodewise.fixed_pair(pick, residuals),
-    draft_sampling=("sampled",),
     many_drafts=True,
 )

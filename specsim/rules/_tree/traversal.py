@@ -195,7 +195,6 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
 RULE = Rule(
     name="traversal",
     citation="Weng et al. 2025, arXiv 2505.12398, Algorithm 2",
-    draft_sampling=("sampled",),
     law=partial(traverse, replaced=True),
     rows=rows(True, new_weight),
     fixed_pair=fixed_pair(True, new_weight),
