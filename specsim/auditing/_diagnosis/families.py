@@ -15,6 +15,7 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.likelihood import Prediction, fit
 from specsim.auditing._diagnosis.reproduction import Audited, predict
 from specsim.auditing._results.audit import CALLS, TableResult
+from specsim.core._files import read_table
 from specsim.core._types import Ints
 from specsim.mistakes import Mistake
 
@@ -42,13 +43,7 @@ OF_ROWS: dict[bool, Family] = {
     True: ("Steps are wrong only where the rows of a call differ.", "takes the rows of a request"),
 }
 #: Where to look by the axis of the shapes of calls.
-OF_AXES = {
-    "vocabulary": "goes through ids: tiles and the last of them, padding, sums in low precision",
-    "rows of a call": "goes through rows: blocks, strides, random numbers",
-    "row of its call": "goes through rows: blocks, strides, random numbers",
-    "γ": "goes through drafted tokens: strides, fixed sizes",
-    "call": "keeps something from one call for the next",
-}
+OF_AXES: dict[str, str] = read_table("diagnosis")["axes"]
 
 
 def of_steps(seen: Sequence[tuple[Case, Ints]], exact: Sequence[Mistake]) -> Family:

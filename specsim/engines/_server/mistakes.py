@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim import mistakes
+from specsim.core._files import read_table
 from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
@@ -21,22 +22,7 @@ from specsim.mistakes._rows import argmax
 from specsim.models._drafts.sampling import draw_siblings
 
 #: Where a mistake acts, with what `act` is given.
-PLACES = {
-    "admission": "when texts begin: act(running, root seed) changes their prompts or keys",
-    "reading": "when rows are made: act(running, indices) gives the places in `seen` that are read instead",
-    "random numbers": "when a step begins: act(step) changes its uniforms",
-    "drafts": "after drafting: act(step) changes the drafts, or the q that verification is given",
-    "rows": "before verification: act(step) changes p",
-    "verification": "act(drafted tokens, p, q, generator) verifies in place of the rule",
-    "last token": "after verification: act(step) changes the recovered or the bonus token",
-    "log-probabilities": "act(step) changes what is reported of the tokens",
-    "counters": "act(step) changes the numbers of drafted and accepted tokens that are reported",
-    "cache": "after a step: act(step) changes what the models have seen",
-    "expert": "when rows are made: act(running, places) gives the places after what chooses instead",
-    "state": "after a step: act(step, memory, seen, window) changes how many tokens states see, and the last",
-    "head": "when a head drafts: act(running, memory, places, words) changes which tokens and words it reads",
-    "stop": "when a stop string is found: act(tokens) gives the tokens that are returned",
-}
+PLACES: dict[str, str] = read_table("servers")["places"]
 #: Tokens in a page of the cache.
 PAGE = 16
 
