@@ -13,9 +13,8 @@ from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core.distributions import check_tokens, cumulative_draw
-from specsim.decoding._drafters import Drafter, make_drafter
+from specsim.decoding._drafters import Drafter, Side, make_drafter
 from specsim.decoding._result import Generation, Step
-from specsim.decoding._sessions import Side
 from specsim.models import DynamicTree, LookaheadDecoding, Model, Pair, PromptLookup, Tree, chain
 from specsim.models._base import check_pair
 from specsim.models._drafts.dynamic import Draft

@@ -13,9 +13,9 @@ from refused import refused
 from specsim import default_pair, generate, rules, sample
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import dyadic, normalise
+from specsim.decoding import _drafters as sides
 from specsim.decoding import _loop
-from specsim.decoding import _sessions as sides
-from specsim.decoding._sessions import Session
+from specsim.decoding._drafters import Session
 from specsim.models import (
     DynamicTree,
     LookaheadDecoding,
