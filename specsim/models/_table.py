@@ -128,10 +128,10 @@ def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
 class Mixture(Processable):
     """A `draft` moved towards its `target`, with rows (1 - w)·q + w·p: the simplest model of distillation.
 
-    One number w stands for the training of a draft on its target, as in DistillSpec (Zhou et al., arXiv
-    2310.08461); real distillation moves some rows more than others, and needs no p to draft. In every context
-    β(w) = w + (1 - w)·β, since min(p, (1 - w)·q + w·p) = w·p + (1 - w)·min(p, q). If both models are exact
-    then so is `row`; `rows` agrees with it up to rounding.
+    It represents training on the target, as in DistillSpec (Zhou et al., arXiv 2310.08461), by one number w.
+    Real distillation moves some rows more than others, and needs no p to draft. In every context β(w) = w +
+    (1 - w)·β, since min(p, (1 - w)·q + w·p) = w·p + (1 - w)·min(p, q). If both models are exact then so is
+    `row`; `rows` agrees with it up to rounding.
 
     Parameters
     ----------

@@ -276,15 +276,40 @@ SYSTEMS = {name: _system(name, **entry) for name, entry in read_table("methods")
 
 
 def names() -> list[str]:
-    """The names of the drafting systems, sorted."""
+    """Names of the drafting systems, sorted.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> "medusa" in names()
+    True
+    """
     return sorted(SYSTEMS)
 
 
 @checked
 def get(name: str | Method) -> Method:
-    """The drafting system of a name, with parameters if any. Raises ValueError for unknown ones, or out of
-    range.
+    """Return a drafting system.
 
+    Parameters
+    ----------
+    name : str or Method
+        A name, with parameters if any, such as "eagle2:nodes=30,depth=5", or a Method.
+
+    Returns
+    -------
+    Method
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, and for parameters that are unknown or out of range.
+
+    Examples
+    --------
     >>> str(get("autoregressive:gamma=3"))
     'autoregressive:gamma=3,size=0.0101'
     """
