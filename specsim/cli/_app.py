@@ -87,8 +87,7 @@ def about(function: Callable[..., Any]) -> str:
     above, _, text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     above = "\n\n".join(" ".join(one.split()) for one in above.split("\n\n"))
     options = [re.sub(r"\n {8}", " ", text)] * bool(text)
-    options += [
-        f"    {name}: {said}" for name, said in COMMANDS[function.__name__].get("options", {}).items()
-    ]
+    own = COMMANDS.get(function.__name__, {}).get("options", {})
+    options += [f"    {name}: {said}" for name, said in own.items()]
     function.__doc__ = "\n".join([above, *["", "Args:"] * bool(options), *options])
     return above
