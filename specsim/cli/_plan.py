@@ -1,5 +1,7 @@
 """`specsim plan` and `simulate-batch`: the best γ, or the best of several drafts; a server."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,10 +10,11 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import app, command
-from specsim.cli._options import ANY_PAIR, REAL, WHOLE, Seed, Several, given, pair_of, refuse
+from specsim.cli._options import ANY_PAIR, HELP, REAL, WHOLE, Seed, Several, given, pair_of, refuse
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_result
 from specsim.core._numbers import real
 from specsim.core._numbers import whole as whole_of
+from specsim.core._registry import check_known
 from specsim.models import Pair
 
 #: The networks and the hardware of a server, where none are named.
@@ -20,6 +23,17 @@ PRESET = "llama-8b"
 MOST = 64
 #: For policies: tokens of a text, and the share of it that DISCO is fitted to.
 LENGTH, TRAINED = 20_000, 0.25
+#: What --alpha may be, beside one rate of tested tokens and beta:MEAN,DEVIATION.
+MEANINGS = ("conditional", "by-position", "acceptance-rate", "tokens-per-step")
+#: The options of `plan` by the one that says what it plans from; the first that is given decides.
+PLANS: dict[str, tuple[str, ...]] = {
+    "policies": ("pair", "c", "tokens", "seed"),
+    "speeds": (),
+    "draft": ("max_gamma",),
+    "step_time": ("alpha", "gamma", "target_time"),
+    "measured": ("pair", "alpha", "batch"),
+    "c": ("pair", "alpha", "c_hat", "max_gamma"),
+}
 #: For a pair of models: how far rates by position are simulated, and how many steps must get there.
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
 
@@ -31,52 +45,111 @@ if TYPE_CHECKING:
 def plan(
     pair: Annotated[str | None, Parameter(help=f"{ANY_PAIR} Uses its acceptance rates by position.")] = None,
     *,
-    alpha: Annotated[float | None, REAL] = None,
+    alpha: Annotated[str | None, HELP["alpha"]] = None,
     draft: Several = None,
+    speeds: Several = None,
     c: Annotated[float | None, REAL] = None,
     c_hat: Annotated[float | None, REAL] = None,
+    measured: str | None = None,
+    batch: Annotated[int, WHOLE] = 1,
+    gamma: Annotated[int | None, WHOLE] = None,
+    target_time: str | None = None,
+    step_time: str | None = None,
     max_gamma: Annotated[int, WHOLE] = MOST,
     policies: option.Flag = False,
     tokens: Annotated[int | None, WHOLE] = None,
     seed: Seed = None,
     form: Form = TEXT,
 ) -> int:
-    """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies.
+    """Find the best γ, its speedup and sensitivity, the best of several drafts, or of several policies."""
+    from specsim.planning import _measured as by_measurement
 
-    Args:
-        alpha: Acceptance rate of the draft's tokens, from 0 to 1.
-        draft: One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a
-            trace; may be repeated.
-        c: Ratio of the times of a draft's and a target's forward pass.
-        c_hat: The same ratio for arithmetic operations; default: c.
-        max_gamma: Largest γ to consider.
-        policies: Compare policies that choose γ at every step, on a text of two models or along a trace.
-        tokens: With --policies, of two models: length of the text in tokens. Default: 20,000."""
     values = locals()
-    if sum(given is not None for given in (pair, alpha, draft)) != 1:
-        raise ValueError("PAIR, --alpha, --draft: give exactly one of them")
-    if policies:
-        refuse(plan, values, "has no effect with --policies", "alpha", "draft", "c_hat", "max_gamma")
-    else:
-        refuse(plan, values, "has no effect without --policies", "tokens", "seed")
+    kind = next((name for name in PLANS if values[name]), "c")
+    sources = sum(values[name] is not None for name in ("pair", "alpha", "draft", "speeds"))
+    if sources > 1 or not (sources or step_time):
+        raise ValueError("PAIR, --alpha, --draft, --speeds: give exactly one of them")
+    refuse(plan, values, f"has no effect with --{kind.replace('_', '-')}", but=(kind, *PLANS[kind], "form"))
+    if speeds is not None:
+        return print_result(by_measurement.plan_speeds(*_speeds(speeds)), form)
     if draft is not None:
-        from specsim import rank_drafts
+        candidates = [_candidate(text) for text in draft]
+        return print_result(specsim.rank_drafts(candidates, max_gamma=max_gamma), form)
+    rates, meaning, _ = (None, "", None) if alpha is None else _alpha(alpha)
 
-        refuse(plan, values, "has no effect with --draft, where each has its own: name=alpha,c", "c", "c_hat")
-        return print_result(rank_drafts([_candidate(text) for text in draft], max_gamma=max_gamma), form)
-    if c is None:
-        raise ValueError("--c: missing; give the time of a draft's pass over that of a target's")
-    rates: Any = alpha
+    def make(alpha: Any) -> Any:
+        if step_time is not None:
+            return by_measurement.plan_step(alpha, gamma, target_time, step_time)
+        if measured is not None:
+            return by_measurement.plan_passes(
+                alpha, by_measurement.MeasuredStep.read(*_passes(measured), batch)
+            )
+        assert c is not None
+        return specsim.plan(alpha, c, c_hat, max_gamma=max_gamma)
+
+    if [c, measured, step_time].count(None) == 3:
+        raise ValueError(
+            "--c: missing; give the time of a draft's pass over that of a target's, --measured or --step-time"
+        )
     if pair is not None:
         both = pair_of(pair)
-        if policies and both.draft is None:
+        if both.draft is None:
             refuse(plan, values, f"has no effect on {pair}, whose text is logged", "tokens", "seed")
         if policies:
+            assert c is not None
             return _print_policies(both, c, tokens, seed, form)
         if both.draft is None:
-            return _print_trace_plan(both.target, c, c_hat, max_gamma, form)
+            return _print_trace_plan(both.target, make, form)
         rates = _rates(both)
-    return print_result(specsim.plan(rates, c, c_hat, max_gamma=max_gamma), form)
+    return print_result(replace(make(rates), meaning=meaning), form)
+
+
+def _alpha(text: str) -> tuple[Any, str, int | None]:
+    """Accepted / tested tokens of --alpha, what they follow from, and the γ that they were measured with."""
+    kind, colon, rest = text.partition(":")
+    if not colon and "," in text:
+        raise ValueError(
+            f"--alpha: {text} are several rates; give by-position:{text} if they are shares of all steps, as "
+            f"engines print them, or conditional:{text} if they are accepted / tested"
+        )
+    if not colon:
+        return _number("alpha", text, real), "", None
+    check_known("meaning of --alpha", kind, MEANINGS)
+    if kind == "conditional":
+        return [_number("alpha", one, real) for one in rest.split(",")], "", None
+    if kind == "by-position":
+        return *specsim.planning.alpha_of(by_position=rest), rest.count(",") + 1
+    value, _, gamma = rest.partition(",gamma=")
+    if not gamma:
+        raise ValueError(
+            f"--alpha: {text} needs the drafted tokens per step; give {text},gamma=4, or as many"
+        )
+    drafted = _number("alpha", gamma, whole_of)
+    return *specsim.planning.alpha_of(**{kind.replace("-", "_"): value}, gamma=drafted), drafted
+
+
+def _speeds(given: list[str]) -> tuple[str, list[tuple[int, str, str]]]:
+    """Of --speeds, files and rows GAMMA=RATE,SPEED: what acceptance is, and the rows."""
+    from specsim.core._files import read_cells
+
+    kinds, rows = set[str](), list[tuple[int, str, str]]()
+    for text in given:
+        gamma, equals, rest = text.partition("=")
+        if equals:
+            rate, _, speed = rest.rpartition(",")
+            cells = [(0, {"gamma": gamma, "acceptance_rate": rate, "speed": speed})]
+        else:
+            cells = read_cells(text, ("gamma", "speed"), ("tokens_per_step", "acceptance_rate"))
+        for line, row in cells:
+            kind = "tokens_per_step" if "tokens_per_step" in row else "acceptance_rate"
+            drafted, accepted = _number("speeds", row["gamma"], whole_of), row.get(kind, "")
+            if drafted and not accepted:
+                raise ValueError(f"--speeds: {text}:{line}: no {kind}; give it for each gamma")
+            kinds |= {kind} if drafted else set()
+            rows.append((drafted, accepted, row["speed"]))
+    if len(kinds) > 1:
+        raise ValueError("--speeds: acceptance_rate and tokens_per_step; give one of them in all rows")
+    return "".join(kinds), rows
 
 
 def _rates(pair: Any) -> Any:
@@ -93,7 +166,7 @@ def _rates(pair: Any) -> Any:
     return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
 
 
-def _print_trace_plan(trace: "Trace", c: float, c_hat: float | None, max_gamma: int, form: Form) -> int:
+def _print_trace_plan(trace: "Trace", make: Callable[[Any], Any], form: Form) -> int:
     """The plan for a trace; two of them where only bounds of α are known."""
     from specsim.core._tables import Listing
     from specsim.traces import summarise
@@ -102,15 +175,16 @@ def _print_trace_plan(trace: "Trace", c: float, c_hat: float | None, max_gamma: 
     found = summarise(trace)
     bounded = isinstance(found, TraceBounds) and not found.flags
     rates: Any = found.alpha_context if bounded else [found.alpha_by_position[found.tested_by_position > 0]]
-    made = [specsim.plan(alpha, c, c_hat, max_gamma=max_gamma) for alpha in rates]
+    made = [make(alpha) for alpha in rates]
     if not bounded:
         return print_result(made[0], form)
     if not form.is_text:
-        rows = [{"alpha": one.alphas[0]} | row for one in made for row in one.records()]
+        rows = [
+            {"alpha": alpha} | row for alpha, one in zip(rates, made, strict=True) for row in one.records()
+        ]
         return print_result(Listing([], rows), form, [one.to_dict() for one in made])
-    for which, one in zip(("at least", "at most"), made, strict=True):
-        alpha = f"α context {which} {one.alphas[0]:.4f}"
-        print(f"no accept flags were logged; with {alpha}, at every position:")
+    for which, alpha, one in zip(("at least", "at most"), rates, made, strict=True):
+        print(f"no accept flags were logged; with α context {which} {alpha:.4f}, at every position:")
         print_result(one)
     return 0
 
@@ -154,10 +228,10 @@ def _candidate(text: str) -> Any:
         c = real(ratio)
         if Path(rate).is_dir():
             return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)
-        if "/" in rate:
+        if "/" in rate and ":" not in rate:
             accepted, tested = map(whole_of, rate.split("/", 1))
             return Candidate.of_counts(name, accepted, tested, c)
-        return Candidate.of_rate(name, real(rate), c)
+        return Candidate.of_rate(name, _alpha(rate)[0], c)
     except ValueError as error:
         raise ValueError(f"draft {text!r}: expected name=alpha,c such as small=0.75,0.02 ({error})") from None
 
@@ -167,8 +241,8 @@ def simulate_batch(
     *,
     preset: str | None = None,
     measured: str | None = None,
-    policy: str = "constant:gamma=4",
-    alpha: str | None = None,
+    policy: str | None = None,
+    alpha: Annotated[str | None, HELP["alpha"]] = None,
     lengths: str | None = None,
     rate: Annotated[float | None, REAL] = None,
     log: Path | None = None,
@@ -184,28 +258,7 @@ def simulate_batch(
     executor: option.Executor = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Simulate a server that decodes many requests at once: latency, goodput and capacity.
-
-    Args:
-        preset: Networks and hardware: llama-8b (default), llama-8b-sparse, llama-70b or mixtral-8x7b.
-        measured: In place of a preset: FILE,MS. FILE is a CSV file of measured passes of the target, with the
-            columns batch, tokens (of all sequences) and ms; a pass of the draft takes MS milliseconds.
-        policy: How draft lengths are chosen: none, constant, goodput, budget, blocks, bands, heuristic,
-            classifier or oracle, with parameters if any: budget:tokens=256,max_gamma=8.
-        alpha: Acceptance rate of the draft's tokens; or one for each position: 0.8,0.7; or Beta-distributed
-            between requests, with mean and standard deviation: beta:0.7,0.2. Default: 0.8.
-        lengths: Steps that accepted 0, 1, …, γ tokens, such as 620,210,90,80, or the file of a log that
-            'specsim check-metrics' reads, in place of --alpha.
-        rate: Arrival rate in requests per second. Default: all requests arrive at time 0.
-        log: CSV file of requests, with the columns arrival (in seconds), prompt and output.
-        prompt: Tokens of a prompt: 512 (default), or geometric:512 with that mean.
-        output: Tokens of an output: 128 (default), or geometric:128 with that mean.
-        max_batch: Maximum number of requests decoded at once. Default: 32.
-        prefill: Compute prompts in the iteration in which a request joins.
-        requests: Requests of each replication. Default: 2,000.
-        replications: Independent replications, for the intervals.
-        over: A setting and its values: rate, max_batch, prompt, output or alpha, as in rate=1,10; may be
-            repeated. Each is compared with a server that does not speculate."""
+    """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
     from specsim.planning import RequestLog, sweep_batch
     from specsim.planning import simulate_batch as simulate
     from specsim.planning._batch._policies import policy_named
@@ -214,10 +267,11 @@ def simulate_batch(
     if log is not None:
         why = "has no effect on --log, which has the requests"
         refuse(simulate_batch, values, why, "prompt", "output", "requests")
+    acceptance, said, measured_with = _acceptance(alpha, lengths)
     settings: dict[str, Any] = {
         "rate": rate,
         "log": None if log is None else RequestLog.read(log),
-        "alpha": _acceptance(alpha, lengths),
+        "alpha": acceptance,
         "prompt": None if prompt is None else _length("prompt", prompt),
         "output": None if output is None else _length("output", output),
         "max_batch": max_batch,
@@ -225,15 +279,20 @@ def simulate_batch(
         "replications": replications,
     }
     work: dict[str, Any] = {"prefill": prefill, "rng": seed, "threads": threads} | given(settings)
-    cost, chosen = _cost(preset, measured), policy_named(policy)
+    cost = _cost(preset, measured)
+    chosen = policy_named(f"constant:gamma={measured_with or 4}" if policy is None else policy)
     if over is None:
         why = "has no effect without --over, whose settings it runs in parallel"
         refuse(simulate_batch, values, why, "executor")
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
-        return print_result(simulate(cost, chosen, **work), form)
-    swept = option.settings_of(over, _values, "rate=1,10")
-    return print_result(sweep_batch(cost, chosen, over=swept, executor=executor, **work), form)
+        code = print_result(simulate(cost, chosen, **work), form)
+    else:
+        swept = option.settings_of(over, _values, "rate=1,10")
+        code = print_result(sweep_batch(cost, chosen, over=swept, executor=executor, **work), form)
+    if said and form.is_text:
+        print(said)
+    return code
 
 
 def _cost(name: str | None, measured: str | None) -> Any:
@@ -243,18 +302,25 @@ def _cost(name: str | None, measured: str | None) -> Any:
         return preset(PRESET if name is None else name)
     if name is not None:
         raise ValueError("--preset and --measured: give only one")
+    file, draft_ms = _passes(measured)
+    return BatchCost(PassTime.read(file), PassTime(fixed=draft_ms / 1e3))
+
+
+def _passes(measured: str) -> tuple[Path, float]:
+    """The file of --measured, and the milliseconds of a pass of the draft."""
     file, comma, text = measured.rpartition(",")
     if not comma:
         raise ValueError(f"--measured: the draft's milliseconds are missing; add them, as in {measured},2")
     draft_ms = _number("measured", text, real)
     if not 0.0 <= draft_ms < float("inf"):
         raise ValueError(f"--measured: {draft_ms:g} is not a time in ms, finite and at least 0")
-    return BatchCost(PassTime.read(Path(file)), PassTime(fixed=draft_ms / 1e3))
+    return Path(file), draft_ms
 
 
-def _acceptance(alpha: str | None, lengths: str | None) -> Any:
-    """What --alpha and --lengths say of acceptance; None where nothing is said."""
+def _acceptance(alpha: str | None, lengths: str | None) -> tuple[Any, str, int | None]:
+    """What --alpha or --lengths say of acceptance, as `_alpha` does."""
     from specsim.planning import Beta, LoggedLengths
+    from specsim.planning._meanings import shares_of
 
     if lengths is not None:
         if alpha is not None:
@@ -265,19 +331,23 @@ def _acceptance(alpha: str | None, lengths: str | None) -> Any:
                 raise ValueError(f"{lengths}: no histogram of accepted lengths; give a log that has one")
             if found.contradictions:
                 raise ValueError(found.contradictions[0])
-            return LoggedLengths(found.lengths)
-        return LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
+            logged = LoggedLengths(found.lengths)
+        else:
+            logged = LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
+        return logged, "", len(logged.survival)
     if alpha is None:
-        return None
-    beta = alpha.startswith("beta:")
-    rates = [_number("alpha", one, real) for one in alpha.removeprefix("beta:").split(",")]
-    if not beta:
-        return rates[0] if len(rates) == 1 else rates
+        return None, "", None
+    kind, _, rest = alpha.partition(":")
+    if kind == "by-position":
+        return LoggedLengths.of_shares(shares_of(rest)), *_alpha(alpha)[1:]
+    if kind != "beta":
+        return _alpha(alpha)
+    rates = [_number("alpha", one, real) for one in rest.split(",")]
     if len(rates) != 2:
         raise ValueError(f"--alpha: {alpha!r} is not of the form beta:MEAN,DEVIATION")
     if not 0.0 <= rates[0] <= 1.0:
         raise ValueError(f"--alpha: {rates[0]} is outside [0, 1]; give a probability")
-    return Beta(*rates)
+    return Beta(*rates), "", None
 
 
 def _number(option: str, text: str, read: Any) -> Any:

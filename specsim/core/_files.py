@@ -72,31 +72,43 @@ def read_text(path: PathLike) -> str:
 
 
 def read_columns(path: PathLike, names: Sequence[str]) -> dict[str, list[float]]:
-    """The columns `names` of a CSV file whose first line names its columns, in any order.
+    """The columns `names` of a CSV file as numbers. Raises as `read_cells`, and for other cells."""
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for line, row in read_cells(path, names):
+        for name, cell in row.items():
+            try:
+                if not cell.isascii() or "_" in cell:  # which Python reads too
+                    raise ValueError
+                found[name].append(float(cell))
+            except ValueError:
+                raise ValueError(f"{path}:{line}: {name} {cell!r} is not a number; correct it") from None
+    return found
 
-    Raises ValueError, with the line, for a column or cell that is missing, repeated, or not a number."""
-    rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff")))
+
+def read_cells(
+    path: PathLike, names: Sequence[str], optional: Sequence[str] = ()
+) -> list[tuple[int, dict[str, str]]]:
+    """The lines of a CSV file whose first line names its columns, in any order, with the cells of `names`.
+
+    Those of `optional` may be missing. Raises ValueError, with the line, for another column or cell that is
+    missing or repeated."""
+    rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff")), skipinitialspace=True)
     try:
         header, cells = rows.fieldnames or [], [(rows.line_num, row) for row in rows]
     except csv.Error as error:
         raise ValueError(f"{path}:{rows.line_num + 1}: not CSV ({error}); save it again") from None
-    for name in names:
-        if name not in header:
-            raise ValueError(f"{path}: no column {name!r} in its first line; expected {', '.join(names)}")
+    for name in (*names, *optional):
+        if name not in header and name in names:
+            expected = ", ".join((*names, *optional))
+            raise ValueError(f"{path}: no column {name!r} in its first line; expected {expected}")
         if header.count(name) > 1:
             raise ValueError(f"{path}: {header.count(name)} columns {name!r} in its first line; keep one")
-    found: dict[str, list[float]] = {name: [] for name in names}
     for line, row in cells:
         for name in names:
             if not row[name]:
                 raise ValueError(f"{path}:{line}: no {name}; fill the gap, or leave out the line")
-            try:
-                if not row[name].isascii() or "_" in row[name]:  # which Python reads too
-                    raise ValueError
-                found[name].append(float(row[name]))
-            except ValueError:
-                raise ValueError(f"{path}:{line}: {name} {row[name]!r} is not a number; correct it") from None
-    return found
+    wanted = [name for name in (*names, *optional) if name in header]
+    return [(line, {name: (row[name] or "").strip() for name in wanted}) for line, row in cells]
 
 
 def read_table(name: str) -> dict[str, Any]:

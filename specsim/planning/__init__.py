@@ -1,9 +1,10 @@
 """Choose γ and the draft: costs of a step, policies that choose γ step by step, servers of many requests.
 
-`specsim.plan` chooses γ, `specsim.rank_drafts` a draft. `compare_methods` compares drafting systems of the
-literature: `method_names` lists them, `get_method` describes one.
+`specsim.plan` chooses γ, `specsim.rank_drafts` a draft. Every α is accepted / tested tokens: `alpha_of`
+converts what engines print. `compare_methods` compares drafting systems of the literature: `method_names`
+lists them, `get_method` describes one.
 
-**Costs.** `ConstantRatio`, `Roofline` (of a `Network` on `Hardware`) and `LinearStep` give a step's time;
+**Costs.** `ConstantRatio`, `Roofline` (of a `Network` on `Hardware`) and `MeasuredStep` give a step's time;
 `improvement`, `best_gamma` and `critical_context` take any of them.
 
 **Policies** choose the draft length as they draft: `Constant`, `Heuristic`, `ConfidenceThreshold`, `SVIP`,

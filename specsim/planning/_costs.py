@@ -7,17 +7,14 @@ time in which the target alone emits one token. `improvement` and `best_gamma` t
 - `Roofline`: each pass is bound by memory or by arithmetic; with batches, long contexts (MagicDec, arXiv
   2408.11049), drafts on a sparse cache, mixtures of experts (MoESD, arXiv 2505.19645) and trees (Sequoia,
   arXiv 2402.12374).
-- `LinearStep`: seconds linear in context and tokens, fitted to measured steps (SmartSpec, arXiv 2406.14066).
+- `MeasuredStep`: measured passes over 1, 2, … tokens.
 """
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
@@ -44,7 +41,7 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
     cost : StepCost
         The time of a step.
     alpha : float
-        The acceptance rate, in [0, 1].
+        Accepted / tested tokens, in [0, 1].
     gamma : int
         Drafted tokens per step, ≥ 0.
 
@@ -268,72 +265,6 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, max_context: floa
         middle = (low + high) / 2
         low, high = (middle, high) if falls(middle) else (low, middle)
     return high if falls(low) else low
-
-
-@dataclass(frozen=True)
-class LinearStep:
-    """A target's pass of `fixed` + `per_context`·context + `per_token`·tokens seconds over the whole batch.
-
-    The model of SmartSpec (arXiv 2406.14066); `draft_seconds` is one pass of the draft. Not modelled: the
-    change from memory-bound to arithmetic-bound passes, for which see `Roofline`."""
-
-    fixed: float
-    per_context: float
-    per_token: float
-    draft_seconds: float
-    batch: int = 1
-    context: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(self, fixed=0.0, per_context=0.0, per_token=0.0, draft_seconds=0.0, batch=1, context=0.0)
-        if self._target_pass(1) == 0:
-            raise ValueError("fixed: a pass of the target takes no time; give a time > 0, or per_token")
-
-    @classmethod
-    @checked
-    def fit(
-        cls,
-        context: ArrayLike,
-        tokens: ArrayLike,
-        seconds: ArrayLike,
-        draft_seconds: float,
-        batch: int = 1,
-        at_context: float = 0.0,
-    ) -> "LinearStep":
-        """Fit n ≥ 3 measured steps: `context` tokens read, `tokens` computed, summed over sequences, and
-        `seconds`, each [n]. Raises as `fit_columns`."""
-        columns = {"context": context, "tokens": tokens}
-        fixed, per_context, per_token = fit_columns(columns, seconds, "seconds")
-        return cls(fixed, per_context, per_token, draft_seconds, batch, at_context)
-
-    def step(self, gamma: int) -> float:
-        drafting = check_count("gamma", gamma, 0) * self.draft_seconds
-        return (drafting + self._target_pass(gamma + 1)) / self._target_pass(1)
-
-    def _target_pass(self, tokens: int) -> float:
-        return self.fixed + self.batch * (self.per_context * self.context + self.per_token * tokens)
-
-
-def fit_columns(
-    counts: Mapping[str, ArrayLike], times: ArrayLike, unit: str, per_second: float = 1.0, least: float = 0.0
-) -> list[float]:
-    """The seconds of 1 and of two `counts` in `times`, each [n], n ≥ 3, by non-negative least squares.
-
-    Raises ValueError for columns of other lengths, for counts below `least`, and for collinear ones."""
-    from scipy.optimize import nnls
-
-    names, columns = [*counts, unit], [np.asarray(one, dtype=np.float64) for one in (*counts.values(), times)]
-    if columns[0].ndim != 1 or len({one.shape for one in columns}) > 1 or len(columns[0]) < 3:
-        raise ValueError(f"{', '.join(names)}: differ in length, or are shorter than 3; give at least 3 rows")
-    for name, column, low in zip(names, columns, (least, least, 0.0), strict=True):
-        if (wrong := np.flatnonzero(~(np.isfinite(column) & (column >= low)))).size:
-            row = int(wrong[0])
-            raise ValueError(f"{name}: row {row + 1} has {column[row]:g}; give a finite number ≥ {low:g}")
-    design = np.column_stack([np.ones(len(columns[0])), *columns[:2]])
-    scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
-    if np.linalg.matrix_rank(design / scale) < 3:
-        raise ValueError(f"{' and '.join(counts)}: their coefficients are not determined; vary both of them")
-    return (nnls(design / scale, columns[2] / per_second)[0] / scale).tolist()
 
 
 def _check(model: object, above: bool = False, **least: float) -> None:

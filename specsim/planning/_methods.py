@@ -15,7 +15,6 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
-from specsim.simulation._compiling import compile_rules, kind_of
 from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
@@ -150,8 +149,6 @@ def compare_methods(
     if not chosen:
         raise ValueError(f"methods: none given; give some of {', '.join(method_names())}")
     drafting = [(one, one.drafting(pair)) for one in chosen]  # before the work
-    if executor in (None, "threads"):
-        compile_rules([rules.get(one.rule) for one in chosen], kind_of(pair), threads, progress)
     rows = context_rows(*pair)
     work: dict[str, Any] = {"steps": steps, "rng": root, "executor": executor}
 

@@ -46,12 +46,13 @@ class Shift:
 class Plan(Shown):
     """The result of `plan`."""
 
-    alphas: tuple[float, ...]  #: acceptance rates by position; the last holds for all later positions
+    alphas: tuple[float, ...]  #: accepted / tested by position; the last holds for all later positions
     measured: int  #: the number of positions whose rate was given
     cost: StepCost
     best: Choice  #: γ = 0 means: do not speculate
     choices: tuple[Choice, ...]  #: for γ = 0, 1, …
     sensitivity: tuple[Shift, ...]  #: for shifted α and c
+    meaning: str = ""  #: what α comes from
 
     def to_dict(self) -> dict[str, Any]:
         return as_dict(self, cost=str(self.cost))
@@ -68,6 +69,8 @@ class Plan(Shown):
             ("if", "best γ", "improvement", f"with γ = {best.gamma}"),
             [(one.what, one.gamma, f"{one.improvement:.4f}", f"{one.kept:.4f}") for one in self.sensitivity],
         )
+        alphas = ", ".join(f"{one:.4g}" for one in self.alphas)
+        yield self.meaning or f"α {alphas}: accepted / tested tokens"
         yield (
             f"γ = {best.gamma}: {best.improvement:.4f} times as fast as the target alone, with "
             f"{best.operations:.4f} times its operations"
@@ -87,8 +90,9 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
     Parameters
     ----------
     alpha : float or array_like, shape [k]
-        The acceptance rate, or the rates of the first k positions, each given that those before were
-        accepted; the last one holds for later positions. In [0, 1].
+        Accepted / tested tokens: one rate, or those of the first k positions, each of the steps that accepted
+        all before; the last one holds for later positions. In [0, 1]. `specsim.planning.alpha_of`
+        converts numbers as engines print them.
     c, c_hat : float
         The ratios draft/target of times and of operations, ≥ 0; `c_hat` is `c` by default.
     max_gamma : int
@@ -113,9 +117,7 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
     >>> found.best.gamma, round(found.best.improvement, 4)
     (8, 3.0921)
     """
-    alphas = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
-    if alphas.ndim != 1 or not alphas.size:
-        raise ValueError(f"alpha: shape {alphas.shape}; give one rate, or one for each position")
+    alphas = rates_to(alpha)
     check_count("max_gamma", max_gamma, most=MOST_GAMMA)
     if c_hat is not None:
         check_between("c_hat", c_hat, 0.0, math.inf, "ratio")
@@ -133,10 +135,17 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, max_gamma: i
     )
 
 
-def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> list[Choice]:
-    rates = alphas[np.minimum(np.arange(max_gamma), len(alphas) - 1)]
+def rates_to(alpha: ArrayLike, gamma: int = 0) -> Floats:
+    """Rates by position, the last one also for later ones up to `gamma`. Raises ValueError for others."""
+    rates = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    if rates.ndim != 1 or not rates.size:
+        raise ValueError(f"alpha: shape {rates.shape}; give one rate, or one for each position")
     expected_tokens_by_position(rates)  # for its checks
-    tokens = np.concatenate([[1.0], 1.0 + np.cumsum(np.cumprod(rates))])
+    return rates[np.minimum(np.arange(gamma or len(rates)), len(rates) - 1)]
+
+
+def _choices(alphas: Floats, cost: StepCost, c_hat: float, max_gamma: int) -> list[Choice]:
+    tokens = np.concatenate([[1.0], 1.0 + np.cumsum(np.cumprod(rates_to(alphas, max_gamma)))])
     return [
         Choice(gamma, float(n), float(n) / cost.step(gamma), (gamma * c_hat + gamma + 1) / float(n))
         for gamma, n in enumerate(tokens)
@@ -159,7 +168,7 @@ def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, max_gamma: int
 
 @dataclass(frozen=True)
 class Candidate:
-    """A draft: its acceptance rate, with the interval from `low` to `high`, and its time ratio c."""
+    """A draft: accepted / tested tokens, with the interval from `low` to `high`, and its time ratio c."""
 
     name: str
     alpha: float
@@ -228,7 +237,8 @@ class Ranking(Shown, tuple[Ranked, ...]):
             known = draft.name, f"{draft.alpha:.4f}", f"{draft.c:g}", one.gamma, f"{one.improvement:.4f}"
             interval = f"{one.low:.4f} – {one.high:.4f}" if uncertain else NONE
             rows.append((*known, interval, bar, "surely worse" if one.surely_worse and uncertain else ""))
-        return [Table(("draft", "α", "c", "best γ", "improvement", "interval", "", ""), rows)]
+        names = ("draft", "α", "c", "best γ", "improvement", "interval", "", "")
+        return [Table(names, rows), "α: accepted / tested tokens"]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each candidate."""

@@ -255,30 +255,3 @@ def test_words_from_elsewhere_do_not_reach_the_terminal(trace):
     cells = Table(("a",), [("\x1b[31m",)]), Line("\x07", "bold"), "\x1b"
     assert to_text(cells).split() == ["a", r"\x1b[31m", r"\x07", r"\x1b"]
     assert warnings.formatwarning("first\nTraceback", UserWarning, "a.py", 1) == "specsim: first\n"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("refused")
-    (folder / "r").mkdir()
-    (folder / "log.csv").write_text("arrival,prompt,output\n0,5,9\n1,4,3\n")
-    return folder
-
-
-#: What is refused, a line each: the command, and what of the complaint is searched for.
-LINES = (Path(__file__).parent / "refusals.txt").read_text(encoding="utf-8").splitlines()
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    # and a byte that is no text
-    [*(line.split(" => ") for line in LINES), ("generate --prompt \udcff", "prompt: 1 tokens are too few")],
-)
-def test_what_is_refused_is_said_in_one_line(command, message, folder):
-    found = run(*command.split(), cwd=folder)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("specsim: ")
-    assert found.err.count("\n") == 1
-    assert message in found.err
-    assert "Errno" not in found.err or "manifest.json" in found.err
-    assert sorted(path.name for path in folder.rglob("*")) == ["log.csv", "r"]

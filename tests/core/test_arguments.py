@@ -16,7 +16,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.models import TableModel
 from specsim.models._multi_token import rows_ahead
-from specsim.planning import LinearStep, LoggedLengths, PassTime, RequestLog
+from specsim.planning import LoggedLengths, PassTime, RequestLog
 
 
 @checked
@@ -108,7 +108,7 @@ PLAIN = [0.5, 0.3, 0.2]
     (lambda: TableModel(MASKED), "table"),
     (lambda: TableModel(PLAIN).rows(np.ma.masked_array([[1]], [[1]])), "histories"),
     (lambda: PassTime.fit(PASSES, [1, 5, 9], [1, 2, 3]), "sequences"),
-    (lambda: LinearStep.fit([1, 2, 4], PASSES, [1, 2, 3], 0.1), "tokens"),
+    (lambda: PassTime.fit([1, 2, 4], PASSES, [1, 2, 3]), "tokens"),
     (lambda: RequestLog(MASKED, [1, 1, 1], [1, 1, 1]), "arrival"),
     (lambda: LoggedLengths(PASSES), "lengths"),
     pattern="{}: [123] of [123] entries are masked; give a plain array".format,

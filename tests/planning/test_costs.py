@@ -10,7 +10,6 @@ from specsim.planning import (
     ConstantRatio,
     Experts,
     Hardware,
-    LinearStep,
     Network,
     Roofline,
     best_gamma,
@@ -101,22 +100,6 @@ def test_a_tree_is_paid_by_depth_and_by_nodes():
     assert slow.tree_step([4, 4]) == pytest.approx(9 + 5 * 0.01)
 
 
-def test_a_linear_step_is_fitted_to_what_was_measured():
-    rng = np.random.default_rng(5)
-    context, tokens = rng.uniform(0, 1e5, 200), rng.integers(1, 500, 200).astype(float)
-    seconds = 0.02 + 3e-8 * context + 5e-5 * tokens
-    noisy = seconds * rng.normal(1, 0.01, 200)
-    found = LinearStep.fit(context, tokens, noisy, 0.001, batch=8, at_context=1000)
-    assert found.fixed == pytest.approx(0.02, rel=0.05)
-    assert found.per_token == pytest.approx(5e-5, rel=0.05)
-    assert (found.batch, found.context) == (8, 1000)
-    assert found.step(3) == pytest.approx((0.003 + found._target_pass(4)) / found._target_pass(1))
-    exact = LinearStep.fit(context, tokens, seconds, 0.001)
-    assert exact.per_context == pytest.approx(3e-8)
-    falling = LinearStep.fit(context, tokens, 0.02 - 1e-8 * context, 0.001)
-    assert falling.per_context == 0.0  # never negative
-
-
 @refused(
     (lambda: ConstantRatio(-0.1), "c: -0.1 is out of range; give at least 0"),
     (lambda: ConstantRatio(float("nan")), "c: nan"),
@@ -130,10 +113,6 @@ def test_a_linear_step_is_fitted_to_what_was_measured():
     (lambda: experts_touched(4, 2, -1), "tokens ≥ 0"),
     (lambda: Roofline(LARGE, SMALL, GPU, batch=0), "batch: 0"),
     (lambda: Roofline(LARGE, SMALL, GPU).tree_step([2, 0]), "a depth without nodes"),
-    (lambda: LinearStep(0, 0, 0, 1), "takes no time; give"),
-    (lambda: LinearStep.fit([1, 2], [1, 2], [1, 2], 0.1), "at least 3"),
-    (lambda: LinearStep.fit([1, 2, 3], [1, 2, 3], [1, 2, 3], 0.1), "are not determined"),
-    (lambda: LinearStep.fit([1, 2, np.inf], [1, 2, 4], [1, 2, 3], 0.1), "finite"),
     error=(TypeError, ValueError),
 )
 def test_values_out_of_range_are_named(call):

@@ -26,7 +26,7 @@ from specsim.planning import (
     Disco,
     Goodput,
     Heuristic,
-    LinearStep,
+    MeasuredStep,
     Oracle,
     Policy,
     every_policy,
@@ -459,7 +459,7 @@ def test_the_oracle_drafts_what_will_be_accepted_where_that_pays():
     assert lengths(Oracle(), log) == [(2, 2), (0, 0), (3, 3)]
     assert lengths(Oracle(), log, ConstantRatio(1.5)) == [(0, 0)] * 8
     # where verification costs as much as a pass of its own per token, a draft is never worth its price
-    free_never = LinearStep(fixed=0.0, per_context=0.0, per_token=1.0, draft_seconds=0.01)
+    free_never = MeasuredStep([1, 80], [1.0, 80.0], draft=0.01)
     assert lengths(Oracle(), log, free_never) == [(0, 0)] * 8
 
 
@@ -481,7 +481,7 @@ class Fixed(Policy):
         self.left.pop(0)
 
 
-@pytest.mark.parametrize("cost", [ConstantRatio(0.3), LinearStep(1.0, 0.0, 0.4, 0.2)])
+@pytest.mark.parametrize("cost", [ConstantRatio(0.3), MeasuredStep([1, 4], [1.4, 2.6], 0.2)])
 def test_the_oracle_is_the_best_of_all_plans(cost):
     rng = np.random.default_rng(1)
     for _ in range(5):

@@ -23,7 +23,6 @@ from specsim.rules._common.integers import (
     take_step,
     take_steps,
 )
-from specsim.rules._common.sorting import stable_order
 from specsim.simulation._counting import StepTally, run
 from specsim.simulation._sources import FixedPairSource
 
@@ -180,10 +179,3 @@ def test_a_table_that_is_off_by_a_hundredth_is_told_by_lengths_and_tokens(full):
     assert p_values((entries, off[1], off[2], chances), p, q, 5, steps)[1] < FALSE_ALARM
     swapped = entries, last[::-1].copy(), columns, chances  # the bonus from the residual
     assert p_values(swapped, p, q, 5, steps)[1] < FALSE_ALARM
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 7, 8, 9, 64, 1000])
-@pytest.mark.parametrize("values", [1, 3, 10**6])
-def test_a_stable_order(size, values):
-    keys = np.random.default_rng(size).integers(values, size=size).astype(np.float64)
-    np.testing.assert_array_equal(stable_order(keys), np.argsort(keys, kind="stable"))

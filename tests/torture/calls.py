@@ -63,6 +63,8 @@ def _calls():
     yield _call(specsim.merge, paths=["run.part"])
     yield _call(specsim.plan, alpha=0.8, c=0.05, c_hat=0.05, max_gamma=8)
     yield _call(specsim.rank_drafts, candidates=[planning.Candidate.of_rate("a", 0.8, 0.05)], max_gamma=8)
+    yield _call(planning.alpha_of, acceptance_rate="51%", gamma=3)
+    yield _call(planning.MeasuredStep, tokens=[1, 2], times=["8.5", 13.5], draft=0.5)
     yield _call(planning.Candidate.of_rate, name="a", alpha=0.8, c=0.05)
     yield _call(planning.Candidate.of_counts, name="a", accepted=8, tested=10, c=0.05)
     yield _call(specsim.check_metrics, gamma=5, accepted=20, emitted=27, steps=7, engine="plain")
@@ -107,8 +109,6 @@ def _calls():
     served = {"batch": 2, "context": 10.0}
     yield _call(planning.compare_methods, pair, few, served, methods=["autoregressive"], progress=None)
     yield _call(models.compare_vocabularies, target="tokens", draft="tokens")
-    yield _call(theory.projected_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
-    yield _call(theory.conditioned_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
     yield _call(_served, server, cost=SERVER, policy=planning.Constant(2))
@@ -222,10 +222,6 @@ def _written(**options):
 
 def _served(**settings):
     return planning.simulate_batch(**settings).load  # numbers that a short run does not have are NaN
-
-
-def _first_two(seen):
-    return (0, 1)
 
 
 def _branching(width, draft_sampling, block):

@@ -4,6 +4,7 @@ import ctypes
 import math
 import platform
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import ml_dtypes
@@ -21,6 +22,7 @@ from specsim.traces._checksums import (
     Q_OFFSET,
     SOUND,
     STEP_FACTOR,
+    Measured,
     decode,
     measure,
 )
@@ -37,7 +39,7 @@ SIZES = [1, 2, 7, 2 * PIECE + 2, 2048, 2049, 5001]
 SIZES += [pytest.param(size, marks=pytest.mark.slow) for size in (2047, 5002)]
 
 
-def measured(dtype, p, q):
+def measured(dtype: str, p: np.ndarray, q: np.ndarray) -> Measured:
     """The rows (words or numbers [R, V]) as the pass over a trace sees them, each a text of one token."""
     p, q = (np.ascontiguousarray(rows).view(STORED[dtype]) for rows in (p, q))
     ids = np.arange(len(p))
@@ -46,7 +48,7 @@ def measured(dtype, p, q):
     return measure(columns, ids, Layout(p.shape[1], 0, dtype, flags=False))
 
 
-def some_rows(dtype, size, seed=0):
+def some_rows(dtype: str, size: int, seed: int = 0) -> np.ndarray:
     """Rows of many scales: of float16's numbers most are subnormal. Some hold one token, one all alike."""
     rng = np.random.default_rng(seed)
     rows = np.exp(rng.normal(size=(8, size)) * np.array([[0.1, 1, 2, 3, 4, 5, 6, 8]]).T)
@@ -55,7 +57,7 @@ def some_rows(dtype, size, seed=0):
     return rows.astype(STORED[dtype])
 
 
-def checksum_by_hand(p, q, fold=15):
+def checksum_by_hand(p: np.ndarray, q: np.ndarray, fold: int = 15) -> int:
     """Of one row's words and a label's zeros, in Python's integers, as `traces._checksums` defines it."""
     total = int(HORNER)
     for low in range(0, len(p), 2048):
@@ -67,7 +69,7 @@ def checksum_by_hand(p, q, fold=15):
 
 
 @pytest.mark.parametrize(("dtype", "words"), [("float16", 0x7C00), ("bfloat16", 0x10000)])
-def test_every_pattern_of_16_bits_is_read_as_numpy_reads_it(dtype, words):
+def test_every_pattern_of_16_bits_is_read_as_numpy_reads_it(dtype: str, words: int) -> None:
     """Of float16, all but infinity, NaN and negative numbers, which are no probabilities."""
     patterns = np.arange(words, dtype=np.uint16)
     stored = patterns.view(STORED[dtype])[None]
@@ -81,7 +83,7 @@ def test_every_pattern_of_16_bits_is_read_as_numpy_reads_it(dtype, words):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
-def test_beta_is_the_sum_of_the_stored_numbers(dtype, size):
+def test_beta_is_the_sum_of_the_stored_numbers(dtype: str, size: int) -> None:
     """To float64's rounding, where the sum is just above 1 too."""
     p, q = some_rows(dtype, size), some_rows(dtype, size, seed=1)
     p[0, : size // 2] *= p.dtype.type(1.000_008 if dtype == "float32" else 1.001)
@@ -98,7 +100,7 @@ def test_beta_is_the_sum_of_the_stored_numbers(dtype, size):
         assert (np.abs(wrong - exact) > 1e-13 * exact).any()
 
 
-def test_sums_above_one_of_float16_are_exact():
+def test_sums_above_one_of_float16_are_exact() -> None:
     """Above 1 float32 is too coarse for the smallest numbers of float16: it would lose each of this row's."""
     row = np.full((1, 2049), 2.0**-24, np.float16)
     row[0, 0] = 1.0
@@ -108,7 +110,7 @@ def test_sums_above_one_of_float16_are_exact():
 
 
 @contextmanager
-def subnormals_are_zero():
+def subnormals_are_zero() -> Iterator[None]:
     """As in a process with a library compiled with -ffast-math, on x86-64 with glibc."""
     library, found = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
     assert library.fegetenv(found) == 0
@@ -126,8 +128,8 @@ def subnormals_are_zero():
     reason="the processor's register is set as glibc does on x86-64",
 )
 def test_float16_is_read_where_the_processor_takes_subnormal_numbers_for_zero(
-    monkeypatch,
-):
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     p, q = (np.exp(np.random.default_rng(seed).normal(size=(4, 32_000))) for seed in (0, 1))
     p, q = ((rows / rows.sum(axis=1, keepdims=True)).astype(np.float16) for rows in (p, q))
     expected = measured("float16", p, q)
@@ -145,7 +147,7 @@ def test_float16_is_read_where_the_processor_takes_subnormal_numbers_for_zero(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
-def test_checksums_are_those_of_the_definition(dtype, size):
+def test_checksums_are_those_of_the_definition(dtype: str, size: int) -> None:
     """Of probabilities and of any words, which a damaged row may hold."""
     rng = np.random.default_rng(size)
     word = np.dtype(f"u{STORED[dtype].itemsize}")
@@ -163,7 +165,7 @@ def test_checksums_are_those_of_the_definition(dtype, size):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_number_that_is_no_probability_is_found_wherever_it_stands(dtype):
+def test_a_number_that_is_no_probability_is_found_wherever_it_stands(dtype: str) -> None:
     stored = STORED[dtype]
     values = np.array([np.nan, np.inf, -np.inf, -0.25, -0.0, 2.0, -float(ml_dtypes.finfo(stored).tiny)])
     for size, place in ((1, 0), (7, 6), (2049, 0), (2049, 2047), (2049, 2048), (5001, 4999)):
@@ -178,7 +180,7 @@ def test_a_number_that_is_no_probability_is_found_wherever_it_stands(dtype):
         assert (measured(dtype, rows, off).fault == BAD_SUM).all()
 
 
-def faulty_rows(dtype, size):
+def faulty_rows(dtype: str, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows p, q: three sound ones, then a NaN, a negative number and a wrong sum."""
     rng = np.random.default_rng(size)
     p, q = (rng.dirichlet(np.full(size, 0.5), 6).astype(STORED[dtype]) for _ in range(2))
@@ -189,7 +191,9 @@ def faulty_rows(dtype, size):
 
 @pytest.mark.parametrize("size", [6, 7, 256, BLOCK + 2, 2 * BLOCK + 513])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_words_of_two_numbers_are_measured_as_those_of_one(dtype, size, monkeypatch):
+def test_words_of_two_numbers_are_measured_as_those_of_one(
+    dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = measured(dtype, *faulty_rows(dtype, size))
     assert found.fault.tolist() == [SOUND] * 3 + [BAD_VALUE] * 2 + [BAD_SUM]
     monkeypatch.setattr(_checksums, "_MEASURE_PAIRS", {})
@@ -201,7 +205,7 @@ def test_words_of_two_numbers_are_measured_as_those_of_one(dtype, size, monkeypa
 
 @pytest.mark.parametrize("size", [7, 8, BLOCK + 2])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_compiled_and_plain_loops_agree(dtype, size):
+def test_compiled_and_plain_loops_agree(dtype: str, size: int) -> None:
     p, q = (rows[:4:3] for rows in faulty_rows(dtype, size))
     found = measured(dtype, p, q)
     with interpreted():

@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -29,12 +30,12 @@ VOCAB, GAMMA, STEPS = 11, 3, 20
 DTYPES = ["float32", "float16", "bfloat16"]
 
 
-def random_rows(rng, *shape):
+def random_rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
     weights = rng.gamma(0.5, size=shape) + 1e-3
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def make_steps(seed=0, steps=STEPS, vocab_size=VOCAB, gamma=GAMMA):
+def make_steps(seed: int = 0, steps: int = STEPS, vocab_size: int = VOCAB, gamma: int = GAMMA) -> list[tuple]:
     rng = np.random.default_rng(seed)
     return [
         (
@@ -45,7 +46,7 @@ def make_steps(seed=0, steps=STEPS, vocab_size=VOCAB, gamma=GAMMA):
     ]  # fmt: skip
 
 
-def write(path, steps, *, dtype="float32", steps_per_shard=7):
+def write(path: Path, steps: list[tuple], *, dtype: str = "float32", steps_per_shard: int = 7) -> Path:
     gamma, vocab_size = len(steps[0][1]), steps[0][3].shape[-1]
     rows = steps_per_shard * (gamma + 1)
     with writer(path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, rows_per_shard=rows) as trace:
@@ -55,31 +56,31 @@ def write(path, steps, *, dtype="float32", steps_per_shard=7):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     """A float32 trace of 20 steps in three shards of 7, 7 and 6."""
     return write(tmp_path / "trace", make_steps())
 
 
-def flip(path, offset, mask=1):
+def flip(path: Path, offset: int, mask: int = 1) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= mask
     path.write_bytes(data)
 
 
-def column_offset(path, name):
+def column_offset(path: Path, name: str) -> int:
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     return 8 + length + json.loads(data[8 : 8 + length])[name]["data_offsets"][0]
 
 
-def signed(manifest):
+def signed(manifest: dict) -> dict:
     """With a SHA-256 to match, as a faulty program would have written it."""
     covered = {name: value for name, value in manifest.items() if name != "sha256"}
     plain = json.dumps(covered, sort_keys=True, separators=(",", ":"))
     return covered | {"sha256": hashlib.sha256(plain.encode("ascii")).hexdigest()}
 
 
-def edit_manifest(folder, **changes):
+def edit_manifest(folder: Path, **changes: object) -> None:
     path = folder / "manifest.json"
     path.write_text(json.dumps(signed(json.loads(path.read_text()) | changes)))
 
@@ -88,7 +89,7 @@ def edit_manifest(folder, **changes):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_goes_in_comes_out(tmp_path, dtype):
+def test_what_goes_in_comes_out(tmp_path: Path, dtype: str) -> None:
     steps = make_steps()
     trace = open_trace(write(tmp_path / "t", steps, dtype=dtype))
     assert (trace.vocab_size, trace.gamma, trace.dtype) == (VOCAB, GAMMA, dtype)
@@ -112,7 +113,7 @@ def test_what_goes_in_comes_out(tmp_path, dtype):
         assert first.accepted[rows].tolist() == [*([1] * accepted + [0, -1, -1])[:3], -1]
 
 
-def test_rows_in_the_traces_own_dtype_are_stored_bit_for_bit(tmp_path):
+def test_rows_in_the_traces_own_dtype_are_stored_bit_for_bit(tmp_path: Path) -> None:
     context, tokens, accepted, p, q = make_steps(steps=1)[0]
     p, q = p.astype(np.float32) * np.float32(1 + 4e-6), q.astype(np.float32)
     columns = open_trace(write(tmp_path / "t", [(context, tokens, accepted, p, q)])).shards[0].columns
@@ -120,7 +121,7 @@ def test_rows_in_the_traces_own_dtype_are_stored_bit_for_bit(tmp_path):
     np.testing.assert_array_equal(columns.q, q)
 
 
-def test_the_files_are_safetensors(folder):
+def test_the_files_are_safetensors(folder: Path) -> None:
     from safetensors.numpy import load_file
 
     columns = open_trace(folder).shards[1].columns
@@ -130,21 +131,21 @@ def test_the_files_are_safetensors(folder):
         np.testing.assert_array_equal(loaded[name], column)
 
 
-def test_columns_are_views_of_the_file(folder):
+def test_columns_are_views_of_the_file(folder: Path) -> None:
     columns = open_trace(folder).shards[0].columns
     assert not columns.p.flags.owndata
     with pytest.raises(ValueError, match="read-only"):
         columns.p[0, 0] = 1.0
 
 
-def test_rounding_does_not_make_a_drafted_token_impossible(tmp_path):
+def test_rounding_does_not_make_a_drafted_token_impossible(tmp_path: Path) -> None:
     q = np.array([[1 - 1e-9, 1e-9]] * 2)
     columns = open_trace(write(tmp_path / "t", [(0, [1], 1, q, q)], dtype="float16")).shards[0].columns
     assert columns.q[0, 1] == 2.0**-24
     assert columns.q[1, 1] == 0
 
 
-def test_negative_zeros_are_stored_as_zeros(tmp_path):
+def test_negative_zeros_are_stored_as_zeros(tmp_path: Path) -> None:
     p = np.array([[1.0, -0.0]] * 2, np.float32)
     trace = open_trace(write(tmp_path / "t", [(0, [0], 1, p, p)]))
     assert not np.signbit(trace.shards[0].columns.p).any()
@@ -155,7 +156,7 @@ def test_negative_zeros_are_stored_as_zeros(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_steps_in_any_order(tmp_path, dtype):
+def test_steps_in_any_order(tmp_path: Path, dtype: str) -> None:
     steps = make_steps()
     trace = open_trace(write(tmp_path / "t", steps, dtype=dtype))
     wanted = [19, 0, 7, 6, 6, 13]
@@ -168,7 +169,7 @@ def test_steps_in_any_order(tmp_path, dtype):
     np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=1e-14)
 
 
-def test_steps_are_the_same_from_many_threads(folder):
+def test_steps_are_the_same_from_many_threads(folder: Path) -> None:
     trace = open_trace(folder)
     expected = trace.steps(np.arange(STEPS))
     with ThreadPoolExecutor(4) as pool:
@@ -177,7 +178,7 @@ def test_steps_are_the_same_from_many_threads(folder):
                 np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_trace_travels_to_another_process_without_its_data(folder):
+def test_a_trace_travels_to_another_process_without_its_data(folder: Path) -> None:
     trace = open_trace(folder)
     small = len(pickle.dumps(trace))
     expected = trace.steps([3, 12])
@@ -186,7 +187,7 @@ def test_a_trace_travels_to_another_process_without_its_data(folder):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_no_steps_and_steps_that_are_not_there(folder):
+def test_no_steps_and_steps_that_are_not_there(folder: Path) -> None:
     trace = open_trace(folder)
     assert trace.steps([])[1].shape == (0, GAMMA + 1, VOCAB)
     for index in (-1, STEPS):
@@ -201,7 +202,7 @@ def test_no_steps_and_steps_that_are_not_there(folder):
 # --- α ---------------------------------------------------------------------------------------------------
 
 
-def naive_alphas(steps):
+def naive_alphas(steps: list[tuple]) -> dict[str, float]:
     """The three α and their errors, step by step, in plain numpy."""
     reached, tested, lengths = [], [], np.array([step[2] for step in steps])
     for _, tokens, accepted, p, q in steps:
@@ -211,7 +212,7 @@ def naive_alphas(steps):
     gamma, n = len(steps[0][1]), len(steps)
     number_tested = np.minimum(lengths + 1, gamma)
 
-    def error(x, counts):
+    def error(x: np.ndarray, counts: np.ndarray) -> float:
         return float(np.std(x - x.sum() / counts.sum() * counts, ddof=1) * np.sqrt(n) / counts.sum())
 
     return {
@@ -230,7 +231,7 @@ def naive_alphas(steps):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("vocab_size", [64, 3001])
-def test_alpha_is_that_of_plain_numpy(tmp_path, dtype, vocab_size):
+def test_alpha_is_that_of_plain_numpy(tmp_path: Path, dtype: str, vocab_size: int) -> None:
     steps = make_steps(seed=vocab_size, vocab_size=vocab_size)
     summary = summarise(open_trace(write(tmp_path / "t", steps, dtype=dtype)))
     for name, value in naive_alphas(steps).items():
@@ -241,7 +242,7 @@ def test_alpha_is_that_of_plain_numpy(tmp_path, dtype, vocab_size):
             assert abs(getattr(summary, name) - value) <= summary.rounding + 1e-12
 
 
-def test_alpha_by_position(folder):
+def test_alpha_by_position(folder: Path) -> None:
     steps = make_steps()
     summary = summarise(open_trace(folder))
     lengths = np.array([step[2] for step in steps])
@@ -256,7 +257,7 @@ def test_alpha_by_position(folder):
     assert summary.tested == np.minimum(lengths + 1, GAMMA).sum()
 
 
-def test_a_position_never_reached_has_no_alpha(tmp_path):
+def test_a_position_never_reached_has_no_alpha(tmp_path: Path) -> None:
     p = np.full((3, 2), 0.5)
     summary = summarise(open_trace(write(tmp_path / "t", [(0, [0, 0], 0, p, p)])))
     assert summary.alpha_by_position[0] == 0
@@ -267,7 +268,7 @@ def test_a_position_never_reached_has_no_alpha(tmp_path):
     assert as_dict["standard_errors"]["alpha_context"] is None
 
 
-def test_a_mean_of_beta_is_at_most_one(tmp_path):
+def test_a_mean_of_beta_is_at_most_one(tmp_path: Path) -> None:
     """Three times the float32 next to 1/3 is above 1."""
     thirds = np.full((2, 3), 1 / 3, np.float32)
     summary = summarise(open_trace(write(tmp_path / "t", [(0, [0], 1, thirds, thirds)])))
@@ -277,8 +278,8 @@ def test_a_mean_of_beta_is_at_most_one(tmp_path):
     assert summary.beta_by_position.tolist() == [1.0, 1.0]
 
 
-def test_progress_ends_at_the_end(folder):
-    seen = []
+def test_progress_ends_at_the_end(folder: Path) -> None:
+    seen: list[tuple[int, int]] = []
     summarise(open_trace(folder), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(28, 80), (56, 80), (80, 80)]
     seen.clear()
@@ -286,7 +287,7 @@ def test_progress_ends_at_the_end(folder):
     assert seen[-1] == (80, 80)
 
 
-def test_an_empty_trace_has_no_alpha(tmp_path):
+def test_an_empty_trace_has_no_alpha(tmp_path: Path) -> None:
     with writer(tmp_path / "t", vocab_size=2, gamma=1):
         pass
     trace = open_trace(tmp_path / "t")
@@ -304,7 +305,10 @@ def test_an_empty_trace_has_no_alpha(tmp_path):
     per_shard=st.integers(1, 4),
     dtype=st.sampled_from(DTYPES),
 )
-def test_any_shape_survives(tmp_path_factory, seed, vocab_size, gamma, steps, per_shard, dtype):
+def test_any_shape_survives(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int, vocab_size: int, gamma: int, steps: int, per_shard: int, dtype: str,
+) -> None:  # fmt: skip
     given_steps = make_steps(seed, steps, vocab_size, gamma)
     folder = write(tmp_path_factory.mktemp("any") / "t", given_steps, dtype=dtype, steps_per_shard=per_shard)
     trace = open_trace(folder)
@@ -317,7 +321,7 @@ def test_any_shape_survives(tmp_path_factory, seed, vocab_size, gamma, steps, pe
 # --- damage ----------------------------------------------------------------------------------------------
 
 
-def assert_only_shard_1_is_damaged(folder, row):
+def assert_only_shard_1_is_damaged(folder: Path, row: int) -> None:
     """It is named, with its row; the other two can be read."""
     trace = open_trace(folder)
     where = rf"shard-00001.safetensors, row {row}: "
@@ -338,7 +342,7 @@ def assert_only_shard_1_is_damaged(folder, row):
 
 @pytest.mark.parametrize("mask", [1, pytest.param(128, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["step", "context", "position", "token", "accepted", "p", "q", "checksum"])
-def test_a_flipped_bit_is_found_in_every_column(folder, name, mask):
+def test_a_flipped_bit_is_found_in_every_column(folder: Path, name: str, mask: int) -> None:
     shard = folder / "shard-00001.safetensors"
     columns = open_trace(folder).shards[1].columns
     row_bytes = getattr(columns, name)[0].nbytes
@@ -352,7 +356,7 @@ def test_a_flipped_bit_is_found_in_every_column(folder, name, mask):
     assert all(status.ok for status in open_trace(folder).verify())
 
 
-def test_two_equal_flips_do_not_cancel(tmp_path):
+def test_two_equal_flips_do_not_cancel(tmp_path: Path) -> None:
     p = np.full((2, 64), 1 / 64)
     folder = write(tmp_path / "t", [(0, [0], 1, p, p)])
     shard = folder / "shard-00000.safetensors"
@@ -365,7 +369,7 @@ def test_two_equal_flips_do_not_cancel(tmp_path):
             shard.write_bytes(data)
 
 
-def test_a_cut_shard_names_the_first_row_lost(folder):
+def test_a_cut_shard_names_the_first_row_lost(folder: Path) -> None:
     shard = folder / "shard-00001.safetensors"
     data = shard.read_bytes()
     last_column = column_offset(shard, "accepted")
@@ -380,7 +384,7 @@ def test_a_cut_shard_names_the_first_row_lost(folder):
     assert_only_shard_1_is_damaged(folder, row=28)
 
 
-def test_a_missing_shard_is_named(folder):
+def test_a_missing_shard_is_named(folder: Path) -> None:
     (folder / "shard-00001.safetensors").unlink()
     assert_only_shard_1_is_damaged(folder, row=0)
     with pytest.raises(ValueError, match="the file is missing"):
@@ -396,7 +400,7 @@ def test_a_missing_shard_is_named(folder):
         (b"}}", b"]]"),
     ],
 )  # fmt: skip
-def test_an_altered_header_is_named(folder, old, new):
+def test_an_altered_header_is_named(folder: Path, old: bytes, new: bytes) -> None:
     shard = folder / "shard-00001.safetensors"
     data = shard.read_bytes()
     assert old in data
@@ -414,7 +418,7 @@ def test_an_altered_header_is_named(folder, old, new):
         ("position", 2, "do not describe a step"),
     ],
 )  # fmt: skip
-def test_rows_that_were_never_right_are_named(folder, name, value, what):
+def test_rows_that_were_never_right_are_named(folder: Path, name: str, value: float, what: str) -> None:
     """With checksums to match, as a faulty program would have written them."""
     from safetensors.numpy import load_file, save_file
 
@@ -440,7 +444,7 @@ def test_rows_that_were_never_right_are_named(folder, name, value, what):
 # --- what is not a trace ---------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_no_trace(tmp_path):
+def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"not a trace, it has no manifest\.json"):
         open_trace(tmp_path)
     with pytest.raises(ValueError, match="nowhere: there is no such file or folder"):
@@ -466,14 +470,14 @@ def test_a_folder_that_is_no_trace(tmp_path):
         ({"complete": 1}, "complete is 1"), ({"provenance": None}, "provenance is None"),
     ],
 )  # fmt: skip
-def test_a_manifest_that_is_wrong(folder, changes, what):
+def test_a_manifest_that_is_wrong(folder: Path, changes: dict, what: str) -> None:
     edit_manifest(folder, **changes)
     with pytest.raises(ValueError, match=what) as raised:
         open_trace(folder)
     assert "manifest.json" in str(raised.value)
 
 
-def test_a_shard_has_the_bytes_that_its_manifest_states(folder):
+def test_a_shard_has_the_bytes_that_its_manifest_states(folder: Path) -> None:
     shard = json.loads((folder / "manifest.json").read_text())["shards"][0]
     edit_manifest(folder, shards=[shard | {"bytes": 10**18}])
     with pytest.raises(ValueError, match=f"has {shard['bytes']} bytes; the manifest states 10000000"):
@@ -481,7 +485,7 @@ def test_a_shard_has_the_bytes_that_its_manifest_states(folder):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "\x00\xff", ""])
-def test_a_manifest_that_is_no_json_object(folder, text):
+def test_a_manifest_that_is_no_json_object(folder: Path, text: str) -> None:
     (folder / "manifest.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=r"manifest\.json"):
         open_trace(folder)
@@ -490,11 +494,11 @@ def test_a_manifest_that_is_no_json_object(folder, text):
 # --- the manifest's own SHA-256 --------------------------------------------------------------------------
 
 
-def dense_trace(path):
+def dense_trace(path: Path) -> Path:
     return write(path, make_steps(steps=4, vocab_size=4, gamma=2), steps_per_shard=2)
 
 
-def truncated_trace(path):
+def truncated_trace(path: Path) -> Path:
     """With top, an absent q at the bonus, and provenance that is escaped and in powers of ten."""
     facts = {"model": "é", "temperature": 1e-7, "top_p": None}
     with writer(path, vocab_size=9, gamma=1, top=3, bonus=False, rows_per_shard=4, provenance=facts) as trace:
@@ -504,7 +508,7 @@ def truncated_trace(path):
     return path
 
 
-def trace_without_bonus(path):
+def trace_without_bonus(path: Path) -> Path:
     """Dense; that q at the bonus is no more than a copy of p only the manifest says."""
     with writer(path, vocab_size=4, gamma=2, bonus=False, rows_per_shard=6) as trace:
         for context, tokens, accepted, p, q in make_steps(steps=4, vocab_size=4, gamma=2):
@@ -512,14 +516,14 @@ def trace_without_bonus(path):
     return path
 
 
-def flips(data):
+def flips(data: bytes) -> Iterator[bytes]:
     """The data with each of its bits flipped, one at a time."""
     for place in range(len(data)):
         for bit in range(8):
             yield data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
 
 
-def assert_refused(path):
+def assert_refused(path: Path) -> None:
     with pytest.raises(ValueError, match=r"manifest\.json: "):
         open_trace(path)
 
@@ -529,7 +533,7 @@ def assert_refused(path):
     [pytest.param(make, marks=pytest.mark.slow) for make in (dense_trace, truncated_trace)]
     + [trace_without_bonus],
 )
-def test_every_single_bit_of_a_manifest_counts(tmp_path, make, full):
+def test_every_single_bit_of_a_manifest_counts(tmp_path: Path, make: Callable, full: bool) -> None:
     """The fast tier flips every seventh bit."""
     folder = make(tmp_path / "t")
     file, written = folder / "manifest.json", open_trace(folder)
@@ -549,7 +553,7 @@ def test_every_single_bit_of_a_manifest_counts(tmp_path, make, full):
     assert passed == (2 if make is truncated_trace else 0)
 
 
-def test_without_it_a_flipped_bit_changes_alpha(tmp_path, full):
+def test_without_it_a_flipped_bit_changes_alpha(tmp_path: Path, full: bool) -> None:
     """The negative control: the same flips under a SHA-256 to match, as if there were none."""
     folder = trace_without_bonus(tmp_path / "t")
     file, written = folder / "manifest.json", open_trace(folder)
@@ -565,7 +569,7 @@ def test_without_it_a_flipped_bit_changes_alpha(tmp_path, full):
     assert changed - {alpha}
 
 
-def test_a_manifest_may_be_laid_out_otherwise(folder):
+def test_a_manifest_may_be_laid_out_otherwise(folder: Path) -> None:
     """What it says is protected, not the blanks, line ends and order of it."""
     file, written = folder / "manifest.json", open_trace(folder)
     text = file.read_text()
@@ -581,7 +585,7 @@ def test_a_manifest_may_be_laid_out_otherwise(folder):
     assert_refused(folder)
 
 
-def test_provenance_that_json_changes_is_protected_as_it_is_read(tmp_path):
+def test_provenance_that_json_changes_is_protected_as_it_is_read(tmp_path: Path) -> None:
     facts = {10: "ten", 9: (1, 2), "é\udc80": 1e-7, None: np.float64(0.1), "9": 2**70}
     with writer(tmp_path / "t", vocab_size=2, gamma=1, provenance=facts):
         pass
@@ -589,10 +593,10 @@ def test_provenance_that_json_changes_is_protected_as_it_is_read(tmp_path):
     assert read == {"10": "ten", "9": 2**70, "é\udc80": 1e-7, "null": 0.1}
 
 
-def test_a_trace_can_be_read_while_it_is_written(tmp_path):
+def test_a_trace_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     """As it is left where the writer is killed: its whole shards, and not called complete."""
 
-    def look(number):
+    def look(number: int) -> None:
         trace = open_trace(tmp_path / "t")
         assert (trace.num_steps, trace.complete) == (number // 2 * 2, False)
         assert number < 2 or summarise(trace).num_steps == trace.num_steps
@@ -601,7 +605,7 @@ def test_a_trace_can_be_read_while_it_is_written(tmp_path):
     assert (open_trace(tmp_path / "t").num_steps, open_trace(tmp_path / "t").complete) == (STEPS, True)
 
 
-def test_larger_chunks_are_of_the_same_rows(folder, monkeypatch):
+def test_larger_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = open_trace(folder)
     whole = summarise(trace)
     monkeypatch.setattr("specsim.traces._reader.ONCE_ROWS", 2 * (GAMMA + 1))
@@ -613,7 +617,7 @@ def test_larger_chunks_are_of_the_same_rows(folder, monkeypatch):
     assert summarise(trace).to_dict() == whole.to_dict()
 
 
-def two_steps(dtype):
+def two_steps(dtype: str) -> Callable[[Path], Path]:
     return partial(write, steps=make_steps(steps=2, vocab_size=3, gamma=1), dtype=dtype)
 
 
@@ -622,7 +626,7 @@ def two_steps(dtype):
     [two_steps("float32"), truncated_trace]
     + [pytest.param(two_steps(name), marks=pytest.mark.slow) for name in DTYPES[1:]],
 )
-def test_every_single_bit_of_a_row_counts(tmp_path, make, full):
+def test_every_single_bit_of_a_row_counts(tmp_path: Path, make: Callable, full: bool) -> None:
     """The fast tier flips a bit of every third byte."""
     folder = make(tmp_path / "t")
     shard = folder / "shard-00000.safetensors"
@@ -635,7 +639,7 @@ def test_every_single_bit_of_a_row_counts(tmp_path, make, full):
 
 
 @pytest.mark.parametrize("make", [pytest.param(dense_trace, marks=pytest.mark.slow), truncated_trace])
-def test_every_single_bit_of_a_shards_header_counts(tmp_path, make, full):
+def test_every_single_bit_of_a_shards_header_counts(tmp_path: Path, make: Callable, full: bool) -> None:
     """For each way of reading: all rows, and chosen steps. The fast tier flips every 23rd bit."""
     shard = open_trace(make(tmp_path / "t")).shards[0]
     data = shard.path.read_bytes()
@@ -652,7 +656,7 @@ def test_every_single_bit_of_a_shards_header_counts(tmp_path, make, full):
 # --- the writer's own ------------------------------------------------------------------------------------
 
 
-def bad_row(row, token, value):
+def bad_row(row: int, token: int, value: float) -> np.ndarray:
     rows = np.full((3, 4), 0.25)
     rows[row, token] = value
     return rows
@@ -706,7 +710,7 @@ OF_LISTS = {"context": 0, "tokens": [0], "accepted": 1, "p": [HALF, HALF], "q": 
         (OF_LISTS | {"accepted": None}, ValueError, "accepted: None in a trace with flags"),
     ],
 )  # fmt: skip
-def test_a_bad_step_is_refused_and_not_written(tmp_path, change, error, what):
+def test_a_bad_step_is_refused_and_not_written(tmp_path: Path, change: dict, error: type, what: str) -> None:
     """Of whole rows, and of lists of two tokens."""
     good, top = (OF_LISTS, 2) if len(change) == len(OF_LISTS) else (GOOD, None)
     with writer(tmp_path / "t", vocab_size=4, gamma=len(good["tokens"]), top=top) as trace:
@@ -731,7 +735,7 @@ def test_a_bad_step_is_refused_and_not_written(tmp_path, change, error, what):
     ({"rows_per_shard": 2}, "rows_per_shard: 2 is not at least 3"),
     ({"provenance": {"model": object()}}, TypeError, "JSON"),
 )
-def test_bad_arguments_leave_no_folder(change, nowhere):
+def test_bad_arguments_leave_no_folder(change: dict, nowhere: Path) -> None:
     with writer(nowhere, **{"vocab_size": 4, "gamma": 2} | change):
         pass
 
@@ -751,7 +755,7 @@ PAIRS = [([0, 1], [0.5, 0.25])] * 3
         (PAIRS[:1], "1 rows; give 3"),
     ],
 )  # fmt: skip
-def test_rows_of_another_kind_in_a_truncated_trace(tmp_path, rows, what, bonus):
+def test_rows_of_another_kind_in_a_truncated_trace(tmp_path: Path, rows: object, what: str, bonus: bool) -> None:  # fmt: skip
     with writer(tmp_path / "t", vocab_size=4, gamma=2, top=2, bonus=bonus) as trace:
         good = {"context": 0, "tokens": [1, 1], "accepted": 1, "p": PAIRS, "q": PAIRS if bonus else PAIRS[:2]}
         trace.append(**good)
@@ -762,7 +766,7 @@ def test_rows_of_another_kind_in_a_truncated_trace(tmp_path, rows, what, bonus):
     assert open_trace(tmp_path / "t").num_steps == 2
 
 
-def test_the_largest_vocabulary_and_numbers_of_documents(tmp_path):
+def test_the_largest_vocabulary_and_numbers_of_documents(tmp_path: Path) -> None:
     """What just fits comes out as it went in."""
     most = 2**31 - 2
     with writer(tmp_path / "t", vocab_size=most + 1, gamma=1, top=2) as trace:
@@ -775,7 +779,7 @@ def test_the_largest_vocabulary_and_numbers_of_documents(tmp_path):
     assert read.p_tokens.tolist() == [[3, most]] * 6
 
 
-def test_what_is_there_is_not_overwritten(folder, tmp_path):
+def test_what_is_there_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="already holds a trace"), writer(folder, vocab_size=4, gamma=2):
         pass
     assert open_trace(folder).num_steps == STEPS
@@ -786,7 +790,7 @@ def test_what_is_there_is_not_overwritten(folder, tmp_path):
             pass
 
 
-def record(path, before_step):
+def record(path: Path, before_step: Callable[[int], None]) -> None:
     """Write the 20 steps, two to a shard, calling `before_step` with the number of each."""
     with writer(path, vocab_size=VOCAB, gamma=GAMMA, rows_per_shard=8) as trace:
         for number, step in enumerate(make_steps()):
@@ -795,8 +799,8 @@ def record(path, before_step):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_exception_leaves_a_readable_trace(tmp_path, error):
-    def stop(number):
+def test_an_exception_leaves_a_readable_trace(tmp_path: Path, error: type[BaseException]) -> None:
+    def stop(number: int) -> None:
         if number == 5:
             raise error("stop")
 
@@ -809,13 +813,15 @@ def test_an_exception_leaves_a_readable_trace(tmp_path, error):
 
 
 @pytest.mark.parametrize("interrupted", ["shard-00001.safetensors", "manifest.json"])
-def test_an_interrupt_while_a_shard_is_written(tmp_path, monkeypatch, interrupted):
+def test_an_interrupt_while_a_shard_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
     """Nothing half written, nothing lost, nothing twice."""
     from specsim.core import _files as files
 
     replace, armed = files.os.replace, [False]
 
-    def interrupt(source, target):
+    def interrupt(source: Path, target: Path) -> None:
         if armed[0] and Path(target).name == interrupted:
             armed[0] = False
             raise KeyboardInterrupt
@@ -830,7 +836,7 @@ def test_an_interrupt_while_a_shard_is_written(tmp_path, monkeypatch, interrupte
     assert not list((tmp_path / "t").glob("*.tmp"))
 
 
-def test_listing_a_trace_does_not_import_numba(folder):
+def test_listing_a_trace_does_not_import_numba(folder: Path) -> None:
     program = (
         f"import sys; from specsim import open_trace; t = open_trace({str(folder)!r});"
         "assert t.shards[0].columns.p.shape == (28, 11); sys.exit('numba' in sys.modules)"

@@ -14,7 +14,7 @@ from scipy.special import entr
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
 from specsim.engines._planted.law import log_softmax
-from specsim.engines._planted.requests import BANS, NEUTRAL, PENALTIES, Sampling
+from specsim.engines._planted.requests import NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
 
 #: What few engines have: typical sampling, tokens within some standard deviations of the largest logit, and
@@ -43,9 +43,6 @@ COUNTED = {
 }
 #: Whether a bad word may begin in the prompt: as in transformers, or not, as in vLLM and in grammars.
 WORDS = {"bad words": True, "bad words of the text": False}
-#: So an order begins in which a token is drawn without bans, and with them only where it is banned, as
-#: llama.cpp does with a grammar: after truncation the tokens that are left then have another distribution.
-AGAIN = "banned tokens drawn again, "
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
 PARTS |= {"penalties": PENALTIES}
@@ -106,12 +103,6 @@ def processed(
     Bad words, bias and penalties come first if the order does not name them. `seen` is needed where they read
     texts."""
     sampling, order = resolved(sampling, order)
-    if order.startswith(AGAIN):
-        free, strict = replace(sampling, **BANS), order.removeprefix(AGAIN)
-        first, again = processed(scores, free, strict, seen), processed(scores, sampling, strict, seen)
-        bans = replace(Sampling(), **{name: getattr(sampling, name) for name in BANS})
-        kept = first * (processed(np.zeros_like(scores), bans, strict, seen) > 0.0)
-        return kept + (1.0 - kept.sum(axis=1, keepdims=True)) * again
     steps = order.split(", ")
     if sampling.acting - {*CUTS}:
         steps = [one for one in ("bad words", "bias", "penalties") if one not in order] + steps
@@ -233,7 +224,4 @@ def possible_orders(sampling: Sampling) -> list[str]:
                 if head and tempered and tail.startswith("temperature"):
                     late = tail.removeprefix("temperature")
                     found.append(", ".join([*head[:-1], "temperature", head[-1]]) + late)
-    named = [f"{words}, {one}" for words in WORDS for one in found] if sampling.has_phrases else found
-    # a grammar is of the text
-    again = [AGAIN + one for one in named if not one.startswith("bad words,")]
-    return named + again * bool(acting & {*BANS} and acting & {*CUTS} - {"temperature"})
+    return [f"{words}, {one}" for words in WORDS for one in found] if sampling.has_phrases else found

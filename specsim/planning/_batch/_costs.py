@@ -13,7 +13,7 @@ from specsim.core._files import PathLike, read_columns, read_table
 from specsim.core._registry import check_known
 from specsim.core._types import Floats
 from specsim.planning._batch._kernel import pass_seconds
-from specsim.planning._costs import Experts, Hardware, Network, fit_columns
+from specsim.planning._costs import Experts, Hardware, Network
 
 #: The longest pass.
 MOST_SECONDS = 1e6
@@ -48,15 +48,36 @@ class PassTime:
     @classmethod
     @checked
     def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> "PassTime":
-        """Fit n ≥ 3 measured passes; each column is [n], counts ≥ 1. Raises as `LinearStep.fit`."""
-        counts = {"sequences": sequences, "tokens": tokens}
-        fixed, per_sequence, per_token = fit_columns(counts, milliseconds, "milliseconds", 1e3, least=1.0)
-        return cls(fixed, per_sequence, per_token)
+        """Fit n ≥ 3 measured passes by non-negative least squares; each column is [n], counts ≥ 1.
+
+        Raises ValueError for columns of other lengths, for other counts, and for collinear ones."""
+        from scipy.optimize import nnls
+
+        given = {"sequences": sequences, "tokens": tokens, "milliseconds": milliseconds}
+        columns = {name: np.asarray(one, dtype=np.float64) for name, one in given.items()}
+        rows = columns["sequences"]
+        if rows.ndim != 1 or len({one.shape for one in columns.values()}) > 1 or len(rows) < 3:
+            raise ValueError(
+                f"{', '.join(columns)}: differ in length, or are shorter than 3; give at least 3 rows"
+            )
+        for name, column in columns.items():
+            low = 0.0 if name == "milliseconds" else 1.0
+            if (wrong := np.flatnonzero(~(np.isfinite(column) & (column >= low)))).size:
+                row = int(wrong[0])
+                raise ValueError(f"{name}: row {row + 1} has {column[row]:g}; give a finite number ≥ {low:g}")
+        design = np.column_stack([np.ones(len(rows)), rows, columns["tokens"]])
+        scale = np.abs(design).max(axis=0)
+        if np.linalg.matrix_rank(design / scale) < 3:
+            raise ValueError("sequences and tokens: their coefficients are not determined; vary both of them")
+        return cls(*(nnls(design / scale, columns["milliseconds"] / 1e3)[0] / scale).tolist())
 
     @classmethod
     def read(cls, path: PathLike) -> "PassTime":
         """Fit to a CSV file with the columns batch, tokens (of all sequences) and ms, a row for each pass."""
         found = read_columns(path, ("batch", "tokens", "ms"))
+        if len({*found["batch"]}) == 1:
+            one = f"'specsim plan --measured {path},MS --batch {found['batch'][0]:g}'"
+            raise ValueError(f"{path}: every pass has one batch; measure others too, or plan for it: {one}")
         try:
             return cls.fit(*found.values())
         except ValueError as error:

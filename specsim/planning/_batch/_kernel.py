@@ -135,8 +135,9 @@ class Counted(NamedTuple):
 
 
 @kernel
-def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
-    """Serve the requests `drawn` in their order; fills `started`, `first`, `finished` and `totals`.
+def serve(drawn, setup, counted, key, stop, started, first, finished, totals, lengths_chosen):
+    """Serve the requests `drawn` in their order; fills `started`, `first`, `finished`, and the counted
+    `totals` and `lengths_chosen`: steps of requests that had joined, by their drafted tokens.
 
     The server stops anywhere once `stop[0]` is set."""
     arrivals, prompts, outputs, alphas, blocks = drawn
@@ -245,8 +246,9 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
             slot = order[j]
             gamma = gammas[slot]
             drafted += gamma
-            if gamma:
+            if not joins[slot]:
                 by_length[gamma] += 1
+            if gamma:
                 context_by_length[gamma] += min(float(prompts[request[slot]] + emitted[slot]), draft_context)
         seconds = 0.0
         sequences, cached = 0, 0.0
@@ -304,6 +306,7 @@ def serve(drawn, setup, counted, key, stop, started, first, finished, totals):
             totals[6] += seconds
             totals[7] += seconds * running
             totals[8] += seconds
+            lengths_chosen += by_length[: most + 1]
         if done:  # the others keep their order
             for j in range(running):
                 slot = order[j]

@@ -1,7 +1,9 @@
 """Requests: when they arrive, how long they are, and how many of their drafted tokens are accepted."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +90,12 @@ class LoggedLengths:
             raise ValueError("lengths: no step was logged; give a count > 0")
         object.__setattr__(self, "lengths", tuple(found.tolist()))
 
+    @classmethod
+    def of_shares(cls, shares: Sequence[float]) -> "LoggedLengths":
+        """From the shares of all steps that accepted each position, which fall, to twelve decimals."""
+        reached = [round(10**12 * one) for one in (1.0, *shares, 0.0)]
+        return cls([earlier - later for earlier, later in pairwise(reached)])
+
     @property
     def survival(self) -> Floats:
         """[γ] probabilities of accepting at least 1, 2, …, γ tokens."""
@@ -172,12 +180,14 @@ class Workload:
 
     def __str__(self) -> str:
         if isinstance(self.acceptance, Beta):
-            alpha = f"α {self.acceptance.mean:g} ± {self.acceptance.deviation:g} between requests"
+            beta = self.acceptance
+            alpha = f"α {beta.mean:g} ± {beta.deviation:g} of tested tokens, between requests"
         elif isinstance(self.acceptance, LoggedLengths):
-            alpha = "accepted lengths of a log"
+            tokens = 1.0 + float(self.acceptance.survival.sum())
+            alpha = f"logged accepted lengths, {tokens:.4g} tokens per step"
         else:
             rates = np.atleast_1d(np.asarray(self.acceptance)).tolist()
-            alpha = "α " + ", ".join(f"{one:g}" for one in rates)
+            alpha = "α " + ", ".join(f"{one:g}" for one in rates) + " of tested tokens"
         if self.log is not None:
             return f"the {len(self.log):,} requests of a log, {alpha}"
         return f"prompts of {self.prompt} and outputs of {self.output} tokens, {alpha}"

@@ -74,6 +74,8 @@ class BatchRun(Shown):
     settled: bool  #: whether latency grows along the run no more than chance explains
     #: {quantity: a value for each replication}, times in seconds; NaN for a missing one.
     values: Mapping[str, Floats] = field(repr=False)
+    #: [γ + 1] steps of all replications by their drafted tokens, without those in which requests join.
+    drafts: tuple[int, ...] = field(repr=False)
     cost: BatchCost = field(repr=False)
     provenance: Provenance = field(repr=False)
 
@@ -85,6 +87,16 @@ class BatchRun(Shown):
     def estimate(self, quantity: str) -> Estimate:
         """A quantity of `values`, such as "goodput", with its interval."""
         return estimate(self.values[quantity])
+
+    @property
+    def gamma_mean(self) -> float:
+        """Drafted tokens of a step."""
+        return float(np.arange(len(self.drafts)) @ self.drafts) / max(1, sum(self.drafts))
+
+    @property
+    def gamma_mode(self) -> int:
+        """The most frequent number of drafted tokens of a step."""
+        return int(np.argmax(self.drafts))
 
     @property
     def verdict(self) -> str:
@@ -106,7 +118,7 @@ class BatchRun(Shown):
     def to_dict(self) -> dict[str, Any]:
         estimates = {row["quantity"]: row for row in self.records()}
         more = {"work": str(self.work), "estimates": estimates}
-        return as_dict(self, "replications", "verdict", without=("cost",), **more)
+        return as_dict(self, "replications", "verdict", "gamma_mean", "gamma_mode", without=("cost",), **more)
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each quantity: its mean, and the ends of its 95 % interval."""
@@ -126,6 +138,8 @@ class BatchRun(Shown):
             f"policy {self.policy}, at most {self.max_batch:,} at once; {self.replications} replications of "
             f"{self.requests:,} requests, {arrive}; seed {self.provenance.root}"
         )
+        if self.gamma_mean != self.gamma_mode:
+            yield f"drafted tokens of a step: {self.gamma_mean:.4g} on average, most often {self.gamma_mode}"
         if self.verdict:
             yield Line(self.verdict, "bold red" if self.load == "overloaded" else "bold yellow")
 
@@ -182,8 +196,8 @@ def simulate_batch(
     log : RequestLog, optional
         Arrivals and lengths, in place of `rate`, `prompt`, `output` and `requests`.
     alpha : float, array_like, Beta or LoggedLengths
-        The acceptance rate of independent drafted tokens; one for each position, the last also for later
-        ones; one for each request; or accepted lengths of a log.
+        Accepted / tested tokens: one rate; one for each position, the last also for later ones; one for each
+        request; or accepted lengths of a log. `alpha_of` converts numbers as engines print them.
     prompt, output : int or Geometric
         Tokens of a prompt and of an output.
     max_batch : int
@@ -235,7 +249,7 @@ def simulate_batch(
     passes = cost.target.coefficients(), cost.draft.coefficients(), cost.seen
     setup = Setup(survival, *passes, max_batch, prefill, *for_kernel(policy))
     workers, report = available_threads(threads), told(progress)
-    found: list[dict[str, float]] = []
+    found: list[dict[str, Any]] = []
     with ThreadPoolExecutor(min(workers, replications)) as pool:
         keys = [key_of(root, (number,)) for number in range(replications)]
         try:
@@ -266,6 +280,7 @@ def simulate_batch(
         load=load,
         settled=not estimate(halves).low > 0.05 * float(values["latency"].mean()),
         values=values,
+        drafts=tuple(sum(one["drafts"] for one in found).tolist()),
         cost=cost,
         provenance=Provenance.record(root, workers, time.perf_counter() - started),
     )
@@ -273,15 +288,16 @@ def simulate_batch(
 
 def _serve(
     drawn: Drawn, setup: Setup, key: Key, stop: Ints, edge: int, until_counted: bool
-) -> tuple[Floats, dict[str, float]]:
+) -> tuple[Floats, dict[str, Any]]:
     """The times [3, n] of requests (started, first token, finished), and totals less `edge` at each end."""
     count = len(drawn.arrivals)
     times, totals = np.zeros((3, count)), np.zeros(len(TOTALS))
-    serve(drawn, setup, Counted(edge, count - 1 - edge, until_counted), key, stop, *times, totals)
-    return times, dict(zip(TOTALS, totals.tolist(), strict=True))
+    drafts = np.zeros(int(setup.parameters[0]) + 1, dtype=np.int64)
+    serve(drawn, setup, Counted(edge, count - 1 - edge, until_counted), key, stop, *times, totals, drafts)
+    return times, {**dict(zip(TOTALS, totals.tolist(), strict=True)), "drafts": drafts}
 
 
-def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: Key) -> dict[str, float]:
+def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: Key) -> dict[str, Any]:
     drawn = work.draw(key)
     count = len(drawn.arrivals)
     alone = cost.target.seconds(1, 1)
@@ -306,6 +322,7 @@ def _replicate(cost: BatchCost, setup: Setup, stop: Ints, work: Workload, key: K
     latency = finished - arrivals
     half = len(latency) // 2
     found = {
+        "drafts": totals["drafts"],
         "goodput": totals["tokens"] / totals["seconds"],
         "request_rate": capacity if full is totals else totals["finished"] / totals["seconds"],
         "capacity": capacity,

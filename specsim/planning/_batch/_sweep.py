@@ -70,12 +70,13 @@ class BatchSweep(Swept):
                 for name in ("goodput", "mean_batch", "latency_p50", "latency_p99"):
                     row[f"{prefix}{name}"] = one.estimate(name).mean
                 row[f"{prefix}load"] = one.load
-            rows.append(row)
+            rows.append(row | {"gamma_mean": run.gamma_mean, "gamma_mode": run.gamma_mode})
         return rows
 
     def parts(self) -> list[Piece]:
         rows = []
         records = self.records()
+        adapts = any(run.gamma_mean != run.gamma_mode for run in self.runs)
         any_latency = any("steady" in (row["load"], row["plain_load"]) for row in records)
         for number, row in enumerate(records):
             speedup, gain = self.speedup(number), self.capacity_gain(number)
@@ -86,11 +87,15 @@ class BatchSweep(Swept):
                 NONE if np.isnan(row[name]) else f"{row[name]:.4g}"
                 for name in ("latency_p50", "plain_latency_p50")
             ]
-            rows.append((*ratios, batch, *[" / ".join(latency)] * any_latency, load))
+            gamma = f"{row['gamma_mean']:.2f} / {row['gamma_mode']}"
+            rows.append((*ratios, *[gamma] * adapts, batch, *[" / ".join(latency)] * any_latency, load))
+        gamma_column = ("γ, mean / most often",) * adapts
         latency_column = ("latency, p50 (s)",) * any_latency
         run = self.runs[0]
         parts: list[Piece] = [
-            self._table(("speed-up", "gain in capacity", "mean batch", *latency_column, "load"), rows),
+            self._table(
+                ("speed-up", "gain in capacity", *gamma_column, "mean batch", *latency_column, "load"), rows
+            ),
             f"{run.policy} / without speculation, on the same requests; {run.replications} replications of "
             f"{run.requests:,} requests, 95 % intervals, seed {self.provenance.root}",
         ]

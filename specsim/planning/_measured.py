@@ -1,0 +1,237 @@
+"""Plans from what was measured: passes of the target over 1, 2, … tokens, or speeds with several γ."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
+from specsim.core._files import PathLike, read_cells
+from specsim.core._numbers import whole
+from specsim.core._tables import NONE, Piece, Shown, Table
+from specsim.core._types import Floats
+from specsim.planning._costs import MOST_GAMMA
+from specsim.planning._meanings import OTHER, independent_alpha, printed
+from specsim.planning._plan import rates_to
+from specsim.served._feasible import Value
+
+
+@checked
+@dataclass(frozen=True)
+class MeasuredStep:
+    """Steps from measured passes of the target: the `times` of passes over `tokens` of a sequence.
+
+    A pass over one token must be among them. Times are numbers or texts as printed, in one unit with `draft`,
+    the time of a pass of the draft. Passes over as many tokens are averaged; between measured ones a pass
+    lies on the straight line, and wider ones are refused. Not modelled: other batches and contexts."""
+
+    tokens: Sequence[int]
+    times: Sequence[Value]
+    draft: float
+
+    def __post_init__(self) -> None:
+        check_between("draft", self.draft, 0.0, float("inf"), "time")
+        if len(self.tokens) != len(self.times):
+            raise ValueError(f"times: {len(self.times)} for {len(self.tokens)} tokens; give one for each")
+        if 1 not in self.passes or self.longest < 1:
+            raise ValueError("tokens: no pass over 1 token, or none over more; measure both")
+
+    @classmethod
+    def read(cls, path: PathLike, draft: float, batch: int = 1) -> "MeasuredStep":
+        """Read the passes of one batch from a CSV file with the columns batch, tokens (of all) and ms."""
+        found = read_cells(path, ("batch", "tokens", "ms"))
+        try:
+            rows = [(whole(row["batch"]), whole(row["tokens"]), row["ms"]) for _, row in found]
+            sizes = ", ".join(map(str, sorted({size for size, *_ in rows})))
+            rows = [row for row in rows if row[0] == batch]
+            if not rows or any(tokens % batch for _, tokens, _ in rows):
+                raise ValueError(f"batch: no passes of {batch} with equal sequences; it has those of {sizes}")
+            return cls([tokens // batch for _, tokens, _ in rows], [ms for *_, ms in rows], draft)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @cached_property
+    def passes(self) -> dict[int, Floats]:
+        """The time of a pass by its tokens: its mean, the least and the most."""
+        found: dict[int, list[Floats]] = {}
+        for tokens, time in zip(self.tokens, self.times, strict=True):
+            found.setdefault(check_count("tokens", tokens), []).append(printed("target_time", time))
+        return {tokens: _together(found[tokens]) for tokens in sorted(found)}
+
+    @property
+    def longest(self) -> int:
+        """The largest γ whose verification was measured."""
+        return max(self.passes) - 1
+
+    def verification(self, gamma: int) -> Floats:
+        """The time of verifying γ tokens, in passes over one token, with the least and the most."""
+        tokens = check_count("gamma", gamma, 0, self.longest) + 1
+        around = [max(w for w in self.passes if w <= tokens), min(w for w in self.passes if w >= tokens)]
+        middle, low, high = np.transpose([self.passes[width] for width in around])
+        return np.array([np.interp(tokens, around, middle), low.min(), high.max()]) / self.passes[1][OTHER]
+
+    def step(self, gamma: int) -> float:
+        return float(self.verification(gamma)[0] + gamma * self.draft / self.passes[1][0])
+
+
+def _together(rows: Sequence[Floats]) -> Floats:
+    """The mean of repeated rows, from the least of them to the most."""
+    middle, low, high = np.transpose(rows)
+    return np.array([middle.mean(), low.min(), high.max()])
+
+
+class MeasuredChoice(NamedTuple):
+    """A γ; `cost` is the time of a step over that of a token without drafts. Numbers as in `printed`."""
+
+    gamma: int
+    cost: Floats
+    tokens_per_step: Floats | None = None
+    alpha: Floats | None = None  #: accepted / tested at position γ
+    speedup: Floats | None = None
+    verification: float | None = None  #: the part of `cost` that is not drafting, where it was measured
+    unknown: str = ""  #: what was not measured
+
+    @property
+    def break_even(self) -> Floats:
+        """The share of drafted tokens to accept for a speed-up of 1; above 1 it has none."""
+        return (self.cost - 1.0) / self.gamma
+
+    @property
+    def free(self) -> float | None:
+        """The speed-up if drafts took no time; at most, where the time of verification is not known."""
+        emitted = self.tokens_per_step
+        return None if emitted is None else float(emitted[0]) / (self.verification or 1.0)
+
+    @property
+    def gain(self) -> float:
+        """The speed-up; 0 if it is not known."""
+        return 0.0 if self.speedup is None else float(self.speedup[0])
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredPlan(Shown):
+    """A plan from what was measured: γ, the smallest first."""
+
+    choices: tuple[MeasuredChoice, ...]
+    meaning: str = ""  #: what α comes from
+
+    @property
+    def best(self) -> MeasuredChoice | None:
+        """The measured γ with the largest speed-up; None where none is above 1."""
+        gaining = [one for one in self.choices if not one.unknown and one.gain > 1.0]
+        return max(gaining, key=lambda one: one.gain, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        best = self.best
+        return {"best": best and best.gamma, "meaning": self.meaning, "choices": self.records()}
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each γ, with the ends of intervals."""
+        rows = []
+        for one in self.choices:
+            row = one._asdict() | {"break_even": one.break_even, "free": one.free}
+            for name in [name for name, value in row.items() if isinstance(value, np.ndarray)]:
+                row[name], row[f"{name}_low"], row[f"{name}_high"] = row[name].tolist()
+            rows.append(row)
+        return rows
+
+    def parts(self) -> Iterator[Piece]:
+        best, lines, rows = self.best, [self.meaning] * bool(self.meaning), []
+        for one in self.choices:
+            even, low, high = one.break_even
+            cells = [NONE if x is None else f"{x[0]:.4g}" for x in (one.tokens_per_step, one.alpha)]
+            cells += [NONE if x is None else _shown(x) for x in (one.cost, one.speedup)]
+            cells.append(f"{'' if one.verification else '≤'}{one.free:.4g}" if one.free else NONE)
+            cells.append("never" if even > 1.0 else f"{even:.2%}")
+            rows.append((one.gamma, *cells, "best" if one is best else one.unknown and "not measured"))
+            if one.speedup is None and even > 1.0:
+                most = f"a step takes {_shown(one.cost)} passes, and emits at most {one.gamma + 1} tokens"
+                lines.append(f"γ = {one.gamma} never pays: {most}")
+            elif one.speedup is None:
+                alpha = f"α {independent_alpha(max(one.cost[0], 1.0), one.gamma):.4f} of tested tokens"
+                rates = f"{even:.2%} ({low:.2%} – {high:.2%}) accepted / drafted"
+                lines.append(f"γ = {one.gamma} breaks even at {rates}, {alpha} if independent")
+            elif one.unknown and one.gain > max(1.0, best.gain if best else 0.0):
+                lines.append(
+                    f"γ = {one.gamma} may be faster, {_shown(one.speedup)}: {one.unknown} not measured"
+                )
+        names = ("γ", "tokens/step", "α at γ", "step cost", "speed-up", "free draft", "breaks even at", "")
+        yield Table(names, rows, bold=[i for i, one in enumerate(self.choices) if one is best])
+        yield "step cost: over a token without drafts; free draft: the speed-up if drafts took no time;"
+        yield "breaks even at: accepted / drafted; in brackets: what digits and repeated rows leave open"
+        yield from lines
+        if best and best.speedup is not None:
+            last = "; larger γ were not measured" if best is self.choices[-1] else ""
+            yield f"γ = {best.gamma}: {_shown(best.speedup)} times as fast as without drafts{last}"
+        elif self.choices[0].speedup is not None:
+            yield "Do not speculate: no measured γ gains."
+
+
+def _shown(number: Floats) -> str:
+    return "{:.4g} ({:.4g} – {:.4g})".format(*number)
+
+
+def tokens_to(alpha: ArrayLike, gamma: int) -> Floats:
+    """[γ] expected tokens of steps of 1, 2, … `gamma` drafted tokens."""
+    return 1.0 + np.cumsum(np.cumprod(rates_to(alpha, gamma)))
+
+
+def plan_passes(alpha: ArrayLike, cost: MeasuredStep) -> MeasuredPlan:
+    """The plan by measured passes, with accepted / tested tokens as for `specsim.plan`."""
+    known, choices = np.size(alpha) if np.ndim(alpha) else cost.longest, []
+    for gamma, emitted in enumerate(tokens_to(alpha, cost.longest), 1):
+        verified = cost.verification(gamma)
+        step, tokens = verified + gamma * cost.draft / cost.passes[1][0], np.full(3, emitted)
+        unknown = (
+            "its acceptance was" if gamma > known else "" if gamma + 1 in cost.passes else "its pass was"
+        )
+        gain = tokens / step[OTHER]
+        choices.append(MeasuredChoice(gamma, step, tokens, None, gain, float(verified[0]), unknown))
+    return MeasuredPlan(tuple(choices))
+
+
+def plan_step(alpha: Any, gamma: int | None, target: Value | None, step: Value) -> MeasuredPlan:
+    """The plan of one measured step and pass, where it breaks even; and its speed-up if α is known."""
+    if gamma is None or target is None:
+        raise ValueError(
+            "step_time: needs its drafted tokens and the time of a pass; give gamma, target_time"
+        )
+    check_count("gamma", gamma, most=MOST_GAMMA)
+    cost = printed("step_time", step) / printed("target_time", target)[OTHER]
+    if alpha is None:
+        return MeasuredPlan((MeasuredChoice(gamma, cost),))
+    tokens = np.full(3, tokens_to(alpha, gamma)[-1])
+    return MeasuredPlan((MeasuredChoice(gamma, cost, tokens, None, tokens / cost[OTHER]),))
+
+
+def plan_speeds(kind: str, rows: Iterable[tuple[int, Value, Value]]) -> MeasuredPlan:
+    """The plan of runs: their γ, 0 too, their "acceptance_rate" or "tokens_per_step", and their speed."""
+    runs: dict[int, list[tuple[Floats, Floats]]] = {}
+    for gamma, text, speed in rows:
+        check_count("gamma", gamma, 0, MOST_GAMMA)
+        tokens, found = np.ones(3), printed("speed", speed)
+        if gamma:
+            tokens = printed(kind, text) if kind == "tokens_per_step" else 1.0 + gamma * printed(kind, text)
+        if not 1.0 <= tokens[0] <= gamma + 1 or not found[0] > 0.0:
+            wrong = f"{kind} {text}, speed {speed}"
+            raise ValueError(
+                f"gamma {gamma}: {wrong}; give 1 to {gamma + 1} tokens per step, and a speed > 0"
+            )
+        runs.setdefault(gamma, []).append((tokens, found))
+    if not runs.keys() > {0}:
+        raise ValueError("speeds: with drafts, or without, is missing; give a row of gamma 0, and others")
+    choices, emitted, shares = [], {-1: np.zeros(3)}, dict[int, Floats]()  # of all steps, by position
+    for gamma in sorted(runs):
+        tokens, fast = (_together(column) for column in zip(*runs[gamma], strict=True))
+        emitted[gamma], alpha = tokens, None
+        if gamma - 1 in emitted:
+            shares[gamma] = np.maximum(tokens - emitted[gamma - 1][OTHER], 0.0)
+        if gamma - 1 in shares and gamma in shares and shares[gamma - 1].all():
+            alpha = np.minimum(shares[gamma] / shares[gamma - 1][OTHER], 1.0)
+        gain = fast / _together([found for _, found in runs[0]])[OTHER]
+        choices.append(MeasuredChoice(gamma, tokens / gain[OTHER], tokens, alpha, gain))
+    return MeasuredPlan(tuple(choices[1:]))
