@@ -21,6 +21,8 @@ from specsim.core._types import MOST_TOKENS, Floats, Ints
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
+#: What numbers that are no probabilities may be.
+LOGITS = "; if these are logits, give their softmax"
 #: How far from 1 a row's sum may be, by dtype. Rounding each entry of a normalised row moves its sum by at
 #: most half an ulp of 1; the rest is room for a softmax that was itself computed in that dtype.
 TOLERANCE: dict[np.dtype[Any], float] = {
@@ -45,10 +47,10 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
     off = np.abs(totals - 1.0) > tolerance
     if off.any():
         row = _first(off)
-        total = totals[row]
+        total, logits = totals[row], LOGITS if values.max() > 1 + tolerance else ""
         raise ValueError(
             f"{name}{row_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} ({array.dtype.name} "
-            f"rounding allows {tolerance:.2g}); if the weights are meant, pass normalise({name})"
+            f"rounding allows {tolerance:.2g}); if the weights are meant, pass normalise({name}){logits}"
         )
     return values / totals[..., None]
 
@@ -63,7 +65,8 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
     if bad.any():
         *row, token = _first(bad)
         place = f"{name}{row_place(row)}, token {token}"
-        raise ValueError(f"{place}: {values[(*row, token)]} is not a probability; give finite numbers ≥ 0")
+        what = f"{values[(*row, token)]} is not a probability; give finite numbers ≥ 0"
+        raise ValueError(f"{place}: {what}{LOGITS if np.isfinite(values).all() else ''}")
     return values
 
 

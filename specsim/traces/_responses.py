@@ -42,7 +42,7 @@ class Logged(NamedTuple):
     own: Column
     ends: list[int]
     listed: Column
-    completions: bool = False  #: whether lists have the emitted token as well as the most probable ones
+    completions: bool = False  #: whether lists may have the emitted token beside the most probable ones
 
     def part(self, first: int, end: int) -> "Logged":
         if end - first == len(self.own.logprobs):
@@ -117,7 +117,7 @@ def _sglang(info: dict[str, Any]) -> Logged:
         Column(None, [one[1] for one in some], [one[0] for one in some])
         for some in (own, [*chain.from_iterable(listed)])
     )
-    return Logged(next(columns), [0, *accumulate(map(len, listed))], next(columns))
+    return Logged(next(columns), [0, *accumulate(map(len, listed))], next(columns), True)
 
 
 def number(value: Any) -> float:

@@ -367,9 +367,24 @@ def bare_zeros(logprobs):
     logprobs["token_logprobs"] = [0.0] * len(logprobs["tokens"])
 
 
+def zeros_in_lists(logprobs):
+    logprobs["token_logprobs"] = [0.0] * 20
+    logprobs["top_logprobs"] = [{token: 0.0} for token in logprobs["tokens"]]
+
+
 def zeros_of_accepted(logprobs):
     for i in range(1, 20, 2):
         logprobs["top_logprobs"][i], logprobs["token_logprobs"][i] = {}, 0.0
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_lists_of_sglang_may_have_the_emitted_token_appended(always, tmp_path):
+    lines = log_lines(Served(texts=150), "sglang", 2)
+    for info in (line["meta_info"] for line in lines):
+        for own, top in zip(info["output_token_logprobs"], info["output_top_logprobs"], strict=True):
+            if always or own[1] not in [token for _, token, *_ in top]:
+                top.append([*own])
+    assert audit(tmp_path, lines).verdict == "inconclusive"  # and not biased
 
 
 @pytest.mark.parametrize(
@@ -382,6 +397,7 @@ def zeros_of_accepted(logprobs):
         (put("top_logprobs", 3, {"a": -0.1, "b": -0.2}), "a list with more mass than 1", 1),
         (put("top_logprobs", 3, {"a": -2.0, "b": -9.0}), "above those of the list, which lacks the token", 1),
         (bare_zeros, "0.0 at every place of a text", 20),
+        (zeros_in_lists, "0.0 at every place of a text", 20),
         (zeros_of_accepted, "0.0, and no list, where other places have one", 10),
     ],
 )

@@ -167,6 +167,8 @@ def without(*names):
     ("columns", "what"),
     [
         (altered("p", (7, 1, 3), np.nan), "p, row 1, token 3: nan is not a probability"),
+        (altered("p", (7, 1, 3), -2.5), "token 3: -2.5 is not a probability.*; if these are logits, give their softmax"),
+        (altered("p", (7, 1, 3), 2.5), r"row 1: sums to .*pass normalise\(p\); if these are logits, give their softmax"),
         (altered("q", (7, 2), 0.125), "q, row 2: sums to 1.5"),
         (altered("draft_tokens", (7, 1), V), "position 1: token 12 is outside the vocabulary"),
         (altered("accepted", 7, GAMMA + 1), r"accepted: 3 is outside \[0, 2\]"),

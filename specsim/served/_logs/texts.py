@@ -111,7 +111,13 @@ def _places(logged: Logged) -> list[Place]:
     own = zip(_tokens(logged.own), values, strict=True)
     listed = [*zip(_tokens(logged.listed), map(number, logged.listed.logprobs), strict=True)]
     lists = (listed[first:end] or None for first, end in pairwise(logged.ends))
-    return [Place(*one, top) for one, top in zip(own, lists, strict=True)]
+    return [Place(*one, _once(one[0], top)) for one, top in zip(own, lists, strict=True)]
+
+
+def _once(token: Token, top: list[tuple[Token, float]] | None) -> list[tuple[Token, float]] | None:
+    """A list without the emitted token's second entry, which some logs append."""
+    appended = top and isinstance(token, int) and top[-1][0] == token and token in dict(top[:-1])
+    return top[:-1] if top and appended else top
 
 
 def _tokens(column: Column) -> Iterator[Token]:
