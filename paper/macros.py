@@ -13,6 +13,8 @@ import numpy as np
 from scipy import stats as distributions
 
 from experiments._kept import kept
+from experiments.audit._criteria import FOUND
+from experiments.audit.independent_set import BANDS, CRITERIA, _names_of
 from experiments.audit.kill_matrix import AUDIT
 from experiments.literature import leviathan_lenience
 from experiments.literature.claims import VERDICTS as CLAIM_VERDICTS
@@ -27,17 +29,22 @@ from specsim.auditing._checks import counts as tallies
 from specsim.auditing._checks import findings as judge
 from specsim.auditing._checks import tables as plan
 from specsim.auditing._checks.subjects import RuleSubject, Subject, function_subject
-from specsim.auditing._results.audit import BUDGET
+from specsim.auditing._results.audit import BUDGET, WANTED_TV
 from specsim.auditing._verifier.local import Local
 from specsim.core._streams import PER_SLOT, Purpose, uniform
 from specsim.core.stats import DEVIATIONS, POWER
+from specsim.engines._audit.matrix import BATTERIES, SETTINGS
+from specsim.engines._planted.architectures import ARCHITECTURES
 from specsim.mistakes import _reference as pieces
+from specsim.planning import Constant, Goodput, preset, presets, sweep_batch
 from specsim.stats import detectable_tv
 from specsim.theory._enumeration import MAX_DRAFTS
 
 Macros = dict[str, str]
 
 ROWS = "wrong row or position"
+#: The servers that are simulated: acceptance, draft length, and requests in a batch.
+SERVE_ALPHA, SERVE_GAMMA, SERVE_BATCHES = 0.6, 4, (1, 256)
 FULL = "Figures and tables at full size."
 FAST = (
     "Made from the fast tables, which simulate less: a draft, whose numbers are noisier than they should be."
@@ -49,8 +56,9 @@ def macros(sources: Sources) -> Macros:
     not.
     """
     parts = (
-        about, rules_and_proof, random_numbers, audit, power, calibration, kill_matrix, diagnosis, literature,
-        lenience, gap, precision, temperature, synthetic, lossy, lookahead, claims,
+        about, rules_and_proof, random_numbers, audit, planted, power, calibration, kill_matrix, unseen,
+        diagnosis, engine_code, engines, literature, lenience, gap, precision, temperature, synthetic, lossy,
+        lookahead, systems, requests, claims,
     )  # fmt: skip
     found: Macros = {}
     for part in parts:
@@ -148,6 +156,15 @@ def audit(sources: Sources) -> Macros:
 
 def _tests(subject: Subject) -> int:
     return sum(subject.plan(index, "quick").tests for index in range(len(subject.cases)))
+
+
+def planted(sources: Sources) -> Macros:
+    small, *_ = BATTERIES
+    return {
+        "nArchitectures": word(len(ARCHITECTURES)),
+        "nBatterySmall": whole(len(SETTINGS[small])),
+        "nBatteryLarge": whole(sum(map(len, SETTINGS.values()))),
+    }
 
 
 def power(sources: Sources) -> Macros:
@@ -295,6 +312,47 @@ def _vocabulary(about: str) -> str:
     return whole(int(size.replace(",", "")))
 
 
+def unseen(sources: Sources) -> Macros:
+    """Mistakes of independent authors, by the first audits."""
+    found = sources.unseen
+    verifiers, decoders = found["wrong verifier"], found["wrong decoder"]
+    right = found["right verifier"] + found["right decoder"]
+    accused = [row for row in right if row["found"]]
+    hold("those accused were called broken", all(row["verdict"] == "broken" for row in accused))
+    known = {"fourth:draft_text_lags_behind", "sixth:poor_draft", "seventh:r04"}
+    hold("two were refused short texts, one took minutes", {row["subject"] for row in accused} == known)
+    sets = list(dict.fromkeys(row["set"] for row in verifiers + decoders))
+    by_set = [[row["found"] for row in verifiers if row["set"] == each] for each in sets]
+    shares = [sum(some) / len(some) for some in by_set if some]
+    missed = {one.name: sum(row[one.name] for row in verifiers) for one in CRITERIA}
+    together = sum(all(row[name] for name in missed) for row in verifiers)
+    names = np.array([_names_of(each)[1:] for each in sets], dtype=int).sum(axis=0)
+    hits, texts = (sum(row["found"] for row in some) for some in (verifiers, decoders))
+    return {
+        "nUnseenSets": word(len(sets)),
+        "nUnseenLeast": decimal(BANDS[1], 2),
+        "nUnseenVerifiers": whole(len(verifiers)),
+        "nUnseenFound": whole(hits),
+        "nUnseenMissed": whole(len(verifiers) - hits),
+        "nUnseenShare": percent(hits / len(verifiers)),
+        "nUnseenDecoders": whole(len(decoders)),
+        "nUnseenDecodersFound": whole(texts),
+        "nUnseenWorst": percent(min(shares)),
+        "nUnseenBest": percent(max(shares)),
+        "nUnseenCriteriaLeast": whole(min(missed.values())),
+        "nUnseenCriteriaMost": whole(max(missed.values())),
+        "nUnseenTogether": whole(together),
+        "nUnseenRight": whole(len(right)),
+        "nUnseenAccused": word(len(accused)),
+        "nUnseenAccusedVerifiers": word(sum("verifier" in row["kind"] for row in accused)),
+        "nUnseenAccusedDecoders": word(sum("decoder" in row["kind"] for row in accused)),
+        **{
+            f"nUnseen{name}": whole(number)
+            for name, number in zip(("Diagnosed", "Named", "Rightly", "Lacking"), names[1:5], strict=True)
+        },
+    }
+
+
 def diagnosis(sources: Sources) -> Macros:
     found = sources.diagnoses
     caught = [row for row in found["rows"] if "named" in row]
@@ -312,6 +370,47 @@ def diagnosis(sources: Sources) -> Macros:
         "nDiagnosesUnknown": whole(len(unknown)),
         "nDiagnosesUnknownShare": percent(len(unknown) / len(caught)),
         "nDiagnosesWrong": word(len(caught) - len(unknown)),
+    }
+
+
+def engine_code(sources: Sources) -> Macros:
+    rows, there = sources.code, sources.on_a_gpu
+    failed = [row for row in rows if row["verdict"] in FOUND]
+    right = {row["engine"] for row in rows if row["verdict"] == "consistent"}
+    named = {"vllm", "vllm2", "sglang:chain", "tensorrt-llm", "lmdeploy", "hf"}
+    hold("the samplers that are named are consistent", named <= right)
+    hold("all others failed", len(failed) + len(right) == len(rows))
+    hold("all on a GPU are consistent", {row["verdict"] for row in there["rows"]} == {"consistent"})
+    powerful = [row["powerful"] for row in there["rows"]]
+    return {
+        "nCodes": whole(len(rows)),
+        "nCodesOrigins": whole(len({row["origin"] for row in rows})),
+        "nCodesRight": whole(len(right)),
+        "nCodesFailed": whole(len(failed)),
+        "nGpu": text(there["device"].partition(" (")[0]),
+        "nGpuCodes": word(len(there["rows"])),
+        "nGpuPowerLeast": whole(min(powerful)),
+        "nGpuPowerMost": whole(max(powerful)),
+        "nWanted": decimal(WANTED_TV, 2),
+    }
+
+
+def engines(sources: Sources) -> Macros:
+    plain, drafting = {}, {}
+    for name, rows in sources.served.items():
+        bad = any(row["verdict"] in FOUND for row in rows)
+        (plain if name.endswith("no draft") else drafting)[name] = bad
+    hold("without drafts nothing was found", not any(plain.values()))
+    (head,) = (rows for name, rows in sources.served.items() if name == "llama.cpp, multi-token prediction")
+    hold("with a head texts have tokens of probability 0", "probability 0" in head[0]["findings"])
+    return {
+        "nServed": whole(len(sources.served)),
+        "nServedEngines": word(len({rows[0]["package"] for rows in sources.served.values()})),
+        "nServedConsistent": word(sum(not bad for bad in drafting.values())),
+        "nServedFailed": word(sum(drafting.values())),
+        "nServedNames": listed(
+            [text(f"{name.replace(', ', ' (')})") for name, bad in drafting.items() if bad]
+        ),
     }
 
 
@@ -528,6 +627,49 @@ def lookahead(sources: Sources) -> Macros:
         "nPolicyLosses": word(len(losses)),
         "nOracleLow": decimal(min(oracle), 2),
         "nOracleHigh": decimal(max(oracle), 2),
+    }
+
+
+def systems(sources: Sources) -> Macros:
+    """Drafting systems; those with `nearer` rest on a number that was chosen."""
+    rows = kept("methods")
+    plain = [row for row in rows if row["tv"] == 0 and "nearer=" not in row["spec"]]
+    batch = max(int(column.removeprefix("speed_")) for column in rows[0] if column.startswith("speed_"))
+    (steps,) = {row["steps"] for row in rows}
+    return {
+        "nMethods": whole(len(rows)),
+        "nMethodsAssumed": word(sum("nearer=" in row["spec"] for row in rows)),
+        "nMethodsLossless": whole(len(plain)),
+        "nMethodsFaster": whole(sum(row["speed_1"] > 1 for row in plain)),
+        "nMethodsFasterBatch": word(sum(row[f"speed_{batch}"] > 1 for row in plain)),
+        "nMethodsBatch": whole(batch),
+        "nMethodsSteps": whole(steps),
+        "nMethodsError": decimal(max(row["error"] for row in rows), 3),
+    }
+
+
+def requests(sources: Sources) -> Macros:
+    """Full servers, simulated here: it takes a second."""
+    settings = {"alpha": SERVE_ALPHA, "prompt": 128, "prefill": False, "requests": 2560, "rng": 1}
+    gains = []
+    for policy in (Constant(SERVE_GAMMA), Goodput()):
+        swept = sweep_batch(
+            preset("llama-8b"), policy, over={"max_batch": SERVE_BATCHES}, progress=False, **settings
+        )
+        gains.append([swept.capacity_gain(i).mean for i in range(len(SERVE_BATCHES))])
+    (one, large), (kept_one, kept_large) = gains
+    hold("a chain pays for one text and not in a large batch", one > 1 > large)
+    hold("the policy gains in both", min(kept_one, kept_large) > 1)
+    return {
+        "nServePreset": text(presets()["llama-8b"]),
+        "nServeAlpha": decimal(SERVE_ALPHA, 1),
+        "nServeGamma": word(SERVE_GAMMA),
+        "nServeOne": word(SERVE_BATCHES[0]),
+        "nServeLarge": whole(SERVE_BATCHES[1]),
+        "nServeGainOne": decimal(one, 2),
+        "nServeGainLarge": decimal(large, 2),
+        "nServePolicyOne": decimal(kept_one, 2),
+        "nServePolicyLarge": decimal(kept_large, 2),
     }
 
 

@@ -11,10 +11,15 @@ from typing import Any
 from experiments._kept import kept, kept_provenance
 from experiments._tables import read_table
 from experiments.audit import audit_calibration, audit_power, diagnosis
+from experiments.audit._criteria import FOUND
+from experiments.audit.independent_set import BANDS
 from experiments.audit.kill_matrix import KillMatrix, kept_matrix
+from experiments.engines.engine_code import ON_A_GPU
 from experiments.literature.published.recomputed import Row, published
 
 Rows = list[dict[str, Any]]
+#: The distribution package of what is specsim's own.
+OWN = "specsim-decoding"
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,34 @@ class Sources:
             {name: value for name, value in row.items() if value is not None} for row in kept("diagnosis")
         ]
         return {"level": diagnosis.LEVEL, "rows": rows}
+
+    @cached_property
+    def unseen(self) -> dict[str, Rows]:
+        """The subjects of independent authors that were audited, by kind, with `found`; wrong ones of a total
+        variation that counts."""
+        by_kind: dict[str, Rows] = {}
+        for row in kept("independent_set"):
+            if row["verdict"] and (row["tv"] is None or row["tv"] >= BANDS[1]):
+                by_kind.setdefault(row["kind"], []).append(row | {"found": row["verdict"] in FOUND})
+        return by_kind
+
+    @cached_property
+    def code(self) -> Rows:
+        """The rows of `engine_code` without its controls, which are specsim's own."""
+        return [row for row in kept("engine_code") if row["origin"] != OWN]
+
+    @cached_property
+    def on_a_gpu(self) -> dict[str, Any]:
+        return json.loads(ON_A_GPU.read_text(encoding="utf-8"))
+
+    @cached_property
+    def served(self) -> dict[str, Rows]:
+        """The rows of `engines` by subject, without specsim's own server."""
+        subjects: dict[str, Rows] = {}
+        for row in kept("engines"):
+            if row["package"] != OWN:
+                subjects.setdefault(row["subject"], []).append(row)
+        return subjects
 
     @cached_property
     def rules(self) -> dict[str, Any]:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from experiments._kept import kept
+from experiments.audit._criteria import FOUND
+from experiments.audit.independent_set import SETS, _names_of
 from experiments.audit.kill_matrix import AUDIT, Verifier, show_cell, show_tv
+from experiments.engines.engine_code import KNOWN
 from experiments.literature.claims import SOURCES, VERDICTS
 from paper.latex import code, decimal, short, text, whole
 from paper.sources import Rows, Sources, the
@@ -57,6 +61,10 @@ def tabulars(sources: Sources) -> dict[str, str]:
         "criteria": criteria(sources),
         "kill_matrix_summary": kill_matrix_summary(sources),
         "kill_matrix": kill_matrix(sources),
+        "independent": independent(sources),
+        "engine_code": engine_code(sources),
+        "engines": engines(sources),
+        "methods": methods(),
         "not_reproducible": not_reproducible(sources),
         "documents": documents(),
         "claims": claims(sources),
@@ -160,7 +168,93 @@ def _cell(sources: Sources, row: Verifier, column: str) -> str:
     return rf"\textbf{{{shown}}}" if wrong else shown
 
 
+def independent(sources: Sources) -> str:
+    """The first audits of each set, and what diagnoses named."""
+    kinds = ("wrong verifier", "wrong decoder", "right verifier", "right decoder")
+    there = {row["set"] for kind in kinds for row in sources.unseen[kind]}
+    sets = [each for each in SETS if each in there]
+    rows, names = [], {each: _names_of(each) for each in sets}
+    for each in sets:
+        some = [[row["found"] for row in sources.unseen[kind] if row["set"] == each] for kind in kinds]
+        wrong = [count for one in some[:2] for count in (len(one), sum(one))]
+        rows.append([*wrong, *_right(some[2:]), int(names[each][3]), int(names[each][4])])
+    total = [sum(column) for column in zip(*rows, strict=True)]
+    shown = [[each, *map(whole, row)] for each, row in zip([*sets, "all"], [*rows, total], strict=True)]
+    head = [
+        "set",
+        "wrong verifiers",
+        "found",
+        "wrong decoders",
+        "found",
+        "right",
+        "accused",
+        "named",
+        "rightly",
+    ]
+    return tabular("l" + "r" * (len(head) - 1), head, shown)
+
+
+def _right(some: Sequence[Sequence[bool]]) -> list[int]:
+    return [sum(map(len, some)), sum(map(sum, some))]
+
+
+def engine_code(sources: Sources) -> str:
+    """What is not consistent, with the heading of what was found."""
+    rows = []
+    for row in sources.code:
+        if row["verdict"] in FOUND:
+            name = row["engine"].removeprefix("experiments.engines.")
+            found = KNOWN[row["engine"]].heading.partition(": ")[2]
+            where = f"{row['origin']} {row['version']}"
+            rows.append([code(name), text(where), row["verdict"], text(found)])
+    columns = rf"l{RAGGED}{{4.6cm}}l{RAGGED}{{5.6cm}}"
+    return tabular(columns, ["audited as", "from", "verdict", "what is wrong"], rows)
+
+
+def engines(sources: Sources) -> str:
+    """A row for each way to serve; its pairs together."""
+    rows = []
+    for name, found in sources.served.items():
+        kinds = dict.fromkeys(
+            line.partition(":")[0] for row in found for line in row["findings"].splitlines()
+        )
+        verdicts = dict.fromkeys(row["verdict"] for row in found)
+        ratios = sorted(round(row["efficiency"], 2) for row in found if row["efficiency"] is not None)
+        efficiency = " to ".join(dict.fromkeys(decimal(ratio, 2) for ratio in (*ratios[:1], *ratios[-1:])))
+        least = max(row["detectable_tv"] for row in found)
+        version = found[0]["version"]
+        shown = ", ".join(verdicts), ", ".join(kinds) or "none"
+        rows.append([text(name), text(version), *map(text, shown), efficiency or "--", decimal(least, 3)])
+    columns = rf"{RAGGED}{{3.9cm}}l{RAGGED}{{1.9cm}}{RAGGED}{{3.6cm}}rr"
+    head = ["", "version", "verdict", "findings", "efficiency", "detectable"]
+    return tabular(columns, head, rows)
+
+
+def methods() -> str:
+    """Drafting systems: lossless ones, those whose draft is assumed to be better, and lossy ones."""
+    groups: dict[str, Rows] = {
+        "Lossless": [],
+        "Lossless, with a weight of the target in the draft that is assumed": [],
+        "Lossy": [],
+    }
+    for row in sorted(kept("methods"), key=lambda row: -row["speed_1"]):
+        place = 2 if row["tv"] != 0 else 1 if "nearer=" in row["spec"] else 0
+        groups[[*groups][place]].append(row)
+    speeds = [name for name in next(iter(groups.values()))[0] if name.startswith(("cost_", "speed_"))]
+    rows = []
+    for title, members in groups.items():
+        rows.append([title])
+        for row in members:
+            tv = "--" if row["tv"] is None else decimal(row["tv"], 3) if row["tv"] else whole(0)
+            measured = [decimal(row["tokens"], 2), tv, *(decimal(row[name], 2) for name in speeds)]
+            rows.append([code(row["method"]), code(row["rule"]), whole(row["drafted"]), *measured])
+    batches = [f"{name.partition('_')[0]}, {name.partition('_')[2]}" for name in speeds]
+    head = ["", "rule", "drafted", "tokens", "TV", *(text(one) for one in batches)]
+    return tabular("ll" + "r" * (len(head) - 2), head, rows)
+
+
 def not_reproducible(sources: Sources) -> str:
+    """Places and quantities are paragraphs: some are long."""
     rows = [
         [
             f"arXiv:{row.paper}",
@@ -172,7 +266,8 @@ def not_reproducible(sources: Sources) -> str:
         for row in sources.published
         if row.verdict == "not reproducible"
     ]
-    return tabular("lllrr", ["", "where", "quantity", "printed", "recomputed"], rows)
+    columns = rf"l{RAGGED}{{4.6cm}}{RAGGED}{{5.3cm}}rr"
+    return tabular(columns, ["", "where", "quantity", "printed", "recomputed"], rows)
 
 
 def documents() -> str:
@@ -199,6 +294,7 @@ def telling_claims(sources: Sources) -> str:
     shown = []
     for name in TELLING:
         row = the(rows, lambda row, name=name: row["id"] == name)
-        shown.append([text(row[column]) for column in ("document", "quote", "verdict", "correct")])
+        cells = [text(row[column]) for column in ("document", "quote", "verdict", "correct")]
+        shown.append([cell.replace(r"\_", r"\_\allowbreak ") for cell in cells])  # names are wide
     columns = rf"{RAGGED}{{3.4cm}}{RAGGED}{{3.7cm}}{RAGGED}{{1.6cm}}{RAGGED}{{6.2cm}}"
     return tabular(columns, ["document", "quote", "verdict", "correct statement"], shown)
