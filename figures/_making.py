@@ -15,7 +15,7 @@ import figures
 from experiments import ShowProgress, shows_progress, told
 from experiments._kept import KEPT, kept
 from experiments._tables import make_tables
-from figures._palette import save_figure
+from figures._palette import mark, save_figure
 
 ENDINGS = ("svg", "png", "pdf")
 
@@ -58,6 +58,8 @@ def make_figures(
     made = {}
     for number, (name, module) in enumerate(modules.items(), 1):
         figure = module.draw(*(tables[source] for source in module.TABLES))
+        if fast:
+            mark(figure)
         made[name] = tuple(folder / f"{name}.{ending}" for ending in ENDINGS)
         for file in made[name]:
             save_figure(figure, file)

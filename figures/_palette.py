@@ -1,5 +1,9 @@
 """The style of the figures, which is specsim's own, and colours that mean the same in every figure."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from specsim.core._plotting import (
     COLORS,
     DARK_COLORS,
@@ -11,9 +15,12 @@ from specsim.core._plotting import (
     save_figure,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "BAND", "COLORS", "DARK_COLORS", "GREY", "MARKERS", "VERDICTS",
-    "curve", "figure_style", "heading", "points", "save_figure",
+    "curve", "figure_style", "heading", "mark", "points", "save_figure",
 ]  # fmt: skip
 
 GREY = "#5a5a5a"
@@ -26,3 +33,9 @@ VERDICTS = {
     "within rounding": (COLORS[4], MARKERS[1]),
     "not reproducible": (COLORS[1], MARKERS[3]),
 }
+
+
+def mark(figure: Figure) -> None:
+    """Write across a figure that its tables simulate less."""
+    size, place = 5.5 * figure.get_figwidth(), {"ha": "center", "va": "center"}
+    figure.text(0.5, 0.5, "fast: few steps", fontsize=size, color=GREY, alpha=0.18, rotation=15, **place)

@@ -27,7 +27,7 @@ def draw(table: pa.Table) -> Figure:
     with figure_style():
         figure = Figure(figsize=(6.6, 3.2))
         axes = figure.subplots(1, 3, sharey=True)
-        for axis, quantity in zip(axes, groups(table, "quantity"), strict=True):
+        for axis, quantity in zip(axes, ("temperature", "top-k", "top-p"), strict=True):
             panel = where(table, quantity=quantity)
             for sides in groups(panel, "sides"):
                 _draw_lines(axis, where(panel, sides=sides), STYLES[sides])

@@ -139,4 +139,5 @@ def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
     axis.set_yticks(range(0, 1 + int(max(best["value"].to_pylist())), 4))
     axis.grid(axis="x", visible=False)
     axis.set_xlabel(f"c; {' (left), '.join(_names(weights))} (right)")
-    axis.set_title("best γ, and the improvement lost")
+    axis.set_ylabel("γ")
+    axis.set_title("best γ; in %: the improvement lost")

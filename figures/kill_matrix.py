@@ -38,7 +38,7 @@ def draw(table: pa.Table) -> Figure:
         passed[place] = row["passed"] / row["runs"]
     exact = np.array(list(verifiers.values()))[:, None]
     with figure_style():
-        figure = Figure(figsize=(max(8.0, 3.2 + 0.75 * len(criteria)), max(4.0, 1.9 + 0.22 * len(verifiers))))
+        figure = Figure(figsize=(max(8.0, 3.2 + 0.75 * len(criteria)), 1.9 + 0.22 * len(verifiers)))
         axis = figure.subplots()
         scale = LinearSegmentedColormap.from_list("wrong", [RIGHT, "#f6f3ee", WRONG])
         axis.imshow(

@@ -53,6 +53,7 @@ def draw(table: pa.Table) -> Figure:
         axes[0, 1].set_xlabel("nominal mean of tokens per step")
         axes[1, 0].set_title(f"improvement, fitted at γ = {fitted['gamma']}")
         axes[1, 0].set_xlabel("drafted tokens γ")
+        axes[1, 0].locator_params(axis="x", integer=True)
         axes[1, 0].set_ylim(1.0, None)
         axes[1, 1].set_title(f"improvement of a batch, {fitted['request']} tokens each")
         axes[1, 1].set_xlabel("requests in the batch")

@@ -1,10 +1,9 @@
-"""Acceptance against temperature, top-k and top-p: α is a property of how one samples, not of two models
-alone.
+"""Acceptance against temperature, top-k, top-p and lenience: α is not a property of two models alone.
 
 α_context is the mean over contexts of Σ min(p, q) (Leviathan et al., arXiv 2211.17192, Thm 3.5 and Cor 3.6),
 with p and q reshaped as they would be before sampling: by a temperature on both sides or on the target alone,
-or by top-k or top-p on both sides. Each quantity is an exact sum over a fixed sample of contexts; nothing is
-drawn.
+or by top-k or top-p on both sides; or of Σ min(p/l, q), with lenience l. Each quantity is an exact sum over a
+fixed sample of contexts; nothing is drawn.
 
 The n-gram pair has contexts from held-out text, evenly spaced over its pool; a synthetic pair has one context
 for each of `PAIRS` seeds, with Σ min(p, q) = `OVERLAP` before anything is reshaped. At temperature 0, or k =
@@ -22,7 +21,7 @@ from specsim.distributions import synthetic_pair, temperature, top_k, top_p
 from specsim.models._base import shared_contexts
 from specsim.theory import acceptance_rate
 
-TITLE = "Acceptance against temperature, top-k and top-p"
+TITLE = "Acceptance against temperature, top-k, top-p and lenience"
 
 CONTEXTS, FAST_CONTEXTS = 4096, 256
 #: Synthetic pairs of each kind, their vocabulary and their overlap as they come.
@@ -33,7 +32,7 @@ OVERLAP = 0.7
 
 TEMPERATURES = tuple(k / 10 for k in range(21))
 KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-MASSES = tuple(k / 20 for k in range(1, 21))
+MASSES = LENIENCES = tuple(k / 20 for k in range(1, 21))
 
 BOTH, TARGET = "both", "target"
 #: What is varied, on which sides, its values, and how; temperature 1, k = 256 and mass 1 leave rows as they
@@ -43,6 +42,7 @@ SETTINGS: tuple[tuple[str, str, tuple[float, ...], Callable[..., Floats]], ...] 
     ("temperature", TARGET, TEMPERATURES, temperature),
     ("top-k", BOTH, KS, top_k),
     ("top-p", BOTH, MASSES, top_p),
+    ("lenience", BOTH, LENIENCES, lambda rows, lenience: rows),
 )
 
 
@@ -54,7 +54,8 @@ def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
         for quantity, sides, values, reshape in SETTINGS:
             for value in values:
                 reshaped = reshape(p, value), reshape(q, value) if sides == BOTH else q
-                betas = np.asarray(acceptance_rate(*reshaped))
+                lenience = value if quantity == "lenience" else 1.0
+                betas = np.asarray(acceptance_rate(*reshaped, lenience=lenience))
                 rows.append(
                     {
                         "pair": name,

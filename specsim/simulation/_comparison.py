@@ -337,21 +337,24 @@ def pareto_figure(comparison: Comparison) -> Figure:
                 lossy.setdefault(entry.name, []).append(entry)
         # rules with legends side by side
         names = sorted(lossy, key=lambda name: -len({entry.line for entry in lossy[name]}))
-        rows = max(1, -(-len(lossy) // COLUMNS))
-        figure = Figure(figsize=(8.3, 1.6 + max(3.0, 1.4 * rows)))
-        grid = figure.add_gridspec(rows, COLUMNS + 1, width_ratios=[1.8, *[1.0] * COLUMNS])
+        columns = min(COLUMNS, max(1, len(lossy)))
+        rows = max(1, -(-len(lossy) // columns))
+        height = 1.6 + max(1.4 * rows, 0.15 * len(exact), 1.6)
+        figure = Figure(figsize=(2.7 + 1.4 * columns, height))
+        grid = figure.add_gridspec(rows, columns + 1, width_ratios=[1.8, *[1.0] * columns])
         left = figure.add_subplot(grid[:, 0])
         _draw_lossless(left, exact)
-        places = [(place // COLUMNS, 1 + place % COLUMNS) for place in range(len(lossy))]
+        places = [(place // columns, 1 + place % columns) for place in range(len(lossy))]
         panels = [figure.add_subplot(grid[place]) for place in places]
         for place, (panel, name) in enumerate(zip(panels, names, strict=True)):
             _draw_lossy(panel, lossy, name)
             panel.sharex(panels[0])
             panel.sharey(panels[0])
-            panel.tick_params(labelleft=place % COLUMNS == 0, labelbottom=place + COLUMNS >= len(lossy))
-        about = "total variation between a token's distribution and the target's, mean over contexts"
+            panel.tick_params(labelleft=place % columns == 0, labelbottom=place + columns >= len(lossy))
+        about = "total variation from the target, mean over contexts; grey: the other lossy rules"
         figure.supxlabel(about, fontsize=8)
-        heading(figure, f"Speed against bias ({comparison.source}, γ = {comparison.gamma})")
+        source = comparison.pair.name or comparison.source
+        heading(figure, f"Speed against bias ({source}, γ = {comparison.gamma})")
         return figure
 
 
@@ -369,11 +372,10 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
         some = [entry.tokens_per_step for entry in entries if entry.group == group]
         if some:
             axis.plot([0.0] * len(some), some, label=drafts, **points(number))
-    axis.set_xticks([0.0], ["0"])
-    axis.set(xlim=(-0.12, 1.9), ylabel="tokens per step")
-    axis.set_title("Lossless")
+    axis.set(xlim=(-0.12, 1.9), ylabel="tokens per step", xticks=[])
+    axis.set_title("Lossless, TV 0")
     if entries:
-        axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.03), borderaxespad=0.0)
+        axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.01), borderaxespad=0.0)
 
 
 def _draw_lossy(axis: Axes, lossy: dict[str, list[Entry]], name: str) -> None:
@@ -386,7 +388,7 @@ def _draw_lossy(axis: Axes, lossy: dict[str, list[Entry]], name: str) -> None:
     for number, (line, entries) in enumerate(lines.items()):
         entries.sort(key=lambda entry: (entry.tv or 0.0, entry.tokens_per_step))
         style = points(number % len(COLORS)) | {"linestyle": LINES[number % len(LINES)]}
-        label = line.partition(", ")[2] or "default"
+        label = line.partition(", ")[2] or "default values"
         axis.plot(*_places(entries), label=label, linewidth=1.0, markersize=3.5, **style)
     if len(lines) == 1:
         axis.set_title(name, fontsize=8)
