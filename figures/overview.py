@@ -1,11 +1,13 @@
 """The picture of the front page: speed and operations against α, and speed against bias.
 
-`python -m figures.overview` draws it twice, for light and for dark pages, into docs/_static.
+`python -m figures.overview` draws it twice, for light and for dark pages, into docs/_static, and its first
+panel alone, which a narrow page can show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +50,9 @@ def draw(speed: pa.Table, bias: pa.Table, *, page: str = "light") -> Figure:
     """Four panels: tokens per step, improvement and operations against α, lines closed forms, points
     simulated; then tokens per step against total variation, for lossless rules and for lossy ones over the
     range of their parameter."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    settings: dict[Any, str] = dict.fromkeys(inked, INK[page]) | dict.fromkeys(clear, "none")
-    with figure_style(), rc_context(settings | {"grid.color": GRID[page]}):
+    with _style_of(page):
         figure = Figure(figsize=(8.3, 5.9))
         axes = figure.subplots(2, 2).ravel()
         _draw_speed(axes[:3], speed, LINES[page])
@@ -62,16 +60,37 @@ def draw(speed: pa.Table, bias: pa.Table, *, page: str = "light") -> Figure:
         return figure
 
 
+def draw_first(speed: pa.Table, *, page: str = "light") -> Figure:
+    """The first panel alone, in the width of a telephone."""
+    from matplotlib.figure import Figure
+
+    with _style_of(page):
+        figure = Figure(figsize=(3.9, 3.0))
+        _draw_speed([figure.subplots()], speed, LINES[page])
+        return figure
+
+
+@contextmanager
+def _style_of(page: str) -> Iterator[None]:
+    from matplotlib import rc_context
+
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    settings: dict[Any, str] = dict.fromkeys(inked, INK[page]) | dict.fromkeys(clear, "none")
+    with figure_style(), rc_context(settings | {"grid.color": GRID[page]}):
+        yield
+
+
 def _draw_speed(axes: Sequence[Axes], table: pa.Table, colors: Sequence[str]) -> None:
     c = table["c"][0].as_py()
     lines = groups(where(table, kind="closed form"), "gamma")
     points = groups(where(table, kind="simulated"), "gamma")
     for (gamma, line), color, marker in zip(lines.items(), colors, MARKERS, strict=True):
-        for axis, quantity in zip(axes, QUANTITIES, strict=True):
+        for axis, quantity in zip(axes, QUANTITIES, strict=False):
             axis.plot(line["alpha"], line[quantity], "-", color=color, linewidth=1.2)
             alphas, values = points[gamma]["alpha"], points[gamma][quantity]
             axis.plot(alphas, values, marker, color=color, label=f"γ = {gamma}")
-    for axis, title in zip(axes, QUANTITIES.values(), strict=True):
+    for axis, title in zip(axes, QUANTITIES.values(), strict=False):
         axis.set_title(title.format(c=c))
         axis.set_xlabel("acceptance probability α")
     axes[0].legend(loc="upper left", title="lines: closed forms\npoints: simulated", title_fontsize=8)
@@ -99,10 +118,11 @@ def _draw_bias(axis: Axes, table: pa.Table, colors: Sequence[str]) -> None:
     axis.legend(loc="upper left")
 
 
-def write(folder: Path, *tables: pa.Table) -> None:
-    """Write overview-light.svg and overview-dark.svg into `folder`."""
+def write(folder: Path, speed: pa.Table, bias: pa.Table) -> None:
+    """Write overview-light.svg and overview-dark.svg, and the same of first, into `folder`."""
     for page in INK:
-        save_figure(draw(*tables, page=page), folder / f"overview-{page}.svg")
+        save_figure(draw(speed, bias, page=page), folder / f"overview-{page}.svg")
+        save_figure(draw_first(speed, page=page), folder / f"first-{page}.svg")
 
 
 if __name__ == "__main__":

@@ -189,6 +189,14 @@ def test_a_console_shows_what_is_printed(name, tmp_path):
             check_console(block, tmp_path)
 
 
+def test_the_first_page_shows_what_a_report_says():
+    page, report = PAGES["docs/index.md"], " ".join(PAGES["docs/reading-a-report.md"].split())
+    (shown,) = re.findall(r"```text\n\$ specsim audit .*?\n(.*?)```", page, re.S)
+    parts = [" ".join(part.split()) for part in shown.split("…")]
+    assert sum(map(len, parts)) > 80
+    assert all(part in report for part in parts)
+
+
 def test_the_pages_say_which_calls_an_audit_makes():
     cases = shape_cases(Declared())
     rows, gamma, ids = (
