@@ -6,10 +6,11 @@ target with the dimensions of LLaMA-7B on an A100, at two batch sizes."""
 from collections.abc import Sequence
 
 from experiments import Row
+from experiments._pages import joined, markdown_table, written
 from specsim import default_pair
 from specsim.models import Pair
 from specsim.planning import compare_methods
-from specsim.planning._methods import A100, CONTEXT, step_cost
+from specsim.planning._methods import A100, CONTEXT, KINDS, kind_of, step_cost
 from specsim.simulation._grid import show_tv
 from specsim.simulation.methods import Method, get, names
 
@@ -42,41 +43,25 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/methods.md."""
-    ordered = sorted(rows, key=lambda row: -row["speed_1"])
-    head = "".join(f" cost, batch {batch} | speed |" for batch in BATCHES)
-    lines = [f"| method | tokens/step | TV |{head}", "|---" * (3 + 2 * len(BATCHES)) + "|"]
-    for row in ordered:
-        costs = "".join(f" {row[f'cost_{b}']:.3f} | {row[f'speed_{b}']:.2f} |" for b in BATCHES)
-        tokens = f"{row['tokens']:.3f} ± {row['error']:.3f}"
-        lines.append(f"| `{row['method']}` | {tokens} | {show_tv(row['tv'])} |{costs}")
-    table = "\n".join(lines)
     drafted = {row["method"]: row["drafted"] for row in rows}
-    systems = "\n".join(_described(get(name), drafted[name]) for name in names())
-    return f"""# Drafting systems
+    values = {
+        kind: _table([row for row in rows if kind_of(row["spec"], row["tv"]) == kind]) for kind in KINDS
+    }
+    values |= {"systems": joined(_described(get(name), drafted[name]) for name in names())}
+    return written(
+        "methods",
+        values | {"steps": f"{rows[0]['steps']:,}", "context": f"{CONTEXT:,.0f}", "batch": str(BATCHES[-1])},
+    )
 
-Every system that `specsim list methods` lists, on the n-gram pair that comes with specsim, with
-{rows[0]["steps"]:,} steps each. *Cost* is the time of a step in passes of the target over one token of each
-sequence, by a roofline: a target with the dimensions of LLaMA-7B on an A100 after {CONTEXT:,.0f} tokens of
-context, and drafters whose size is a share of the target's. *Speed* is tokens per step divided by cost: the
-speed-up over decoding with the target alone. TV is the total variation between the distribution of a token
-and the target's, 0 for a lossless rule, and – where that distribution depends on rows ahead.
-`specsim compare ngram --methods all` computes the numbers for a batch of one again,
-with `--batch {BATCHES[-1]}` the others.
 
-This is no ranking of the published systems: all of them draft from the rows of one 2-gram model here, where
-each has a drafter of its own, and how much nearer to the target EAGLE-3, HASS and DistillSpec bring it
-(`nearer`) is an assumption. On another pair the order is another.
-
-{table}
-
-![Speed of the drafting systems](../methods.svg)
-
-Open bars: the rule is lossy.
-
-## The systems
-
-{systems}
-"""
+def _table(rows: Sequence[Row]) -> str:
+    head = ["method", "tokens/step", "TV", *(part for b in BATCHES for part in (f"cost, batch {b}", "speed"))]
+    lines = [
+        [f"`{row['method']}`", f"{row['tokens']:.3f} ± {row['error']:.3f}", show_tv(row["tv"])]
+        + [text for b in BATCHES for text in (f"{row[f'cost_{b}']:.3f}", f"{row[f'speed_{b}']:.2f}")]
+        for row in sorted(rows, key=lambda row: -row["speed_1"])
+    ]
+    return markdown_table(head, lines)
 
 
 def _described(one: Method, drafted: int) -> str:

@@ -1,6 +1,6 @@
 """Drafting systems beside each other: tokens per step, cost of a step, and speed on one machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count, count_of
-from specsim.core._plotting import Axes, axes_or_new
+from specsim.core._plotting import COLORS, Axes, axes_or_new
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -28,6 +28,13 @@ A100 = Hardware(2.039e12, 312e12)
 CACHE_BYTES = 2 * 2 * LAYERS * WIDTH
 #: Tokens of context, unless told otherwise.
 CONTEXT = 1024.0
+#: Kinds of systems, with the colour and the hatch of their bars.
+KINDS = {"lossless": (COLORS[0], ""), "assumed": (COLORS[4], "//"), "lossy": (COLORS[1], "xx")}
+
+
+def kind_of(method: str, tv: float | None) -> str:
+    """The kind of a system: "assumed" is lossless, and drafts by `nearer`, a number that was chosen."""
+    return "lossy" if tv != 0 else "assumed" if "nearer=" in method else "lossless"
 
 
 @dataclass(frozen=True)
@@ -56,34 +63,48 @@ class MethodComparison(Compared):
     provenance: Provenance = field(repr=False)
     interrupted: bool = False
 
+    def _by_kind(self) -> Iterator[tuple[str, list[MethodEntry]]]:
+        """The kinds that are there, with their systems, the fastest first."""
+        ordered = sorted(self.entries, key=lambda entry: -entry.speed)
+        for kind in KINDS:
+            if some := [one for one in ordered if kind_of(one.method, one.tv) == kind]:
+                yield kind, some
+
     def parts(self) -> list[Piece]:
-        rows = []
-        for one in sorted(self.entries, key=lambda entry: -entry.speed):
-            known = one.method.partition(":")[0], one.rule, one.drafted
-            measured = f"{one.tokens_per_step:.3f} ± {one.error:.3f}", f"{one.cost:.3f}", f"{one.speed:.3f}"
-            rows.append((*known, *measured, show_tv(one.tv)))
-        columns = ("method", "rule", "drafted", "tokens/step", "cost", "speed", "TV")
         about = (
             f"{self.pair.name or 'pair'}, {self.steps:,} steps per method, seed {self.provenance.root}; "
             f"batch {self.batch}, context {self.context:g}. cost: passes of the target; "
-            "speed: tokens/step / cost"
+            "speed: tokens/step / cost; assumed: how near the draft is to the target was chosen (nearer)"
         )
-        return self._parts("methods", Table(columns, rows), about)
+        tables = []
+        for kind, some in self._by_kind():
+            rows = []
+            for one in some:
+                known = one.method.partition(":")[0], one.rule, one.drafted
+                measured = (
+                    f"{one.tokens_per_step:.3f} ± {one.error:.3f}",
+                    f"{one.cost:.3f}",
+                    f"{one.speed:.3f}",
+                )
+                rows.append((*known, *measured, show_tv(one.tv)))
+            tables.append(Table((kind, "rule", "drafted", "tokens/step", "cost", "speed", "TV"), rows))
+        return self._parts("methods", *tables, about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The speed of each method as a bar, the fastest on top; lossy ones are hatched."""
+        """The speed of each method as a bar, the fastest of each kind on top."""
         ax = axes_or_new(ax)
-        ordered = sorted(self.entries, key=lambda entry: entry.speed)
-        labels = [one.method.partition(":")[0] for one in ordered]
-        bars = ax.barh(labels, [one.speed for one in ordered])
-        for bar, one in zip(bars, ordered, strict=True):
-            if one.tv != 0:
-                bar.set_hatch("//")
-                bar.set_fill(False)
-        ax.bar_label(bars, [f"{one.tokens_per_step:.2f} / {one.cost:.2f}" for one in ordered], padding=3)
+        for kind, some in reversed([*self._by_kind()]):
+            labels, speeds = [one.method.partition(":")[0] for one in some], [one.speed for one in some]
+            color, hatch = KINDS[kind]
+            bars = ax.barh(
+                labels[::-1], speeds[::-1], color=color, hatch=hatch, edgecolor="white", label=kind
+            )
+            said = [f"{one.tokens_per_step:.2f} / {one.cost:.2f}" for one in reversed(some)]
+            ax.bar_label(bars, said, padding=3)
         ax.margins(x=0.25)
         ax.axvline(1.0, color="0.5", linewidth=1, zorder=0)
         ax.set(xlabel="speed: tokens per step / cost of a step, in passes of the target")
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(KINDS))
         return ax
 
 

@@ -172,9 +172,8 @@ class Compared(Shown):
         """A row for each entry."""
         return [asdict(entry) for entry in self.entries]
 
-    def _parts(self, what: str, table: Table, about: str) -> list[Piece]:
-        so_far = Line(f"interrupted: the {what} so far", "bold yellow")
-        return [*[so_far] * self.interrupted, table, about]
+    def _parts(self, what: str, *pieces: Piece) -> list[Piece]:
+        return [*[Line(f"interrupted: the {what} so far", "bold yellow")] * self.interrupted, *pieces]
 
 
 def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
