@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.core._plotting import (
     COLORS,
@@ -37,5 +37,6 @@ VERDICTS = {
 
 def mark(figure: Figure) -> None:
     """Write across a figure that its tables simulate less."""
-    size, place = 5.5 * figure.get_figwidth(), {"ha": "center", "va": "center"}
-    figure.text(0.5, 0.5, "fast: few steps", fontsize=size, color=GREY, alpha=0.18, rotation=15, **place)
+    size = 5.5 * figure.get_figwidth()
+    place: dict[str, Any] = {"ha": "center", "va": "center", "rotation": 15}
+    figure.text(0.5, 0.5, "fast: few steps", fontsize=size, color=GREY, alpha=0.18, **place)

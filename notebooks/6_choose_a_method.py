@@ -74,9 +74,13 @@ eagle = get_method("eagle2:nodes=30")
 print(f"\n{eagle}, {eagle.citation}\n{eagle.modelled}\nnot modelled: {eagle.left_out}")
 
 # %% [markdown]
-# *Cost* is that of a roofline, a target with the dimensions of LLaMA-7B on one A100; *speed* is tokens
-# per step over cost. All draft from the rows of the same 2-gram model, so this compares the methods, not
-# the drafters that were trained for them.
+# *Cost* is that of a roofline, a target with the dimensions of LLaMA-7B on one A100; no pass is timed.
+# *Speed* is tokens per step over cost. All draft from the rows of one 2-gram model, where each has a drafter
+# of its own: this is no ranking of the published systems.
+#
+# Three kinds are apart. *Lossless* ones can be compared with each other. *Assumed* ones are lossless too, but
+# their draft is the pair's moved towards the target by a number that was chosen, `nearer`. *Lossy* ones
+# change the distribution of the text.
 
 # %%
 alone = compare_methods(*pair, batch=1, steps=1000, rng=1, progress=False)
@@ -87,20 +91,31 @@ alone.plot()
 plt.show()
 
 # %% [markdown]
+# What the assumption does: EAGLE-3 with other values of `nearer`, 0 for the pair's own draft.
+
+# %%
+for nearer in (0, 0.15, 0.3, 0.45):
+    run = specsim.simulate(*pair, method=f"eagle3:nearer={nearer}", steps=1000, rng=1, progress=False)
+    print(
+        f"eagle3:nearer={nearer}: {run.tokens_per_step:.2f} ± {run.tokens_per_step_error:.2f} tokens per step"
+    )
+
+# %% [markdown]
 # ## The same with 64 requests at once
 #
 # Tokens that came for free at one request fill the target's passes now. Large trees pay for what they do
-# not use, and lose. Methods that draft little keep something.
+# not use, and lose. Methods that draft little keep something. These are the lossless ones that assume
+# nothing:
 
 # %%
 full = compare_methods(*pair, batch=64, steps=1000, rng=1, progress=False)
 before = {one.method: one.speed for one in alone.entries}
-for one in sorted(full.entries, key=lambda entry: -entry.speed):
+lossless = [one for one in full.entries if one.tv == 0 and "nearer=" not in one.method]
+for one in sorted(lossless, key=lambda entry: -entry.speed):
     name = one.method.partition(":")[0]
     print(f"{name:18} {one.drafted:3} drafted  {before[one.method]:5.2f} -> {one.speed:5.2f}")
-fastest = max(alone.entries, key=lambda one: one.speed)
-assert fastest.speed > 2.0
-assert next(one for one in full.entries if one.method == fastest.method).speed < 1.0
+fastest = max(lossless, key=lambda one: before[one.method])
+assert before[fastest.method] > 2.0 > 1.0 > fastest.speed
 
 # %% [markdown]
 # ## A server with the log's acceptance
@@ -128,15 +143,15 @@ gained = [sweep.capacity_gain(0).mean for sweep in (four, chosen)]
 assert min(gained) > 1.0 > four.capacity_gain(len(sizes) - 1).mean
 
 # %% [markdown]
-# ## The method that was chosen, decoding
+# ## A method, decoding
 #
-# The name that was compared decodes, too. Whatever is drafted, the text has the target's distribution,
-# since the rule is lossless.
+# The names that were compared decode, too; here the fastest of the lossless ones above. Whatever is drafted,
+# the text has the target's distribution.
 
 # %%
 text = specsim.generate(*pair, b"import ", max_new_tokens=200, method=fastest.method, rng=1)
 print(bytes(text.tokens).decode(errors="replace")[:160], "\n")
-assert text.tokens_per_iteration > 2.0
+assert text.tokens_per_iteration > 1.5
 text
 
 # %% [markdown]
