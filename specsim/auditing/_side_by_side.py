@@ -10,13 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from specsim import rules
 from specsim.auditing._checks.decoder import DecoderSource
-from specsim.auditing._checks.subjects import RuleSubject, Span, Subject, function_subject, is_rule, try_span
+from specsim.auditing._checks.subjects import Span, Subject, open_subject, try_span
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.child import Child, Children
 from specsim.core._kernels import sources_digest
@@ -124,33 +122,15 @@ class OnWorkers:
 _own = threading.local()
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A subject that a thread of a worker has opened; a verifier's process ends with the thread."""
-
-    reference: str
-    timeout: float
-    subject: Subject
-    child: Child | None = None
-
-    def __del__(self) -> None:
-        if self.child is not None:
-            self.child.close()
-
-
 def _count(code: str, reference: str, timeout: float, span: Span) -> Partial:
-    """Count a span in a worker, whose thread keeps what it has opened for its next one."""
+    """Count a span in a worker, whose thread keeps the subject open for its next one, until it ends."""
     check_same_code(code)
-    opened: _Opened | None = getattr(_own, "opened", None)
-    if opened is None or (opened.reference, opened.timeout) != (reference, timeout):
-        opened = _own.opened = None  # ends the process of the one before
-        if is_rule(reference):
-            opened = _Opened(reference, timeout, RuleSubject(rules.get(reference), 1))
-        else:
-            try:
-                child = Child(reference)
-            except ValueError as error:
-                raise ValueError(f"a worker cannot load the verifier: {error}") from error
-            opened = _Opened(reference, timeout, function_subject(child, reference, timeout), child)
-        _own.opened = opened
-    return try_span(opened.subject, span)
+    if getattr(_own, "asked", None) != (reference, timeout):
+        _own.opened = _own.asked = None  # ends the process of the one before
+        _own.opened = open_subject(reference, 1, timeout)
+        try:
+            _own.subject = _own.opened.__enter__()
+        except ValueError as error:
+            raise ValueError(f"a worker cannot load the verifier: {error}") from error
+        _own.asked = reference, timeout
+    return try_span(_own.subject, span)

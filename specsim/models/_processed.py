@@ -16,8 +16,9 @@ from specsim.core._checks import check_count
 from specsim.core._types import Floats, TokenArray
 from specsim.models._base import Model, check_out
 
-#: The parameters of a sampler.
+#: The parameters of a sampler, and the values that change nothing.
 SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+NEUTRAL = dict(zip(SAMPLING, (1.0, None, 1.0, 0.0), strict=True))
 
 
 def process(
@@ -35,20 +36,15 @@ def process(
     these."""
     if top_k is not None:
         check_count("top_k", top_k)
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     for step in order:
-        if step == "temperature" and temperature != 1.0:
-            rows = distributions.temperature(rows, temperature)
-        elif step == "top_k" and top_k is not None:
-            rows = distributions.top_k(rows, top_k)
-        elif step == "top_p" and top_p != 1.0:
-            rows = distributions.top_p(rows, top_p)
-        elif step == "min_p" and min_p != 0.0:
-            rows = distributions.min_p(rows, min_p)
-        elif step == "joint":
+        if step == "joint":
             kept = distributions.top_p(rows, top_p) > 0.0
             if top_k is not None:
                 kept &= distributions.top_k(rows, top_k) > 0.0
             rows = distributions.normalise(np.asarray(rows) * kept)
+        elif given[step] != NEUTRAL[step]:
+            rows = getattr(distributions, step)(rows, given[step])
     return np.asarray(rows, dtype=np.float64)
 
 
@@ -192,6 +188,4 @@ class Processed(Processable):
         return self._process(row[None])[0]
 
     def _process(self, rows: Floats) -> Floats:
-        return process(
-            rows, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
-        )
+        return process(rows, **{name: getattr(self, name) for name in SAMPLING})

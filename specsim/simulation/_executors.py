@@ -21,7 +21,7 @@ from concurrent.futures.process import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
-from typing import Any, Protocol
+from typing import Any
 
 from specsim.core._kernels import available_threads, sources_digest
 from specsim.core._streams import Key
@@ -50,12 +50,8 @@ class LostWorkers(ConnectionError):
     """The executor has ended, or its workers die repeatedly."""
 
 
-class Job(Protocol):
-    """What to count, in a form that can be pickled; a worker calls `source` once for all spans."""
-
-    def source(self) -> Batches: ...
-
-    def tally(self, source: Batches) -> Tally: ...
+#: What to count, in a form that can be pickled; a worker calls it once for all spans.
+Job = Callable[[], tuple[Batches, Tally]]
 
 
 @contextmanager
@@ -328,7 +324,7 @@ class Spans:
         self._chunks = max(1, min(fitting, longest))
 
 
-_jobs: dict[str, tuple[Job, Batches]] = {}
+_jobs: dict[str, tuple[Batches, Tally]] = {}
 _making = threading.Lock()
 
 
@@ -347,9 +343,9 @@ def _count_span(
                 raise TypeError(f"executor: a worker cannot import the run ({error}); {REMEDY}") from error
             while len(_jobs) >= KEPT:
                 del _jobs[next(iter(_jobs))]
-            _jobs[digest] = job, job.source()
-        job, source = _jobs[digest]
-    return run(source, job.tally(source), key, first, steps, threads=1)
+            _jobs[digest] = job()
+        source, tally = _jobs[digest]
+    return run(source, tally, key, first, steps, threads=1)
 
 
 def check_same_code(code: str) -> None:

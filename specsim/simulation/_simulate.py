@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -197,23 +198,14 @@ def _count(
         return gpu.count(key, intervals)
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
-    job = _SimulationJob(rules.registered_spec(rule), source.tree, *models_of(source))
+    job = partial(_job, rules.registered_spec(rule), source.tree, *models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
 
 
-@dataclass(frozen=True)
-class _SimulationJob:
-    """A simulation as a `specsim.simulation._executors.Job`; `target` and `draft` as for `simulate`."""
-
-    rule: str
-    tree: Draft
-    target: Any
-    draft: Any
-
-    def source(self) -> FixedPairSource | RowSource:
-        if isinstance(self.tree, Tree) and isinstance(self.target, np.ndarray) and self.target.ndim == 1:
-            return FixedPairSource(rules.get(self.rule), self.target, self.draft, self.tree)
-        return make_source(self.target, self.draft, rule=self.rule, gamma=self.tree)
-
-    def tally(self, source: Any) -> StepTally:
-        return StepTally(source.tree.depth, source.vocab_size)
+def _job(rule: str, tree: Draft, target: Any, draft: Any) -> tuple[FixedPairSource | RowSource, StepTally]:
+    source: FixedPairSource | RowSource
+    if isinstance(tree, Tree) and isinstance(target, np.ndarray) and target.ndim == 1:
+        source = FixedPairSource(rules.get(rule), target, draft, tree)
+    else:
+        source = make_source(target, draft, rule=rule, gamma=tree)
+    return source, StepTally(source.tree.depth, source.vocab_size)

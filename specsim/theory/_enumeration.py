@@ -151,7 +151,8 @@ def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
     if check_count("length", length, 0, MAX_NODES) == 0:
         return {(): Fraction(1)}
     p_rows, given = _rows_of(target), tuple(context)
-    return _as_fractions(dict(chain(length).drafts(lambda seen, ahead: p_rows(given + seen))))
+    drafts = chain(length).drafts(lambda seen, ahead: p_rows(given + seen))
+    return {tokens: as_fraction(mass) for tokens, mass in drafts}
 
 
 def _continued_tv(masses: Masses, p_rows: Rows, length: int, context: Tokens) -> Any:
@@ -383,7 +384,3 @@ def _rows_of(model: Model, rounded: bool = False) -> Rows:
         return row
 
     return lambda history, ahead=0: kept(history[len(history) - model.order :], ahead)
-
-
-def _as_fractions(law: Exact) -> Law:
-    return {tokens: as_fraction(mass) for tokens, mass in law.items()}

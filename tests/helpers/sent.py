@@ -14,11 +14,8 @@ from specsim.simulation._sources import make_source
 class NotingJob:
     """Keeps the first token of every batch as an example, as an audit does with impossible ones."""
 
-    def source(self):
-        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
-
-    def tally(self, source):
-        return NotingTally(2, 2)
+    def __call__(self):
+        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2), NotingTally(2, 2)
 
 
 class NotingTally(StepTally):
@@ -33,8 +30,8 @@ class HeldJob(NotingJob):
     def __init__(self, folder):
         self.folder = folder
 
-    def tally(self, source):
-        return HeldTally(2, 2, self.folder)
+    def __call__(self):
+        return super().__call__()[0], HeldTally(2, 2, self.folder)
 
 
 class HeldTally(StepTally):

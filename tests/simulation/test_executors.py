@@ -20,7 +20,7 @@ import verifiers
 from audits import check_same
 from interrupting import interruptible, writes_half_a_result
 from refused import refused
-from sent import Failing, HeldJob, NotingJob, NotingTally, Sending
+from sent import Failing, HeldJob, NotingJob, Sending
 from test_parts import P, Q, counts_of, steps_in
 
 from specsim import audit, compare, default_pair, rules, simulate, sweep
@@ -182,7 +182,7 @@ def test_an_audit_counts_and_finds_the_same(sent):
 
 
 def test_examples_come_back_with_the_counts(sent):
-    source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**19 + 1
+    (source, tally), steps = NotingJob()(), 5 * 2**19 + 1
     chunks = list(count_chunks(source, tally, key_of(1), [(0, steps)], threads=2))
     spans = list(count_spans(Workers("test", sent), NotingJob(), key_of(1), [(0, steps)], source.chunk))
     here, there = (add_up(parts, tally, steps).examples for parts in (chunks, spans))
@@ -284,7 +284,7 @@ def check_that_a_killed_worker_costs_little(notes, *executor):
     """Only what was under way."""
     notes.mkdir()
     job, key, steps = HeldJob(notes), key_of(1), 7 * 2**19
-    source = job.source()
+    source, _ = job()
     expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
     with workers_of(*executor) as workers, ThreadPoolExecutor(1) as killer:
         killed = killer.submit(kill_one_at_work, notes)

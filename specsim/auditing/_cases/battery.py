@@ -142,7 +142,7 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     # calls in the shapes of a server have as many ids
     cases = [_fixed(name, bits) for name in _PAIRS if name != "Zipf 32 000"]
     cases += [_fixed(name, bits) for name in ("own rows", "last token", "nearly certain")]
-    cases += [_opposite(bits), _markov(bits), _crossed()]
+    cases += [_opposite(bits), _markov(bits), _fixed("crossed rows", bits)]
     if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _flat_tail(), _ngrams()]
     if declared.lengths:
@@ -216,18 +216,6 @@ def _markov(bits: int) -> Case:
         return TableModel(dyadic(normalise(kept + np.eye(4) * 0.05), bits), start)
 
     return Case("Markov chain", "rows that change with every token", model(), model(), chain(3))
-
-
-def _crossed() -> Case:
-    """Contexts whose rows have one of two p with one of two q, in all four ways, and two with one token.
-
-    A step is certain of all its tokens, of the first one alone, of the last ones alone, or of none."""
-    rows = [[8, 4, 2, 1, 1, 0], [2, 2, 4, 7, 1, 0], [2, 8, 2, 1, 3, 0], [4, 2, 6, 1, 3, 0]]
-    rows += [[0, 0, 0, 0, 16, 0], [16, 0, 0, 0, 0, 0]]
-    purpose = "two p with two q each, which caches confuse, beside rows at temperature 0"
-    places = ([0, 0, 1, 1, 4, 5], [2, 3, 2, 3, 4, 5])
-    target, draft = (TableModel(np.array(rows)[some] / 16) for some in places)
-    return Case("crossed rows", purpose, target, draft, chain(3), weight=0.5)
 
 
 def _ngrams() -> Case:

@@ -67,7 +67,8 @@ def _case(*, models: list[Any], prompts: list[list[int]], mixed: float = 0.0, **
 
 
 def _made(given: list[Any]) -> Any:
-    return _MAKERS[given[0]](*given[1:]) if isinstance(given[0], str) else np.array(given)
+    """Rows that a function here makes, or that are given."""
+    return globals()[f"_{given[0]}"](*given[1:]) if isinstance(given[0], str) else np.array(given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ class WholeText:
         if length == 0:
             texts = np.zeros((len(texts), 1), dtype=np.int32)
         back = texts[:, -BACK] if length >= BACK else np.zeros_like(texts[:, 0])
-        return _into(out, self.table[length % 2, texts[:, 0], back, texts[:, -1]])
+        return np.positive(self.table[length % 2, texts[:, 0], back, texts[:, -1]], out=out)
 
     def row(self, context: Sequence[int]) -> Floats:
         text = last_tokens(context, len(context), self.vocab_size)
@@ -118,20 +119,13 @@ class ContextTable(TableModel):
             return super().rows(histories, out)
         texts = recent_tokens(histories, length, self.vocab_size)
         rows = self.shorter[length][tuple(texts.T)]
-        return _into(out, np.broadcast_to(rows, (len(texts), self.vocab_size)).copy())
+        return np.positive(np.broadcast_to(rows, (len(texts), self.vocab_size)), out=out)
 
     def row(self, context: Sequence[int]) -> Any:
         if len(context) >= self.order:
             return super().row(context)
         text = last_tokens(context, len(context), self.vocab_size)
         return self.shorter[len(text)][tuple(text)]
-
-
-def _into(out: Floats | None, rows: Floats) -> Floats:
-    if out is None:
-        return rows
-    out[...] = rows
-    return out
 
 
 def _whole_text() -> tuple[WholeText, WholeText]:
@@ -172,11 +166,4 @@ def _far() -> tuple[Floats, Floats]:
     return p, normalise(q)
 
 
-_MAKERS: dict[str, Any] = {
-    "irregular": _irregular,
-    "peaked": _peaked,
-    "end": _end,
-    "far": _far,
-    "whole text": _whole_text,
-}
 _CASES = read_table("decoder_cases")["case"]

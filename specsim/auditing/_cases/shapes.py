@@ -314,11 +314,10 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
     rng = np.random.default_rng([vocab_size, bits])
     pairs = [_rounded(kind, _PAIRS[kind](rng, vocab_size), bits, dtype) for kind in kinds]
     p, q = (np.ascontiguousarray([pair[side] for pair in pairs]) for side in (0, 1))
-    width = int(vocab_size - 1).bit_length()
-    reversed_bits = np.zeros(vocab_size, dtype=np.int64)
-    for bit in range(width):
-        reversed_bits |= ((np.arange(vocab_size) >> bit) & 1) << (width - 1 - bit)
-    by_bits, by_id = np.argsort(reversed_bits), np.arange(vocab_size)
+    by_bits, by_id = np.zeros(1, dtype=np.int64), np.arange(vocab_size)
+    while len(by_bits) < vocab_size:
+        by_bits = np.concatenate([2 * by_bits, 2 * by_bits + 1])
+    by_bits = by_bits[by_bits < vocab_size]
     below = np.empty((orders, *p.shape))
     for k, (row, other) in enumerate(zip(p, q, strict=True)):
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -236,24 +236,20 @@ def calls_differ(counts: Counts) -> float | None:
     """How many times the variance between calls is that of independent steps, None if it is not larger.
 
     Where all steps of a call share their random numbers, fewer calls show this than pairs of steps do."""
-    if (found := _variance_between_calls(counts)) is None:
-        return None
-    ratio, df = found
-    return ratio if scipy.stats.chi2.sf(ratio * df, df) < DEPENDENT else None
+    ratio, df = _variance_between_calls(counts)
+    return ratio if df and scipy.stats.chi2.sf(ratio * df, df) < DEPENDENT else None
 
 
-def _variance_between_calls(counts: Counts) -> tuple[float, int] | None:
-    """Pearson's statistic for the homogeneity of calls, by its degrees of freedom; None of less than two."""
+def _variance_between_calls(counts: Counts) -> tuple[float, int]:
+    """Pearson's statistic for the homogeneity of calls, by its degrees of freedom: none of less than two."""
     if "calls" not in counts or counts["calls"][0, -1] < 2:
-        return None
+        return 1.0, 0
     (*totals, calls), (*squares, sizes) = counts["calls"].astype(np.float64)
     shares = np.array(totals) / sum(totals)
     some = shares > 0.0
     df = int((some.sum() - 1) * (calls - 1))
-    if not df:
-        return None
     statistic = ((np.array(squares) - shares**2 * sizes)[some] / (sum(totals) / calls * shares[some])).sum()
-    return float(statistic) / df, df
+    return float(statistic) / max(df, 1), df
 
 
 def design_effect(results: Sequence[TableResult], counts: Counts) -> float | None:
@@ -268,10 +264,8 @@ def design_effect(results: Sequence[TableResult], counts: Counts) -> float | Non
 
 def effect_of_calls(counts: Counts) -> float | None:
     """An upper bound of the design effect of steps that depend on those of their call, or None."""
-    if (found := _variance_between_calls(counts)) is None:
-        return None
-    ratio, df = found
-    return max(1.0, ratio * df / float(scipy.stats.chi2.ppf(TOO_NARROW, df)))
+    ratio, df = _variance_between_calls(counts)
+    return max(1.0, ratio * df / float(scipy.stats.chi2.ppf(TOO_NARROW, df))) if df else None
 
 
 def independence(pairs: Ints) -> float:

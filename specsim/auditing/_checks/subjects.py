@@ -346,10 +346,7 @@ def planned_subject(name: str, promise: contract.Declared | None, threads: int =
     """The subject of a name, for planning and judging only: a rule, or a function that is not loaded."""
     if promise is None:
         return RuleSubject(rules.get(name), threads)
-
-    def not_loaded(*_: Any) -> Any:
-        raise AssertionError("this subject plans and judges only")
-
+    not_loaded: Any = None
     return function_subject(Local(not_loaded, promise), name)
 
 
