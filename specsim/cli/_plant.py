@@ -106,7 +106,7 @@ def serve(
     if plain:
         refuse(serve, values, "has no effect with --plain, which has no draft", "rule", "gamma")
     pair = ngram_pair() if source == "ngram" else open_planted(source)
-    decoder = Decoder(pair, rule=rule, gamma=gamma, mistake=mistake, plain=plain, seed=seed)
+    decoder = Decoder(pair, rule=rule, gamma=gamma, mistake=mistake, speculative=not plain, seed=seed)
     check_count("port", port, 0, 65535)
     with Server(decoder, host, port) as server:
         print(f"serving {server.model} at {server.url}; interrupt to stop", flush=True)

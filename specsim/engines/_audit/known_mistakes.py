@@ -22,7 +22,7 @@ from specsim.engines._planted.law import Law
 from specsim.engines._planted.processing import PARTS, possible_orders
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.engines._server.decoding import Decoder, LocalEngine
-from specsim.engines._server.mistakes import ACTS
+from specsim.engines._server.mistakes import WHERE
 from specsim.engines._server.step import Step
 from specsim.mistakes._rows import LAWS, Pair, ratio, residual
 from specsim.models._drafts.sampling import draw_siblings
@@ -117,7 +117,7 @@ def _of_state(
         return places_of(law, requests, found)
 
     there = {"state": law.memory, "expert": law.experts}
-    for name, (where, _) in ACTS.items():
+    for name, where in WHERE.items():
         if there.get(where) or (name == "window_off_by_one" and planted.architecture == "sliding-window"):
             times = FOLLOWED if where == "state" and not planted.heads else 1
             read = contexts_read(planted, requests, texts, name, gamma, whole, times)[:, places.index]

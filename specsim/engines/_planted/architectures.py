@@ -12,21 +12,7 @@ import numpy as np
 
 from specsim.core._files import read_table
 from specsim.engines._planted.law import Law, sign_codes
-from specsim.engines._planted.weights import (
-    GATE,
-    HEAD_SIZE,
-    THETA,
-    Layout,
-    Tensor,
-    attention,
-    attention_heads,
-    bits_of,
-    embedding,
-    gates,
-    layout_of,
-    output,
-    zeros,
-)  # fmt: skip
+from specsim.engines._planted.weights import GATE, HEAD_SIZE, THETA, Layout, Tensor, zeros
 
 #: The numbers and names of configurations that are the same for all distributions.
 CONFIGS = read_table("architectures")
@@ -49,13 +35,9 @@ CLOSED = -64.0
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Sizes and tensors. The names are those of transformers, as those of its configuration in `config`."""
+    """Tensors and a configuration, by their names in transformers."""
 
     architecture: str
-    vocab_size: int
-    context: int
-    hidden: int
-    heads: int
     config: dict[str, Any]
     tensors: dict[str, Tensor]
     defaults: dict[str, float] = field(default_factory=dict)  #: of sampling
@@ -65,26 +47,29 @@ class Checkpoint:
 class Architecture:
     """How a checkpoint is made, and what its distribution may read.
 
-    `build(law, layout, context)` gives the tensors but those of all, the number of attention heads, and the
+    `build(layout, context)` gives the tensors but those of all, the number of attention heads, and the
     configuration but that of all. The offsets that may be read have at most `reach`, if there is one."""
 
-    build: Callable[[Law, Layout, int], tuple[dict[str, Tensor], int, dict[str, Any]]]
+    build: Callable[[Layout, int], "Built"]
     memory: str = ""
     experts: int = 0
     reach: int | None = None
+
+
+Built = tuple[dict[str, Tensor], int, dict[str, Any]]
 
 
 def build(law: Law, context: int, architecture: str = "llama", head: bool = False) -> Checkpoint:
     """The weights for a distribution, in texts of up to `context` positions, and those of a `head`.
 
     Raises ValueError for a context too short for the distribution, or too long to tell positions apart."""
-    layout = layout_of(law)
-    tensors, heads, config = ARCHITECTURES[architecture].build(law, layout, context)
+    layout = Layout(law)
+    tensors, heads, config = ARCHITECTURES[architecture].build(layout, context)
     if head:
-        tensors |= _multi_token_head(law, layout, tensors)
+        tensors |= _multi_token_head(layout, tensors)
         config |= {"num_nextn_predict_layers": 1}
     embedded = "backbone.embeddings" if architecture == "mamba2" else "model.embed_tokens"
-    shared = {f"{embedded}.weight": embedding(law, layout), "lm_head.weight": output(law, layout)}
+    shared = {f"{embedded}.weight": layout.embedding(), "lm_head.weight": layout.output()}
     for name, tensor in tensors.items():
         shared[name if name.rpartition(".")[2] in BARE else f"{name}.weight"] = tensor
     sizes = {
@@ -99,7 +84,7 @@ def build(law: Law, context: int, architecture: str = "llama", head: bool = Fals
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
     }
     config = CONFIGS["shared"] | sizes | CONFIGS[architecture] | config
-    return Checkpoint(architecture, law.vocab_size, context, layout.hidden, heads, config, shared)
+    return Checkpoint(architecture, config, shared)
 
 
 def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED) -> dict[str, Tensor]:
@@ -107,45 +92,49 @@ def _mlp(where: str, made: dict[str, Tensor], names: dict[str, str] = PROJECTED)
     return {f"model.layers.{where}.{names[name]}": matrix for name, matrix in made.items()}
 
 
-def _one_layer(law: Law, layout: Layout, context: int, window: int = 0) -> tuple[dict[str, Tensor], int]:
+def _attention(layer: int, made: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The matrices of attention by their names in a layer."""
+    return {f"model.layers.{layer}.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+
+
+def _one_layer(layout: Layout, context: int, window: int = 0) -> tuple[dict[str, Tensor], int]:
     """A layer of attention without its MLP."""
-    made = attention(law, layout, attention_heads(law, context, window=window), layout.hidden)
-    tensors = {f"model.layers.0.self_attn.{name}_proj": matrix for name, matrix in made.items()}
-    for norm in ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"):
-        tensors[f"model.{norm}"] = np.ones(layout.hidden, dtype=np.float32)
-    return tensors, layout.hidden // HEAD_SIZE
+    tensors = _attention(0, layout.attention(layout.heads(context, window=window), layout.hidden))
+    norms = "layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"
+    ones = {f"model.{norm}": zeros(layout.hidden) + 1 for norm in norms}
+    return tensors | ones, layout.hidden // HEAD_SIZE
 
 
-def _llama(
-    law: Law, layout: Layout, context: int, window: bool = False
-) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+def _llama(layout: Layout, context: int, window: bool = False) -> Built:
     """With a `window` the last token that is read is the oldest in it."""
-    tensors, heads = _one_layer(law, layout, context, law.order if window else 0)
-    mlp, config = gates(law, layout), {"sliding_window": law.order} if window else {}
+    order = layout.law.order if window else 0
+    tensors, heads = _one_layer(layout, context, order)
+    mlp, config = layout.gates(), {"sliding_window": order} if window else {}
     return tensors | _mlp("0.mlp", mlp), heads, config | {"intermediate_size": len(mlp["gate"])}
 
 
-def _experts(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+def _experts(layout: Layout, context: int) -> Built:
     """The router opens the expert of the lowest digits of the newest token."""
-    tensors, heads = _one_layer(law, layout, context)
-    made = [gates(law, layout, expert) for expert in range(law.experts)]
+    tensors, heads = _one_layer(layout, context)
+    number = layout.law.experts
+    made = [layout.gates(expert) for expert in range(number)]
     for expert, mlp in enumerate(made):
         tensors |= _mlp(f"0.block_sparse_moe.experts.{expert}", mlp, NUMBERED)
-    router, digits = zeros(law.experts, layout.hidden), (law.experts - 1).bit_length()
+    router, digits = zeros(number, layout.hidden), (number - 1).bit_length()
     where = slice(layout.code.start, layout.code.start + digits)
-    router[:, where] = GATE * sign_codes(np.arange(law.experts), digits) / layout.scale
+    router[:, where] = GATE * sign_codes(np.arange(number), digits) / layout.scale
     tensors["model.layers.0.block_sparse_moe.gate"] = router
-    sizes = {"intermediate_size": len(made[0]["gate"]), "num_local_experts": law.experts}
+    sizes = {"intermediate_size": len(made[0]["gate"]), "num_local_experts": number}
     return tensors, heads, sizes | {"sliding_window": None}
 
 
-def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+def _short_conv(layout: Layout, context: int) -> Built:
     """A layer with a convolution over the last tokens, and one with attention for those further back."""
-    heads = attention_heads(law, context, near=CONVOLVED)
-    bits, one, scale = bits_of(law), layout.one, layout.scale
+    heads = layout.heads(context, near=CONVOLVED)
+    bits, one, scale = layout.bits, layout.one, layout.scale
     projected, taps = zeros(3, layout.hidden, layout.hidden), zeros(layout.hidden, 1, CONVOLVED)
     out = zeros(layout.hidden, layout.hidden)
-    near = [offset for offset in law.offsets if 1 < offset <= CONVOLVED]
+    near = [offset for offset in layout.law.offsets if 1 < offset <= CONVOLVED]
     for slot, offset in enumerate(near):
         channels = slot * (bits + 1) + np.arange(bits + 1)  # the digits, and a 1 that clears the holder
         projected[:2, channels, one] = 1 / scale
@@ -154,7 +143,7 @@ def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tenso
         taps[channels, 0, -offset] = 1
         out[layout.slots[slot], channels[:bits]] = np.eye(bits)
         out[layout.holders[slot], channels[bits]] = -1
-    made, mlp = attention(law, layout, heads, layout.hidden), gates(law, layout)
+    made, mlp = layout.attention(heads, layout.hidden), layout.gates()
     tensors = {
         "model.layers.0.conv.in_proj": projected.reshape(-1, layout.hidden),
         "model.layers.0.conv.conv": taps,
@@ -164,7 +153,7 @@ def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tenso
         "model.layers.1.self_attn.out_proj": made.pop("o"),
         "model.embedding_norm": zeros(layout.hidden) + 1,
     }
-    tensors |= {f"model.layers.1.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    tensors |= _attention(1, made)
     for layer in (0, 1):
         of_layer = {name: matrix * layer for name, matrix in mlp.items()}
         tensors |= _mlp(f"{layer}.feed_forward", of_layer, NUMBERED)
@@ -174,29 +163,29 @@ def _short_conv(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tenso
     return tensors, layout.hidden // HEAD_SIZE, sizes
 
 
-def _gated_delta(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+def _gated_delta(layout: Layout, context: int) -> Built:
     """A layer with a state, and one with attention.
 
     The state has a value for each key, and a token overwrites that of the token before it. Keys and queries
     are units: silu makes an AND gate of a token's digits. Values are two units for each digit. One of
     them is open, so that the norm does not depend on the token."""
-    heads = attention_heads(law, context)
+    heads = layout.heads(context)
     n = max(1, len(heads))
-    tensors = {f"model.layers.0.linear_attn.{name}": tensor for name, tensor in _state(law, layout).items()}
-    made = attention(law, layout, heads, n * HEAD_SIZE)
+    tensors = {f"model.layers.0.linear_attn.{name}": tensor for name, tensor in _state(layout).items()}
+    made = layout.attention(heads, n * HEAD_SIZE)
     query = made["q"].reshape(n, HEAD_SIZE, -1)
     made["q"] = np.concatenate([query, np.zeros_like(query)], axis=1).reshape(2 * n * HEAD_SIZE, -1)
     made["o"] *= 2  # the sigmoid of a gate without weights is a half
-    tensors |= {f"model.layers.1.self_attn.{name}_proj": matrix for name, matrix in made.items()}
+    tensors |= _attention(1, made)
     tensors["model.layers.1.self_attn.q_norm"] = zeros(HEAD_SIZE) + _sharpness(heads) - 1
     tensors["model.layers.1.self_attn.k_norm"] = zeros(HEAD_SIZE)
-    mlp = gates(law, layout)
+    mlp = layout.gates()
     tensors |= _mlp("0.mlp", {name: np.zeros_like(matrix) for name, matrix in mlp.items()})
     tensors |= _mlp("1.mlp", mlp)
     norms = [f"layers.{i}.{name}_layernorm" for i in (0, 1) for name in ("input", "post_attention")]
-    for norm in (*norms, "norm"):
-        tensors[f"model.{norm}"] = zeros(layout.hidden)  # these norms multiply by one more
-    size = _state_size(law)
+    # these norms multiply by one more
+    tensors |= {f"model.{norm}": zeros(layout.hidden) for norm in (*norms, "norm")}
+    size = _state_size(layout)
     config = {
         "intermediate_size": len(mlp["gate"]),
         "linear_conv_kernel_dim": TAPS,
@@ -207,30 +196,28 @@ def _gated_delta(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tens
     return tensors, n, config
 
 
-def _state_size(law: Law) -> int:
+def _state_size(layout: Layout) -> int:
     """The size of keys and of values: a power of 4, so that a fourth can be open units of a value."""
-    return 16 if bits_of(law) <= 4 else 64
+    return 16 if layout.bits <= 4 else 64
 
 
-def _state(law: Law, layout: Layout) -> dict[str, Tensor]:
-    """A GatedDeltaNet whose state is `law.memory`."""
-    assert law.memory is not None
-    size, bits, one, scale = _state_size(law), bits_of(law), layout.one, layout.scale
-    digits = np.arange(min(bits, (law.memory.slots - 1).bit_length()))
+def _state(layout: Layout) -> dict[str, Tensor]:
+    """A GatedDeltaNet whose state is that of the distribution."""
+    memory = layout.law.memory
+    assert memory is not None
+    size, bits, one, scale = _state_size(layout), layout.bits, layout.one, layout.scale
+    digits, slots = np.arange(min(bits, (memory.slots - 1).bit_length())), np.arange(memory.slots)
     code = layout.code.start + digits
-    gate = zeros(size, layout.hidden)  # opens for the words of a slot
-    slots = np.arange(law.memory.slots)
+    gate, value, always = zeros(3, size, layout.hidden)  # the first opens for the words of a slot
     gate[slots[:, None], code] = GATE * sign_codes(slots, len(digits)) / scale
     gate[slots, one] = GATE * (1 - len(digits)) / scale
-    if law.openers:
+    if layout.law.openers:
         gate[slots, layout.mark] = -GATE / scale
         gate[slots, one] -= GATE / scale
-    value = zeros(size, layout.hidden)
     value[:bits, layout.code] = GATE * np.eye(bits) / scale
     value[bits : 2 * bits, layout.code] = -GATE * np.eye(bits) / scale
     constant = np.arange(2 * bits, bits + size // 4)
     value[constant, one] = GATE / scale
-    always = zeros(size, layout.hidden)
     always[:, one] = GATE / scale
     taps = zeros(3 * size, 1, TAPS)
     taps[:size, 0, -1] = taps[2 * size :, 0, -1] = taps[size : 2 * size, 0, -2] = 1
@@ -238,7 +225,7 @@ def _state(law: Law, layout: Layout) -> dict[str, Tensor]:
     beta[0, one] = GATE / scale
     written = zeros(layout.hidden, size)
     unit = 1 / (2 * GATE)  # of a value after its norm and its gate
-    slot, holder = (part[layout.of_memory(law)] for part in (layout.slots, layout.holders))
+    slot, holder = layout.of_memory
     written[slot, :bits], written[slot, bits : 2 * bits] = unit * np.eye(bits), -unit * np.eye(bits)
     written[holder, :bits] = written[holder, bits : 2 * bits] = -unit * np.eye(bits)
     return {
@@ -252,12 +239,12 @@ def _state(law: Law, layout: Layout) -> dict[str, Tensor]:
     }
 
 
-def _multi_token_head(law: Law, layout: Layout, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _multi_token_head(layout: Layout, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """One more of the last layer, on the newest token's embedding, into which go the slot and the holder that
     the state filled in the hidden state of the token before."""
     of_state = np.zeros(layout.hidden, dtype=bool)
-    for part in (layout.slots, layout.holders):
-        of_state[part[layout.of_memory(law)]] = True
+    for part in layout.of_memory:
+        of_state[part] = True
     halves = np.diag(~of_state), np.diag(of_state)
     last = "model.layers.1."
     head = {f"mtp.layers.0.{n.removeprefix(last)}": one for n, one in tensors.items() if n.startswith(last)}
@@ -266,15 +253,15 @@ def _multi_token_head(law: Law, layout: Layout, tensors: dict[str, Tensor]) -> d
     return head | {"mtp.fc": np.concatenate(halves, axis=1).astype(np.float32) / np.float32(layout.scale)}
 
 
-def _mamba2(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], int, dict[str, Any]]:
+def _mamba2(layout: Layout, context: int) -> Built:
     """A layer whose state keeps the last token that it may, and one whose units are the gates.
 
     The step size of a token that is kept is so large that the state forgets all else, and that of others is
     0. A norm follows, so as many units are open for each token that its factor is a power of two."""
-    attention_heads(law, context)  # the context must be long enough
+    layout.heads(context)  # the context must be long enough
     inner, size = 2 * layout.hidden, 16
-    bits, one, scale = bits_of(law), layout.one, layout.scale
-    slot, holder = (part[layout.of_memory(law)] for part in (layout.slots, layout.holders))
+    bits, one, scale = layout.bits, layout.one, layout.scale
+    slot, holder = layout.of_memory
     tensors: dict[str, Tensor] = {"backbone.norm_f": zeros(layout.hidden) + 1}
     for layer in (0, 1):
         units, out = zeros(inner, layout.hidden), zeros(layout.hidden, inner)
@@ -285,7 +272,7 @@ def _mamba2(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], 
             out[slot, :bits], out[slot, bits:used] = np.eye(bits), -np.eye(bits)
             out[holder, :bits] = out[holder, bits:used] = -np.eye(bits)
         else:
-            mlp = gates(law, layout)
+            mlp = layout.gates()
             own, used = 1, layout.contexts.stop - layout.contexts.start
             units[:used], out[:, :used] = mlp["gate"][:used] / 2, mlp["down"][:, :used]
         power = max(j for j in range(5) if inner % 4**j == 0 and inner // 4**j >= own)
@@ -295,7 +282,7 @@ def _mamba2(law: Law, layout: Layout, context: int) -> tuple[dict[str, Tensor], 
         step = zeros(1, layout.hidden)
         if layer == 0:  # large for even numbers of words
             step[0, layout.code.start] = step[0, layout.mark] = -GATE / scale
-            step[0, one] -= GATE / scale * bool(law.openers)
+            step[0, one] -= GATE / scale * bool(layout.law.openers)
         else:
             step[0, one] = -GATE / scale
         name = f"backbone.layers.{layer}."

@@ -11,9 +11,9 @@ import numpy as np
 from specsim.core._files import atomic_write, read_table, write_text
 from specsim.core._json import parse_json
 from specsim.core._tensors import read_tensors, save_tensors
-from specsim.engines._planted.architectures import EPSILON, Checkpoint
+from specsim.engines._planted.architectures import Checkpoint
 from specsim.engines._planted.folder import END, Spelling
-from specsim.engines._planted.weights import HEAD_SIZE, THETA, Tensor
+from specsim.engines._planted.weights import HEAD_SIZE, Tensor
 
 #: A chat is what its messages say.
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
@@ -37,7 +37,7 @@ def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) 
             "add_bos_token": False,
             "chat_template": CHAT_TEMPLATE,
             "clean_up_tokenization_spaces": False,
-            "model_max_length": checkpoint.context,
+            "model_max_length": checkpoint.config["max_position_embeddings"],
         },
     }.items():
         write_text(folder / name, json.dumps(content, indent=1) + "\n")
@@ -92,6 +92,7 @@ WAYS: dict[str, Way] = {
 #: The names of tensors by architecture of llama.cpp, and these by the architectures of planted checkpoints.
 TENSORS = read_table("gguf")
 GGUF: dict[str, str] = TENSORS.pop("architectures")
+METADATA: dict[str, dict[str, Any]] = TENSORS.pop("metadata")
 
 
 def _stored(kind: str, layers: int) -> Iterator[tuple[str, list[str], Way]]:
@@ -117,18 +118,19 @@ def check_installed() -> None:
 def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
     import gguf
 
-    kind, tensors = GGUF[checkpoint.architecture], _stacked(checkpoint.tensors)
+    config, tensors = checkpoint.config, _stacked(checkpoint.tensors)
+    kind, texts = GGUF[checkpoint.architecture], spelling.texts
     with atomic_write(path) as temporary:
         writer = gguf.GGUFWriter(temporary, kind)
+        for name, value in _metadata(checkpoint, kind).items():
+            getattr(writer, f"add_{name}")(value)
         writer.add_name(path.stem)
-        writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-        for name, value in checkpoint.defaults.items():
-            key = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}.get(name, name)
-            getattr(writer, f"add_sampling_{key}")(value)
-        _add_sizes(writer, checkpoint)
-        _add_tokenizer(writer, spelling)
-        writer.add_chat_template(CHAT_TEMPLATE)
-        for name, parts, (there, _) in _stored(kind, checkpoint.config["num_hidden_layers"]):
+        writer.add_token_list([byte_level(text) for text in texts])
+        kinds = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL
+        writer.add_token_types([kinds[text == END] for text in texts])
+        for name, eos in _special_ids(texts.index(END)).items():
+            getattr(writer, f"add_{name}")(eos)
+        for name, parts, (there, _) in _stored(kind, config["num_hidden_layers"]):
             if name in tensors:
                 for part, tensor in zip(parts, there(tensors[name]), strict=True):
                     writer.add_tensor(part, np.ascontiguousarray(tensor, dtype=np.float32))
@@ -138,63 +140,21 @@ def write_gguf(path: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
         writer.close()
 
 
-def _add_sizes(writer: Any, checkpoint: Checkpoint) -> None:
-    config = checkpoint.config
-    writer.add_vocab_size(checkpoint.vocab_size)
-    writer.add_context_length(checkpoint.context)
-    writer.add_embedding_length(checkpoint.hidden)
-    of_heads = config.get("num_nextn_predict_layers", 0)
-    writer.add_block_count(config["num_hidden_layers"] + of_heads)
-    if of_heads:
-        writer.add_nextn_predict_layers(of_heads)
-    writer.add_feed_forward_length(config.get("intermediate_size", 0))
-    writer.add_head_count(checkpoint.heads)
+def _metadata(checkpoint: Checkpoint, kind: str) -> dict[str, Any]:
+    """What a file says of a checkpoint but its tokens, by the methods of gguf's writer without `add_`."""
+    config, found = checkpoint.config, dict[str, Any](chat_template=CHAT_TEMPLATE)
+    for part in ("all", kind, checkpoint.architecture):
+        found |= METADATA.get(part, {})
+    found = {name: config.get(x, x) if isinstance(x, str) else x for name, x in found.items()}
+    for name, value in checkpoint.defaults.items():
+        found[
+            "sampling_" + {"temperature": "temp", "repetition_penalty": "penalty_repeat"}.get(name, name)
+        ] = value
+    layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
+    if of_heads := config.get("num_nextn_predict_layers", 0):
+        found["nextn_predict_layers"] = of_heads
     short = config.get("layer_types", [""])[0] == "conv"  # without keys there
-    writer.add_head_count_kv([0, checkpoint.heads] if short else checkpoint.heads)
-    writer.add_key_length(HEAD_SIZE)
-    writer.add_value_length(HEAD_SIZE)
-    writer.add_rope_dimension_count(HEAD_SIZE)
-    writer.add_rope_freq_base(THETA)
-    writer.add_layer_norm_rms_eps(EPSILON)
-    if experts := config.get("num_local_experts"):
-        writer.add_expert_count(experts)
-        writer.add_expert_used_count(config["num_experts_per_tok"])
-    if taps := config.get("conv_L_cache"):
-        writer.add_shortconv_l_cache(taps)
-    if size := config.get("state_size"):
-        writer.add_ssm_conv_kernel(config["conv_kernel"])
-        writer.add_ssm_inner_size(config["head_dim"])
-        writer.add_ssm_state_size(size)
-        writer.add_ssm_time_step_rank(1)
-        writer.add_ssm_group_count(1)
-    if size := config.get("linear_key_head_dim"):
-        writer.add_rope_dimension_sections([11, 11, 10, 0])  # of 32 planes, turned alike in texts
-        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
-        writer.add_ssm_inner_size(size)
-        writer.add_ssm_state_size(size)
-        writer.add_ssm_time_step_rank(1)
-        writer.add_ssm_group_count(1)
-        writer.add_uint32("qwen35.full_attention_interval", 2)
-
-
-def _add_tokenizer(writer: Any, spelling: Spelling) -> None:
-    """The pre-tokenizer llama-bpe looks up whole words first; the merge that the format wants is unused."""
-    import gguf
-
-    eos = spelling.texts.index(END)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("llama-bpe")
-    writer.add_token_list([byte_level(text) for text in spelling.texts])
-    kinds = [gguf.TokenType.NORMAL] * len(spelling.texts)
-    kinds[eos] = gguf.TokenType.CONTROL
-    writer.add_token_types(kinds)
-    writer.add_token_merges(["Ġ Ġ"])
-    writer.add_bos_token_id(eos)
-    writer.add_eos_token_id(eos)
-    writer.add_pad_token_id(eos)
-    writer.add_add_bos_token(False)
-    writer.add_add_eos_token(False)
-    writer.add_add_space_prefix(False)
+    return found | {"block_count": layers + of_heads, "head_count_kv": [0, heads] if short else heads}
 
 
 def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

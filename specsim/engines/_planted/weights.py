@@ -17,8 +17,9 @@ For a table, each unit of the MLP is an AND gate of one context, and the head's 
 logits. Otherwise the logits are linear in the codes, and the MLP is empty. All weights are numbers that
 bfloat16 and float16 hold."""
 
+import math
 from dataclasses import dataclass
-from itertools import count
+from itertools import accumulate, count
 
 import ml_dtypes
 import numpy as np
@@ -116,74 +117,133 @@ def _head(margins: Floats, what: str, angles: Floats, order: slice = slice(None)
 # The weights.
 
 
-@dataclass(frozen=True)
 class Layout:
-    hidden: int
-    scale: float  # what each norm multiplies by
-    constants: slice
-    code: slice
-    mark: slice
-    slots: tuple[slice, ...]
-    holders: tuple[slice, ...]
-    contexts: slice
-    context_holder: slice
+    """Where the coordinates of a distribution are, and the matrices that read and write them.
 
-    @property
-    def one(self) -> int:
-        return int(self.constants.start)
+    Each norm multiplies by `scale`. `of_memory` has the slot and the holder of what a state remembers."""
 
-    def of_memory(self, law: Law) -> int:
-        return sum(offset > 1 for offset in law.offsets)
+    def __init__(self, law: Law):
+        self.law = law
+        # digits of a code, which tells all words and all openers apart
+        additive = law.logits if isinstance(law.logits, AdditiveLogits) else None
+        self.bits = bits = additive.bits if additive else code_bits(max(law.words, len(law.openers)))
+        far, marks = sum(offset > 1 for offset in law.offsets), int(bool(law.openers))
+        copies = far + bool(law.memory) + marks
+        contexts = int(np.prod(law.logits.table.shape[:-1])) if isinstance(law.logits, TableLogits) else 0
+        holds = min(contexts, 1)
+        active = 1 + bits + marks + copies * bits + holds  # coordinates that are not 0, with one constant
+        self.hidden, power = _width(active, copies * bits + contexts, copies)
+        self.scale = 2.0**power
+        constants = self.hidden // 4**power - active + 1
+        sizes = [constants, bits, marks, *[bits] * 2 * copies, contexts, holds]
+        places = (slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True))
+        self.constants, self.code, self.mark, *copied, self.contexts, self.context_holder = places
+        self.one = int(self.constants.start)
+        self.slots, self.holders = copied[:copies], copied[copies:]
+        self.of_memory = [part[far] for part in (self.slots, self.holders) if law.memory]
 
+    def heads(self, context: int, near: int = 1, window: int = 0) -> dict[int, Head]:
+        """The heads that copy tokens, by the number of their slot, but those up to `near` positions before
+        the next one; with a `window` the last one that is read is the oldest in it.
 
-def attention_heads(law: Law, context: int, near: int = 1, window: int = 0) -> dict[int, Head]:
-    """The heads that copy tokens, by the number of their slot, but those up to `near` positions before the
-    next one; with a `window` the last one that is read is the oldest in it.
+        Raises ValueError for a context that is too short for the distribution, or too long to tell positions
+        apart."""
+        law = self.law
+        least = max(1, law.start) + 1
+        if context < least:
+            raise ValueError(
+                f"context: {context} positions do not hold the tokens that the distribution reads and one "
+                f"more; give at least {least}"
+            )
+        far = [offset for offset in law.offsets if offset > 1]
+        heads = {
+            slot: look_at_oldest(window) if offset == window else look_back(offset - 1, context)
+            for slot, offset in enumerate(far)
+            if offset > near
+        }
+        if law.openers:
+            heads[len(far) + bool(law.memory)] = look_at_opener(context)
+        return heads
 
-    Raises ValueError for a context that is too short for the distribution, or too long to tell positions
-    apart."""
-    least = max(1, law.start) + 1
-    if context < least:
-        raise ValueError(
-            f"context: {context} positions do not hold the tokens that the distribution reads and one more; "
-            f"give at least {least}"
-        )
-    far = [offset for offset in law.offsets if offset > 1]
-    heads = {
-        slot: look_at_oldest(window) if offset == window else look_back(offset - 1, context)
-        for slot, offset in enumerate(far)
-        if offset > near
-    }
-    if law.openers:
-        heads[len(far) + bool(law.memory)] = look_at_opener(context)
-    return heads
+    def embedding(self) -> Tensor:
+        law = self.law
+        numbers = np.arange(law.vocab_size)
+        numbers[law.words :] -= law.words + 1  # openers count from 0
+        found = zeros(law.vocab_size, self.hidden)
+        for ones in (self.constants, *self.holders, self.context_holder):
+            found[:, ones] = 1
+        found[:, self.code] = sign_codes(np.maximum(numbers, 0), self.bits)
+        found[:, self.mark] = -1
+        found[list(law.openers), self.mark] = 1
+        return found
 
+    def attention(self, heads: dict[int, Head], width: int) -> dict[str, Tensor]:
+        """Head by head: look, copy the code of the token looked at into the slot, and clear the holders.
 
-def layout_of(law: Law) -> Layout:
-    copies = sum(offset > 1 for offset in law.offsets) + bool(law.memory) + bool(law.openers)
-    bits, marks = bits_of(law), int(bool(law.openers))
-    contexts = int(np.prod(law.logits.table.shape[:-1])) if isinstance(law.logits, TableLogits) else 0
-    holds = min(contexts, 1)
-    active = 1 + bits + marks + copies * bits + holds  # coordinates that are not 0, with one constant
-    hidden, power = _width(active, copies * bits + contexts, copies)
-    place = 0
+        The matrices have rows for `width` / 64 heads, the last ones without weights."""
+        bits, one = self.bits, self.one
+        query, key, value = zeros(3, width, self.hidden)
+        output = zeros(self.hidden, width)
+        for number, (slot, head) in enumerate(heads.items()):
+            rows = slice(number * HEAD_SIZE, (number + 1) * HEAD_SIZE)
+            query[rows, one] = head.query / self.scale
+            key[rows, one] = head.key / self.scale
+            if self.law.openers and number == len(heads) - 1:  # 1 for openers, and 0 for all others
+                key[rows, one] /= 2
+                key[rows, self.mark] = key[rows, one, None]
+            values = np.arange(rows.start, rows.start + bits + 1)
+            value[values[:bits], self.code] = np.eye(bits) / self.scale
+            value[values[bits], one] = 1 / self.scale
+            output[self.slots[slot], values[:bits]] = np.eye(bits)
+            output[self.holders[slot], values[bits]] = -1
+        return {"q": query, "k": key, "v": value, "o": output}
 
-    def next_slice(size: int) -> slice:
-        nonlocal place
-        place += size
-        return slice(place - size, place)
+    def _reads(self) -> list[slice]:
+        """Where the codes are that the distribution reads, in the order of contexts without the expert."""
+        slots = iter(self.slots)
+        return [self.code if offset == 1 else next(slots) for offset in self.law.offsets] + list(slots)
 
-    return Layout(
-        hidden=hidden,
-        scale=2.0**power,
-        constants=next_slice(hidden // 4**power - active + 1),
-        code=next_slice(bits),
-        mark=next_slice(marks),
-        slots=tuple(next_slice(bits) for _ in range(copies)),
-        holders=tuple(next_slice(bits) for _ in range(copies)),
-        contexts=next_slice(contexts),
-        context_holder=next_slice(holds),
-    )
+    def gates(self, expert: int | None = None) -> dict[str, Tensor]:
+        """An MLP with a gate for each context of a table, or for those of an expert: open if all digits
+        agree, closed if one differs."""
+        law, bits, read, kept = self.law, self.bits, np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+        if isinstance(law.logits, TableLogits):
+            sizes = law.logits.table.shape[:-1]
+            read = np.indices(sizes).reshape(len(sizes), math.prod(sizes)).T
+            kept = np.arange(len(read))
+            if law.experts:
+                column = len(law.offsets) + bool(law.memory)
+                kept = np.flatnonzero(read[:, column] == expert)
+                read = np.delete(read[kept], column, axis=1)
+        number = len(read)
+        units = max(UNIT, -(-number // UNIT) * UNIT)
+        gate, up = zeros(2, units, self.hidden)
+        down = zeros(self.hidden, units)
+        for column, where in enumerate(self._reads()[: read.shape[1]]):
+            codes, here = sign_codes(read[:, column], bits), gate[:number]
+            if law.memory and column == len(law.offsets):
+                empty = read[:, column] == law.words
+                here[:, self.of_memory[1]] = GATE * empty[:, None] / self.scale
+                codes[empty] = 0.0
+            here[:, where] = GATE * codes / self.scale
+        gate[:number, self.one] = GATE * (1 - read.shape[1] * bits) / self.scale
+        up[:number, self.one] = 1 / GATE / self.scale
+        down[self.contexts.start + kept, np.arange(number)] = 1
+        down[self.context_holder, :number] = -1
+        return {"gate": gate, "up": up, "down": down}
+
+    def output(self) -> Tensor:
+        """The head: the logits of each context, or the base and the weights of the codes."""
+        law = self.law
+        found = zeros(law.vocab_size, self.hidden)
+        found[law.words :, self.one] = NEVER
+        if isinstance(law.logits, TableLogits):
+            found[: law.words, self.contexts] = _finite(law.logits.table.reshape(-1, law.words).T)
+        else:
+            found[: law.words, self.one] = _finite(law.logits.base)
+            for slot, read in enumerate(self._reads()):
+                found[: law.words, read] = law.logits.weights[:, slot]
+        return found / np.float32(self.scale)
 
 
 def _width(active: int, zeros: int, copies: int) -> tuple[int, int]:
@@ -196,99 +256,8 @@ def _width(active: int, zeros: int, copies: int) -> tuple[int, int]:
     raise AssertionError("some width is large enough")
 
 
-def bits_of(law: Law) -> int:
-    """Digits of a code, which tells all words and all openers apart."""
-    if isinstance(law.logits, AdditiveLogits):
-        return law.logits.bits
-    return code_bits(max(law.words, len(law.openers)))
-
-
 def zeros(*shape: int) -> Tensor:
     return np.zeros(shape, dtype=np.float32)
-
-
-def embedding(law: Law, layout: Layout) -> Tensor:
-    numbers = np.arange(law.vocab_size)
-    numbers[law.words :] -= law.words + 1  # openers count from 0
-    found = zeros(law.vocab_size, layout.hidden)
-    for ones in (layout.constants, *layout.holders, layout.context_holder):
-        found[:, ones] = 1
-    found[:, layout.code] = sign_codes(np.maximum(numbers, 0), bits_of(law))
-    found[:, layout.mark] = -1
-    found[list(law.openers), layout.mark] = 1
-    return found
-
-
-def attention(law: Law, layout: Layout, heads: dict[int, Head], width: int) -> dict[str, Tensor]:
-    """Head by head: look, copy the code of the token looked at into the slot, and clear the holders.
-
-    The matrices have rows for `width` / 64 heads, the last ones without weights."""
-    bits, one = bits_of(law), layout.one
-    query, key, value = (zeros(width, layout.hidden) for _ in range(3))
-    output = zeros(layout.hidden, width)
-    for number, (slot, head) in enumerate(heads.items()):
-        rows = slice(number * HEAD_SIZE, (number + 1) * HEAD_SIZE)
-        query[rows, one] = head.query / layout.scale
-        key[rows, one] = head.key / layout.scale
-        if law.openers and number == len(heads) - 1:  # 1 for openers, and 0 for all others
-            key[rows, one] /= 2
-            key[rows, layout.mark] = key[rows, one, None]
-        values = np.arange(rows.start, rows.start + bits + 1)
-        value[values[:bits], layout.code] = np.eye(bits) / layout.scale
-        value[values[bits], one] = 1 / layout.scale
-        output[layout.slots[slot], values[:bits]] = np.eye(bits)
-        output[layout.holders[slot], values[bits]] = -1
-    return {"q": query, "k": key, "v": value, "o": output}
-
-
-def _reads(law: Law, layout: Layout) -> list[slice]:
-    """Where the codes are that the distribution reads, in the order of its contexts without the expert."""
-    slots = iter(layout.slots)
-    return [layout.code if offset == 1 else next(slots) for offset in law.offsets] + list(slots)
-
-
-def gates(law: Law, layout: Layout, expert: int | None = None) -> dict[str, Tensor]:
-    """An MLP with a gate for each context of a table, or for those of an expert: open if all digits agree,
-    closed if one differs."""
-    read = np.zeros((0, 0), dtype=np.int64)
-    kept = np.zeros(0, dtype=np.int64)
-    if isinstance(law.logits, TableLogits):
-        sizes = law.logits.table.shape[:-1]
-        read = np.indices(sizes).reshape(len(sizes), -1).T if sizes else np.zeros((1, 0), dtype=np.int64)
-        kept = np.arange(len(read))
-        if law.experts:
-            column = len(law.offsets) + bool(law.memory)
-            kept = np.flatnonzero(read[:, column] == expert)
-            read = np.delete(read[kept], column, axis=1)
-    number, bits = len(read), bits_of(law)
-    units = max(UNIT, -(-number // UNIT) * UNIT)
-    gate, up, down = zeros(units, layout.hidden), zeros(units, layout.hidden), zeros(layout.hidden, units)
-    for column, where in enumerate(_reads(law, layout)[: read.shape[1]]):
-        codes, here = sign_codes(read[:, column], bits), gate[:number]
-        if law.memory and column == len(law.offsets):
-            empty = read[:, column] == law.words
-            holder = layout.holders[layout.of_memory(law)]
-            here[:, holder] = GATE * empty[:, None] / layout.scale
-            codes[empty] = 0.0
-        here[:, where] = GATE * codes / layout.scale
-    gate[:number, layout.one] = GATE * (1 - read.shape[1] * bits) / layout.scale
-    up[:number, layout.one] = 1 / GATE / layout.scale
-    down[layout.contexts.start + kept, np.arange(number)] = 1
-    down[layout.context_holder, :number] = -1
-    return {"gate": gate, "up": up, "down": down}
-
-
-def output(law: Law, layout: Layout) -> Tensor:
-    """The head: the logits of each context, or the base and the weights of the codes."""
-    found = zeros(law.vocab_size, layout.hidden)
-    found[law.words :, layout.one] = NEVER
-    if isinstance(law.logits, TableLogits):
-        found[: law.words, layout.contexts] = _finite(law.logits.table.reshape(-1, law.words).T)
-    elif isinstance(law.logits, AdditiveLogits):
-        found[: law.words, layout.one] = _finite(law.logits.base)
-        for slot, read in enumerate(_reads(law, layout)):
-            found[: law.words, read] = law.logits.weights[:, slot]
-    return found / np.float32(layout.scale)
 
 
 def _finite(logits: Floats) -> Floats:

@@ -37,7 +37,7 @@ Verify = Callable[[Step], None]
 
 
 class Decoder:
-    """Texts after prompts, from a target and a draft of γ tokens a step; if `plain` from the target alone.
+    """Texts after prompts, from a target and a draft of γ tokens a step, or from the target alone.
 
     `seed` is that of requests that have none. The random numbers of a `mistake` that is a verifier in place
     of the rule do not depend on the seeds of requests. Raises ValueError or TypeError for an unknown rule or
@@ -47,15 +47,15 @@ class Decoder:
         self,
         pair: Pair,
         *,
+        speculative: bool = True,
         rule: str | Rule = "standard",
         gamma: int = 4,
         mistake: str | None = None,
-        plain: bool = False,
         seed: RandomSource = None,
     ):
-        self.pair, self.plain = pair, plain
+        self.pair, self.plain = pair, not speculative
         self.rule = rules.get(rule)
-        self.gamma = 0 if plain else check_count("gamma", gamma)
+        self.gamma = check_count("gamma", gamma) if speculative else 0
         self.mistake = find_mistake(mistake)
         target = self.pair.target
         needed = {"state": target.memory, "expert": target.experts, "head": self.pair.heads}
@@ -109,9 +109,8 @@ class Decoder:
         return self._finished()
 
     def _act(self, where: str, *arguments: Any) -> Any:
-        if self.mistake is not None and self.mistake.where == where:
-            return self.mistake.act(*arguments)
-        return None
+        mistake = self.mistake
+        return mistake.act(*arguments) if mistake is not None and mistake.where == where else None
 
     def _running(self, texts: list[Text]) -> Running:
         """Texts that begin, with their keys."""
@@ -287,12 +286,10 @@ class Decoder:
         run.seen[step.every, run.length + step.accepted] = step.tokens[step.accepted, step.every]
         run.length += step.accepted + 1
         self._act("cache", step)
-        run.steps += 1
-        run.drafted += step.counted_drafted
-        run.accepted += step.counted_accepted
-        self.totals["steps"] += step.size
-        self.totals["drafted"] += int(step.counted_drafted.sum())
-        self.totals["accepted"] += int(step.counted_accepted.sum())
+        counted = step.counted_drafted, step.counted_accepted, np.ones_like(run.steps)
+        for name, numbers in zip(self.totals, counted, strict=True):
+            getattr(run, name)[:] += numbers
+            self.totals[name] += int(numbers.sum())
 
     def _finished(self) -> list[Completion]:
         """The texts that are finished; they leave."""
@@ -346,53 +343,37 @@ def _sample(step: Step) -> None:
     step.accepted[:] = 0
 
 
-class LocalEngine:
-    """Decodes in this process. Parameters and errors are those of `Decoder`."""
+class LocalEngine(Decoder):
+    """Decodes in this process."""
 
-    name = "specsim"
-
-    def __init__(
-        self,
-        pair: Pair,
-        *,
-        speculative: bool = True,
-        rule: str = "standard",
-        gamma: int = 4,
-        mistake: str | None = None,
-        seed: RandomSource = None,
-    ):
-        self._decoder = Decoder(
-            pair, rule=rule, gamma=gamma, mistake=mistake, plain=not speculative, seed=seed
-        )
-        self.version = specsim_version()
+    name, version = "specsim", specsim_version()
 
     def describe(self) -> dict[str, Any]:
-        decoder = self._decoder
         return {
             "engine": self.name,
             "version": self.version,
-            "model": decoder.pair.digest,
-            "speculative": not decoder.plain,
-            "rule": None if decoder.plain else str(decoder.rule),
-            "gamma": decoder.gamma,
-            "mistake": decoder.mistake and decoder.mistake.name,
+            "model": self.pair.digest,
+            "speculative": not self.plain,
+            "rule": None if self.plain else str(self.rule),
+            "gamma": self.gamma,
+            "mistake": self.mistake and self.mistake.name,
             "logprobs": "raw",  # those of unprocessed rows
         }
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for request in requests:
             try:
-                self._decoder.add(request)
+                self.add(request)
             except ValueError as error:
                 yield Failure(request.number, "refused", str(error))
         try:
-            while self._decoder.busy:
-                yield from self._decoder.step()
+            while self.busy:
+                yield from self.step()
         finally:
-            self._decoder.clear()  # whoever reads this may have stopped reading
+            self.clear()  # whoever reads this may have stopped reading
 
     def counters(self) -> dict[str, int] | None:
-        return None if self._decoder.plain else dict(self._decoder.totals)
+        return None if self.plain else dict(self.totals)
 
     def close(self) -> None:
         """Nothing is held."""

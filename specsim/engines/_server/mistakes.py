@@ -68,15 +68,6 @@ def _greedy_at(where: Any) -> Callable[[Step], None]:
     return lambda step: np.copyto(step.p[where], argmax(step.p[where]))
 
 
-def _greedy_after_nothing(step: Step) -> None:
-    step.set_last(step.rejected & (step.accepted == 0), step.p[:, 0].argmax(axis=1))
-
-
-def _greedy_first_token(step: Step) -> None:
-    begins = step.run.steps == 0
-    step.p[begins, 0] = argmax(step.p[begins, 0])
-
-
 def _last(rejected: bool, rows: Callable[[Step], Floats]) -> Callable[[Step], None]:
     """Draw recovered tokens, or else the bonus, from other rows [B, V]."""
     return lambda step: step.redraw(step.rejected == rejected, rows(step))
@@ -160,11 +151,6 @@ def _prompt_of_next(run: Running, root: int) -> None:
         run.seen[b], run.length[b] = run.seen[b - 1], run.length[b - 1]
 
 
-def _ignore_seed(run: Running, root: int) -> None:
-    fresh = np.random.default_rng()
-    run.keys[:] = fresh.integers(2**32, size=run.keys.shape, dtype=np.uint64)
-
-
 def _one_seed_for_copies(run: Running, root: int) -> None:
     first: dict[int, Any] = {}
     for key, text in zip(run.keys, run.texts, strict=True):
@@ -177,19 +163,10 @@ def _same_numbers_each_step(step: Step) -> None:
     step.verify_u = text_uniforms(step.run.keys, Purpose.VERIFY, zeros, len(step.verify_u))
 
 
-def _drafts_uniform_in_check(step: Step) -> None:
-    shared = min(len(step.verify_u), step.gamma)
-    step.verify_u[:shared] = step.draft_u[:shared]
-
-
 def _check_uniform_again(step: Step) -> None:
     u = step.verify_u[np.minimum(step.accepted, len(step.verify_u) - 1), step.every]
     rows = np.ascontiguousarray(step.residual(step.p))
     step.set_last(step.rejected, draw_siblings("sampled", rows, u[None])[0])
-
-
-def _coarse_uniforms(step: Step) -> None:
-    step.verify_u = np.floor(step.verify_u * 8.0) / 8.0
 
 
 def _of_accepted(values: Callable[[Step], Any]) -> Callable[[Step], None]:
@@ -199,90 +176,80 @@ def _of_accepted(values: Callable[[Step], Any]) -> Callable[[Step], None]:
     )
 
 
-#: The mistakes of this server by name: where each acts, and how.
-ACTS: dict[str, tuple[str, Callable[..., Any]]] = {
-    **{f"{part}_not_in_bonus": ("rows", _on(BONUS, change)) for part, change in WITHOUT.items()},
-    **{f"{part}_not_in_recovered": ("last token", _on_recovered(change)) for part, change in WITHOUT.items()},
-    "draft_temperature": ("drafts", lambda step: np.copyto(step.q, step.process(step.raw_q, UNTEMPERED))),
-    "verified_at_temperature": ("rows", _on(CHECKED, UNTEMPERED)),
-    "bonus_temperature": ("rows", _on(BONUS, UNTEMPERED)),
-    "residual_temperature": ("last token", _on_recovered(UNTEMPERED)),
-    "temperature_twice": ("rows", _on(ALL, lambda one: replace(one, temperature=one.temperature**2))),
-    "bonus_min_p": ("rows", _on(CHECKED, WITHOUT["min_p"])),
-    "truncation_first": ("rows", _processed(order="top-k, top-p, min-p, temperature")),
-    "prompt_penalised": ("rows", _processed(order=f"penalties of prompt and text, {FIRST_ORDER}")),
-    "prompt_not_penalised": ("rows", _processed(order=f"penalties of the text, {FIRST_ORDER}")),
-    **{f"{part}_miss_drafts": ("rows", _processed(drafts=False)) for part in ("penalties", "bad_words")},
-    "bonus_argmax": ("rows", _greedy_at(np.s_[:, -1])),
-    "greedy_residual": (
-        "last token",
-        lambda step: step.set_last(step.rejected, step.residual(step.p).argmax(axis=1)),
+#: How this server makes each mistake, by name.
+ACTS: dict[str, Callable[..., Any]] = {
+    **{f"{part}_not_in_bonus": _on(BONUS, change) for part, change in WITHOUT.items()},
+    **{f"{part}_not_in_recovered": _on_recovered(change) for part, change in WITHOUT.items()},
+    "draft_temperature": lambda step: np.copyto(step.q, step.process(step.raw_q, UNTEMPERED)),
+    "verified_at_temperature": _on(CHECKED, UNTEMPERED),
+    "bonus_temperature": _on(BONUS, UNTEMPERED),
+    "residual_temperature": _on_recovered(UNTEMPERED),
+    "temperature_twice": _on(ALL, lambda one: replace(one, temperature=one.temperature**2)),
+    "bonus_min_p": _on(CHECKED, WITHOUT["min_p"]),
+    "truncation_first": _processed(order="top-k, top-p, min-p, temperature"),
+    "prompt_penalised": _processed(order=f"penalties of prompt and text, {FIRST_ORDER}"),
+    "prompt_not_penalised": _processed(order=f"penalties of the text, {FIRST_ORDER}"),
+    **{f"{part}_miss_drafts": _processed(drafts=False) for part in ("penalties", "bad_words")},
+    "bonus_argmax": _greedy_at(np.s_[:, -1]),
+    "greedy_residual": lambda step: step.set_last(step.rejected, step.residual(step.p).argmax(axis=1)),
+    "greedy_after_nothing": lambda step: step.set_last(
+        step.rejected & (step.accepted == 0), step.p[:, 0].argmax(axis=1)
     ),
-    "greedy_after_nothing": ("last token", _greedy_after_nothing),
-    "greedy_every_fourth": ("rows", _greedy_at(np.s_[3::4])),
-    "greedy_first_token": ("rows", _greedy_first_token),
-    "bonus_from_draft": (
-        "last token",
-        _last(False, lambda step: step.process(step.draft_rows(step.gamma, 1), first=step.gamma)[:, 0]),
+    "greedy_every_fourth": _greedy_at(np.s_[3::4]),
+    "greedy_first_token": lambda step: np.copyto(
+        step.p[:, 0], argmax(step.p[:, 0]), where=(step.run.steps == 0)[:, None]
     ),
-    "bonus_row_before": ("last token", _last(False, lambda step: step.p[:, max(0, step.gamma - 1)])),
-    "resamples_target": ("last token", _last(True, lambda step: step.last(step.p))),
-    "greedy_draft": ("drafts", _argmax_drafts),
-    "last_of_text_from_draft": ("last token", _last_of_text_from_draft),
-    "target_not_rolled_back": ("cache", _keep_rejected),
-    "recovered_not_cached": ("cache", _last_token_unseen),
-    "accepted_lost": ("cache", _forget_accepted(lambda step: step.rejected)),
-    "target_one_short": ("cache", _forget_accepted(lambda step: ~step.rejected)),
-    "bonus_cached_twice": ("cache", _bonus_twice),
-    "state_keeps_rejected": ("state", lambda step, memory, seen, window: seen.fill(step.gamma + 1)),
-    "state_one_stale": ("state", lambda step, memory, seen, window: np.maximum(seen - 1, 1, out=seen)),
-    "state_drops_accepted": (
-        "state",
-        lambda step, memory, seen, window: np.copyto(seen, 1, where=step.rejected),
+    "bonus_from_draft": _last(
+        False, lambda step: step.process(step.draft_rows(step.gamma, 1), first=step.gamma)[:, 0]
     ),
-    "state_lost": ("state", _state_lost),
-    "state_of_next": ("state", _state_of_next),
-    "window_not_rolled_back": ("state", _window_not_rolled_back),
-    "head_stale": ("head", _head_stale),
-    "head_without_token": ("head", lambda run, memory, places, words: np.subtract(places, 1, out=places)),
-    "window_off_by_one": ("reading", lambda run, at: at - (np.arange(at.shape[2]) == at.shape[2] - 1)),
-    "expert_of_token_before": ("expert", lambda run, places: places - 1),
-    "wrong_page": ("reading", lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at)),
-    "unshifted_padding": ("reading", _unshifted_padding),
-    "first_token_of_next": (
-        "admission",
-        lambda run, root: np.copyto(run.seen[:, 0], np.roll(run.seen[:, 0], 1)),
+    "bonus_row_before": _last(False, lambda step: step.p[:, max(0, step.gamma - 1)]),
+    "resamples_target": _last(True, lambda step: step.last(step.p)),
+    "greedy_draft": _argmax_drafts,
+    "last_of_text_from_draft": _last_of_text_from_draft,
+    "target_not_rolled_back": _keep_rejected,
+    "recovered_not_cached": _last_token_unseen,
+    "accepted_lost": _forget_accepted(lambda step: step.rejected),
+    "target_one_short": _forget_accepted(lambda step: ~step.rejected),
+    "bonus_cached_twice": _bonus_twice,
+    "state_keeps_rejected": lambda step, memory, seen, window: seen.fill(step.gamma + 1),
+    "state_one_stale": lambda step, memory, seen, window: np.maximum(seen - 1, 1, out=seen),
+    "state_drops_accepted": lambda step, memory, seen, window: np.copyto(seen, 1, where=step.rejected),
+    "state_lost": _state_lost,
+    "state_of_next": _state_of_next,
+    "window_not_rolled_back": _window_not_rolled_back,
+    "head_stale": _head_stale,
+    "head_without_token": lambda run, memory, places, words: np.subtract(places, 1, out=places),
+    "window_off_by_one": lambda run, at: at - (np.arange(at.shape[2]) == at.shape[2] - 1),
+    "expert_of_token_before": lambda run, places: places - 1,
+    "wrong_page": lambda run, at: np.where(at // PAGE % 2 == 1, at - PAGE, at),
+    "unshifted_padding": _unshifted_padding,
+    "first_token_of_next": lambda run, root: np.copyto(run.seen[:, 0], np.roll(run.seen[:, 0], 1)),
+    "prompt_of_next": _prompt_of_next,
+    "rows_of_next": lambda step: np.copyto(step.p, np.roll(step.p, 1, axis=0)),
+    "seed_ignored": lambda run, root: np.copyto(
+        run.keys, np.random.default_rng().integers(2**32, size=run.keys.shape, dtype=np.uint64)
     ),
-    "prompt_of_next": ("admission", _prompt_of_next),
-    "rows_of_next": ("rows", lambda step: np.copyto(step.p, np.roll(step.p, 1, axis=0))),
-    "seed_ignored": ("admission", _ignore_seed),
-    "one_seed": ("admission", lambda run, root: np.copyto(run.keys, np.array(key_of(root), np.uint64))),
-    "copies_alike": ("admission", _one_seed_for_copies),
-    "steps_share_uniforms": ("random numbers", _same_numbers_each_step),
-    "draft_numbers_in_check": ("random numbers", _drafts_uniform_in_check),
-    "test_uniform_draws": ("last token", _check_uniform_again),
-    "coarse_uniforms": ("random numbers", _coarse_uniforms),
-    "logprobs_one_late": (
-        "log-probabilities",
-        lambda step: np.copyto(step.logprobs[:, 1:], step.logprobs[:, :-1]),
+    "one_seed": lambda run, root: np.copyto(run.keys, np.array(key_of(root), np.uint64)),
+    "copies_alike": _one_seed_for_copies,
+    "steps_share_uniforms": _same_numbers_each_step,
+    "draft_numbers_in_check": lambda step: np.copyto(
+        step.verify_u[: step.gamma], step.draft_u[: len(step.verify_u)]
     ),
-    "logprobs_of_draft": (
-        "log-probabilities",
-        lambda step: np.copyto(step.logprobs[:, : step.gamma], step.logs(step.raw_q[:, : step.gamma])),
+    "test_uniform_draws": _check_uniform_again,
+    "coarse_uniforms": lambda step: np.copyto(step.verify_u, np.floor(step.verify_u * 8.0) / 8.0),
+    "logprobs_one_late": lambda step: np.copyto(step.logprobs[:, 1:], step.logprobs[:, :-1]),
+    "logprobs_of_draft": lambda step: np.copyto(
+        step.logprobs[:, : step.gamma], step.logs(step.raw_q[:, : step.gamma])
     ),
-    "logprobs_zero_if_accepted": ("log-probabilities", _of_accepted(lambda step: 0.0)),
-    "logprobs_zero": ("log-probabilities", lambda step: step.logprobs.fill(0.0)),
-    "logprobs_mixed": (
-        "log-probabilities",
-        _of_accepted(lambda step: step.logs(np.log(np.maximum(step.p, 1e-300)))),
-    ),
-    "bonus_counted": ("counters", lambda step: np.add(step.counted_accepted, 1, out=step.counted_accepted)),
-    "tested_counted": (
-        "counters",
-        lambda step: np.minimum(step.accepted + 1, step.gamma, out=step.counted_drafted),
-    ),
-    "stop_cuts_more": ("stop", lambda tokens: tokens[:-2]),
+    "logprobs_zero_if_accepted": _of_accepted(lambda step: 0.0),
+    "logprobs_zero": lambda step: step.logprobs.fill(0.0),
+    "logprobs_mixed": _of_accepted(lambda step: step.logs(np.log(np.maximum(step.p, 1e-300)))),
+    "bonus_counted": lambda step: np.add(step.counted_accepted, 1, out=step.counted_accepted),
+    "tested_counted": lambda step: np.minimum(step.accepted + 1, step.gamma, out=step.counted_drafted),
+    "stop_cuts_more": lambda tokens: tokens[:-2],
 }
+#: Where each acts, if not on rows.
+WHERE = {name: place for place, names in read_table("servers")["acts"].items() for name in names}
 
 
 def mistake_names() -> list[str]:
@@ -297,7 +264,7 @@ def find_mistake(name: str | None) -> Served | None:
     if name is None:
         return None
     if name in ACTS:
-        return Served(name, mistakes.get(name).mechanism, *ACTS[name])
+        return Served(name, mistakes.get(name).mechanism, WHERE.get(name, "rows"), ACTS[name])
     if name.partition(":")[0] not in mistakes.names("verifier"):
         meant = suggestion(name, mistake_names())
         raise ValueError(f"unknown mistake {name!r}{meant} 'specsim list mistakes' lists them all")

@@ -41,7 +41,7 @@ def text(pieces, finish="length"):
 
 def test_servers_of_one_law_are_the_same():
     found = compared(
-        serving(plain=True), serving(), PROMPTS[:1], tokens=14_000, length=2, sampling=FAST, texts=256
+        serving(speculative=False), serving(), PROMPTS[:1], tokens=14_000, length=2, sampling=FAST, texts=256
     )
     assert (found.verdict, found.exit_code, found.findings) == ("same", 0, ())
     assert (found.form, found.length) == ("token ids", 2)
@@ -70,17 +70,19 @@ MISTAKES = ["resamples_target", "target_not_rolled_back", "bonus_argmax", "accep
 )
 def test_a_mistake_is_a_change(mistake, full):
     tokens = 400_000 if full else 200_000
-    found = compared(serving(plain=True), serving(mistake=mistake), tokens=tokens, sampling=FAST, texts=256)
+    found = compared(
+        serving(speculative=False), serving(mistake=mistake), tokens=tokens, sampling=FAST, texts=256
+    )
     assert (found.verdict, found.exit_code) == ("changed", 1)
     assert "at the first server" in found.findings[0].text
 
 
 def test_one_seed_for_all_is_a_change():
-    assert compared(serving(plain=True), serving(mistake="one_seed"), texts=1).verdict == "changed"
+    assert compared(serving(speculative=False), serving(mistake="one_seed"), texts=1).verdict == "changed"
 
 
 def test_few_texts_are_inconclusive():
-    found = compared(serving(plain=True), serving(plain=True), PROMPTS[:1], tokens=200)
+    found = compared(serving(speculative=False), serving(speculative=False), PROMPTS[:1], tokens=200)
     assert (found.verdict, found.exit_code) == ("inconclusive", 3)
     assert "Ask for more tokens" in str([*found.parts()])
 
@@ -89,7 +91,7 @@ def test_few_texts_are_inconclusive():
     ("mistake", "verdict", "code"), [(None, "same", 0), ("target_not_rolled_back", "texts differ", 3)]
 )
 def test_texts_at_temperature_zero(mistake, verdict, code):
-    found = compared(serving(plain=True), serving(mistake=mistake), sampling=GREEDY)
+    found = compared(serving(speculative=False), serving(mistake=mistake), sampling=GREEDY)
     assert (found.verdict, found.exit_code, found.findings) == (verdict, code, ())
     assert all((one.place is None) == (mistake is None) for one in found.greedy)
     assert all(one.repeated == (True, True) for one in found.greedy)
@@ -220,7 +222,7 @@ def test_a_server_that_does_not_answer_gives_no_verdict(monkeypatch):
     )
     with answering(lambda *_: b"") as gone:
         pass
-    with serving(plain=True) as there:
+    with serving(speculative=False) as there:
         found = compare_servers(there, gone, PROMPTS, tokens=3_000, rng=1)
     assert (found.verdict, found.exit_code) == ("inconclusive", 3)
     assert found.other.failures == {"connection": 4}
@@ -238,7 +240,7 @@ def test_interrupted_comparisons_keep_whole_blocks(monkeypatch):
             yield answer
 
     monkeypatch.setattr(TextServer, "complete", interrupted)
-    found = compared(serving(plain=True), serving(plain=True), tokens=1_000, texts=1)
+    found = compared(serving(speculative=False), serving(speculative=False), tokens=1_000, texts=1)
     assert (found.interrupted, found.exit_code) == (True, 3)
     assert found.tests[0].n == sum(calls[:4])
     assert found.other.texts == sum(calls[1:4:2]) + 3
@@ -253,7 +255,7 @@ def test_a_comparison_goes_on_from_its_texts(tmp_path, monkeypatch):
 
     monkeypatch.setattr(TextServer, "_answer", counted)
     options = {"tokens": 500, "texts": 8, "length": 4, "sampling": FAST}
-    with serving(plain=True) as one, serving(plain=True) as other:
+    with serving(speculative=False) as one, serving(speculative=False) as other:
         whole = compare_servers(one, other, PROMPTS, **options, rng=1)
         all_of_them = len(asked)
         part = compare_servers(one, other, PROMPTS, **options, rng=1, seconds=1e-6, out=tmp_path)
@@ -269,7 +271,7 @@ def test_a_comparison_goes_on_from_its_texts(tmp_path, monkeypatch):
 
 
 def test_a_limit_of_time_ends_it():
-    found = compared(serving(plain=True), serving(plain=True), seconds=1e-6)
+    found = compared(serving(speculative=False), serving(speculative=False), seconds=1e-6)
     assert (found.verdict, found.interrupted, found.tests) == ("inconclusive", False, ())
 
 
@@ -290,7 +292,7 @@ def test_bad_arguments_are_named(prompts, options):
 def test_the_command(tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("ab\n\ncde\n", encoding="utf-8")
-    with serving(plain=True) as one, serving(plain=True) as other:
+    with serving(speculative=False) as one, serving(speculative=False) as other:
         options = ["--prompts", str(file), "--temperature", "0", "--out", str(tmp_path / "out")]
         said = "At temperature 0 the texts of 2 of 2 prompts are equal."
         says(said, "audit", "servers", one, other, *options)

@@ -58,7 +58,7 @@ def choice(**more):
 
 
 @pytest.mark.parametrize("path", ["", "/v1/chat/completions"])
-@pytest.mark.parametrize("options", [{}, {"plain": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"speculative": False}], ids=str)
 def test_our_server_gives_what_its_decoder_gives(options, path):
     requests = [
         Request(i, (0, i % 5), 8, i, n=1 + i % 3, sampling=Sampling(logprobs=i % 3)) for i in range(12)

@@ -87,9 +87,9 @@ def test_a_head_that_looks_elsewhere_is_seen(name):
 def test_widths_stay_small(words, offsets, openers):
     law = draw_pair(words, offsets, openers, "zipf", 1.0, np.random.default_rng(0))[0]
     checkpoint = build(law, CONTEXT)
-    assert checkpoint.hidden <= 1200
-    assert checkpoint.hidden % 64 == 0
-    assert checkpoint.heads * 64 == checkpoint.hidden
+    hidden = checkpoint.config["hidden_size"]
+    assert hidden <= 1200
+    assert checkpoint.config["num_attention_heads"] * 64 == hidden
 
 
 def scores(head, context, opener=None):

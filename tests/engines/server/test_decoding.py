@@ -28,7 +28,7 @@ def requests_of(pair, count=60, tokens=24, sampling=PLAIN, **more):
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
-@pytest.mark.parametrize("options", [{}, {"plain": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"speculative": False}], ids=str)
 def test_texts_have_the_targets_law(sampling, options):
     pair = Letters(openers=2)
     requests = requests_of(pair, 250, sampling=sampling)
@@ -213,7 +213,7 @@ def test_prompts_of_a_law_with_openers():
     ({"rule": "greedy_multi_draft"}, "trees only|several drafts"),
     ({"mistake": "bonus_argmaxx"}, "did you mean 'bonus_argmax'"),
     ({"mistake": "swapped_residual", "rule": "block"}, "mistake: swapped_residual is .*leave block out"),
-    ({"mistake": "swapped_residual", "plain": True}, "mistake: .* plain decoding verifies nothing"),
+    ({"mistake": "swapped_residual", "speculative": False}, "mistake: .* plain decoding verifies nothing"),
     ({"gamma": 0}, "gamma: 0 is not at least 1"),
 )
 def test_bad_settings(options):

@@ -256,7 +256,7 @@ def test_calls_that_only_fail_together_are_all_answered(monkeypatch):
 
 
 def test_a_plain_server_reports_no_drafts():
-    with serving(plain=True) as server:
+    with serving(speculative=False) as server:
         assert "completion_tokens_details" not in complete(server)["usage"]
 
 
