@@ -72,5 +72,4 @@ def _described(one: Method, drafted: int) -> str:
 
 {one.modelled} It drafts {drafted} tokens a step, which `{one.rule}` verifies. Not modelled: {one.left_out}
 
-Parameters: {parameters}.
-"""
+Parameters: {parameters}."""
