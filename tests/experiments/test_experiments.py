@@ -122,15 +122,27 @@ def test_acceptance_where_nothing_is_reshaped_and_where_the_argmax_is_left(fast)
             ("temperature", "target", 1),
             ("top-k", "both", 256),
             ("top-p", "both", 1),
+            ("lenience", "both", 1),
         )
         plain = [only(found, pair=pair, quantity=a, sides=b, value=c)["alpha"] for a, b, c in ends]
-        assert plain == pytest.approx([np.minimum(*fast_pairs(pair)).sum(axis=1).mean()] * 4, abs=1e-12)
+        assert plain == pytest.approx([np.minimum(*fast_pairs(pair)).sum(axis=1).mean()] * 5, abs=1e-12)
         p, q = fast_pairs(pair)
         greedy = (p.argmax(axis=1) == q.argmax(axis=1)).mean()
         assert only(found, pair=pair, quantity="top-k", value=1)["alpha"] == pytest.approx(greedy)
         assert only(found, pair=pair, quantity="temperature", sides="both", value=0)[
             "alpha"
         ] == pytest.approx(greedy)
+
+
+def test_acceptance_with_lenience_is_computed_and_drawn(fast):
+    found, (p, q) = fast("acceptance_by_temperature"), fast_pairs("zipf")
+    alpha = only(found, pair="zipf", quantity="lenience", value=0.4)["alpha"]
+    assert alpha == pytest.approx(np.minimum(p / 0.4, q).sum(axis=1).mean(), abs=1e-12)
+    plain = only(found, pair="zipf", quantity="lenience", value=1.0)["alpha"]
+    for axis, y in zip(figures.get("acceptance_by_lenience").draw(found).axes, (0, plain), strict=True):
+        assert (0.4, alpha - y) in {
+            point for line in axis.get_lines() for point in zip(*line.get_data(), strict=True)
+        }
 
 
 def test_acceptance_depends_on_temperature(fast):
@@ -536,7 +548,10 @@ def points_drawn(fast):
 @pytest.mark.parametrize(
     ("name", "x", "y", "values"),
     [
-        ("acceptance_by_temperature", "value", "alpha", {}),
+        *(
+            ("acceptance_by_temperature", "value", "alpha", {"quantity": one})
+            for one in ("temperature", "top-k")
+        ),
         ("iid_gap", "x", "value", {"quantity": "tokens per step"}),
         ("iid_gap", "x", "value", {"quantity": "autocorrelation", "weight": 0.0}),
         ("precision", "vocab_size", "tv", {}),
