@@ -13,10 +13,33 @@ from fractions import Fraction
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import Image
 
 import specsim
 
 plt.style.use("specsim.style")
+zipf = specsim.distributions.synthetic_pair("zipf", vocab_size=1000, overlap=0.7, rng=1)
+sliders = specsim.explore(*zipf, rng=1)
+sliders
+
+# %% [markdown]
+# Each point is a run of simulated steps. With lenience below 1 the rule accepts more, and the output has
+# another distribution: the title has its total variation (TV) from the target's. A line of code moves the
+# sliders too:
+
+# %%
+rule, lenience, temperature, gamma, c, picture = sliders.children
+before = picture.value
+rule.value, lenience.value, gamma.value = "lenience", 0.7, 8
+assert picture.value != before
+Image(picture.value)
+
+# %% [markdown]
+# ## What a target and its draft share
+#
+# Three tokens are enough to see how the standard rule works.
+
+# %%
 p = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
 q = [Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]
 

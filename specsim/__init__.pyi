@@ -33,6 +33,7 @@ from .served._checking import check_metrics as check_metrics
 from .served._logs.counting import audit_served as audit_served
 from .simulation._comparison import acceptance_by_drafts as acceptance_by_drafts
 from .simulation._comparison import compare as compare
+from .simulation._explore import explore as explore
 from .simulation._replay import replay as replay
 from .simulation._simulate import simulate as simulate
 from .simulation._sweep import sweep as sweep

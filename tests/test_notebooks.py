@@ -20,7 +20,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("[0-9]_*.py"))
 
 #: What each must show, in this order.
 SHOWN = {
-    "1_first_look": ["(1 accepted)", "accept\n", "reject\n", "0, exactly", "as claimed", "TV 1/4", "α verified"],
+    "1_first_look": ["VBox(", "(1 accepted)", "accept\n", "reject\n", "0, exactly", "as claimed", "TV 1/4", "α verified"],
     "2_a_rule": ["0, exactly", "half_hearted:share=0.5: consistent, wasteful", "TV 1/4", "biased; "],
     "3_audit_your_verifier": ["verify: biased", "Diagnosis: resamples_target", "0 accepted, then", "repaired: consistent"],
     "4_choose_gamma": ['bold"><td>8<', "keeps 99", "surely worse", "of context on, doubling", "VBox("],

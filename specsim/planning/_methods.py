@@ -104,7 +104,8 @@ class MethodComparison(Compared):
         ax.margins(x=0.25)
         ax.axvline(1.0, color="0.5", linewidth=1, zorder=0)
         ax.set(xlabel="speed: tokens per step / cost of a step, in passes of the target")
-        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(KINDS))
+        handles, kinds = ax.get_legend_handles_labels()
+        ax.legend(handles[::-1], kinds[::-1], loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(KINDS))
         return ax
 
 
