@@ -192,11 +192,12 @@ def test_small_files_start_no_process(tmp_path, monkeypatch):
 
 
 def test_a_process_ends_when_nobody_asks_any_more():
-    process = parsers._Process(strings=False)
+    process = parsers.start(strings=False)
     try:
-        assert process.parse(parsers.Block("log", 1, [])) is not None
-        process._requests.close()
-        assert psutil.Process(process._popen.pid).wait(timeout=10) == 0
+        assert parsers.parse(process, parsers.Block("log", 1, [])) is not None
+        process.stdin.close()
+        assert psutil.Process(process.pid).wait(timeout=10) == 0
     finally:
         process.kill()
-        process.close()
+        process.wait()
+        process.stdout.close()

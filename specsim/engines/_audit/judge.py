@@ -15,7 +15,7 @@ from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
 from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
-from specsim.engines._audit.known_mistakes import known_mistakes
+from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
 from specsim.engines._audit.places import (
     Given,
     Places,
@@ -342,15 +342,6 @@ def _deviations(tests: Sequence[results.TestResult]) -> list[Finding]:
     return [one for kind, some in kinds.items() for one in results.most_significant(kind, some)]
 
 
-#: The mistakes that tests of dependence show, by the beginning of the names of these tests.
-SHARED = {
-    "equal texts": ("one_seed",),
-    "same prompt": ("pairs_share_uniforms", "batch_shares_uniforms"),
-    "neighbouring": ("pairs_share_uniforms", "batch_shares_uniforms"),
-    "tokens": ("steps_share_uniforms",),
-}
-
-
 def _ranked(
     tests: Sequence[results.TestResult], of_law: Sequence[results.KnownMistake], copies: bool
 ) -> tuple[results.KnownMistake, ...]:
@@ -361,7 +352,7 @@ def _ranked(
     dependent = [test for test in tests if test.rejected and test.dependence_nats > DEPENDENT]
     if dependent:
         worst = max(dependent, key=lambda test: test.dependence_nats)
-        name, *alike = next(names for start, names in SHARED.items() if worst.name.startswith(start))
+        name, *alike = next(names for start, names in TRIED["shared"].items() if worst.name.startswith(start))
         if name == "one_seed" and copies:
             name, *alike = "copies_alike", name
         says, gained = mistakes.get(name).mechanism, worst.dependence_nats

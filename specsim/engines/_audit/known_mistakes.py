@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from operator import add, attrgetter, methodcaller
+from typing import Any
 
 import numpy as np
 
 from specsim import mistakes
+from specsim.core._files import read_table
 from specsim.core._parameters import written
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
@@ -27,24 +29,14 @@ from specsim.engines._server.step import Step
 from specsim.mistakes._rows import LAWS, Pair, ratio, residual
 from specsim.models._drafts.sampling import draw_siblings
 
-#: Tokens in a page of a cache, in engines.
-PAGES = (16, 32, 64, 128)
+#: Which are tried.
+TRIED: dict[str, Any] = read_table("diagnosis")["engines"]
 #: Largest vocabulary for which rows are summed over a token, one that is read wrongly or rejected.
 MOST_WORDS = 64
 #: Combinations of words over which rows are averaged, where some tokens that are read may be any.
 MOST_AVERAGED = 256
-#: Mistakes by which a token that is read is not that of the text.
-MISREAD = (
-    *("wrong_token_in_cache", "target_not_rolled_back", "accepted_lost", "target_one_short"),
-    *("recovered_not_cached", "unshifted_padding", "rows_of_next"),
-)
 #: How often the texts are followed: what a state keeps depends on drafts that nobody saw, but for a head's.
 FOLLOWED = 8
-#: Other temperatures than the one asked for.
-TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
-LENIENCES = (0.5, 0.8, 0.9)
-#: How many tokens of a step penalties may miss: few drafts more often than many.
-MISSED = (1, 1, 1, 2, 2, 3, 4)
 
 FromRows = Callable[[Given], Floats]
 
@@ -125,13 +117,6 @@ def _of_state(
             yield Known((name,), attrgetter("p"), contexts=every, again=partial(again, name))
 
 
-#: Mistakes of a verifier whose distribution needs nothing but the rows.
-OF_ROWS = (
-    *("resamples_draft", "resamples_target", "greedy_residual", "greedy_after_nothing", "emits_residual"),
-    "greedy_draft",
-)
-
-
 def _law(name: str, **values: float) -> FromRows:
     return lambda g: LAWS[name](g.rows, **values)
 
@@ -149,7 +134,7 @@ def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
         seldom=("bonus_from_draft",),
         last=("last_of_text_from_draft",),
     )
-    for name in OF_ROWS:
+    for name in TRIED["of_rows"]:
         yield Known((name,), _law(name))
     only = next(iter(sampling.acting)) if len(sampling.acting) == 1 else ""
     untested = {"temperature": "draft_temperature", "top_k": "draft_top_k"}.get(only, "raw_q_in_test")
@@ -160,18 +145,11 @@ def _of_verification(words: int, sampling: Sampling) -> Iterator[Known]:
     yield Known(("draft_numbers_in_check",), _law("draft_numbers_in_check"))
     if words <= MOST_WORDS:
         yield Known(("test_uniform_draws",), _law("test_uniform_draws"))
-    for lenience in LENIENCES:
+    for lenience in TRIED["leniences"]:
         name = "scaled_lenience"
         yield Known((written(name, {"lenience": lenience}),), _law(name, lenience=lenience))
 
 
-#: The names of other orders, by a part that the right one does not have.
-OTHER = {
-    "penalties of prompt and text": "prompt_penalised",
-    "penalties of the text": "prompt_not_penalised",
-    "min-p, temperature": "truncation_first",
-    "top-k, temperature": "truncation_first",
-}
 #: The mistakes of the rows without a parameter: in the residual, and in the test and the residual.
 RESIDUAL = {"temperature": "residual_temperature"}
 TESTED = {"temperature": ("verified_at_temperature",), "min_p": ("bonus_min_p",)}
@@ -191,16 +169,14 @@ def _of_processing(sampling: Sampling, order: str) -> Iterator[Known]:
     if sampling.temperature not in (0.0, 1.0):
         yield Known(("temperature_twice",), methodcaller("changed", temperature=sampling.temperature**2))
     elif sampling.temperature == 1.0:
-        for t in TEMPERATURES:
+        for t in TRIED["temperatures"]:
             name = written("other_temperature", {"temperature": t})
             yield Known((name,), methodcaller("changed", temperature=t))
     for other in possible_orders(sampling):
         if other != order:
-            name = next(
-                (name for part, name in OTHER.items() if part in other and part not in order), "other_order"
-            )
+            named = (name for part, name in TRIED["orders"].items() if part in other and part not in order)
             detail = f"Rows are processed in the order {other}."
-            yield Known((name,), methodcaller("changed", other), detail=detail)
+            yield Known((next(named, "other_order"),), methodcaller("changed", other), detail=detail)
 
 
 def _without(name: str, changed: FromRows) -> Iterator[Known]:
@@ -221,7 +197,7 @@ def _unknown_tokens(law: Law) -> Iterator[Known]:
         for wrong in combinations(columns, size):
             far = " and ".join(str(law.offsets[column]) for column in wrong)
             detail = f"The token at distance {far} is not that of the text, as after a wrong rollback."
-            yield Known(MISREAD, partial(_averaged, wrong), detail=detail)
+            yield Known(tuple(TRIED["misread"]), partial(_averaged, wrong), detail=detail)
 
 
 def _averaged(wrong: Sequence[int], g: Given) -> Floats:
@@ -248,8 +224,8 @@ def _averaged(wrong: Sequence[int], g: Given) -> Floats:
 def _missed(sampling: Sampling, places: Places) -> Iterator[Known]:
     """Penalties or bad words that miss the last tokens of a text, as those drafted in the same step."""
     if sampling.penalised or sampling.has_phrases:
-        every = [places.contexts.copy() for _ in MISSED]
-        for contexts, lag in zip(every, MISSED, strict=True):
+        every = [places.contexts.copy() for _ in TRIED["missed"]]
+        for contexts, lag in zip(every, TRIED["missed"], strict=True):
             contexts[:, -1] -= np.minimum(lag, places.place)
         name = f"{'penalties' if sampling.penalised else 'bad_words'}_miss_drafts"
         yield Known((name,), attrgetter("p"), contexts=np.hstack(every))
@@ -290,7 +266,7 @@ Move = Callable[[Ints], Ints]
 def _moves() -> Iterator[tuple[str, tuple[str, ...], str, Move]]:
     yield "newest_token_unread", ("bonus_row_before",), "", partial(add, -1)
     yield "bonus_cached_twice", (), "", partial(add, 1)
-    for page in PAGES:
+    for page in TRIED["pages"]:
         yield "page_offset", (), f"Tokens are read {page} places too early.", partial(add, -page)
         for first in (0, 1):
             detail = f"Every second page of {page} tokens is read from the page before."

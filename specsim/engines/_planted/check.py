@@ -17,8 +17,8 @@ from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
 from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._planted.checkpoints import READERS, check_installed
-from specsim.engines._planted.folder import FORMATS, MANIFEST, Planted, open_planted
-from specsim.engines._planted.law import MODELS, digest_of, log_softmax
+from specsim.engines._planted.folder import FORMATS, MANIFEST, open_planted
+from specsim.engines._planted.law import MODELS, Law, digest_of, log_softmax
 from specsim.engines._planted.weights import NEVER
 
 INSTALL = "pip install torch transformers"
@@ -152,29 +152,20 @@ def check(path: str | Path, dtypes: Sequence[str] = (), *, rng: RandomSource = N
     lengths = [min(length, planted.context - 1) for length in (LONGEST, *[LENGTH] * (TEXTS - 1))]
     texts = [planted.prompts(1, length, rng=generator)[0] for length in lengths]
     found = []
-    for which in MODELS:
+    for which, law in zip(MODELS, (planted.target, planted.draft), strict=True):
         for format in planted.formats if planted.architecture == "llama" else ():
             place = planted.folder / FORMATS[format].format(which)
-            config, tensors = READERS[format](place)
-            own = partial(log_probabilities, config, tensors)
+            own = partial(log_probabilities, *READERS[format](place))
             with rebuilding(place, "plant the folder again"):
-                found.append(_compare(planted, which, format, "specsim", "float64", own, texts))
+                found.append(_compare(law, place.name, "specsim", "float64", own, texts))
         for dtype in dtypes:
-            theirs = _transformers(planted.checkpoint(which, "hf"), dtype)
-            found.append(_compare(planted, which, "hf", "transformers", dtype, theirs, texts))
+            place = planted.checkpoint(which, "hf")
+            theirs = _transformers(place, dtype)
+            found.append(_compare(law, place.name, "transformers", dtype, theirs, texts))
     return PlantCheck(str(path), planted.digest, tuple(found), root)
 
 
-def _compare(
-    planted: Planted,
-    which: str,
-    format: str,
-    computed_by: str,
-    dtype: str,
-    computed: Computed,
-    texts: list[Ints],
-) -> Deviation:
-    law = planted.target if which == "target" else planted.draft
+def _compare(law: Law, name: str, by: str, dtype: str, computed: Computed, texts: list[Ints]) -> Deviation:
     largest, never, count = 0.0, -np.inf, 0
     for text in texts:
         first = max(1, law.start)
@@ -186,8 +177,7 @@ def _compare(
         count += len(places)
     within = largest <= LIMITS[dtype] and never <= NEVER / 2
     tolerance = max(LEAST_TOLERANCE, 2 * largest)
-    name = FORMATS[format].format(which)
-    return Deviation(name, computed_by, dtype, count, largest, never, tolerance, within)
+    return Deviation(name, by, dtype, count, largest, never, tolerance, within)
 
 
 def _transformers(folder: Path, dtype: str) -> Computed:

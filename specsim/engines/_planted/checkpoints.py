@@ -146,10 +146,8 @@ def _metadata(checkpoint: Checkpoint, kind: str) -> dict[str, Any]:
     for part in ("all", kind, checkpoint.architecture):
         found |= METADATA.get(part, {})
     found = {name: config.get(x, x) if isinstance(x, str) else x for name, x in found.items()}
-    for name, value in checkpoint.defaults.items():
-        found[
-            "sampling_" + {"temperature": "temp", "repetition_penalty": "penalty_repeat"}.get(name, name)
-        ] = value
+    called = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}
+    found |= {f"sampling_{called.get(name, name)}": value for name, value in checkpoint.defaults.items()}
     layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
     if of_heads := config.get("num_nextn_predict_layers", 0):
         found["nextn_predict_layers"] = of_heads

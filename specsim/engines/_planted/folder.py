@@ -148,13 +148,7 @@ class Planted:
 
     def to_dict(self) -> dict[str, Any]:
         """What is known of the pair, as JSON can represent it."""
-        law = self.target
-        read = {
-            "words": law.words,
-            "vocab_size": law.vocab_size,
-            "offsets": law.offsets,
-            "openers": law.openers,
-        }
+        read = {name: getattr(self.target, name) for name in ("words", "vocab_size", "offsets", "openers")}
         return as_dict(self, without=("target", "draft", "files"), folder=str(self.folder), **read)
 
     def check_file(self, name: str) -> None:

@@ -11,38 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
 from specsim.engines._planted.law import log_softmax
 from specsim.engines._planted.requests import NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
 
-#: What few engines have: typical sampling, tokens within some standard deviations of the largest logit, and
-#: the exclusion of top choices. An order that does not name them has them last, in this order.
-LATE = {"typical-p": "typical_p", "top-n-sigma": "top_n_sigma", "xtc": "xtc_probability"}
-#: The orders of temperature and truncation that engines are known to use, that of transformers first, then
-#: those of llama.cpp and of MLX-LM among the later ones. In the last one top-k and top-p each look at the
-#: same row, and what both keep is renormalised.
-ORDERS = (
-    "temperature, top-k, top-p, min-p",
-    "temperature, min-p, top-k, top-p",
-    "temperature, top-p, top-k, min-p",
-    "top-n-sigma, top-k, typical-p, top-p, min-p, xtc, temperature",
-    "top-p, min-p, xtc, top-k, temperature",
-    "temperature, top-k with top-p, min-p",
+#: The orders of temperature and truncation, what few engines have, what penalties count, and where bad words
+#: may begin.
+ORDERS, LATE, COUNTED, WORDS = (
+    read_table("processing")[name] for name in ("orders", "late", "counted", "words")
 )
-FIRST_ORDER = ORDERS[0]
+FIRST_ORDER: str = ORDERS[0]
 #: So an order begins in which the parameters that requests leave out have the checkpoint's values.
 DEFAULTS = "defaults of the checkpoint, "
-#: Whether the penalty of repetition, and whether the others, count the tokens of the prompt too. The first is
-#: that of transformers and vLLM, the second that of llama.cpp and MLX-LM, the last that of SGLang.
-COUNTED = {
-    "penalties": (True, False),
-    "penalties of prompt and text": (True, True),
-    "penalties of the text": (False, False),
-}
-#: Whether a bad word may begin in the prompt: as in transformers, or not, as in vLLM and in grammars.
-WORDS = {"bad words": True, "bad words of the text": False}
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
 PARTS |= {"penalties": PENALTIES}
@@ -134,7 +117,7 @@ def _cut(rows: Floats, steps: Sequence[str], sampling: Sampling) -> Floats:
             kept = _without_top_choices(rows, sampling.xtc_threshold)
             whole, cut = (_cut(some, steps[i + 1 :], sampling) for some in (rows, normalise(rows * kept)))
             return (1.0 - share) * whole + share * cut
-        elif name not in TRUNCATIONS:
+        elif name == "joint" or name in SAMPLING:
             rows = process(rows, [name], **values)
     return np.asarray(rows)
 

@@ -73,10 +73,10 @@ class Texts:
 class Parsers:
     """Processes, each with a thread that hands it a block and waits for its reply."""
 
-    def __init__(self, processes: "list[_Process]", threads: ThreadPoolExecutor):
+    def __init__(self, processes: "list[subprocess.Popen[bytes]]", threads: ThreadPoolExecutor):
         self.number = len(processes)
         self._threads = threads
-        self._free: SimpleQueue[_Process] = SimpleQueue()
+        self._free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         for process in processes:
             self._free.put(process)
             self.submit(Block("", 1, []))  # until it has started, blocks wait, and can be cancelled
@@ -87,7 +87,7 @@ class Parsers:
     def _parse(self, block: Block) -> "_Parsed | None":
         process = self._free.get()
         try:
-            return process.parse(block)
+            return parse(process, block)
         finally:
             self._free.put(process)
 
@@ -100,19 +100,19 @@ def open_parsers(number: int, strings: bool) -> Iterator[Parsers | None]:
     if number < 2:
         yield None
         return
-    processes: list[_Process] = []
+    processes: list[subprocess.Popen[bytes]] = []
     threads = ThreadPoolExecutor(number)
     try:
         with suppress(OSError):
             for _ in range(number):
-                processes.append(_Process(strings))
+                processes.append(start(strings))
         yield Parsers(processes, threads) if processes else None
     finally:
         for process in processes:
             process.kill()
         threads.shutdown(cancel_futures=True)  # they read the end of what their processes wrote
         for process in processes:
-            process.close()
+            process.communicate()
 
 
 class _Parsed(NamedTuple):
@@ -129,39 +129,24 @@ class _Parsed(NamedTuple):
             yield text._replace(rows=rows._replace(own=table[rows.own], numbers=table[rows.numbers]))
 
 
-class _Process:
-    def __init__(self, strings: bool):
-        self._popen = subprocess.Popen(
-            calling(serve, str(int(strings))),
-            bufsize=BUFFER,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the parent
-        )
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        self._requests, self._replies = self._popen.stdin, self._popen.stdout
+def start(strings: bool) -> "subprocess.Popen[bytes]":
+    call, pipe = calling(serve, str(int(strings))), subprocess.PIPE
+    # in a session of its own: Ctrl-C is for the parent
+    return subprocess.Popen(call, bufsize=BUFFER, stdin=pipe, stdout=pipe, start_new_session=True)
 
-    def parse(self, block: Block) -> _Parsed | None:
-        """None if something is wrong with the block, or the process."""
-        try:
-            self._requests.write(pickle.dumps(block, protocol=5))
-            self._requests.flush()
-            found: _Parsed | None = pickle.load(self._replies)
-        except Exception:  # whatever it is, the block can be parsed in this process
-            self.kill()
-            return None
-        return found
 
-    def kill(self) -> None:
-        self._popen.kill()
-
-    def close(self) -> None:
-        """Wait for the end of the process that was killed."""
-        self._popen.wait()
-        self._replies.close()
-        with suppress(OSError):  # of what it has not read
-            self._requests.close()
+def parse(process: "subprocess.Popen[bytes]", block: Block) -> _Parsed | None:
+    """None if something is wrong with the block, or the process."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(pickle.dumps(block, protocol=5))
+        process.stdin.flush()
+        found: _Parsed | None = pickle.load(process.stdout)
+    except Exception:  # whatever it is, the block can be parsed in this process
+        process.kill()
+        return None
+    return found
 
 
 def serve(strings: str) -> None:
