@@ -3,7 +3,7 @@
 The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state."""
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from specsim.adapters._contract import BrokenVerifier, NotADraftPath, Verifier
@@ -115,8 +115,7 @@ def _batch_of(subject: subjects.Subject, case: str, key: Key, ends: list[int], s
     one = slice(step - batch.first, step - batch.first + 1)
     rows: Any = batch.rows
     if isinstance(rows, Rows):
-        arrays = {field.name: getattr(rows, field.name) for field in fields(rows)}
-        rows = replace(rows, **{name: array[one] for name, array in arrays.items() if array is not None})
+        rows = replace(rows, **{name: array[one] for name, array in vars(rows).items() if array is not None})
     return Batch(step, batch.tokens[:, one], batch.accepted[one], rows)
 
 
@@ -138,12 +137,8 @@ def _step(batch: Batch, case: Any) -> Iterator[str]:
         ratio = f", p/q = {p / q:.6g}" if q > 0 else ""
         yield f"  node {j + 1}, after node {parent}: drafted token {x}: p = {p:.6g}, q = {q:.6g}{ratio}"
     yield f"  emitted {emitted}: {len(emitted) - 1} accepted, then token {emitted[-1]}"
-    at = len(emitted) - 1
+    at, last = len(emitted) - 1, emitted[-1]
     if parents == list(range(len(parents))):
-        yield f"  the last token has p = {float(rows.p[0, at, emitted[-1]]):.6g}" + (
-            " (the bonus)"
-            if at == drafts
-            else ", q was withheld"
-            if withheld
-            else f", q = {float(rows.q[0, at, emitted[-1]]):.6g}"
-        )
+        beside = " (the bonus)" if at == drafts else ", q was withheld" if withheld else ""
+        beside = beside or f", q = {float(rows.q[0, at, last]):.6g}"
+        yield f"  the last token has p = {float(rows.p[0, at, last]):.6g}{beside}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from specsim.adapters._contract import BrokenVerifier
 from specsim.auditing._cases.battery import case_key
-from specsim.auditing._checks.concentration import Candidate, choose, steps_needed, too_slow
+from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.subjects import Span, Subject, try_span
 from specsim.auditing._checks.tables import Plan, interim_looks
@@ -288,7 +288,8 @@ class Schedule:
     def _candidates(self) -> list[Candidate]:
         """The cases that were begun and have not ended."""
         begun = [run for run in self.runs if run.total.steps and not run.ended]
-        return [Candidate.of(run.plan, self._needed(run), run.total.steps, run.pace) for run in begun]
+        asked = [(run.plan.case.name, kind_of(run.plan), self._needed(run), run.plan.steps) for run in begun]
+        return [Candidate(*one, run.total.steps, run.pace) for one, run in zip(asked, begun, strict=True)]
 
     def _needed(self, run: CaseRun) -> int:
         if run not in self._needed_steps:

@@ -194,18 +194,14 @@ class DynamicDrafter(Side, Drafter):
 
     def __init__(self, model: Model, text: Sequence[int], tree: DynamicTree):
         super().__init__(model, text)
-        self.text, self.tree = list(text), tree
+        self.tree = tree
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         model, fed = self.session.model, self.feed()
         shape = self.tree.up_to(room, model.vocab_size)
-        parents, tokens = shape.draft(model, [read_by(model, self.text)])
+        parents, tokens = shape.draft(model, [read_by(model, self.session._consumed)])
         tree = Tree(tuple(parents[0].tolist()), "top")
         return Drafted(tree, tokens[0], self.rows_after(fed, tree, tokens[0]))
-
-    def settle(self, accepted: Sequence[int], last: int) -> None:
-        super().settle(accepted, last)
-        self.text += [*accepted, last]
 
 
 class LookupDrafter(Drafter):

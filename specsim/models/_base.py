@@ -55,6 +55,16 @@ class Model(Protocol):
         Equal to that of `rows` bit for bit, or exact if the model is."""
 
 
+class OfTarget:
+    """Has the vocabulary of its `target`."""
+
+    target: Model
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
+
+
 @checked
 def check_pair(target: Any, draft: Any) -> None:
     """Raise TypeError unless target and draft are two models, ValueError unless they have one vocabulary."""

@@ -14,6 +14,7 @@ from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_rows, row_place
 from specsim.models._base import (
     Model,
+    OfTarget,
     check_contexts,
     check_out,
     check_pair,
@@ -125,7 +126,7 @@ def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
 
 @checked
 @dataclass(frozen=True)
-class Mixture(Processable):
+class Mixture(OfTarget, Processable):
     """A `draft` moved towards its `target`, with rows (1 - w)·q + w·p: the simplest model of distillation.
 
     It represents training on the target, as in DistillSpec (Zhou et al., arXiv 2310.08461), by one number w.
@@ -155,10 +156,6 @@ class Mixture(Processable):
         check_pair(self.target, self.draft)
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight: {self.weight} is outside [0, 1]; give the target's share")
-
-    @property
-    def vocab_size(self) -> int:
-        return self.target.vocab_size
 
     @property
     def order(self) -> int:

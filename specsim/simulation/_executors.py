@@ -112,8 +112,7 @@ def _end_processes(executor: Executor) -> None:
 def _begin_process() -> None:
     """Initialise a process of the pool: it ignores Ctrl-C, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
+    parent: Any = parent_process()
 
     def watch() -> None:
         parent.join()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from specsim.core._streams import Key, Purpose, uniform, uniforms
 from specsim.core.distributions import Floats, Ints
 from specsim.models import DynamicTree, LookaheadDecoding, Model, PromptLookup, Tree
-from specsim.models._base import check_pair, shared_contexts
+from specsim.models._base import OfTarget, check_pair, shared_contexts
 from specsim.models._drafts.dynamic import Draft
 from specsim.models._drafts.sampling import draw_siblings
 from specsim.models._multi_token import move_ahead, table_of
@@ -71,17 +71,13 @@ class RowReader(Described, Protocol):
 
 
 @dataclass(frozen=True)
-class _PairRows:
+class _PairRows(OfTarget):
     """Steps of two models, each from a context drawn uniformly from `contexts` (int32 [N, order])."""
 
     target: Model
     draft: Model
     tree: Any
     contexts: NDArray[np.int32]
-
-    @property
-    def vocab_size(self) -> int:
-        return self.target.vocab_size
 
     def alpha_context(self) -> float:
         total = 0.0
@@ -243,7 +239,7 @@ class DynamicRows(_PairRows):
 
 
 @dataclass(frozen=True)
-class _TextRows:
+class _TextRows(OfTarget):
     """Steps of a text decoded from its beginning, drawn uniformly, with or without a draft.
 
     Drafts are functions of the text, and q is 1 at a drafted token. Decoding accepts what a draft shares with
@@ -252,10 +248,6 @@ class _TextRows:
     target: Model
     draft: Any
     tree: Tree
-
-    @property
-    def vocab_size(self) -> int:
-        return self.target.vocab_size
 
     @cached_property
     def all_drafts(self) -> tuple[Ints, ...]:

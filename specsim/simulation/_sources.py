@@ -21,7 +21,6 @@ from specsim.models._drafts.tree import as_tree
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 from specsim.rules._common.integers import PADDING
-from specsim.rules._common.positions import RowTables
 from specsim.simulation import _rows
 from specsim.simulation._row_tables import GrowingTables, fits
 from specsim.traces._reader import Trace
@@ -185,19 +184,17 @@ class ModelSource(RowSource):
             while going.size:
                 has = context[going] != 0
                 going, lost = going[has], going[~has]  # those that the tables had no room for
-                going = self._stopped(going, place, context, tables.tables, tables.known, given)
+                going = self._stopped(going, place, context, tables.tables, tables.known, *given)
                 codes[going], context[going] = tables.after(-context[going], tokens[place[going] - 1, going])
                 if lost.size:
                     going = np.append(going, self._stopped_alone(lost, place, context, codes, given))
                     going = going[np.argsort(place[going], kind="stable")]
             yield Batch(start, tokens, accepted)
 
-    def _stopped(
-        self, steps: Ints, place: Ints, context: TokenArray, tables: RowTables, known: int, given: Any
-    ) -> Ints:
-        """Those of `steps` that came to contexts that are not in `tables`, or not `known`."""
-        assert self.rule.positions is not None
-        return steps[: self.rule.positions.verify(steps, place, context, tables, known, *given)]
+    def _stopped(self, steps: Ints, *given: Any) -> Ints:
+        """Those of `steps` that came to contexts that are not in the tables, or not yet known."""
+        positions: Any = self.rule.positions
+        return steps[: positions.verify(steps, *given)]
 
     def _stopped_alone(self, steps: Ints, place: Ints, context: TokenArray, codes: Ints, given: Any) -> Ints:
         """The same for contexts without a number, given by their codes: after one position."""
@@ -206,7 +203,7 @@ class ModelSource(RowSource):
         for start, n in _rows.pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
             some = steps[start : start + n]
             context[some] = np.arange(1, n + 1)
-            some = self._stopped(some, place, context, self.tables.alone(codes[some]), 0, given)
+            some = self._stopped(some, place, context, self.tables.alone(codes[some]), 0, *given)
             codes[some], context[some] = self.tables.follow(codes[some], tokens[place[some] - 1, some])
             stopped.append(some)
         return np.concatenate(stopped)

@@ -232,13 +232,8 @@ def plain(value: Floats | float) -> Floats | float:
     return float(value) if np.ndim(value) == 0 else value
 
 
-#: How tables of results show the rates.
-LABELS = {
-    "tokens_per_step": "tokens per step",
-    "alpha_context": "α context",
-    "alpha_verified": "α verified",
-    "alpha_drafted": "α drafted",
-}
+#: The rates that tables of results show.
+RATES = ("tokens_per_step", "alpha_context", "alpha_verified", "alpha_drafted")
 
 
 def rates(
@@ -249,8 +244,8 @@ def rates(
     A third column has what the i.i.d. formula makes of each α for a chain of `gamma` tokens, else the closed
     form of the tokens per step."""
     rows = []
-    for name, label in LABELS.items():
-        value = getattr(found, name)
+    for name in RATES:
+        label, value = name.replace("alpha", "α").replace("_", " "), getattr(found, name)
         if value is None or isinstance(value, tuple):
             rows.append([label, NONE if value is None else span(value, "{:.5f}".format), ""])
             continue

@@ -47,7 +47,7 @@ def test_nothing_is_said_of_an_exact_verifier(exact):
 def test_the_parts_of_a_step_that_are_wrong_are_told(name, wrong):
     said, where = families.of_steps(expected(mistakes.get(name)), EXACT)
     assert said.startswith(f"Wrong in small cases: {' and '.join(wrong)}. Right there: ")
-    assert where == families.OF_PARTS[tuple(wrong)]
+    assert where == families.OF_PARTS[" and ".join(wrong)]
 
 
 def test_what_else_is_shown_and_what_is_not():

@@ -15,7 +15,7 @@ from specsim.core._streams import Key, key_of
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.models import Model, TableModel, Tree, branching, chain, chains
-from specsim.models._base import shared_contexts
+from specsim.models._base import OfTarget, shared_contexts
 from specsim.models._trained_pairs import default_pair
 from specsim.rules import Rule
 
@@ -44,7 +44,7 @@ BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(OfTarget):
     """A target, a draft model, a draft shape, and a purpose. Steps start at contexts that the models share.
 
     `rotated`: each row of a step relabels the vocabulary by its own shift, so that all rows of a call differ.
@@ -61,10 +61,6 @@ class Case:
     certain: bool = False
     dtype: str = "float64"
     weight: float = 1.0
-
-    @property
-    def vocab_size(self) -> int:
-        return self.target.vocab_size
 
     @property
     def gamma(self) -> int:

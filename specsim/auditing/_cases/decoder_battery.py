@@ -15,14 +15,14 @@ from specsim.core._files import read_table
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
-from specsim.models._base import last_tokens, recent_tokens
+from specsim.models._base import OfTarget, last_tokens, recent_tokens
 
 #: How far back the models read that read the whole text.
 BACK = 17
 
 
 @dataclass(frozen=True)
-class DecoderCase:
+class DecoderCase(OfTarget):
     """Requests to a decoder, the `prompts` in turn: emit `max_new_tokens` tokens, or up to and with `eos`."""
 
     name: str
@@ -42,10 +42,6 @@ class DecoderCase:
     def reads_all(self) -> bool:
         """Whether a row depends on more of the text than its last tokens."""
         return getattr(self.target, "reads_all", False)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.target.vocab_size
 
     @property
     def positions(self) -> int:

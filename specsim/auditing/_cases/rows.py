@@ -81,9 +81,7 @@ class InverseCDF:
 
     def __init__(self, rows: Floats):
         self.cdf = rows.cumsum(axis=1)
-        parts = LEAST_PARTS
-        while parts < min(2 * rows.shape[1], MOST_PARTS):
-            parts *= 2
+        parts = max(LEAST_PARTS, min(1 << (2 * rows.shape[1] - 1).bit_length(), MOST_PARTS))
         edges = np.arange(parts) / parts
         self.begin = np.array(
             [cdf.searchsorted(edges * cdf[-1], side="right") for cdf in self.cdf], dtype=np.int32
@@ -208,10 +206,7 @@ class PairRows:
             shifts = places = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
             tokens += shifts[:, :gamma]
             tokens[tokens >= size] -= size
-            p, q = (
-                rows.take(shifts[:, :n], axis=0)
-                for rows, n in zip(self.bank, (gamma + 1, gamma), strict=True)
-            )
+            p, q = self.bank[0].take(shifts, axis=0), self.bank[1].take(shifts[:, :gamma], axis=0)
         return CaseRows(tokens, p, q, parents, shifts, lengths, places=places)
 
     def _of_all(self, steps: int) -> tuple[NDArray[Any], ...]:

@@ -34,10 +34,6 @@ class Candidate:
     done: int
     pace: float
 
-    @classmethod
-    def of(cls, plan: Plan, needed: int, done: int, pace: float) -> "Candidate":
-        return cls(plan.case.name, kind_of(plan), needed, plan.steps, done, pace)
-
     @property
     def reachable(self) -> bool:
         """Whether the level has the needed steps."""

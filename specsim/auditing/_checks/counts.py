@@ -66,21 +66,14 @@ class AuditTally:
 
     def zeros(self) -> dict[str, NDArray[Any]]:
         positions = self.case.positions
-        shapes = {
-            "prefixes": (prefix_cells(self.case),),
-            "pit": (positions, PIT_BINS),
-            "tail": (positions, len(TAIL_EDGES)),
-        }
-        return {
-            "lengths": np.zeros(positions, dtype=np.int64),
-            "reference": np.zeros(positions, dtype=np.int64),
-            **{name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()},
-            **{ENDS + name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()},
-            "ids": np.zeros(self.case.target.vocab_size if counts_ids(self.case) else 0, dtype=np.int64),
-            "impossible": np.zeros(positions, dtype=np.int64),
-            "neighbours": np.zeros((len(NEIGHBOURS), QUARTERS**2), dtype=np.int64),
-            "calls": np.zeros((2, PIT_BINS + 1), dtype=np.int64),
-        }
+        by_position = (prefix_cells(self.case),), (positions, PIT_BINS), (positions, len(TAIL_EDGES))
+        shapes: dict[str, Any] = {"lengths": positions, "reference": positions}
+        for of in ("", ENDS):
+            shapes |= {of + name: shape for name, shape in zip(BY_POSITION, by_position, strict=True)}
+        shapes["ids"] = self.case.vocab_size if counts_ids(self.case) else 0
+        shapes |= {"impossible": positions, "neighbours": (len(NEIGHBOURS), QUARTERS**2)}
+        shapes["calls"] = 2, PIT_BINS + 1
+        return {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
         """Count a batch; the first of its impossible tokens."""

@@ -25,25 +25,11 @@ WRONG, RIGHT, ENOUGH = 1e-9, 1e-3, 1000
 Family = tuple[str, str]
 NOTHING: Family = ("", "")
 TESTS, RECOVERED, BONUS = PARTS = ("the tests of drafted tokens", "the token after a rejection", "the bonus")
-#: Where to look by the parts that are wrong.
-OF_PARTS: dict[tuple[str, ...], str] = {
-    (TESTS,): "compares p/q with a random number",
-    (RECOVERED,): "makes its weights, (p - q)₊ in the standard rule, and draws from them",
-    (BONUS,): "takes the row of the bonus and draws from it",
-    (TESTS, RECOVERED): "reads p and q of drafted positions",
-    (RECOVERED, BONUS): "draws the last token of a step from its weights",
-}
-SHARED: Family = (
-    "The tests are right, and the token after them depends on the drafted tokens where p and q do not.",
-    "draws that token: with a random number of the tests or of the draft, or with drafted tokens left out",
-)
-#: Where steps are right if p and q are the same: by whether only rows of a call that differ are wrong.
-OF_ROWS: dict[bool, Family] = {
-    False: ("Steps are wrong only where p and q change.", "takes the rows of a position and of a request"),
-    True: ("Steps are wrong only where the rows of a call differ.", "takes the rows of a request"),
-}
-#: Where to look by the axis of the shapes of calls.
-OF_AXES: dict[str, str] = read_table("diagnosis")["axes"]
+#: Where to look by the axis of the shapes of calls, and by the parts that are wrong.
+OF_AXES, OF_PARTS = (read_table("diagnosis")[name] for name in ("axes", "parts"))
+#: Where steps are right if p and q are the same, by whether only rows of a call that differ are wrong; and
+#: where the tests are right, and the last token depends on drafted ones.
+*OF_ROWS, SHARED = ((said, where) for said, where in read_table("diagnosis")["families"])
 
 
 def of_steps(seen: Sequence[tuple[Case, Ints]], exact: Sequence[Mistake]) -> Family:
@@ -57,11 +43,11 @@ def of_steps(seen: Sequence[tuple[Case, Ints]], exact: Sequence[Mistake]) -> Fam
         return NOTHING
     if wrong == [RECOVERED, BONUS] and all(_depends(pairs, bonus) for bonus in (False, True)):
         return SHARED
-    if where := OF_PARTS.get(tuple(wrong)):
+    if where := OF_PARTS.get(" and ".join(wrong)):
         than = "" if best is exact[0] else f" Compared with {best.name}."
         right = " and ".join(part for part in PARTS if part not in wrong)
         return f"Wrong in small cases: {' and '.join(wrong)}. Right there: {right}.{than}", where
-    for rotated in OF_ROWS if not wrong else ():
+    for rotated in (False, True) if not wrong else ():
         parts = _parts([one for one in seen if one not in pairs and one[0].rotated is rotated], best)
         if any(p < WRONG for p in parts.values()):
             return OF_ROWS[rotated]

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -68,11 +69,11 @@ class Child:
         self.device = Device("")
         self._wanted = device
         self._grace = GRACE
-        self._process: subprocess.Popen[bytes] | None = None
-        self._end: socket.socket | None = None
+        self._process: Any = None
+        self._end: Any = None
         self._gone = ""
         self._sent: requests.Arrays = {}
-        self._nonce, self._unread, self._replaced = b"", False, False
+        self._unread, self._replaced = False, False
         self._begin()
         if loaded:
             self.load()
@@ -86,7 +87,6 @@ class Child:
             self.close()
         if self._process is None:
             self._restart()
-        assert self._end is not None
         self._nonce, self._unread = os.urandom(16), True
         patience = asked.timeout + self._grace
         self._end.settimeout(patience)
@@ -209,8 +209,6 @@ class Child:
 
     def _exactly(self, size: int, deadline: float) -> bytearray:
         """Receive `size` bytes. Raises EOFError if the child has ended, TimeoutError after `deadline`."""
-        assert self._end is not None
-        assert self._process is not None
         content = bytearray(size)
         view = memoryview(content)
         while len(view):
@@ -238,7 +236,6 @@ class Child:
         return LostVerifier(how)
 
     def _how_it_ended(self) -> str:
-        assert self._process is not None
         until = time.monotonic() + END
         while not _ended(self._process):
             if time.monotonic() > until:

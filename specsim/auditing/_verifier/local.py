@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import count, repeat
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +83,20 @@ class Local:
             yield self._call(asked, slice(start, min(start + asked.size, rows)), rng)
 
     def _call(self, asked: RowsAsked, part: slice, rng: np.random.Generator) -> Ints:
-        extras = {name: asked.arrays[name] for name in ("lengths", "uniforms") if name in asked.arrays}
-        handed: dict[str, Any] = {name: array[part] for name, array in extras.items() if array is not None}
+        given = asked.arrays.keys() & {"lengths", "uniforms"}
+        handed: dict[str, Any] = {name: asked.arrays[name][part] for name in sorted(given)}
         shape = part.stop - part.start, asked.width
-        drafted: Any = asked.arrays["draft_tokens"]
         with _handing(shape[0]):
-            inputs = {"draft_tokens": self.library.convert(drafted[part])}
+            inputs = {"draft_tokens": self.library.convert(asked.arrays["draft_tokens"][part])}
             inputs |= {name: self._rows(asked, name, part) for name in ("p", "q")}
-            given: dict[str, Any] = {name: self.library.convert(array) for name, array in handed.items()}
+            extras: dict[str, Any] = {name: self.library.convert(array) for name, array in handed.items()}
         if asked.seeds is not None:
-            given["seeds"] = handed["seeds"] = asked.seeds[part]
+            extras["seeds"] = handed["seeds"] = asked.seeds[part]
         every = max(1, asked.rows // COMPARED_ROWS) if asked.compared else None
         try:
             with self._unaltered(inputs, every), call_safely(asked.timeout):
                 with self._lines.watching((shape, getattr(inputs["p"], "shape", None))):
-                    output = self.function(*inputs.values(), rng, **given)
+                    output = self.function(*inputs.values(), rng, **extras)
                 # a copy, since the verifier may reuse its buffer
                 tokens = arrays.as_tokens(output, shape).astype(np.int64)
         except BrokenVerifier as error:
@@ -138,7 +137,7 @@ class Local:
 
     def _walks(self, asked: RowsAsked) -> Iterator[Ints]:
         rng, p = np.random.default_rng(asked.rng), asked.arrays["p"]
-        given: Any = {name: asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")}
+        given = {name: asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")}
         every = max(1, asked.rows // COMPARED_ROWS)
         for s in range(asked.rows):
             with _handing(1):
@@ -147,7 +146,7 @@ class Local:
             with self._unaltered(inputs, 1 if compared else None), call_safely(asked.timeout):
                 with self._lines.watching(given["p"].shape):
                     output = self.function(*inputs.values(), rng)
-                path, token = arrays.as_path(output, given["parents"][s], p.shape[2], asked.first + s)  # type: ignore[union-attr]
+                path, token = arrays.as_path(output, given["parents"][s], p.shape[2], asked.first + s)
             yield np.array([[*arrays.padded(path, asked.width - 1), token]])
 
     def _sequences(self, asked: SequencesAsked) -> Iterator[Ints]:
@@ -161,9 +160,7 @@ class Local:
                 with self._lines.watching((case.name, len(numbers))):
                     output = self.function(*given, case.max_new_tokens, case.eos, rng)
                 texts = [output] if one else arrays.as_texts(output, len(numbers), numbers[0])
-                tokens = [
-                    arrays.as_sequence(*text) for text in zip(texts, repeat(case), numbers, strict=False)
-                ]
+                tokens = [arrays.as_sequence(text, case, n) for text, n in zip(texts, numbers, strict=True)]
             yield np.array([arrays.padded(text, asked.width) for text in tokens])
 
 
@@ -201,13 +198,13 @@ def _where_rows_are(asked: RowsAsked, name: str, part: slice) -> tuple[str, Any]
     """Where some rows of p or q are: the name of an array, and `part`, or, of a bank, the places in it."""
     if (bank := f"{name} {asked.bank}") not in asked.arrays:
         return name, part
-    places: Any = asked.arrays["places"]
+    places = asked.arrays["places"]
     return bank, places[part] if name == "p" else places[part, :-1]
 
 
 def _arrays_of(asked: RowsAsked, part: slice) -> list[Any]:
     """The draft_tokens, p and q of some rows, as NumPy arrays; none if they are too large to be shown."""
-    drafted: Any = asked.arrays["draft_tokens"]
+    drafted = asked.arrays["draft_tokens"]
     rows = [(asked.arrays[name], index) for name, index in (_where_rows_are(asked, x, part) for x in "pq")]
     p = rows[0][0]
     if p is None or len(drafted[part]) * asked.width * p.shape[-1] > MOST_NUMBERS:
@@ -326,9 +323,8 @@ def call_as_code(
     small = [value for value in (*inputs, *extras.values()) if isinstance(value, np.ndarray)]
     numbers = sum(array.size for array in small)
     named = name.replace(".", "_").isidentifier() and "<" not in name
-    if not named or numbers > MOST_NUMBERS or any(array.dtype.kind not in "iuf" for array in small):
-        return []
-    if declared.device != "cpu":
+    here = named and declared.device == "cpu"
+    if not here or numbers > MOST_NUMBERS or any(array.dtype.kind not in "iuf" for array in small):
         return []
     library = _OF_LIBRARY[declared.arrays]
     shown = [_value(value, library) for value in inputs] + [f"np.random.default_rng({list(seed)})"]

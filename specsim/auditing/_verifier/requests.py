@@ -28,7 +28,7 @@ FRAME, SIZE = struct.Struct("!16sBQ"), struct.Struct("!Q")
 #: The most bytes of text in a frame.
 MOST_TEXT = 2**16
 
-Arrays = dict[str, NDArray[Any] | None]
+Arrays = dict[str, Any]
 
 
 class Kind(IntEnum):
@@ -66,9 +66,7 @@ class RowsAsked:
 
     @property
     def rows(self) -> int:
-        drafted = self.arrays["draft_tokens"]
-        assert drafted is not None
-        return len(drafted)
+        return len(self.arrays["draft_tokens"])
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,7 @@ AddStep = Callable[[int, Sequence[int], int, Floats, Floats], None]
 
 @contextmanager
 def new_log(
-    path: str | Path,
-    *,
-    vocab_size: int,
-    gamma: int,
-    dtype: str,
-    top: int | None,
-    root: int,
-    facts: Mapping[str, Any],
+    path: str | Path, *, top: int | None, root: int, facts: Mapping[str, Any], **layout: Any
 ) -> Iterator[AddStep]:
     """Begin a trace whose provenance has `facts` and `root`; yields a function that adds a step.
 
@@ -47,9 +40,8 @@ def new_log(
     provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:
-        top = min(check_count("top", top), vocab_size)
-    layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
-    with writer(path, provenance=provenance, **layout) as trace:
+        top = min(check_count("top", top), layout["vocab_size"])
+    with writer(path, provenance=provenance, top=top, **layout) as trace:
 
         def add(text: int, drafted: Sequence[int], accepted: int, *rows: Floats) -> None:
             logged: Any = rows
