@@ -1,55 +1,47 @@
 """`specsim check-metrics`."""
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import app, command
 from specsim.cli._terminal import TEXT, Form, print_result
+from specsim.core._files import read_table
+
+HELP = {name: Parameter(help=text) for name, text in read_table("numbers").items()}
 
 
 @command(app, name="check-metrics")
 def check_metrics(
-    file: Path | None = None,
+    file: Annotated[Path | None, HELP["file"]] = None,
     *,
-    engine: str | None = None,
-    gamma: str | None = None,
-    acceptance_rate: str | None = None,
-    tokens_per_step: str | None = None,
-    accepted: str | None = None,
-    drafted: str | None = None,
-    emitted: str | None = None,
-    steps: str | None = None,
-    bonus: str | None = None,
-    by_position: str | None = None,
-    draft_time: str | None = None,
-    target_time: str | None = None,
-    step_time: str | None = None,
-    speedup: str | None = None,
-    requests: str | None = None,
+    engine: Annotated[str | None, HELP["engine"]] = None,
+    gamma: Annotated[str | None, HELP["gamma"]] = None,
+    acceptance_rate: Annotated[str | None, HELP["acceptance_rate"]] = None,
+    tokens_per_step: Annotated[str | None, HELP["tokens_per_step"]] = None,
+    accepted: Annotated[str | None, HELP["accepted"]] = None,
+    drafted: Annotated[str | None, HELP["drafted"]] = None,
+    emitted: Annotated[str | None, HELP["emitted"]] = None,
+    steps: Annotated[str | None, HELP["steps"]] = None,
+    bonus: Annotated[str | None, HELP["bonus"]] = None,
+    by_position: Annotated[str | None, HELP["by_position"]] = None,
+    draft_time: Annotated[str | None, HELP["draft_time"]] = None,
+    target_time: Annotated[str | None, HELP["target_time"]] = None,
+    step_time: Annotated[str | None, HELP["step_time"]] = None,
+    speedup: Annotated[str | None, HELP["speedup"]] = None,
+    requests: Annotated[str | None, HELP["requests"]] = None,
+    itl: Annotated[str | None, HELP["itl"]] = None,
+    tpot: Annotated[str | None, HELP["tpot"]] = None,
+    throughput: Annotated[str | None, HELP["throughput"]] = None,
+    batch: Annotated[str | None, HELP["batch"]] = None,
     form: Form = TEXT,
 ) -> int:
-    """Check whether reported numbers can all be true.
+    """Check whether reported numbers can all be true, and say what they mean.
 
     Give numbers as printed: their digits determine the precision. For a log, α by position is printed too.
-
-    Args:
-        file: What an engine logged: JSON Lines of responses or of AIPerf with histograms of accepted lengths,
-            or the text of a server's /metrics. Options override numbers in the file.
-        engine: Definitions of the numbers: plain (default), vllm, hf, sglang, llama.cpp or flashinfer.
-        gamma: Maximum number of drafted tokens per step.
-        acceptance_rate: As printed: 0.80 or 80.0%.
-        tokens_per_step: As printed; engines call it mean acceptance length.
-        accepted: Drafted tokens accepted.
-        drafted: Drafted tokens.
-        emitted: Tokens generated.
-        steps: Rounds of draft and verify.
-        bonus: Steps that accepted their whole draft.
-        by_position: Share of the steps that accepted each position: 0.81,0.63,0.48.
-        draft_time: Time of one drafted token, in any unit.
-        target_time: Time of one pass of the target, same unit.
-        step_time: Time of one step, same unit.
-        speedup: Over one pass of the target per token.
-        requests: Number of texts that may have ended within their last step. Default: 0."""
+    Impossible numbers are tried with the other meanings that engines give them."""
     options = {name: value for name, value in locals().items() if value is not None}
     path, _ = options.pop("file", None), options.pop("form")
     if path is None:

@@ -10,25 +10,27 @@ from typing import Any, NamedTuple
 from specsim.core._arguments import checked
 from specsim.core._registry import suggestion
 from specsim.core._tables import Piece, Shown, Table, as_dict
-from specsim.served._feasible import COUNTS, Program, Range, Value, minus, plus, read
+from specsim.served._feasible import CLOSE, COUNTS, Program, Range, Value, plus, read
+from specsim.served._meanings import Numbers, answers, meanings
 from specsim.served._statements import (
     ACCEPTED,
-    BONUS,
     DEFINITIONS,
     DRAFTED,
     NOT_KNOWN,
     STEPS,
+    TESTED,
     Definition,
     Statement,
+    count_of,
     least_cost,
     reported,
     statements,
-    unknown,
 )
 from specsim.theory import expected_tokens
 
 #: The order in which numbers are dropped in the search for a conflict, after the rates by position.
 ORDER = (
+    *("batch", "throughput", "itl", "tpot"),
     *("speedup", "step_time", "draft_time", "target_time", "acceptance_rate", "tokens_per_step"),
     *("gamma", "bonus", "drafted", "accepted", "emitted", "steps", "requests"),
 )
@@ -66,6 +68,9 @@ class MetricsCheck(Shown):
     conflict: tuple[str, ...]  #: a minimal set of numbers that contradict each other
     implied: tuple[Implied, ...]  #: ranges of other numbers; empty if impossible
     remarks: tuple[str, ...]  #: assumptions, and numbers that were not checked; they exclude nothing
+    fits: tuple[str, ...] = ()  #: if impossible, other meanings of a number with which every statement holds
+    then: tuple[Implied, ...] = ()  #: what follows of the first of them
+    answers: tuple[str, ...] = ()  #: what limits, where speculation breaks even, and the best γ
 
     @property
     def possible(self) -> bool:
@@ -100,6 +105,7 @@ class MetricsCheck(Shown):
             definition=DEFINITIONS[self.engine],
             checks=[vars(check) | ends for check, ends in zip(self.checks, sides, strict=True)],
             implied=[item._asdict() | {"value": list(item.value)} for item in self.implied],
+            then=[item._asdict() | {"value": list(item.value)} for item in self.then],
         )
 
     def parts(self) -> Iterator[Piece]:
@@ -115,6 +121,11 @@ class MetricsCheck(Shown):
             yield Table(("it follows", "", ""), self.implied)
         yield from (f"{check.name}: {check.note}" for check in self.checks if check.note)
         yield from (f"remark: {remark}" for remark in self.remarks)
+        yield from self.answers
+        yield from (f"all statements hold if {meaning}" for meaning in self.fits[:1])
+        if self.then:
+            yield Table(("then it follows", "", ""), self.then)
+        yield from (f"they also hold if {meaning}" for meaning in self.fits[1:])
         yield self.verdict
 
     def records(self) -> list[dict[str, Any]]:
@@ -144,6 +155,10 @@ def check_metrics(
     step_time: Value | None = None,
     speedup: Value | None = None,
     requests: Value | None = None,
+    itl: Value | None = None,
+    tpot: Value | None = None,
+    throughput: Value | None = None,
+    batch: Value | None = None,
     rounding: float = 0.5,
 ) -> MetricsCheck:
     """Check whether the numbers reported of one run of speculative decoding on chains can all be true.
@@ -168,6 +183,10 @@ def check_metrics(
         Of one drafted token, one pass of the target, and one step, in one unit.
     requests : int
         Texts, which may end within their last step; without it no emitted token was dropped.
+    itl, tpot : number or str
+        Milliseconds between two answers of a text, hence of one step, and milliseconds per token.
+    throughput, batch : number or str
+        Tokens per second of all requests, and how many are served at a time.
     rounding : float
         The error of a printed number in units of its last digit, in (0, 1]; 1 for truncated digits.
 
@@ -212,6 +231,9 @@ def check_metrics(
     possible = all(check.holds for check in checks)
     conflict = [] if possible else _conflict(given, definition)
     implied = _implied(given, definition, program) if possible else ()
+    values = {item.name: item.value for item in implied}
+    others = [] if possible else meanings(given, definition, conflict, _feasible)
+    then = [_implied(*one[1:], _test_statements(*one[1:])[1]) for one in others[:1]]
     return MetricsCheck(
         engine=engine,
         reported={name: str(value) for name, value in texts.items()},
@@ -219,7 +241,10 @@ def check_metrics(
         checks=checks,
         conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in conflict),
         implied=implied,
-        remarks=tuple(_remarks(given, definition, implied)),
+        remarks=tuple(_remarks(given, definition, values)),
+        fits=tuple(text for text, *_ in others),
+        then=then[0] if then else (),
+        answers=tuple(answers(given, values, definition)),
     )
 
 
@@ -227,7 +252,7 @@ def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
     """The given numbers by name, with one entry for each position."""
     rates = () if numbers["by_position"] is None else numbers["by_position"]
     rates = rates.split(",") if isinstance(rates, str) else list(rates)
-    if not all(isinstance(rate, str | Real) for rate in rates):
+    if not all(isinstance(rate, str | Real | Range) for rate in rates):
         raise TypeError("by_position: has values of another kind; give numbers, as printed, one a position")
     found: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
     found |= {name: numbers[name] for name in ORDER if numbers[name] is not None}
@@ -255,7 +280,21 @@ def _test_statements(given: Mapping[str, Range], definition: Definition) -> tupl
             if check is not None and (shown is None or check.slack < shown.slack):
                 checks[statement.name] = check
         program = program if holds else earlier
+    broken = _broken_length(given, definition, program)
+    if broken and all(check.holds for check in checks.values()):
+        whole, note = Range(math.floor(broken.low), math.ceil(broken.high)), "every draft has γ tokens"
+        text, gap = "drafted per step = γ, a whole number", broken.low - whole.high
+        checks["draft length"] = Check("draft length", text, False, broken, whole, gap, note)
     return tuple(checks.values()), program
+
+
+def _broken_length(given: Mapping[str, Range], definition: Definition, program: Program) -> Range | None:
+    """The drafted tokens per step where every draft has as many, and no whole number is possible."""
+    if not definition.constant or "gamma" in given or "requests" in given or not program.feasible():
+        return None
+    length = program.range(DRAFTED, STEPS)
+    whole = length.high == math.inf or math.floor(length.high + CLOSE) >= length.low - CLOSE
+    return None if whole else length
 
 
 def _program(given: Mapping[str, Range], definition: Definition) -> Program:
@@ -298,16 +337,15 @@ def _feasible(given: Mapping[str, Range], definition: Definition) -> bool:
     program = _program(given, definition)
     for statement in statements(given, definition):
         program.keep(*statement.where, *statement.bounds, unless=statement.unless)
-    return program.feasible()
+    return program.feasible() and not _broken_length(given, definition, program)
 
 
 def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:
     """The ranges of numbers that were not reported, where they are bounded."""
-    tested = minus(plus(ACCEPTED, STEPS), BONUS)
     found = []
     for name, form, over, note in (
         ("α drafted", ACCEPTED, DRAFTED, "accepted up to the first rejection / drafted"),
-        ("α verified", ACCEPTED, tested, "the same / (the same + steps that rejected)"),
+        ("α verified", ACCEPTED, TESTED, "the same / (the same + steps that rejected)"),
         ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
         ("drafted per step", DRAFTED, STEPS, ""),
     ):
@@ -316,10 +354,17 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
             found.append(Implied(name, value, note))
     if "one" in program.unit:
         for name in COUNTS:
-            value = program.range({unknown(name, definition): 1})
-            if name not in given and value.high < math.inf:
+            value = program.range(count_of(name, definition))
+            if name not in given and all(map(math.isfinite, value)):
                 low, high = math.ceil(value.low - program.error), math.floor(value.high + program.error)
                 found.append(Implied(name, Range(low, high)))
+    tokens = program.range(plus(ACCEPTED, STEPS), STEPS)
+    if "itl" in given and "tpot" not in given and tokens.high < math.inf:
+        each = Range(given["itl"].low / tokens.high, given["itl"].high / tokens.low)
+        found.append(Implied("TPOT", each, "ITL / tokens per step"))
+    if {"tpot", "throughput"} <= given.keys() and "batch" not in given:
+        least = given["tpot"].low * given["throughput"].low / 1e3
+        found.append(Implied("batch", Range(least, math.inf), "throughput × TPOT / 1000"))
     cost, text, _ = least_cost(given)
     fastest = program.most(plus(ACCEPTED, STEPS), cost)
     if fastest < math.inf:
@@ -327,13 +372,15 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     return tuple(found)
 
 
-def _remarks(given: Mapping[str, Range], definition: Definition, implied: Sequence[Implied]) -> Iterator[str]:
+def _remarks(given: Numbers, definition: Definition, values: Numbers) -> Iterator[str]:
     """What was not checked, and where the i.i.d. formula gives other tokens per step than were reported."""
     if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
         yield "acceptance rate: was not compared, since the engine's definition is not known"
+    few = {"emitted", "accepted"} <= given.keys() and given["emitted"].high < given["accepted"].low
+    if few and not definition.independent:
+        yield "emitted: fewer than accepted; does accepted count tests behind a rejection (--engine vllm-v0)?"
     if "emitted" in given and definition.outside != "none" and "requests" not in given:
         yield "emitted: was not compared, since it has tokens of uncounted steps; give requests"
-    values = {item.name: item.value for item in implied}
     if "gamma" not in given or "tokens per step" not in values:
         return
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]

@@ -146,16 +146,14 @@ def _at(form: Form, point: Form) -> float:
 
 #: Kinds of reported numbers: counts of a run; whole numbers; numbers in [0, 1]; positive times in one unit.
 COUNTS = ("steps", "drafted", "accepted", "emitted", "bonus")
-WHOLE = (*COUNTS, "gamma", "requests")
+WHOLE = (*COUNTS, "gamma", "requests", "batch")
 RATES = ("acceptance_rate", "by_position")
-TIMES = ("draft_time", "target_time", "step_time")
+TIMES = ("draft_time", "target_time", "step_time", "itl", "tpot", "throughput", "batch")
 
 #: Uncertainty of a float: relative, absolute below 1.
 FLOAT_ERROR = 1e-9
 #: Magnitudes of numbers that are believed, as powers of ten; floats hold all of them, and their quotients.
 SMALLEST, LARGEST = -100, 18
-
-Value = str | int | float
 
 
 class Range(NamedTuple):
@@ -179,6 +177,9 @@ class Range(NamedTuple):
         return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
+Value = str | int | float | Range
+
+
 def number(value: float) -> str:
     """A whole number in full, any other with six digits or one decimal."""
     if abs(value - round(value)) < 1e-9 * max(100, abs(value)):
@@ -190,11 +191,13 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     """The interval of true values of `value`, reported as `name`. Raises ValueError for one of another kind.
 
     A str is a number as printed, off by at most `rounding` units of its last digit, also "9.1%" and "2.47x".
-    An int is exact, a float exact up to 1e-9, a count always exact.
+    An int is exact, a float exact up to 1e-9, a count always exact. A Range is returned.
 
     >>> print(read("acceptance_rate", "0.80"), "|", read("steps", "7"), "|", read("acceptance_rate", "9.1%"))
     0.795 to 0.805 | 7 | 0.0905 to 0.0915
     """
+    if isinstance(value, Range):
+        return value
     if isinstance(value, int) and abs(value) > 10**LARGEST:  # Python does not print long ones
         raise ValueError(f"{name}: an integer above 10^{LARGEST} is out of range; no run has as many tokens")
     text = str(value).strip()

@@ -15,6 +15,7 @@ STEPS: Form = {"steps": 1}
 DRAFTED: Form = {"drafted": 1}
 ACCEPTED: Form = {"accepted": 1}  # up to the first rejection
 BONUS: Form = {"bonus": 1}
+TESTED = minus(plus(ACCEPTED, STEPS), BONUS)
 
 # How engines define the numbers that they report, with sources.
 
@@ -29,13 +30,20 @@ class Definition:
     tokens_per_step: str
     emitted: str
     source: str  #: where the formulas are documented
-    #: What the steps divide to give tokens per step; "either" if the engine has one name for both.
-    mean: Literal["emitted", "accepted", "either"] = "emitted"
+    #: What the steps divide to give tokens per step; "either" if the engine has one name for both, "bare" for
+    #: accepted / steps, "extra" for 2 + accepted / steps, and "any" for a mean of requests' means.
+    mean: Literal["emitted", "accepted", "either", "bare", "extra", "any"] = "emitted"
+    #: What the rate is of: drafted tokens, those that were tested, or all that were verified, with the
+    #: last of each step, which is then accepted; "any" for a mean of requests' rates.
+    rate: Literal["drafted", "tested", "verified", "any"] = "drafted"
     #: Tokens of uncounted steps: the first of each request, from the prompt's pass, or any number.
     outside: Literal["none", "first", "any"] = "none"
     constant: bool = False  #: whether every draft but a request's last has exactly γ tokens, else at most γ
-    #: Whether `accepted` includes tests passed after a rejection, and `emitted` drafted tokens alone.
-    independent: bool = False
+    independent: bool = False  #: whether `accepted` includes tests passed after a rejection
+    bare: bool = False  #: whether `emitted` has drafted tokens alone
+    more: str = ""  #: which count includes the last token of each step: "accepted", "drafted" or none
+    conditional: bool = False  #: whether rates by position are of the steps that tested it, not of all
+    tree: bool = False  #: whether drafts are trees of any number of tokens, γ deep
 
 
 #: By name; "plain" takes the words literally.
@@ -68,9 +76,12 @@ class Statement:
         return below + above
 
 
-def unknown(name: str, definition: Definition) -> str:
-    """The unknown that the engine reports as the count `name`."""
-    return {"accepted": "agreeing", "emitted": "accepted"}.get(name, name) if definition.independent else name
+def count_of(name: str, definition: Definition) -> Form:
+    """What the engine reports as the count `name`."""
+    if name == "accepted" and definition.independent:
+        return {"agreeing": 1}
+    form = ACCEPTED if name == "emitted" and definition.bare else {name: 1.0}
+    return plus(form, STEPS) if name == definition.more else form
 
 
 def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
@@ -78,44 +89,55 @@ def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
     forms = [minus(ONE, STEPS)]
     for name in COUNTS:
         if name in given:
-            count, value = {unknown(name, definition): 1.0}, times(given[name].low, ONE)
-            forms += [minus(value, count), minus(count, value)]
+            count, (least, most) = count_of(name, definition), (times(end, ONE) for end in given[name])
+            forms += [minus(least, count), minus(count, most)]
     return forms
 
 
 def statements(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
     """The statements that must hold of `given`; all are needed, even those about other numbers."""
     yield from _drafts(given, definition)
-    yield from _positions(given)
+    yield from _positions(given, definition)
     yield from _emission(given, definition)
     yield from _bonus(given, definition)
     yield from _whole_drafts(given, definition)
     yield from _speed(given)
+    yield from _latency(given, definition)
 
 
 def _drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
-    if "acceptance_rate" in given and definition.acceptance_rate != NOT_KNOWN:
-        low, high = (times(rate, DRAFTED) for rate in given["acceptance_rate"])
-        text = "accepted = acceptance rate × drafted"
-        yield Statement("acceptance rate", text, ("acceptance_rate",), ACCEPTED, low, high)
-    if "gamma" in given:
+    known = definition.acceptance_rate != NOT_KNOWN and definition.rate != "any"
+    if "acceptance_rate" in given and known:
+        counted: Form = {"agreeing": 1} if definition.independent else ACCEPTED
+        left, of = {
+            "drafted": (counted, DRAFTED),
+            "tested": (counted, TESTED),
+            "verified": (plus(counted, STEPS), plus(DRAFTED, STEPS)),
+        }[definition.rate]
+        low, high = (times(rate, of) for rate in given["acceptance_rate"])
+        text = f"accepted = acceptance rate × {definition.rate}"
+        yield Statement("acceptance rate", text, ("acceptance_rate",), left, low, high)
+    if "gamma" in given and not definition.tree:
         gamma, requests = given["gamma"].low, _requests(given)
         most = times(gamma, STEPS)
         least = minus(most, times(gamma * requests, ONE)) if definition.constant else None
         text = f"drafted {'=' if definition.constant else '≤'} γ × steps"
         note = "the last draft of a request may be shorter" if definition.constant and requests else ""
         yield Statement("draft length", text, ("drafted",), DRAFTED, least, most, note)
+    elif "gamma" in given:
+        deep = times(given["gamma"].low, STEPS)
+        yield Statement("draft length", "accepted ≤ γ × steps", ("accepted",), ACCEPTED, None, deep)
     accepted = _word(definition)
     yield Statement("accepted", f"{accepted} ≤ drafted", (accepted,), ACCEPTED, None, DRAFTED)
 
 
-def _positions(given: Mapping[str, Range]) -> Iterator[Statement]:
+def _positions(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
     names = [name for name in given if name.startswith("position")]
     if not names:
         return
     forms: list[Form] = [{name: 1} for name in names]
-    for name, form in zip(names, forms, strict=True):
-        low, high = (times(rate, STEPS) for rate in given[name])
+    for name, form, earlier in zip(names, forms, [STEPS, *forms], strict=False):
+        low, high = (times(rate, earlier if definition.conditional else STEPS) for rate in given[name])
         yield Statement("position", f"accepted at {name} = its rate × steps", (name,), form, low, high)
     for earlier, later in zip([STEPS, *forms], forms, strict=False):
         text = "no position is accepted more often than the one before"
@@ -130,17 +152,21 @@ def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[St
     requests = times(_requests(given), ONE)
     dropped = _dropped(given)
     whole = plus(ACCEPTED, STEPS)
-    if "tokens_per_step" in given:
+    if "tokens_per_step" in given and definition.mean != "any":
         least, most = (times(mean, STEPS) for mean in given["tokens_per_step"])
         left, words, emitted = whole, f"{_word(definition)} + steps", {"emitted": 1.0}
-        if definition.mean == "emitted":
+        if definition.mean == "bare":
+            left, words = ACCEPTED, _word(definition)
+        elif definition.mean == "extra":
+            left, words = plus(whole, STEPS), f"{_word(definition)} + 2 × steps"
+        elif definition.mean == "emitted":
             left, words = emitted, "emitted"
         text, note, unless = f"{words} = tokens per step × steps", "", tuple[Form, ...]()
         if definition.mean == "either" and _requests(given) > 0:
             unless = (minus(least, emitted), minus(emitted, most))
             note = "or emitted, where it is the mean of a request"
         yield Statement("tokens per step", text, ("tokens_per_step",), left, least, most, note, unless=unless)
-    if definition.independent or (definition.outside != "none" and "requests" not in given):
+    if definition.bare or (definition.outside != "none" and "requests" not in given):
         return  # emitted is another number, or it is not known how many tokens come from no step
     above = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
     first, some = "the first of each request comes from no counted step", "some come from no counted step"
@@ -157,14 +183,14 @@ def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[State
     rejecting = minus(STEPS, BONUS)
     yield Statement("bonus", "bonus ≤ steps", ("bonus",), BONUS, None, STEPS)
     text, most = f"steps − bonus ≤ drafted − {accepted}", None
-    if "gamma" in given:
+    if "gamma" in given and not definition.tree:
         text, most = f"{text} ≤ γ × (steps − bonus)", times(given["gamma"].low, rejecting)
     note = "a step without a bonus rejects 1 to γ tokens"
     note += ", but for the last of a request" if _requests(given) else ""
     left, least = minus(DRAFTED, ACCEPTED), minus(rejecting, requests)
     yield Statement("rejected", text, ("bonus",), left, least, most, note)
     if definition.independent:
-        text = "emitted ≤ accepted ≤ drafted − (steps − bonus)"
+        text = f"{_word(definition)} ≤ accepted ≤ drafted − (steps − bonus)"
         note, most = "accepted also counts tests passed after a rejection", minus(DRAFTED, least)
         name = "accepted after a rejection"
         yield Statement(name, text, ("accepted",), {"agreeing": 1}, ACCEPTED, most, note)
@@ -176,6 +202,8 @@ def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[State
 def _whole_drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
     """Each bonus is a draft accepted whole, and drafts that are shorter than γ lack tokens."""
     gamma, requests = int(given["gamma"].low) if "gamma" in given else 0, times(_requests(given), ONE)
+    if definition.tree:
+        return
     ends = definition.constant and _requests(given) > 0
     if f"position {gamma}" not in given and not (ends and 0 < gamma <= 64):
         return  # other statements say as much; but for `ends`, where more unknowns would take too long
@@ -212,6 +240,27 @@ def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
         yield Statement("speed-up", f"speed-up ≤ {text}", ("speedup",), left, None, most, note, over=cost)
 
 
+#: How far the mean of requests' means may be from that of all tokens, as benchmarks average latencies.
+UNEVEN = 0.1
+
+
+def _latency(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    """A step takes ITL, the time between two answers, and a token TPOT; of all requests they are means."""
+    tokens, note = plus(ACCEPTED, STEPS), f"to {UNEVEN:.0%}, since benchmarks average requests"
+    if {"itl", "tpot"} <= given.keys():
+        least = times((1 - UNEVEN) * given["itl"].low / given["tpot"].high, STEPS)
+        most = times((1 + UNEVEN) * given["itl"].high / given["tpot"].low, STEPS)
+        some = definition.outside == "any"  # there may be steps without a draft
+        text = f"tokens per step {'≥' if some else '='} ITL / TPOT"
+        yield Statement("latency", text, ("tpot",), tokens, least, None if some else most, note)
+    name = "tpot" if "tpot" in given else "itl"
+    if {"batch", "throughput", name} <= given.keys():
+        text = f"throughput ≤ batch × 1000 / {'TPOT' if name == 'tpot' else 'ITL × tokens per step'}"
+        left = times(given["throughput"].low * given[name].low / 1e3 * (1 - UNEVEN), STEPS)
+        most = times(given["batch"].high, STEPS if name == "tpot" else tokens)
+        yield Statement("throughput", text, ("throughput",), left, None, most, f"times in ms; {note}")
+
+
 def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
     """The least cost of all steps in passes of the target; the bound on the speed-up, and its assumption."""
     if {"step_time", "target_time"} <= given.keys():
@@ -226,7 +275,7 @@ def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
 
 def _word(definition: Definition) -> str:
     """The engine's name for the drafted tokens before the first rejection."""
-    return "emitted" if definition.independent else "accepted"
+    return "emitted" if definition.bare else "emitted − steps" if definition.independent else "accepted"
 
 
 def _requests(given: Mapping[str, Range]) -> float:
