@@ -17,6 +17,7 @@ import re
 import shlex
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from enum import Enum
 from itertools import chain
@@ -58,81 +59,8 @@ def verify(draft_tokens, p, q, rng):
     return output
 """
 
-#: Arguments of `specsim`, one command after another in one empty folder that has wrong.py. A command that
-#: writes a JSON file is followed by ` > FILE`, and that file is kept instead of what it printed.
-COMMANDS = {
-    "simulate": """
-        simulate zipf --steps 20000 --seed 1 --threads 1 --json
-        simulate zipf --steps 20000 --seed 1 --threads 1
-        simulate asymmetric --vocab-size 50 --overlap 0.6 --rule block --gamma 3 --steps 20000 --seed 2 --threads 1 --json
-        simulate ngram --steps 4000 --seed 1 --threads 1 --json
-        simulate ngram --rule traversal --tree 4,2,1 --steps 2000 --seed 1 --threads 1 --json
-        simulate ngram --rule without_replacement --tree 2,2 --steps 2000 --seed 1 --threads 1 --json
-        simulate ngram --rule lenience:lenience=0.8 --steps 4000 --seed 1 --threads 1 --json
-    """,
-    "shards": """
-        simulate geometric --steps 20000 --seed 1 --threads 1 --shard 0/2 --out one.part --json
-        simulate geometric --steps 20000 --seed 1 --threads 1 --shard 1/2 --out two.part --json
-        merge one.part two.part --json
-    """,
-    "replay": """
-        replay ngram --step 5 --seed 1
-        replay ngram --rule block --gamma 3 --step 6 --seed 1
-        replay zipf --step 3 --seed 1
-    """,
-    "generate": "generate --prompt 'import ' --max-new-tokens 60 --seed 1 --rule block --gamma 4 --json",
-    "audit_standard": """
-        audit standard --level smoke --seed 1 --threads 1 --out audit > audit/audit.json
-    """,
-    "audit_wrong": "audit wrong:verify --level smoke --seed 1 --threads 1 --out audit > audit/audit.json",
-    "audit_against": """
-        audit wrong:verify --against standard --level smoke --seed 1 --out against > against/against.json
-    """,
-    "engine": """
-        plant pair --seed 1
-        audit engine specsim --planted pair --tokens 4000 --seed 1 --out engine > engine/engine.json
-        audit engine specsim:rule=block --planted pair --tokens 4000 --gamma 2 --seed 2
-    """,
-    "trace": """
-        trace info
-        trace alpha --json
-        trace alpha
-        trace audit --json
-        trace audit
-        simulate ngram-trace --rule block --gamma 3 --seed 1 --json
-        simulate ngram-trace --rule lenience:lenience=0.8 --seed 1
-        plan ngram-trace --c 0.05 --json
-        trace record whole --steps 200 --gamma 3 --seed 1
-        trace alpha whole --json
-        trace audit whole --json
-        simulate whole --rule hierarchical --steps 5000 --seed 1 --threads 1 --json
-        plan whole --c 0.05 --policies --json
-    """,
-    "plan": """
-        plan --alpha 0.8 --c 0.05 --json
-        plan --alpha 0.8 --c 0.05
-        plan --alpha 0.05 --c 0.1
-        plan --draft small=0.75,0.02 --draft large=90/100,0.2 --json
-        plan --draft small=0.75,0.02 --draft large=90/100,0.2
-    """,
-    "batch": """
-        simulate-batch --rate 20 --alpha 0.7 --requests 500 --seed 1 --json
-        simulate-batch --rate 20 --alpha 0.7 --requests 500 --seed 1
-        simulate-batch --rate 100 --alpha 0.7 --policy goodput:max_gamma=8 --requests 500 --seed 1
-        simulate-batch --over max_batch=1,16 --alpha 0.7 --policy budget:tokens=40 --output geometric:50 --requests 200 --seed 1 --json
-        simulate-batch --over max_batch=1,16 --alpha 0.7 --policy budget:tokens=40 --output geometric:50 --requests 200 --seed 1
-    """,
-    "check_metrics": """
-        check-metrics --gamma 4 --acceptance-rate 0.714 --tokens-per-step 4.29 --accepted 20 --drafted 28 --emitted 30 --steps 7 --bonus 2 --json
-        check-metrics --gamma 4 --acceptance-rate 0.714 --tokens-per-step 4.29 --accepted 20 --drafted 28 --emitted 30 --steps 7 --bonus 2
-        check-metrics --engine llama.cpp --acceptance-rate 0.64479 --accepted 167 --drafted 259 --tokens-per-step 2.92 --by-position "0.805, 0.632, 0.483" --steps 87 --emitted 256 --requests 1 --json
-        check-metrics --engine vllm --gamma 3 --acceptance-rate 55% --speedup 3.1
-    """,
-    "lists": """
-        list rules
-        list engines
-    """,
-}  # fmt: skip
+#: The commands of each golden file.
+COMMANDS = tomllib.loads(Path(__file__).with_name("golden_commands.toml").read_text(encoding="utf-8"))
 
 
 def looked_ahead():
