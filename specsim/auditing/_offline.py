@@ -160,7 +160,6 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
 
 
 def _about(index: int, case: Case, level: str, root: int) -> dict[str, Any]:
-    """What the manifest has of a case."""
     steps = _steps(case, level)
     drafts = _drafts(case, case_key(root, case.name), min(steps, FIRST_DRAFTS))
     return {

@@ -20,7 +20,7 @@ from specsim.auditing._checks.tables import Plan
 from specsim.auditing._diagnosis.diagnose import diagnosis_of
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, ProofSummary
-from specsim.auditing._schedule import CaseRun, Limit, Schedule
+from specsim.auditing._schedule import CaseRun, Schedule
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.core._checks import check_between, check_choice, check_seconds
@@ -135,7 +135,8 @@ def audit(
         plans = subject.plans(level, cases)
         if subject.accelerator is not None:
             check_room(subject.accelerator, [plan.case for plan in plans])
-        limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
+        tested = seconds and (seconds * TESTING if diagnose else seconds)
+        limit = None if tested is None else (started + tested, tested)
         found = _audit(subject, plans, level, root_of(rng), limit, wanted_tv, fail_fast, told(progress))
         if diagnose and not found.interrupted and any(case.findings for case in found.cases):
             left = None if seconds is None else seconds - (time.perf_counter() - started)
@@ -175,14 +176,14 @@ def _audit(
     plans: Sequence[Plan],
     level: str,
     root: int,
-    limit: Limit | None,
+    limit: tuple[float, float] | None,
     wanted_tv: float,
     fail_fast: bool,
     progress: Progress,
 ) -> Audit:
     started = time.perf_counter()
     tests = sum(plan.tests for plan in plans)
-    share = None if limit is None else limit.seconds / len(plans)
+    share = None if limit is None else limit[1] / len(plans)
     runs = [CaseRun(plan, root, BUDGET / tests, seconds=share, timeout=subject.timeout) for plan in plans]
     schedule = Schedule(subject, runs, progress, alone=fail_fast)
     promises: list[CaseResult] = []
@@ -202,7 +203,7 @@ def _audit(
         elif limit is None:
             schedule.to_the_end()
         else:
-            schedule.in_time(limit, wanted_tv)
+            schedule.in_time(*limit, wanted_tv)
     except KeyboardInterrupt:
         interrupted = True
         for run in runs:

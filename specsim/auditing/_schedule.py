@@ -8,7 +8,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from threading import Lock
@@ -106,7 +106,6 @@ class CaseRun:
         return Span(self.plan.case.name, self._key, first, end - first, patience)
 
     def add(self, partial: Partial) -> None:
-        """Add the counts of these steps, and look at them."""
         self.total += partial
         done = self.total.steps
         if partial.steps:
@@ -158,17 +157,6 @@ def run_case(subject: Subject, run: CaseRun) -> CaseRun:
     return run
 
 
-@dataclass(frozen=True)
-class Limit:
-    """A time limit: `seconds` from `started`, a time of `time.perf_counter`."""
-
-    started: float
-    seconds: float
-
-    def left(self) -> float:
-        return self.started + self.seconds - time.perf_counter()
-
-
 class Here:
     """This process, which counts one span at a time."""
 
@@ -211,7 +199,7 @@ class Schedule:
         self._progress, self._lock = progress, Lock()
         self._told = {run.plan.case.name: 0 for run in runs}
         self._steps = {run.plan.case.name: run.plan.steps for run in runs}
-        self._limit, self._wanted_tv = Limit(0.0, math.inf), 1.0
+        self._end, self._seconds, self._wanted_tv = math.inf, math.inf, 1.0
         self._whole = False
 
     def in_turn(self) -> Iterator[CaseRun]:
@@ -225,15 +213,15 @@ class Schedule:
         self._advance(self.runs)
         self._whole = not self._broken_alike
 
-    def in_time(self, limit: Limit, wanted_tv: float) -> None:
-        """Count until the time is over.
+    def in_time(self, end: float, seconds: float, wanted_tv: float) -> None:
+        """Count until the time of `seconds` is over, at `end` by `time.perf_counter`.
 
         Each case has a small share of it first, so that its pace is known. If equal shares would then be
         `too_slow`, the cases that `choose` names have all of the time. What is left in the end goes to the
         case nearest to an alarm, and once these have ended, to the others."""
-        self._limit, self._wanted_tv, chosen = limit, wanted_tv, self.runs
+        self._end, self._seconds, self._wanted_tv, chosen = end, seconds, wanted_tv, self.runs
         for part in ROUNDS:
-            share = part * limit.seconds * (self.place.slots or 1) / len(self.runs)
+            share = part * seconds * (self.place.slots or 1) / len(self.runs)
             self._give(self.runs, [share] * len(self.runs))
             if part == ROUNDS[0] and self._too_slow():
                 chosen = self._concentrate()
@@ -298,14 +286,14 @@ class Schedule:
 
     def _left(self) -> float:
         """The seconds that are left to divide: of each process here, or of all workers together."""
-        left = self._limit.left()
+        left = self._end - time.perf_counter()
         if self.place.slots is None:
-            return min(left, self._limit.seconds - sum(run.total.seconds for run in self.runs))
+            return min(left, self._seconds - sum(run.total.seconds for run in self.runs))
         return left * self.place.slots
 
     def _left_of_one(self) -> float:
         """The seconds that are left for one case: one process at a time counts it, or several workers."""
-        return self._left() if self.place.slots is None else self._limit.left()
+        return self._left() if self.place.slots is None else self._end - time.perf_counter()
 
     def _finish(self, runs: Sequence[CaseRun], most: int | None = None) -> None:
         """Count `runs` to their goals, the `most` nearest to an alarm first, in half of the time left."""
@@ -314,7 +302,7 @@ class Schedule:
             nearest = sorted(still, key=lambda run: -run.evidence)[:most]
             if not nearest:
                 break
-            more = max(left / 2, PIECE * self._limit.seconds) / len(nearest)
+            more = max(left / 2, PIECE * self._seconds) / len(nearest)
             before = sum(run.total.steps for run in nearest)
             self._give(nearest, [run.total.seconds + more for run in nearest])
             if sum(run.total.steps for run in nearest) == before:

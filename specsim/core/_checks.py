@@ -92,5 +92,4 @@ def check_seconds(name: str, value: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `value` is a real number, bools excepted."""
     return isinstance(value, Real) and not isinstance(value, bool)

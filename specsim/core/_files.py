@@ -57,7 +57,6 @@ def open_file(path: PathLike) -> BufferedReader:
 
 
 def sha256_of(path: PathLike) -> str:
-    """The SHA-256 of the regular file `path`."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -29,7 +29,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache, cached_property, update_wrapper
+from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -181,14 +181,8 @@ def inner_kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function, inner=True)
 
 
-def summary_kernel(function: Callable[..., Any]) -> Kernel:
-    """Compile `function` at its first call, letting the compiler reorder sums."""
-    return Kernel(function, fastmath=True)
-
-
-def inner_summary_kernel(function: Callable[..., Any]) -> Kernel:
-    """An inner kernel, see `inner_kernel`, whose sums the compiler may reorder."""
-    return Kernel(function, fastmath=True, inner=True)
+#: As `kernel` and `inner_kernel`, for functions whose sums the compiler may reorder.
+summary_kernel, inner_summary_kernel = (partial(Kernel, fastmath=True, inner=one) for one in (False, True))
 
 
 def available_threads(threads: int | None = None) -> int:

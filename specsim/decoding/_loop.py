@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from specsim import rules
@@ -122,9 +121,8 @@ def generate(
     text = _check_prompt(prompt, [one for one in (target, draft) if isinstance(one, Model)])
     root = root_of(rng)
     drafter = make_drafter(target, draft, text, shape, drafting == "greedy", chosen, root)
-    about = None if system is None else str(system)
-    speculation = _Speculation(drafter, chosen, shape, drafting, about)
-    return _decode(target, text, speculation, max_new_tokens, eos, root, told(progress))
+    about = {"rule": str(chosen), "tree": shape, "drafting": drafting, "method": system and str(system)}
+    return _decode(target, text, (drafter, chosen), about, max_new_tokens, eos, root, told(progress))
 
 
 @checked
@@ -163,35 +161,15 @@ def sample(
     1.0
     """
     _check_model(target)
-    return _decode(target, _check_prompt(prompt, (target,)), None, max_new_tokens, eos, rng, told(progress))
-
-
-@dataclass(frozen=True)
-class _Speculation:
-    """What drafts, what it drafts, and how that is verified."""
-
-    drafter: Drafter
-    rule: Rule
-    shape: Draft
-    drafting: str
-    method: str | None
-
-    @property
-    def about(self) -> dict[str, Any]:
-        how = {"drafting": self.drafting, "method": self.method}
-        return {"rule": str(self.rule), "tree": self.shape} | how
-
-    def room(self, left: int) -> int:
-        """How many tokens a draft may have where `left` tokens may precede the last one.
-
-        A lossy rule always drafts, since it declares another distribution than the target's."""
-        return left if self.rule.declared is None else max(left, 1)
+    text, about = _check_prompt(prompt, (target,)), {"rule": None, "tree": None, "drafting": "none"}
+    return _decode(target, text, None, about, max_new_tokens, eos, rng, told(progress))
 
 
 def _decode(
     target: Model,
     text: list[int],
-    speculation: _Speculation | None,
+    speculation: tuple[Drafter, Rule] | None,
+    about: dict[str, Any],
     max_new_tokens: int,
     eos: int | None,
     rng: RandomSource,
@@ -206,11 +184,13 @@ def _decode(
     started, interrupted = time.perf_counter(), False
     try:
         while len(tokens) < limit and (eos is None or eos not in tokens):
-            left = limit - len(tokens) - 1
-            if speculation is None or not (room := speculation.room(left)):
-                emitted, step = _plain_step(session, key, len(steps), seconds), Step(0, 0, 0)
+            given, room = (session, key, len(steps), seconds), limit - len(tokens) - 1
+            if speculation is not None and speculation[1].declared is not None:
+                room = max(room, 1)  # a lossy rule always drafts: it declares another law than the target's
+            if speculation is None or not room:
+                emitted, step = _plain_step(*given)
             else:
-                emitted, step = _speculative_step(session, speculation, room, key, len(steps), seconds)
+                emitted, step = _speculative_step(*given, *speculation, room)
             tokens += emitted
             steps.append(step)
             tell(min(len(tokens), limit), limit)
@@ -224,7 +204,7 @@ def _decode(
     return Generation(
         tuple(text),
         tuple(tokens),
-        **({"rule": None, "tree": None, "drafting": "none"} if speculation is None else speculation.about),
+        **about,
         steps=tuple(steps),
         seconds=seconds,
         provenance=Provenance.record(root, 1, time.perf_counter() - started),
@@ -233,14 +213,13 @@ def _decode(
 
 
 def _speculative_step(
-    target: Side, speculation: _Speculation, room: int, key: Key, number: int, seconds: dict[str, float]
+    target: Side, key: Key, number: int, seconds: dict[str, float], drafter: Drafter, rule: Rule, room: int
 ) -> tuple[list[int], Step]:
     """Draft, score the draft in one pass, verify: the emitted tokens, the accepted ones and one more."""
-    drafter = speculation.drafter
     with _timed(seconds, "draft"):
         drafted = drafter.draft(room, key, number)
     if drafted is None:
-        emitted, step = _plain_step(target, key, number, seconds), Step(0, 0, 0)
+        emitted, step = _plain_step(target, key, number, seconds)
         drafter.settle([], emitted[-1])
         return emitted, step
     tree, tokens, q = drafted
@@ -248,14 +227,14 @@ def _speculative_step(
         p = target.rows(tree, tokens)
     with _timed(seconds, "verify"):
         rows = Rows(tokens[None], p[None], q[None], tile_parents(tree, 1))
-        columns, accepted = rule_verifier(speculation.rule, tree)(rows, key, number)
+        columns, accepted = rule_verifier(rule, tree)(rows, key, number)
         emitted = columns[: accepted[0] + 1, 0].tolist()
     for session in (target, drafter):
         session.settle(emitted[:-1], emitted[-1])
     return emitted, Step(tree.size, tree.depth, len(emitted) - 1)
 
 
-def _plain_step(target: Side, key: Key, number: int, seconds: dict[str, float]) -> list[int]:
+def _plain_step(target: Side, key: Key, number: int, seconds: dict[str, float]) -> tuple[list[int], Step]:
     """A token of the target's own row, drawn with the first uniform of the verification stream."""
     with _timed(seconds, "target"):
         row = target.feed()[0]
@@ -263,7 +242,7 @@ def _plain_step(target: Side, key: Key, number: int, seconds: dict[str, float]) 
         u = uniforms(key, Purpose.VERIFY, number, 1, 1)
         token = int(cumulative_draw(row, u[0, 0]))
     target.settle([], token)
-    return [token]
+    return [token], Step(0, 0, 0)
 
 
 def _check_shape(rule: Rule, draft: Any, gamma: int | Draft, drafting: str) -> Draft:

@@ -194,19 +194,13 @@ def which_run(
     """What identifies a run, in plain values."""
     rules.registered_spec(rule)
     shape = {"source": source.kind, "rule": str(rules.get(rule)), "draft": source.tree.to_dict()}
-    return shape | {"steps": steps, "seed": root, "p and q": _digest_or_raise(source)} | this_code()
+    return shape | {"steps": steps, "seed": root, "p and q": digest(source, needed=True)} | this_code()
 
 
-def digest(source: FixedPairSource | RowSource) -> str | None:
-    """`_digest_or_raise`, None for models that cannot be pickled."""
-    try:
-        return _digest_or_raise(source)
-    except TypeError:
-        return None
+def digest(source: FixedPairSource | RowSource, *, needed: bool = False) -> str | None:
+    """A hash of p and q in 16 hexadecimal digits: the same for equal models, wherever a trace lies.
 
-
-def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
-    """A hash of p and q in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
+    None, or if it is `needed` TypeError, for models that cannot be pickled."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)
     pickler.fast = True  # written out in full: equal is the same as identical
@@ -216,6 +210,8 @@ def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
     try:
         pickler.dump(models_of(source))
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        if not needed:
+            return None
         raise TypeError(
             f"checkpoint: the models cannot be pickled ({error}); define them as classes of a module"
         ) from error

@@ -102,13 +102,10 @@ def _results(
         if workers is None:
             yield from ((number, run(one, threads)) for number, one in enumerate(settings))
             return
-        tasks = iter([Task(_numbered, (number, run, one)) for number, one in enumerate(settings)])
+        numbers = {Task(run, (one, 1)): number for number, one in enumerate(settings)}
+        tasks = iter(numbers)
         for task, _, one in workers.results(lambda: next(tasks, None)):
-            yield task.arguments[0], one
-
-
-def _numbered(number: int, run: Callable[[Any, int], R], setting: Any) -> R:
-    return run(setting, 1)  # in a worker
+            yield numbers[task], one
 
 
 class Swept(Shown):

@@ -50,8 +50,8 @@ class Rows:
             tokens[np.arange(len(tokens))[:, None] > accepted] = -1
 
 
-class Described(Protocol):
-    """The description of sources and row readers; `kind` names them in results."""
+class RowReader(Protocol):
+    """Draws the drafts of steps, with their rows; `kind` names it in results."""
 
     @property
     def kind(self) -> str: ...
@@ -62,10 +62,6 @@ class Described(Protocol):
 
     def alpha_context(self) -> float:
         """The mean of β = Σ min(p, q) over the contexts where steps begin."""
-
-
-class RowReader(Described, Protocol):
-    """Draws the drafts of steps, with their rows."""
 
     def rows(self, key: Key, first: int, steps: int) -> Rows: ...
 

@@ -5,7 +5,7 @@ other processes, and `_checkpoints.py` stores the counts in files. `_result.py` 
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,11 +23,11 @@ from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
 from specsim.core._saving import encoded
-from specsim.core._streams import Key, RandomSource, key_of, root_of
+from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.models import LookaheadDecoding, Model, Pair, PromptLookup, Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.simulation import _checkpoints, methods
-from specsim.simulation._counting import Interval, Partial, StepTally, count_chunks, missing, no_counts
+from specsim.simulation._counting import Partial, StepTally, count_chunks, missing, no_counts
 from specsim.simulation._cuda import gpu_of
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._result import STEPS, Simulation, counts_of
@@ -144,6 +144,17 @@ def simulate(
             raise ValueError(f"{checkpoint}: has steps of another shard; give each shard its own file")
     interrupted = False
     left, before, started = missing(total.intervals, first, end), total.seconds, time.perf_counter()
+
+    def counts(workers: Workers | None) -> Iterator[Partial]:
+        """Of the steps that are left, in any order: of the GPU, the workers, or threads here."""
+        key = key_of(root)
+        if gpu is not None:
+            return gpu.count(key, left)
+        if workers is None:
+            return count_chunks(source, tally, key, left, threads=threads)
+        job = partial(_job, rules.registered_spec(rule), source.tree, *models_of(source))
+        return count_spans(workers, job, key, left, source.chunk)
+
     with (
         working(progress, "simulate") as work,
         workers_of(executor, threads) as workers,
@@ -151,7 +162,7 @@ def simulate(
     ):
         try:
             # a named generator would continue after an interrupt
-            for counted in _count(source, tally, rule, key_of(root), left, workers, threads, gpu):
+            for counted in counts(workers):
                 total = replace(total + counted, seconds=before + time.perf_counter() - started)
                 if kept is not None:
                     kept.keep(STEPS, total)
@@ -181,25 +192,6 @@ def simulate(
         method=named["method"],
         shard=None if (first, end) == (0, steps) else shard,
     )
-
-
-def _count(
-    source: FixedPairSource | RowSource,
-    tally: StepTally,
-    rule: str | rules.Rule,
-    key: Key,
-    intervals: Sequence[Interval],
-    workers: Workers | None,
-    threads: int,
-    gpu: Any,
-) -> Iterator[Partial]:
-    """Yield the counts of the steps in `intervals`, in any order, of `gpu`, `workers` or threads here."""
-    if gpu is not None:
-        return gpu.count(key, intervals)
-    if workers is None:
-        return count_chunks(source, tally, key, intervals, threads=threads)
-    job = partial(_job, rules.registered_spec(rule), source.tree, *models_of(source))
-    return count_spans(workers, job, key, intervals, source.chunk)
 
 
 def _job(rule: str, tree: Draft, target: Any, draft: Any) -> tuple[FixedPairSource | RowSource, StepTally]:

@@ -52,10 +52,6 @@ class Batches(Protocol):
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]: ...
 
 
-class Source(Batches, _rows.Described, Protocol):
-    """Batches with a description."""
-
-
 @dataclass(frozen=True)
 class FixedPairSource:
     """One pair of pmfs p, q of shape [V] at every position, through the rule's fixed-pair kernel."""

@@ -266,7 +266,6 @@ def _parameter(
 
 
 def _system(name: str, drafts: str, parameters: dict[str, Any], **words: Any) -> Method:
-    """An entry of the table."""
     made = tuple(_parameter(own, **given) for own, given in parameters.items())
     return Method(name, **words, make=globals()[drafts], parameters=made)
 

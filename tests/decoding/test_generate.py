@@ -388,10 +388,10 @@ def test_ctrl_c_gives_the_text_so_far(monkeypatch):
     step = _loop._speculative_step
 
     def interrupted_at(last):
-        def stepping(target, speculation, shape, key, number, clock):
+        def stepping(target, key, number, *given):
             if number == last:
                 raise KeyboardInterrupt
-            return step(target, speculation, shape, key, number, clock)
+            return step(target, key, number, *given)
 
         monkeypatch.setattr(_loop, "_speculative_step", stepping)
 

@@ -35,11 +35,9 @@ UNLIMITED = 2**30
 #: what is drawn too often where sums over tiles of ids are held in float16.
 ORDERS = ("p/q", "p", "id", "reversed bits of the id", "draws of 16 bits", "sums of 16 bits")
 COARSE, TILE = 2**16, 32
-#: The kinds of rows in a bank; large vocabularies have only the first ones.
-KINDS = (
-    "Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "one-hot draft", "even odds", "close",
-    "near-equal",
-)  # fmt: skip
+#: The kinds of rows in a bank, of which large vocabularies have only the first ones, and in the bank of a
+#: server's shapes; rows of a softmax sum to 1 only to rounding.
+KINDS, SERVER_KINDS = (tuple(read_table("shapes")[name]) for name in ("kinds", "server_kinds"))
 #: The last kinds are accepted often: a quarter of the longer drafts have only these, so that late places are
 #: reached; and the length of such a draft. Half have the last kind but at two *contested* places, where the
 #: uniform alone decides, so that what two tests share is seen at any distance.
@@ -50,11 +48,6 @@ LONGEST = 17
 MOST_ALIKE = 8
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
-#: The kinds of rows in the bank of a server's shapes; rows of a softmax sum to 1 only to rounding.
-#: Two have 40 ids each, as top-k leaves: a cache that takes one for the other shows.
-SERVER_KINDS = (
-    "head and tail", "heavy last ids", "softmax", "spread", "40 ids", "40 others", *KINDS[-OFTEN_ACCEPTED:],
-)  # fmt: skip
 
 
 class Block(NamedTuple):
@@ -312,7 +305,7 @@ def bank(vocab_size: int, bits: int, kinds: tuple[str, ...], dtype: str = "float
     """The bank of a vocabulary; its rows are multiples of 2^-bits, but those of a softmax in `dtype`, and
     those of a server in half precision, whose small entries are finer."""
     rng = np.random.default_rng([vocab_size, bits])
-    pairs = [_rounded(kind, _PAIRS[kind](rng, vocab_size), bits, dtype) for kind in kinds]
+    pairs = [_rounded(kind, _pair(kind, rng, vocab_size), bits, dtype) for kind in kinds]
     p, q = (np.ascontiguousarray([pair[side] for pair in pairs]) for side in (0, 1))
     by_bits, by_id = np.zeros(1, dtype=np.int64), np.arange(vocab_size)
     while len(by_bits) < vocab_size:
@@ -381,109 +374,67 @@ def _of_bits(row: Floats, bits: int) -> Floats:
     return dyadic(row, bits)
 
 
-def _zipf(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    weights = 1.0 / np.arange(1, size + 1)
-    order = rng.permutation(size)
-    return normalise(weights[order]), normalise(weights[order] * rng.gamma(1.0, size=size) + 1e-9)
-
-
-def _peaked(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """p has .93 at one token, where q has .6."""
-    rest, peak = normalise(rng.gamma(0.5, size=(2, size)) + 1e-12), int(rng.integers(size))
-    p, q = 0.07 * rest[0], 0.4 * rest[1]
-    p[peak], q[peak] = p[peak] + 0.93, q[peak] + 0.6
-    return p, q
-
-
-def _mostly_zeros(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """Most ids are impossible under p, under q, or both; two are possible under both."""
-    some = max(2, min(64, size // 8))
-    order = rng.permutation(size)
-    p, q = np.zeros((2, size))
-    p[order[:some]] = rng.gamma(1.0, size=some) + 0.05
-    shift = 0 if size < 4 else some // 2
-    q[order[shift : shift + some]] = rng.gamma(1.0, size=some) + 0.05
+def _pair(kind: str, rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """p and q [V] of a kind of rows; of "softmax" their logits."""
+    ids = np.arange(size)
+    match kind:
+        case "Zipf":
+            weights, order = 1.0 / (ids + 1), rng.permutation(size)
+            p, q = weights[order], weights[order] * rng.gamma(1.0, size=size) + 1e-9
+        case "peaked":  # p has .93 at one token, where q has .6
+            rest, peak = normalise(rng.gamma(0.5, size=(2, size)) + 1e-12), int(rng.integers(size))
+            p, q = 0.07 * rest[0], 0.4 * rest[1]
+            p[peak], q[peak] = p[peak] + 0.93, q[peak] + 0.6
+            return p, q
+        case "mostly zeros":  # most ids are impossible under p, under q, or both; two are possible under both
+            some = max(2, min(64, size // 8))
+            order = rng.permutation(size)
+            p, q = np.zeros((2, size))
+            p[order[:some]] = rng.gamma(1.0, size=some) + 0.05
+            shift = 0 if size < 4 else some // 2
+            q[order[shift : shift + some]] = rng.gamma(1.0, size=some) + 0.05
+        case "heavy last ids":  # half of p: the last one, and the last two hundred
+            p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
+            last = min(max(1, size // 4), 200)
+            p[-last:] += normalise(rng.gamma(1.0, size=last) + 0.01) * 0.6
+            p[-1] += 0.4
+            q = q + (ids >= size - last) * 0.3 / last
+        case "disjoint":  # p and q share almost no token
+            p, q = rng.gamma(0.5, size=(2, size)) + 1e-9
+            one = ids % 2 == int(rng.integers(2))
+            p, q = np.where(one, p, 0.0) + 1e-3 * p, np.where(one, 0.0, q) + 1e-3 * q
+        case "one-hot draft":  # certain of the target's likeliest token, which has .91
+            p, peak = 0.09 * normalise(rng.gamma(0.5, size=size) + 1e-12), int(rng.integers(size))
+            p[peak] += 0.91
+            return p, (ids == peak).astype(np.float64)
+        case "even odds":  # the draft is certain of a token that has half of p: the uniform decides
+            rest, peak = rng.gamma(0.5, size=size) + 1e-9, int(rng.integers(size))
+            rest[peak] = 0.0
+            certain = (ids == peak).astype(np.float64)
+            return 0.5 * normalise(rest) + 0.5 * certain, certain
+        case "softmax":  # p and q have most of their tokens in common
+            logits = 2.5 * rng.standard_normal(size)
+            return logits - logits.max(), logits + 0.7 * rng.standard_normal(size) - logits.max()
+        case "head and tail":  # as of a language model: 64 ids have .96 of p, all others the rest
+            rest, head = normalise(rng.gamma(1.0, size=(2, size)) + 1e-9), rng.permutation(size)[:64]
+            p, q = 0.04 * rest
+            p[head] += 0.96 * normalise(rng.gamma(0.5, size=64) + 1e-3)
+            q[head] += p[head] * rng.gamma(4.0, size=64)
+        case "40 ids" | "40 others":  # of 50 ids p has the first 40 and q the last
+            ids = rng.permutation(size)[:50]
+            p, q = np.zeros((2, size))
+            p[ids[:40]] = rng.gamma(0.7, size=40) + 0.02
+            q[ids[-40:]] = p[ids[-40:]] + 0.3 * rng.gamma(0.7, size=40) + 0.02
+        case "close":
+            p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
+            return p, 0.85 * p + 0.15 * q
+        case "near-equal":
+            p = normalise(rng.gamma(0.7, size=size) + 1e-9)
+            return p, normalise(p * rng.uniform(0.9, 1.1, size=size))
+        case _:  # spread
+            p, q = rng.gamma(1.0, size=(2, size)) + 1e-9
     return normalise(p), normalise(q)
 
-
-def _heavy_last(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """Half of p at the last ids: the last one, and the last two hundred."""
-    p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
-    last = min(max(1, size // 4), 200)
-    p[-last:] += normalise(rng.gamma(1.0, size=last) + 0.01) * 0.6
-    p[-1] += 0.4
-    return normalise(p), normalise(q + (np.arange(size) >= size - last) * 0.3 / last)
-
-
-def _disjoint(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """p and q share almost no token."""
-    p, q = rng.gamma(0.5, size=(2, size)) + 1e-9
-    one = np.arange(size) % 2 == int(rng.integers(2))
-    return normalise(np.where(one, p, 0.0) + 1e-3 * p), normalise(np.where(one, 0.0, q) + 1e-3 * q)
-
-
-def _one_hot_draft(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """The draft is certain of the target's likeliest token, which has .91."""
-    p, peak = 0.09 * normalise(rng.gamma(0.5, size=size) + 1e-12), int(rng.integers(size))
-    p[peak] += 0.91
-    return p, (np.arange(size) == peak).astype(np.float64)
-
-
-def _even_odds(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """The draft is certain of a token that has half of p: it is accepted if the uniform is below 1/2."""
-    rest, peak = rng.gamma(0.5, size=size) + 1e-9, int(rng.integers(size))
-    rest[peak] = 0.0
-    one = (np.arange(size) == peak).astype(np.float64)
-    return 0.5 * normalise(rest) + 0.5 * one, one
-
-
-def _softmax(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """The logits of p and q, which have most of their tokens in common."""
-    logits = 2.5 * rng.standard_normal(size)
-    return logits - logits.max(), logits + 0.7 * rng.standard_normal(size) - logits.max()
-
-
-def _spread(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    p, q = normalise(rng.gamma(1.0, size=(2, size)) + 1e-9)
-    return p, q
-
-
-def _head_and_tail(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """As of a language model: 64 ids have .96 of p, all others the rest."""
-    rest, head = normalise(rng.gamma(1.0, size=(2, size)) + 1e-9), rng.permutation(size)[:64]
-    p, q = 0.04 * rest
-    p[head] += 0.96 * normalise(rng.gamma(0.5, size=64) + 1e-3)
-    q[head] += p[head] * rng.gamma(4.0, size=64)
-    return normalise(p), normalise(q)
-
-
-def _few_ids(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    """Of 50 ids p has the first 40 and q the last."""
-    some = rng.permutation(size)[:50]
-    p, q = np.zeros((2, size))
-    p[some[:40]] = rng.gamma(0.7, size=40) + 0.02
-    q[some[-40:]] = p[some[-40:]] + 0.3 * rng.gamma(0.7, size=40) + 0.02
-    return normalise(p), normalise(q)
-
-
-def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
-    return p, 0.85 * p + 0.15 * q
-
-
-def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    p = normalise(rng.gamma(0.7, size=size) + 1e-9)
-    return p, normalise(p * rng.uniform(0.9, 1.1, size=size))
-
-
-_OF_KINDS = (
-    _zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _one_hot_draft, _even_odds, _close, _near_equal,
-)  # fmt: skip
-_PAIRS = {
-    **dict(zip(KINDS, _OF_KINDS, strict=True)),
-    "head and tail": _head_and_tail, "softmax": _softmax, "spread": _spread,
-    "40 ids": _few_ids, "40 others": _few_ids,
-}  # fmt: skip
 
 *_DESIGNS, _ON_DEVICE = map(_design, read_table("shapes")["case"])
 

@@ -41,7 +41,7 @@ from specsim.rules import Rule
 from specsim.simulation import _counting as counting
 from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows, tile_parents
-from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule_verifier
+from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 
 #: Processes of a verifier at most: each has a copy of all that it imports, and what draws and counts for them
 #: keeps few more busy.
@@ -121,7 +121,7 @@ class RuleSubject(_Counted):
         kernel = "fixed pair" if isinstance(source, FixedPairSource) else "rows"
         return plan_case(tally, kernel, case.rule_steps(level, self.rule), source.alpha_context())
 
-    def _counter(self, name: str, patience: float = 1.0) -> tuple[Source, AuditTally]:
+    def _counter(self, name: str, patience: float = 1.0) -> tuple[FixedPairSource | RowSource, AuditTally]:
         case = self.case(name)
         tally = AuditTally(case, Claim(self.rule, case.tree))
         if case.is_pair:

@@ -270,7 +270,6 @@ def pooled_tables(tables: Sequence[Table]) -> list[Table]:
 
 
 def interim_looks(steps: int) -> list[int]:
-    """The numbers of steps after which interim looks are taken."""
     return sorted({max(8, int(steps * share)) for share in LOOKS})
 
 

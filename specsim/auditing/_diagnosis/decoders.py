@@ -63,7 +63,6 @@ EXACT_NAMES = [one.name for one in EXACT]
 
 
 def diagnose_decoder(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | None:
-    """Diagnose a decoder. Raises OutOfTime."""
     subject, root, in_time = audited.subject, audited.root, audited.in_time
     whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them

@@ -120,7 +120,6 @@ def _steps(case: ShapesCase, key: Key, steps: int) -> Iterator[Steps]:
 
 
 def score(mistake: Mistake, seen: Seen) -> odds.Scored:
-    """`mistake` with its likeliest parameters."""
     return odds.fitted(mistake, mistake.parameters, seen.under, POINTS, TOLD)
 
 

@@ -46,7 +46,6 @@ def log_likelihood(prediction: Prediction, counts: Ints) -> float:
 
 
 def _of_groups(prediction: Prediction, counts: Ints) -> Floats:
-    """`log_likelihood` of each group."""
     law = np.maximum(prediction.law, LEAST)
     if prediction.draws is None:
         return scipy.special.xlogy(counts, law).sum(axis=1)
@@ -111,7 +110,6 @@ def log_mean_exp(logarithms: list[float], weights: Floats | None = None) -> floa
 
 
 def _dirichlet_multinomial(mean: Floats, concentration: Floats, counts: Ints) -> Floats:
-    """The logarithm for each group."""
     gamma = scipy.special.gammaln
     n, weights = counts.sum(axis=1), mean * concentration[:, None]
     cells: Floats = (gamma(weights + counts) - gamma(weights)).sum(axis=1)

@@ -75,7 +75,6 @@ class Scored:
     near: float
 
     def plus(self, more: "Scored") -> "Scored":
-        """With the log-likelihoods of more evidence."""
         return Scored(more.mistake, self.log_likelihood + more.log_likelihood, self.near + more.near)
 
 

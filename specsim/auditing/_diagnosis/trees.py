@@ -130,7 +130,6 @@ def _bonus(mistake: Mistake, p: Row, q: Row) -> Row:
 
 
 def diagnose_tree(audited: Audited, known: Sequence[Mistake]) -> Diagnosis:
-    """Diagnose a verifier of trees. Raises OutOfTime."""
     seen, left = list[_Seen](), IN_ALL
     for result in sorted(audited.failed, key=lambda result: -result.largest_log10_e):
         case = audited.subject.case(result.case)

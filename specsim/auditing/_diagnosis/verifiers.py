@@ -75,7 +75,6 @@ ENOUGH = 20
 
 
 def diagnose_chain(audited: Audited, known: Sequence[Mistake]) -> Diagnosis | None:
-    """Diagnose a verifier of chains. Raises OutOfTime."""
     mistakes = [one for one in known if one.verify is not None]
     between: Diagnosis | None = None
     if tied := [one for one in audited.failed if dependent(one.tables) or calls_differ(one.counts)]:

@@ -17,7 +17,7 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Floats
 from specsim.models import Model, chain
-from specsim.simulation._rows import ModelRows, model_rows, start_of
+from specsim.simulation._rows import model_rows, start_of
 from specsim.simulation._sources import rule_verifier
 from specsim.traces import truncate, writer
 from specsim.traces._reader import Trace, open_trace
@@ -118,29 +118,20 @@ def record(
     steps = count_of("steps", steps)
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
-    root = root_of(rng)
+    root, tree = root_of(rng), reader.tree
     facts = {"rule": str(chosen), "steps": steps}
     layout: dict[str, Any] = {"vocab_size": target.vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
     with new_log(out, **layout, root=root, facts=facts) as add:
-        for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
-            add(*step)
-            if done % STEPS_PER_TEXT == 0 or done == steps:
-                tell(done, steps)
+        key, verify, history = key_of(root), rule_verifier(chosen, tree), reader.contexts[0]
+        for step in range(steps):
+            if step % STEPS_PER_TEXT == 0:
+                history = reader.contexts[start_of(key, step, len(reader.contexts))]
+            rows = reader.rows_after(history[None], uniforms(key, Purpose.DRAFT, step, 1, tree.size))
+            read = np.ascontiguousarray(rows.q[:, : chosen.num_rows(tree)])
+            with interpreted():  # compiling does not pay off for one step at a time
+                tokens, (accepted,) = verify(replace(rows, q=read), key, step)
+            add(step // STEPS_PER_TEXT, rows.draft_tokens[0].tolist(), int(accepted), rows.p[0], rows.q[0])
+            history = np.append(history, tokens[: accepted + 1, 0])
+            if (step + 1) % STEPS_PER_TEXT == 0 or step + 1 == steps:
+                tell(step + 1, steps)
     return open_trace(out)
-
-
-def _trajectory(
-    reader: ModelRows, rule: rules.Rule, root: int, steps: int
-) -> Iterator[tuple[int, list[int], int, np.ndarray, np.ndarray]]:
-    """(text, drafted tokens, accepted, p rows [γ+1, V], q rows [γ+1, V]) of each step."""
-    key, tree = key_of(root), reader.tree
-    verify, history = rule_verifier(rule, tree), reader.contexts[0]
-    for step in range(steps):
-        if step % STEPS_PER_TEXT == 0:
-            history = reader.contexts[start_of(key, step, len(reader.contexts))]
-        rows = reader.rows_after(history[None], uniforms(key, Purpose.DRAFT, step, 1, tree.size))
-        read = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
-        with interpreted():  # compiling does not pay off for one step at a time
-            tokens, (accepted,) = verify(replace(rows, q=read), key, step)
-        yield step // STEPS_PER_TEXT, rows.draft_tokens[0].tolist(), int(accepted), rows.p[0], rows.q[0]
-        history = np.append(history, tokens[: accepted + 1, 0])

@@ -157,20 +157,17 @@ class Lookahead:
             columns = self.window + self.ngram - 2
             self._levels = self._rng.choice(np.array(list(history)), size=(1, columns))
         self._levels[0, 0] = history[-1]
-        levels = np.vstack([self._levels, self._guesses(history, self._levels)])
+        # the target's most probable token at the end of each column, the lowest among ties
+        order, old = self.target.order, self._levels
+        futures = [[*history[-1 - order : -1], *old[0, : i + 1], *old[1:, i]] for i in range(old.shape[1])]
+        recent = np.array([future[len(future) - order :] for future in futures], dtype=np.int64)
+        levels = np.vstack([self._levels, self.target.rows(recent).argmax(axis=1)])
         if len(levels) < self.ngram:
             self._levels = levels[:, 1:]
             return
         for first, *tail in levels.T.tolist():
             self._remember(first, tuple(tail))
         self._levels = levels[1:]
-
-    def _guesses(self, history: Sequence[int], levels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The target's most probable token at the end of each column, the lowest among ties."""
-        before = history[-1 - self.target.order : -1]
-        futures = [[*before, *levels[0, : i + 1], *levels[1:, i]] for i in range(levels.shape[1])]
-        recent = np.array([future[len(future) - self.target.order :] for future in futures], dtype=np.int64)
-        return self.target.rows(recent).argmax(axis=1)
 
     def _remember(self, first: int, tail: tuple[int, ...]) -> None:
         tails = self._pool[first]
