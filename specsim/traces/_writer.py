@@ -1,7 +1,6 @@
 """Writing a trace; a crash loses at most the shard that was not yet written."""
 
 import json
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -166,9 +165,7 @@ class TraceWriter:
         if drafted.shape != (layout.gamma,) and (layout.gamma or drafted.shape != (1,)):
             raise ValueError(f"tokens: shape {drafted.shape}; give ({layout.gamma},), one per drafted token")
         marks = self._check_accepted(accepted)
-        document = _integer(context, "context")
-        if not -(2**63) <= document < 2**63:
-            raise ValueError(f"context: {document} does not fit in 64 bits; give a smaller number")
+        document = check_count("context", context, -(2**63))
         start = self._pending * layout.rows_per_step
         rows = _format.take(self._buffer, slice(start, start + layout.rows_per_step))
         rows.step[:] = self.steps
@@ -268,9 +265,7 @@ class TraceWriter:
         if accepted is None or not self.layout.flags:
             kind, wanted = ("with", "a number") if self.layout.flags else ("without", "None")
             raise ValueError(f"accepted: {accepted} in a trace {kind} flags; give {wanted}")
-        passed = _integer(accepted, "accepted")
-        if not 0 <= passed <= gamma:
-            raise ValueError(f"accepted: {passed} is outside [0, {gamma}]; give a number of drafted tokens")
+        passed = check_count("accepted", accepted, 0, gamma)
         tested = [1] * passed + [0] * (passed < gamma)
         return tested + [_format.NONE] * (gamma + 1 - len(tested))
 
@@ -350,18 +345,6 @@ def _listed(listings: Listings, layout: _format.Layout) -> tuple[NDArray[np.int3
     if twice.any() or (weights.sum(axis=1) > 1.0 + tolerance * (1 - 1e-3)).any():
         return None
     return np.where(filled, keys, _format.NONE).astype(np.int32), np.abs(weights).astype(stored)
-
-
-def _integer(value: Any, name: str) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected an integer, got the bool {value}")
-    try:
-        found = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r} ({type(value).__name__})") from None
-    if abs(found) >= 2**128:  # Python does not print the longest ones
-        raise ValueError(f"{name}: has too many digits; give an integer below 2^63")
-    return found
 
 
 def _array(values: Any, name: str, expected: str) -> NDArray[Any]:

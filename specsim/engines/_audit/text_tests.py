@@ -112,15 +112,11 @@ def tables(
 
 def _same_places(places: Places, pairs: Ints) -> tuple[Ints, Ints]:
     """Indices of the tokens at the same place in both texts of each pair."""
-    if not len(pairs) or not len(places):
-        return NONE, NONE
-    starts = np.searchsorted(places.text, np.arange(pairs.max() + 2))
-    one, other = [], []
-    for a, b in pairs.tolist():
-        shared = min(starts[a + 1] - starts[a], starts[b + 1] - starts[b])
-        one.append(np.arange(starts[a], starts[a] + shared))
-        other.append(np.arange(starts[b], starts[b] + shared))
-    return np.concatenate(one), np.concatenate(other)
+    starts = np.searchsorted(places.text, np.arange(pairs.max(initial=-1) + 2))
+    shared = np.diff(starts)[pairs].min(axis=1)
+    at = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
+    one, other = (np.repeat(starts[texts], shared) + at for texts in pairs.T)
+    return one, other
 
 
 def context_test(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -157,25 +158,21 @@ def _chains_test(name: str, prompts: Numbered, level: float) -> TestResult:
 
 def _table_words(prompts: Numbered, i: int) -> str:
     """The outcome of table `i` whose shares differ most, in standard errors."""
-    best = (-1.0, "")
-    for number, prompt in prompts:
-        score, cell, shares = _largest(*prompt.totals(i))
-        best = max(best, (score, f"prompt {number}: {prompt.tables[i].name_of(cell)} {shares}"))
-    return best[1]
+    found = [(*_largest(*prompt.totals(i)), number, prompt.tables[i]) for number, prompt in prompts]
+    _, cell, shares, number, table = max(found, key=itemgetter(0))
+    return f"prompt {number}: {table.name_of(cell)} {shares}"
 
 
 def _chain_words(prompts: Numbered) -> str:
     """The token after a token whose shares differ most, in standard errors."""
-    best = (-1.0, "")
-    for number, prompt in prompts:
-        chains = prompt.chains
-        for place, before in np.ndindex(chains.counts.shape[1:3]):
-            score, state, shares = _largest(*chains.counts[:, place, before])
-            if score > best[0]:
-                after = f" after {chains.name_of(place - 1, before)}" if place else ""
-                token = chains.name_of(place, state)
-                best = score, f"prompt {number}, token {place + 1}{after}: {token} {shares}"
-    return best[1]
+    found = [
+        (*_largest(*prompt.chains.counts[:, place, before]), number, prompt.chains, place, before)
+        for number, prompt in prompts
+        for place, before in np.ndindex(prompt.chains.counts.shape[1:3])
+    ]
+    _, state, shares, number, chains, place, before = max(found, key=itemgetter(0))
+    after = f" after {chains.name_of(place - 1, before)}" if place else ""
+    return f"prompt {number}, token {place + 1}{after}: {chains.name_of(place, state)} {shares}"
 
 
 def _largest(one: Ints, other: Ints) -> tuple[float, int, str]:

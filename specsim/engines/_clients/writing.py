@@ -1,8 +1,9 @@
 """How a request is written for OpenAI-compatible servers, which differ in what they accept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from specsim.core._files import read_table
 from specsim.engines._planted.requests import (
     BANS,
     CHATS,
@@ -23,9 +24,9 @@ class Dialect:
     Servers have defaults of their own, such as a min-p of 0.05, so parameters without effect are sent too."""
 
     name: str
-    token_ids: bool
-    more_parameters: bool
-    returned_ids: bool
+    token_ids: bool = False
+    more_parameters: bool = False
+    returned_ids: bool = False
     chat: bool = False
 
     @property
@@ -33,18 +34,11 @@ class Dialect:
         return CHATS if self.chat else COMPLETIONS
 
 
-TOKEN_IDS = Dialect("token ids", True, True, False)
 #: The best one first; a server that refuses it is sent the next.
-DIALECTS = (
-    Dialect("token ids, ids returned", True, True, True),
-    TOKEN_IDS,
-    Dialect("text", False, True, False),
-    Dialect("text, OpenAI's parameters alone", False, False, False),
-    Dialect("chat, ids returned", False, True, True, chat=True),
-    Dialect("chat, OpenAI's parameters alone", False, False, False, chat=True),
-)
+DIALECTS = tuple(Dialect(**one) for one in read_table("servers")["dialects"])
+TOKEN_IDS = DIALECTS[1]
 #: The same for prompts that have no ids here.
-TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:4])
+TEXT_DIALECTS = (replace(DIALECTS[2], name="text, ids returned", returned_ids=True), *DIALECTS[2:4])
 #: More tokens than a text has, since penalties of llama.cpp look 64 back by default.
 WHOLE = 2**16
 #: llama.cpp processes rows in another order, unless it is given the one of

@@ -63,19 +63,17 @@ class Running:
         cls, texts: list[Text], keys: list[tuple[int, int]], gamma: int, memory: Memory | None
     ) -> "Running":
         """Texts that begin, with room for one step more than they ask for."""
+        n, slots, empty = len(texts), memory.slots if memory else 0, memory.words if memory else 0
         longest = max((text.request.max_tokens for text in texts), default=0) + gamma + 1
-        lengths = [len(text.request.prompt) for text in texts]
-        seen = np.zeros((len(texts), max(lengths, default=0) + longest), dtype=np.int64)
+        length = np.array([len(text.request.prompt) for text in texts], dtype=np.int64)
+        seen = np.zeros((n, length.max(initial=0) + longest), dtype=np.int64)
         for row, text in zip(seen, texts, strict=True):
             row[: len(text.request.prompt)] = text.request.prompt
-        shape = (len(texts), longest)
-        zeros = [np.zeros(len(texts), dtype=np.int64) for _ in range(4)]
-        length, words = np.array(lengths, dtype=np.int64), np.array(keys, dtype=np.uint64).reshape(-1, 2)
-        out, logprobs = np.zeros(shape, dtype=np.int64), np.zeros(shape)
-        state = np.full((len(texts), 2, memory.slots if memory else 0), memory.words if memory else 0)
-        window = np.full((len(texts), 2), memory.words if memory else 0)
-        count, steps, drafted, accepted = zeros
-        made = cls(texts, seen, length, out, logprobs, count, words, steps, drafted, accepted, state, window)
+        out, logprobs = np.zeros((n, longest), dtype=np.int64), np.zeros((n, longest))
+        words = np.array(keys, dtype=np.uint64).reshape(-1, 2)
+        count, *counts = np.zeros((4, n), dtype=np.int64)
+        state, window = np.full((n, 2, slots), empty), np.full((n, 2), empty)
+        made = cls(texts, seen, length, out, logprobs, count, words, *counts, state, window)
         if memory:
             for which in (0, 1):
                 made.advance(memory, which, seen, length - 1)

@@ -96,7 +96,10 @@ def _write(logged: Logged, out: str | Path, name: str, dtype: str, asked: Source
         raise ValueError(f"{source}, p: V = {logged.vocab_size}; leave out vocab_size, which is {vocab_size}")
     if vocab_size is not None and vocab_size < logged.vocab_size:
         raise ValueError(f"{source}: V = {logged.vocab_size} exceeds vocab_size, {vocab_size}; raise it")
-    files = logged.files or [_facts(file) for file in _files(asked.path, asked.draft)]
+    files = logged.files or [
+        {"file": file.name, "bytes": file.stat().st_size, "sha256": sha256_of(file)}
+        for file in _files(asked.path, asked.draft)
+    ]
     facts = {"format": name, "files": files, **logged.facts}
     layout: Any = {part: getattr(logged, part) for part in ("vocab_size", "gamma", "top", "flags", "bonus")}
     with writer(out, dtype=dtype, provenance=facts, **layout) as log:
@@ -134,7 +137,3 @@ def _files(*paths: Path | None) -> list[Path]:
     """The files of a log: those of a folder of arrays, or the paths themselves."""
     inside = (sorted(path.glob("*.npy")) if path.is_dir() else [path] for path in paths if path is not None)
     return [*itertools.chain.from_iterable(inside)]
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    return {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}

@@ -71,13 +71,8 @@ def _named(path: Path) -> Iterator[None]:
 
 def _batches(table: Any, names: list[str], path: Path) -> Iterator[Any]:
     """The rows of the columns `names`, some at a time."""
-    batches = table.iter_batches(ROWS, columns=names)
-    while True:
-        with _named(path):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
+    with _named(path):
+        yield from table.iter_batches(ROWS, columns=names)
 
 
 def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Iterator[Step]:
