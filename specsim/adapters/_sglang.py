@@ -3,7 +3,6 @@
 docs/engines/sglang.md has their signatures, and known issues. The kernel for trees needs a GPU; Triton's are
 interpreted without one."""
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -36,7 +35,7 @@ def adapt(tree_speculative_sampling: engines.Function, device: str = "cpu") -> V
         candidates, *links = (torch.as_tensor(one, dtype=torch.int64, device=p.device)[None] for one in nodes)
         rows = p[None].contiguous(), torch.zeros_like(p)[None]
         predicts, places, accepted = _run(
-            tree_speculative_sampling, candidates, links, *rows, rng, tree.depth + 1
+            tree_speculative_sampling, candidates, links, rows, rng, tree.depth + 1
         )
         path = places[0, : int(accepted[0]) + 1].tolist()
         return path[1:], int(predicts[path[-1]])
@@ -45,36 +44,29 @@ def adapt(tree_speculative_sampling: engines.Function, device: str = "cpu") -> V
 
 
 def _run(
-    function: engines.Function,
-    candidates: Any,
-    links: Sequence[Any],
-    p: Any,
-    q: Any,
-    rng: np.random.Generator,
-    width: int,
-    **more: Any,
+    function: engines.Function, candidates: Any, links: Any, rows: Any, rng: Any, width: int, **more: Any
 ) -> tuple[Any, Any, Any]:
     """What the function writes for `candidates` [B, nodes]: tokens, accepted places [B, width], how many."""
     import torch
 
-    steps, nodes = candidates.shape
-    predicts = torch.full((steps * nodes,), -1, dtype=torch.int32, device=p.device)
-    places = torch.full((steps, width), -1, dtype=torch.int32, device=p.device)
-    accepted = torch.zeros(steps, dtype=torch.int32, device=p.device)
+    (steps, nodes), device = candidates.shape, candidates.device
+    predicts = torch.full((steps * nodes,), -1, dtype=torch.int32, device=device)
+    places = torch.full((steps, width), -1, dtype=torch.int32, device=device)
+    accepted = torch.zeros(steps, dtype=torch.int32, device=device)
     with engines.seeded_torch(rng):
-        coins, final_coins = torch.rand((steps, nodes), device=p.device), torch.rand(steps, device=p.device)
+        coins, final_coins = torch.rand((steps, nodes), device=device), torch.rand(steps, device=device)
     function(
         predicts=predicts,
         accept_index=places,
         accept_token_num=accepted,
         candidates=candidates,
-        retrive_index=torch.arange(steps * nodes, device=p.device).view(steps, nodes),
+        retrive_index=torch.arange(steps * nodes, device=device).view(steps, nodes),
         retrive_next_token=links[0],
         retrive_next_sibling=links[1],
         uniform_samples=coins,
         uniform_samples_for_final_sampling=final_coins,
-        target_probs=p,
-        draft_probs=q,
+        target_probs=rows[0],
+        draft_probs=rows[1],
         threshold_single=1.0,
         threshold_acc=1.0,
         deterministic=True,
@@ -90,13 +82,9 @@ verifier = engines.installed(
 
 def _links(tree: Tree) -> tuple[list[int], list[int]]:
     """The first child and the next sibling of every node, or -1."""
-    first_child, next_sibling = [-1] * (tree.size + 1), [-1] * (tree.size + 1)
-    for node in range(tree.size + 1):
-        children = tree.children(node)
-        first_child[node] = children[0] if children else -1
-        for one, other in pairwise(children):
-            next_sibling[one] = other
-    return first_child, next_sibling
+    children = [tree.children(node) for node in range(tree.size + 1)]
+    siblings = dict(pair for some in children for pair in pairwise(some))
+    return [next(iter(some), -1) for some in children], [siblings.get(i, -1) for i in range(len(children))]
 
 
 def adapt_chain(function: engines.Function, device: str = "cpu", block: bool = False) -> Verifier:
@@ -108,7 +96,7 @@ def adapt_chain(function: engines.Function, device: str = "cpu", block: bool = F
 
         candidates, rows = _after_a_token(draft_tokens), (p.contiguous(), q.contiguous())
         width, more = candidates.shape[1], {"block_verification": block}
-        predicts, places, _ = _run(function, candidates, (None, None), *rows, rng, width, **more)
+        predicts, places, _ = _run(function, candidates, (None, None), rows, rng, width, **more)
         return torch.where(places < 0, -1, predicts[places.clamp(min=0).long()])
 
     return verify

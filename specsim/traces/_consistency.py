@@ -179,10 +179,9 @@ class _Flags:
     """Sums over tested tokens, by bin of their acceptance probability, and by position."""
 
     def __init__(self, gamma: int) -> None:
-        self.counts = np.zeros((FLAG_BINS, 2), dtype=np.int64)  # tested, accepted
-        self.expected = np.zeros((FLAG_BINS, 3))  # the least and the most accepted, and the variance
         alternatives = 2 * (len(SHIFTS) + len(SHARES))
-        self.logs = np.zeros((FLAG_BINS, alternatives))
+        # tested, accepted, the least and the most that are expected, the variance, and the log ratios
+        self.sums = np.zeros((FLAG_BINS, 5 + alternatives))
         self.position_logs = np.zeros((gamma, alternatives))
         self.contradictions = 0
 
@@ -194,28 +193,28 @@ class _Flags:
         self.contradictions += int(((low == 1.0) & ~passed).sum())
         middle = (low + high) / 2
         bins = np.minimum((middle * FLAG_BINS).astype(np.int64), FLAG_BINS - 1)
-        for i, one in enumerate((tested[tested], passed)):
-            self.counts[:, i] += np.bincount(bins, one, FLAG_BINS).astype(np.int64)
-        for i, part in enumerate((low, high, middle * (1 - middle))):
-            self.expected[:, i] += np.bincount(bins, part, FLAG_BINS)
-        for i, ratios in enumerate(_log_ratios(low, high, passed)):
-            self.logs[:, i] += np.bincount(bins, ratios, FLAG_BINS)
-            self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], ratios, layout.gamma)
+        ratios = [*_log_ratios(low, high, passed)]
+        for i, part in enumerate((tested[tested], passed, low, high, middle * (1 - middle), *ratios)):
+            self.sums[:, i] += np.bincount(bins, part, FLAG_BINS)
+        for i, part in enumerate(ratios):
+            self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], part, layout.gamma)
 
     def log_e(self) -> float:
         """The log of the e-value: a mean over alternatives, by bin, by position, and overall."""
         if self.contradictions:
             return float("inf")
-        every = np.concatenate([self.logs.ravel(), self.position_logs.ravel(), self.logs.sum(axis=0)])
+        logs = self.sums[:, 5:]
+        every = np.concatenate([logs.ravel(), self.position_logs.ravel(), logs.sum(axis=0)])
         return float(scipy.special.logsumexp(every) - np.log(every.size))
 
     def bins(self) -> tuple[FlagBin, ...]:
         found = []
-        for i in np.flatnonzero(self.counts[:, 0]).tolist():
-            (tested, accepted), (low, high, variance) = self.counts[i].tolist(), self.expected[i].tolist()
+        for i in np.flatnonzero(self.sums[:, 0]).tolist():
+            tested, accepted, low, high, variance = self.sums[i, :5].tolist()
             outside = accepted - min(max(accepted, low), high)
             z = outside / np.sqrt(variance) if variance > 0 else 0.0
-            found.append(FlagBin(i / FLAG_BINS, (i + 1) / FLAG_BINS, tested, accepted, (low, high), float(z)))
+            counts = int(tested), int(accepted), (low, high)
+            found.append(FlagBin(i / FLAG_BINS, (i + 1) / FLAG_BINS, *counts, float(z)))
         return tuple(found)
 
 

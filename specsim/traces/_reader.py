@@ -23,10 +23,7 @@ from specsim.traces._format import MANIFEST, AnyColumns, Entries, Layout, digest
 from specsim.traces._pieces import decode
 
 #: The folder of each bundled trace, by the name of its pair.
-BUNDLED = {
-    "ngram": Path(__file__).parents[1] / "data" / "ngram-trace",
-    "transformers": Path(__file__).parents[1] / "data" / "transformers-trace",
-}
+BUNDLED = {pair: Path(__file__).parents[1] / f"data/{pair}-trace" for pair in ("ngram", "transformers")}
 #: Read at a time: so little that what is read again, as for entropies, is still in the cache of two threads.
 CHUNK_BYTES = 8 * 2**20
 #: The same of rows that are read once. Then fewer calls are better, as the rows drive the interpreter's own

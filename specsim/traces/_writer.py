@@ -101,15 +101,12 @@ def writer(
         steps = check_count("rows_per_shard", rows_per_shard, stride) // stride
     # raises here rather than after an hour of recording
     sink = TraceWriter(out, layout, steps, _as_json(dict(provenance or {})))
-    finished = False
     try:
         yield sink
-        finished = True
     finally:
         sink.flush()
         sink.closed = True
-        if finished:
-            sink.write_manifest(sink.shards, complete=True)
+    sink.write_manifest(sink.shards, complete=True)
 
 
 #: Rows of a truncated trace: token ids and probabilities of each.

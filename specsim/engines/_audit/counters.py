@@ -3,7 +3,8 @@ head."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -40,26 +41,23 @@ def reported(texts: Sequence[Completion]) -> list[Drafts]:
         requests[one.number].append(one)
     found = []
     for number, group in requests.items():
-        drafts = [
-            Drafts(number, one.drafted, one.accepted, one.steps, 0, 0)
-            for one in group
-            if one.drafted is not None and one.accepted is not None
-        ]
-        if total := _total(drafts, number):
-            found.append(replace(total, emitted=_tokens(group), texts=len(group)))
+        told = [one for one in group if one.drafted is not None and one.accepted is not None]
+        if told:
+            found.append(_sum(told, _tokens(group), len(group), number))
     return found
 
 
-def _total(drafts: Sequence[Drafts], number: int = -1) -> Drafts | None:
-    """The sums; without a count of steps where one of `drafts` has none. None of no drafts."""
-    if not drafts:
-        return None
+def _sum(drafts: Sequence[Any], emitted: int, texts: int, number: int = -1) -> Drafts:
+    """The sums of counts; without one of steps where one of `drafts` has none."""
     steps = [one.steps for one in drafts if one.steps is not None]
-    drafted, accepted, emitted, texts = (
-        sum(getattr(one, name) for one in drafts) for name in ("drafted", "accepted", "emitted", "texts")
-    )
+    drafted, accepted = (sum(getattr(one, name) for one in drafts) for name in ("drafted", "accepted"))
     counted = sum(steps) if len(steps) == len(drafts) else None
     return Drafts(number, drafted, accepted, counted, emitted, texts)
+
+
+def _total(drafts: Sequence[Drafts]) -> Drafts | None:
+    emitted, texts = (sum(getattr(one, name) for one in drafts) for name in ("emitted", "texts"))
+    return _sum(drafts, emitted, texts) if drafts else None
 
 
 def _tokens(texts: Sequence[Completion]) -> int:

@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 
 from specsim.core._types import Floats, Ints
 from specsim.engines._audit.known_mistakes import Known
-from specsim.engines._audit.places import (
-    Given,
-    Places,
-    by_context,
-    distinct_contexts,
-    masses_of,
-    masses_under,
-)
+from specsim.engines._audit.places import Given, Places, by_context, distinct_contexts, mass_under, masses_of
 from specsim.engines._audit.results import KnownMistake, TestResult
 from specsim.engines._audit.text_tests import Cells
 from specsim.mistakes._rows import Pair
@@ -97,7 +90,7 @@ def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, wi
         columns = places.contexts.shape[1]
         read = [one.contexts.reshape(-1, columns) for one in others]
         tokens = [one.tokens.repeat(len(r) // len(one.tokens)) for one, r in zip(others, read, strict=True)]
-        every = masses_under(
+        every = mass_under(
             np.concatenate(read), np.concatenate(tokens), lambda contexts: given(contexts).p, width
         )
         parts = np.split(every, np.cumsum([len(one) for one in read])[:-1])

@@ -16,16 +16,7 @@ from specsim.core._verdicts import BUDGET, WANTED_TV, Finding
 from specsim.engines._audit import counters, logprobs, results
 from specsim.engines._audit.diagnosis import diagnose, fit, mistakes_test
 from specsim.engines._audit.known_mistakes import TRIED, known_mistakes
-from specsim.engines._audit.places import (
-    Given,
-    Places,
-    Rows,
-    by_context,
-    masses_of,
-    masses_under,
-    padded,
-    places_of,
-)
+from specsim.engines._audit.places import Answered, Given, Places, Rows, by_context, mass_under, masses_of
 from specsim.engines._audit.store import REPEATED
 from specsim.engines._audit.text_tests import context_test, equal_texts_test, support_finding, tables
 from specsim.engines._planted.folder import Planted
@@ -145,8 +136,8 @@ class _Texts:
         gamma = run.described.get("gamma")
         self.server, self.about_server = counters.usable(self.every, run.counters, gamma)
         self.length = counters.draft_length(self.every, self.server, gamma)
-        self.places = places_of(self.law, asked, self.fresh)
-        self.padded = padded(asked, self.fresh)
+        answered = Answered(run.planted, asked, self.fresh)
+        self.places, self.padded = answered.places(), answered.padded()
         likelihoods = _order_logs(run.planted, self.places, self.sampling, self.padded)
         # where the likeliest of several laws is tested, each has its share of the budget
         logs = {one: likelihoods.get(one, 0.0) for one in orders or likelihoods}
@@ -166,7 +157,7 @@ class _Texts:
         some = rng.random(len(self.places)) * entries < MOST_ENTRIES
         self.few = self.places.chosen(some)
         drafts = round(self.length or LIKELY_DRAFTS) if run.described.get("speculative", True) else 0
-        known = known_mistakes(run.planted, asked, self.fresh, self.few, self.sampling, self.order, drafts)
+        known = known_mistakes(answered, self.few, self.sampling, self.order, drafts)
         self.fitted = fit(self.few, self.masses.mass[some], known, self.given, self.law.vocab_size)
 
     def given(self, contexts: Ints) -> Given:
@@ -208,7 +199,7 @@ class _Texts:
         return found[kind], kind if len({*map(_wrong, found.values())}) > 1 else ""
 
     def _compared(self, rows: Rows) -> results.LogProbabilities | None:
-        mass = masses_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
+        mass = mass_under(self.places.contexts, self.places.tokens, rows, self.law.vocab_size)
         with np.errstate(divide="ignore"):
             return logprobs.compare(self.places, self.fresh, np.log(mass), rows, self.tolerance_of_logs)
 
@@ -244,13 +235,9 @@ class _Texts:
         if len(possible_orders(asked)) > 1:
             yield f"Rows are processed in the order {self.named}."
         if asked.left_out:
-            best = (
-                "the checkpoint's values"
-                if self.sampling != asked
-                else "neutral values, not the checkpoint's"
-            )
+            kinds = "neutral values, not the checkpoint's", "the checkpoint's values"
             values = ", ".join(f"{name} {value:g}" for name, value in asked.left_out.items())
-            yield f"What requests leave out fits {best}: {values}."
+            yield f"What requests leave out fits {kinds[self.sampling != asked]}: {values}."
         if kind:
             yield f"The returned log-probabilities are those of the {kind} rows."
         at = {(one.number, one.index): one.tokens for one in self.run.texts}
@@ -289,8 +276,8 @@ def likely_orders(run: Run) -> list[str]:
     with probability at most e^-`UNLIKELY` for each of the others."""
     asked = {request.number: request for request in run.requests}
     texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
-    places = places_of(run.planted.target, asked, texts)
-    found = _order_logs(run.planted, places, run.requests[0].sampling, padded(asked, texts))
+    answered = Answered(run.planted, asked, texts)
+    found = _order_logs(run.planted, answered.places(), run.requests[0].sampling, answered.padded())
     most = max(found.values())
     return [order for order, log in found.items() if log > most - UNLIKELY]
 

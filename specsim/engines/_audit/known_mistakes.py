@@ -4,7 +4,7 @@ A mistake is a function of the rows of target and draft, or it reads other token
 may happen at a share of the places only, so a mistake on one path, such as that of the bonus token, needs no
 entry of its own."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -18,11 +18,10 @@ from specsim.core._files import read_table
 from specsim.core._parameters import written
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
-from specsim.engines._audit.places import ENTRIES, Given, Places, distinct_contexts, padded, places_of
-from specsim.engines._planted.folder import Planted
+from specsim.engines._audit.places import ENTRIES, Answered, Given, Places, distinct_contexts
 from specsim.engines._planted.law import Law
 from specsim.engines._planted.processing import PARTS, possible_orders
-from specsim.engines._planted.requests import Completion, Request, Sampling
+from specsim.engines._planted.requests import Completion, Sampling
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.mistakes import WHERE
 from specsim.engines._server.step import Step
@@ -72,47 +71,35 @@ class Known:
 
 
 def known_mistakes(
-    planted: Planted,
-    requests: Mapping[int, Request],
-    texts: Sequence[Completion],
-    places: Places,
-    sampling: Sampling,
-    order: str,
-    gamma: int,
+    answered: Answered, places: Places, sampling: Sampling, order: str, gamma: int
 ) -> Iterator[Known]:
     """The mistakes; those of a state need `gamma`, the drafted tokens of a step, or 0 without drafts."""
-    law = planted.target
-    if gamma and texts and not sampling.reads_texts:
-        yield from _of_state(planted, requests, texts, places, gamma)
+    law = answered.planted.target
+    if gamma and answered.texts and not sampling.reads_texts:
+        yield from _of_state(answered, places, gamma)
     yield from _of_verification(law.words, sampling)
     yield from _of_processing(sampling, order)
     if not sampling.reads_texts:  # every place has rows of its own, so that means of them take long
         yield from _unknown_tokens(law)
     yield from _missed(sampling, places)
-    yield from _misread(law, requests, texts, places)
+    yield from _misread(answered, places)
 
 
-def _of_state(
-    planted: Planted,
-    requests: Mapping[int, Request],
-    texts: Sequence[Completion],
-    places: Places,
-    gamma: int,
-) -> Iterator[Known]:
+def _of_state(answered: Answered, places: Places, gamma: int) -> Iterator[Known]:
     """Mistakes of what is carried from token to token, as our server makes them."""
-    law, asked = planted.target, list(requests.values())
-    whole = places_of(law, requests, texts, every=True).contexts
+    planted, asked, law = answered.planted, [*answered.requests.values()], answered.planted.target
+    whole = answered.places(every=True).contexts
 
     def again(name: str) -> Places:
         engine = LocalEngine(planted, gamma=gamma, mistake=name, seed=0)
         found = [one for one in engine.complete(asked) if isinstance(one, Completion)]
-        return places_of(law, requests, found)
+        return answered._replace(texts=found).places()
 
     there = {"state": law.memory, "expert": law.experts}
     for name, where in WHERE.items():
         if there.get(where) or (name == "window_off_by_one" and planted.architecture == "sliding-window"):
             times = FOLLOWED if where == "state" and not planted.heads else 1
-            read = contexts_read(planted, requests, texts, name, gamma, whole, times)[:, places.index]
+            read = contexts_read(answered, name, gamma, whole, times)[:, places.index]
             every = np.concatenate([*read], axis=1)
             yield Known((name,), attrgetter("p"), contexts=every, again=partial(again, name))
 
@@ -231,14 +218,13 @@ def _missed(sampling: Sampling, places: Places) -> Iterator[Known]:
         yield Known((name,), attrgetter("p"), contexts=np.hstack(every))
 
 
-def _misread(
-    law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], places: Places
-) -> Iterator[Known]:
+def _misread(answered: Answered, places: Places) -> Iterator[Known]:
     """What is read [n, k] where a cache, a page or another request's rows are mixed up; the right token where
     nothing can be read."""
-    if not texts or not (law.offsets or law.openers):
+    law = answered.planted.target
+    if not answered.texts or not (law.offsets or law.openers):
         return
-    whole, prompts = padded(requests, texts)
+    whole, prompts = answered.padded()
     at = prompts[places.text] + places.place
     if law.offsets:
         for name, seldom, detail, move in _moves():
@@ -294,17 +280,10 @@ def _read(law: Law, whole: Ints, places: Places, text: Ints, at: Ints, move: Mov
 # a rejection are drawn from q.
 
 
-def contexts_read(
-    planted: Planted,
-    requests: Mapping[int, Request],
-    texts: Sequence[Completion],
-    mistake: str,
-    gamma: int,
-    right: Ints,
-    times: int,
-) -> Ints:
-    """The contexts [times, n, k] that the target reads for each token of `texts`, in their order, under a
+def contexts_read(answered: Answered, mistake: str, gamma: int, right: Ints, times: int) -> Ints:
+    """The contexts [times, n, k] that the target reads for each token of the texts, in their order, under a
     mistake, each time with other drafts. They are `right` [n, k] in texts with tokens that never come."""
+    planted, requests, texts = answered
     follower = _Follower(planted, gamma=gamma, mistake=mistake, seed=0)
     lengths = np.tile([len(one.tokens) for one in texts], times)
     follower.read, follower.starts = np.tile(right, (times, 1)), np.cumsum(lengths) - lengths

@@ -75,16 +75,13 @@ def finding(found: LogProbabilities | None, tolerance: float) -> Finding | None:
     """A finding if any returned value is wrong."""
     if found is None or not (found.wrong or found.listed_wrong):
         return None
-    parts = []
-    if found.wrong:
-        zeros = f", {found.zeros:,} of them exactly 0" if found.zeros else ""
-        parts.append(
-            f"{found.wrong:,} of {found.returned:,} returned log-probabilities are wrong by more than "
-            f"{tolerance:g}{zeros}"
+    zeros = f", {found.zeros:,} of them exactly 0" if found.zeros else ""
+    parts = [
+        f"{wrong:,} of {count:,} {what} are wrong by more than {tolerance:g}{more}"
+        for wrong, count, what, more in (
+            (found.wrong, found.returned, "returned log-probabilities", zeros),
+            (found.listed_wrong, found.listed, "entries of top lists", ""),
         )
-    if found.listed_wrong:
-        parts.append(
-            f"{found.listed_wrong:,} of {found.listed:,} entries of top lists are wrong by more than "
-            f"{tolerance:g}"
-        )
+        if wrong
+    ]
     return Finding("log-probabilities", f"{'; '.join(parts)} ({found.example})")

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._types import Floats, Ints
 from specsim.engines._planted.folder import Planted
-from specsim.engines._planted.law import Law, log_softmax
+from specsim.engines._planted.law import log_softmax
 from specsim.engines._planted.processing import Seen, processed
 from specsim.engines._planted.requests import Completion, Request, Sampling
 from specsim.mistakes._rows import Pair
@@ -48,39 +48,45 @@ class Places:
         return replace(self, outside=outside, **{name: getattr(self, name)[kept] for name in names})
 
 
-def places_of(
-    law: Law, requests: Mapping[int, Request], texts: Sequence[Completion], every: bool = False
-) -> Places:
-    """The emitted tokens; those without a distribution are left out, but not if `every` one is asked for."""
-    reads = any(one.sampling.reads_texts for one in requests.values())
-    contexts = [np.zeros((0, len(law.sizes) + 2 * reads), dtype=np.int64)]
-    tokens = [np.zeros(0, dtype=np.int64)]
-    for i, one in enumerate(texts):
-        prompt = requests[one.number].prompt
-        tokens.append(np.array(one.tokens, dtype=np.int64))
-        whole = np.concatenate([prompt, tokens[-1].clip(0, law.vocab_size - 1)])
-        read = law.contexts(whole, len(prompt))
-        so_far = np.arange(len(prompt), len(whole))
-        contexts.append(np.column_stack([read, np.full(len(read), i), so_far]) if reads else read)
-    lengths = np.array([len(one.tokens) for one in texts], dtype=np.int64)
-    emitted, text = np.concatenate(tokens), np.repeat(np.arange(len(texts)), lengths)
-    index = np.arange(len(emitted))
-    starts = np.cumsum(lengths) - lengths
-    most = np.array([requests[one.number].max_tokens for one in texts], dtype=np.int64)
-    place = index - starts[text]
-    found = Places(text, place, place == most[text] - 1, np.concatenate(contexts), emitted, index)
-    known = (emitted >= 0) & (emitted < law.vocab_size)
-    words = (found.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
-    return found if every else found.chosen(known & words, int((~known).sum()))
+class Answered(NamedTuple):
+    """Texts of a planted pair, and the requests that they answer, by number."""
 
+    planted: Planted
+    requests: Mapping[int, Request]
+    texts: Sequence[Completion]
 
-def padded(requests: Mapping[int, Request], texts: Sequence[Completion]) -> tuple[Ints, Ints]:
-    """The tokens of prompts and texts [T, W], -1 after their ends, and the lengths of the prompts [T]."""
-    whole = [[*requests[one.number].prompt, *one.tokens] for one in texts]
-    found = np.full((len(whole), max(map(len, whole), default=0)), -1, dtype=np.int64)
-    for row, tokens in zip(found, whole, strict=True):
-        row[: len(tokens)] = tokens
-    return found, np.array([len(requests[one.number].prompt) for one in texts], dtype=np.int64)
+    def places(self, every: bool = False) -> Places:
+        """The emitted tokens; those without a distribution are left out, but not if `every` one is asked
+        for."""
+        law, (_, requests, texts) = self.planted.target, self
+        reads = any(one.sampling.reads_texts for one in requests.values())
+        contexts = [np.zeros((0, len(law.sizes) + 2 * reads), dtype=np.int64)]
+        tokens = [np.zeros(0, dtype=np.int64)]
+        for i, one in enumerate(texts):
+            prompt = requests[one.number].prompt
+            tokens.append(np.array(one.tokens, dtype=np.int64))
+            whole = np.concatenate([prompt, tokens[-1].clip(0, law.vocab_size - 1)])
+            read = law.contexts(whole, len(prompt))
+            so_far = np.arange(len(prompt), len(whole))
+            contexts.append(np.column_stack([read, np.full(len(read), i), so_far]) if reads else read)
+        lengths = np.array([len(one.tokens) for one in texts], dtype=np.int64)
+        emitted, text = np.concatenate(tokens), np.repeat(np.arange(len(texts)), lengths)
+        index = np.arange(len(emitted))
+        most = np.array([requests[one.number].max_tokens for one in texts], dtype=np.int64)
+        place = index - (np.cumsum(lengths) - lengths)[text]
+        found = Places(text, place, place == most[text] - 1, np.concatenate(contexts), emitted, index)
+        known = (emitted >= 0) & (emitted < law.vocab_size)
+        words = (found.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
+        return found if every else found.chosen(known & words, int((~known).sum()))
+
+    def padded(self) -> tuple[Ints, Ints]:
+        """The tokens of prompts and texts [T, W], -1 after their ends, and the lengths of the prompts [T]."""
+        prompts = [self.requests[one.number].prompt for one in self.texts]
+        whole = [[*prompt, *one.tokens] for prompt, one in zip(prompts, self.texts, strict=True)]
+        found = np.full((len(whole), max(map(len, whole), default=0)), -1, dtype=np.int64)
+        for row, tokens in zip(found, whole, strict=True):
+            row[: len(tokens)] = tokens
+        return found, np.array([*map(len, prompts)], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ def masses_of(places: Places, rows: Callable[[Ints], Pair], rng: np.random.Gener
     return Masses(mass, u, overlap, accepted)
 
 
-def masses_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats:
+def mass_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats:
     """The probability of each of `tokens` [n] after `contexts` [n, k] under rows of `width` tokens."""
     mass = np.zeros(len(tokens))
     for distinct, at, row in by_context(contexts, width):

@@ -20,15 +20,7 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET
-from specsim.engines._audit import counters
-from specsim.engines._audit.results import (
-    GreedyTexts,
-    ServerComparison,
-    ServerSide,
-    TestResult,
-    faults,
-    most_significant,
-)
+from specsim.engines._audit import counters, results
 from specsim.engines._audit.run import PLAIN, open_store
 from specsim.engines._audit.store import Asking, TextStore
 from specsim.engines._audit.two_servers_tests import PromptTexts, Text, all_tests
@@ -60,10 +52,10 @@ class Side:
         """Requests without a text, and texts in a form that cannot be compared."""
         return [*self.asking.store.failures.values(), *self.unread]
 
-    def record(self, form: str) -> ServerSide:
+    def record(self, form: str) -> results.ServerSide:
         texts, failures = self.texts, self.failures
         drafts = counters.total(texts, self.asking.gained())
-        return ServerSide(
+        return results.ServerSide(
             url=self.server.url,
             engine=printable(self.server.name),
             version=printable(self.server.version),
@@ -157,7 +149,7 @@ def compare_servers(
     out: str | Path | None = None,
     rng: RandomSource = None,
     progress: ShowProgress = None,
-) -> ServerComparison:
+) -> results.ServerComparison:
     """Test whether two OpenAI-compatible servers draw texts from the same distribution.
 
     The distribution need not be known: compare a model with and without speculation, or an old and a new
@@ -240,7 +232,7 @@ def compare_servers(
     root, deadline = root_of(rng), None if seconds is None else time.perf_counter() + seconds
     more = {"prompts": list(prompts), "length": length, "rounds": rounds, "texts": copies}
     started, interrupted = time.perf_counter(), False
-    tests: list[TestResult] = []
+    tests: list[results.TestResult] = []
     with ExitStack() as stack:
         sides = []
         for url, file in zip((one, other), TEXTS, strict=True):
@@ -262,10 +254,10 @@ def compare_servers(
     faulty = [
         finding
         for side, name in zip(sides, ("first", "second"), strict=True)
-        for finding in faults(side.failures, f"requests to the {name} server")
+        for finding in results.faults(side.failures, f"requests to the {name} server")
     ]
-    changes = most_significant("deviation", [test for test in tests if test.rejected], "more tests")
-    return ServerComparison(
+    rejected = [test for test in tests if test.rejected]
+    return results.ServerComparison(
         one=records[0],
         other=records[1],
         prompts=tuple(prompts),
@@ -274,13 +266,13 @@ def compare_servers(
         planned=rounds * copies,
         tests=tuple(tests),
         greedy=tuple(by_prompt),
-        findings=(*faulty, *changes),
+        findings=(*faulty, *results.most_significant("deviation", rejected, "more tests")),
         interrupted=interrupted,
         provenance=Provenance.record(root, 1, time.perf_counter() - started),
     )
 
 
-def _compare_blocks(run: Serving, tests: list[TestResult]) -> None:
+def _compare_blocks(run: Serving, tests: list[results.TestResult]) -> None:
     """Put the tests of all blocks that came whole into `tests`, until one of them rejects."""
     prompts: list[PromptTexts] = []
     done = 0
@@ -300,7 +292,7 @@ def _compare_blocks(run: Serving, tests: list[TestResult]) -> None:
             return
 
 
-def _greedy(run: Serving) -> list[GreedyTexts]:
+def _greedy(run: Serving) -> list[results.GreedyTexts]:
     """Where the texts of each prompt differ, of the prompts to which all four texts came."""
     run.form = common_form([one for side in run.sides for one in side.texts])
     at = [{one.number: one.forms[run.form] for one in side.texts} for side in run.sides]
@@ -312,5 +304,5 @@ def _greedy(run: Serving) -> list[GreedyTexts]:
         a, again, b, back = (one or () for one in four)
         same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         place = None if a == b else same + 1
-        found.append(GreedyTexts(p + 1, place, (a == again, b == back)))
+        found.append(results.GreedyTexts(p + 1, place, (a == again, b == back)))
     return found

@@ -18,7 +18,7 @@ from specsim.core._checks import check_count, check_seconds
 from specsim.engines._clients import answers
 from specsim.engines._clients.running import Answers, side_by_side
 from specsim.engines._clients.writing import DIALECTS, TEXT_DIALECTS, Dialect, fields_of
-from specsim.engines._planted.requests import CHATS, Completion, FailedError, Failure, Request
+from specsim.engines._planted.requests import CHATS, COMPLETIONS, Completion, FailedError, Failure, Request
 from specsim.engines._planted.served_pair import Pair
 from specsim.traces._responses import id_in, token_ids
 
@@ -191,7 +191,8 @@ class HttpServer:
         for dialect in self._dialects if known is None else (known,):
             payload = json.dumps(self._fields(request, dialect)).encode()
             try:
-                body = self._send_again(dialect.path, payload, answers.most_bytes(request))
+                path = CHATS if dialect.chat else COMPLETIONS
+                body = self._send_again(path, payload, answers.most_bytes(request))
             except _StatusError as error:
                 if known is not None or error.status not in REFUSED:
                     raise
@@ -272,9 +273,8 @@ class HttpServer:
                 self._silent = True
                 message = f"no whole answer from {self.url} in {patience:.3g} seconds"
                 raise FailedError("timeout", message) from None
-            kind = "garbage" if isinstance(error, http.client.BadStatusLine | ValueError) else "connection"
-            if isinstance(error, http.client.RemoteDisconnected):
-                kind = "connection"
+            garbage = isinstance(error, http.client.BadStatusLine | ValueError)
+            kind = "garbage" if garbage and not isinstance(error, ConnectionError) else "connection"
             raise FailedError(kind, f"{self.url}: {type(error).__name__}: {error}") from None
         except FailedError:
             connection.close()

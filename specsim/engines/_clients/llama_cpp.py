@@ -60,6 +60,7 @@ class LlamaCppEngine(InProcess):
         return read_counters(self._model.handle_metrics()) if self._gamma else None
 
     def _answer(self, request: Request) -> Answers:
+        self._check(request)
         if request.seed is not None and request.seed > MOST_SEED:
             raise NotImplementedError(f"seed: {request.seed} is more than {MOST_SEED}, llama.cpp's largest")
         started = time.perf_counter()

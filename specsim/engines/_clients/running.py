@@ -53,6 +53,7 @@ class InProcess:
         raise NotImplementedError
 
     def _answer(self, request: Request) -> Answers:
+        self._check(request)
         found: Answers = []
         for index in range(request.n):
             started = time.perf_counter()
@@ -61,11 +62,7 @@ class InProcess:
         return found
 
     def _tried(self, request: Request) -> Answers:
-        def answer() -> Answers:
-            self._check(request)
-            return self._answer(request)
-
-        return or_failures(answer, [request])
+        return or_failures(lambda: self._answer(request), [request])
 
     def _check(self, request: Request) -> None:
         """Raise NotImplementedError for a parameter that the engine does not have."""

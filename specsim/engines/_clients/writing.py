@@ -4,15 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specsim.core._files import read_table
-from specsim.engines._planted.requests import (
-    BANS,
-    CHATS,
-    COMPLETIONS,
-    PENALTIES,
-    FailedError,
-    Request,
-    Sampling,
-)
+from specsim.engines._planted.requests import BANS, PENALTIES, FailedError, Request, Sampling
 from specsim.engines._planted.served_pair import Pair
 
 
@@ -28,10 +20,6 @@ class Dialect:
     more_parameters: bool = False
     returned_ids: bool = False
     chat: bool = False
-
-    @property
-    def path(self) -> str:
-        return CHATS if self.chat else COMPLETIONS
 
 
 #: The best one first; a server that refuses it is sent the next.

@@ -71,9 +71,9 @@ class Running:
             row[: len(text.request.prompt)] = text.request.prompt
         out, logprobs = np.zeros((n, longest), dtype=np.int64), np.zeros((n, longest))
         words = np.array(keys, dtype=np.uint64).reshape(-1, 2)
-        count, *counts = np.zeros((4, n), dtype=np.int64)
+        count, steps, drafted, accepted = np.zeros((4, n), dtype=np.int64)
         state, window = np.full((n, 2, slots), empty), np.full((n, 2), empty)
-        made = cls(texts, seen, length, out, logprobs, count, words, *counts, state, window)
+        made = cls(texts, seen, length, out, logprobs, count, words, steps, drafted, accepted, state, window)
         if memory:
             for which in (0, 1):
                 made.advance(memory, which, seen, length - 1)

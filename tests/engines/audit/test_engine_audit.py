@@ -29,7 +29,7 @@ from specsim.engines._planted.processing import DEFAULTS, FIRST_ORDER, ORDERS, p
 from specsim.engines._planted.requests import PENALTIES
 from specsim.engines._server.decoding import Decoder, LocalEngine
 from specsim.engines._server.http import Server
-from specsim.engines._server.mistakes import ACTS
+from specsim.engines._server.mistakes import ACTS, WHERE
 from specsim.engines._server.step import Text
 
 #: Tokens that are enough for a verdict, and those that are enough to see a mistake.
@@ -213,7 +213,7 @@ ARCHITECTURES = {
 )
 def test_a_mistake_is_found_and_named(name, pair, opened, made_as, full):
     where = opened if name in ("wrong_page", "first_token_of_next") else pair
-    if architecture := ARCHITECTURES.get(name) or ARCHITECTURES.get(ACTS[name][0]):
+    if architecture := ARCHITECTURES.get(name) or ARCHITECTURES.get(WHERE.get(name)):
         where = made_as(architecture)
     tokens, sampling = 40_000 if full else FEWER, SETTINGS.get(name, Sampling())
     how = {"sampling": sampling, "texts": 2 if name == "copies_alike" else 1, "order": FIRST_ORDER, "rng": 1}
@@ -318,9 +318,10 @@ def test_log_probabilities_tell_orders_apart_that_few_tokens_do_not(pair):
     requests = plan_requests(pair, 1, sampling, 300)
     run = serve(open_engine("specsim", pair), pair, requests, TextStore(None, {}), 1)
     asked = {one.number: one for one in requests}
-    found = places.places_of(pair.target, asked, run.texts)
+    answered = places.Answered(pair, asked, run.texts)
+    found = answered.places()
     for order in (names := possible_orders(sampling)):
-        given = places.Given(pair, sampling, order, found.contexts, places.padded(asked, run.texts))
+        given = places.Given(pair, sampling, order, found.contexts, answered.padded())
         logs = iter(np.log(given.p[np.arange(len(found)), found.tokens]))
         texts = [replace(one, logprobs=tuple(islice(logs, len(one.tokens)))) for one in run.texts]
         assert judge(replace(run, texts=texts)).order == order
