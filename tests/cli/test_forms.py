@@ -25,29 +25,7 @@ from specsim.core._numbers import exact
 FEW_CASES = {"two-point"}
 
 #: Commands that print a table, with what makes them quick.
-TABLES = [
-    "simulate zipf --steps 1k --seed 1",
-    "compare zipf --rule standard --steps 1k --seed 1",
-    "simulate zipf --over gamma=1,2 --steps 1k --seed 1",
-    "plan --alpha 80% --c 0.05",
-    "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
-    "simulate-batch --rate 5 --requests 400 --seed 1",
-    "simulate-batch --over rate=5 --requests 400 --seed 1",
-    "check-metrics --gamma 4 --accepted 20 --emitted 27 --steps 7",
-    "generate --prompt abcd --max-new-tokens 5 --seed 1",
-    "plan ngram --c 0.05 --policies --tokens 500 --seed 1",
-    "list rules",
-    "list methods",
-    "list engines",
-    "list mistakes",
-    "replay zipf --step 3 --seed 1",
-    "trace info",
-    "trace alpha",
-    "trace audit",
-    "simulate ngram-trace",
-    "plan ngram-trace --c 0.05",
-    "audit standard --level smoke --seed 1",
-]
+TABLES = (Path(__file__).parent / "tables.txt").read_text().splitlines()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,34 +48,7 @@ FAINT = {
 }
 
 #: The threads that are marked as the best mistakes in the list of bugs, and what stands for them.
-STARRED = {
-    "huggingface/transformers#32867": "greedy_draft",
-    "huggingface/transformers#47932": "draft_top_k",
-    "apple/ml-recurrent-drafter#6": "best_of_draws",
-    "DeepSpec#31": "bfloat16_draft",
-    "rtp-llm#1311": "unmapped_ids",
-    "ml-explore/mlx-lm#990": "resamples_target",
-    "xLLM#2175": "one_hot_residual",
-    "vllm-project/vllm-ascend#2881": "zeroed_in_place",
-    "vllm-project/vllm#44744": "padding_wins",
-    "vllm-project/vllm#47386": "shared_gumbel",
-    "flashinfer-ai/flashinfer#424": "test_uniform_draws",
-    "NVIDIA/TensorRT-LLM#19487": "batch_shares_uniforms",
-    "sgl-project/sglang#35771": "inclusive_test",
-    "vllm-project/vllm-ascend#13730": "zero_uniform",
-    "vllm-project/vllm#43150": "floored_race",
-    "huggingface/transformers#28508": "accepts_everything",
-    "rtp-llm#521": "double_chance",
-    "vllm-project/vllm-ascend#7807": "block_product_of_uniforms",
-    "NVIDIA/TensorRT-LLM#15098": "bonus_row_before",
-    "openvinotoolkit/openvino.genai#4190": "rejects_one_late",
-    "vllm-project/vllm#14645": "neighbours_token",
-    "vllm-project/vllm#9441": "pairs_share_uniforms",
-    "Dao-AILab/flash-attention#2779": "cartesian_write",
-    "SafeAILab/EAGLE bf10ac5": "bonus_temperature",
-    "vllm-project/vllm#42744": "bonus_min_p",
-    "foundation-model-stack/fms-extras#12": "any_draw_matches",
-}
+STARRED = (Path(__file__).parent / "starred.txt").read_text().splitlines()
 
 
 def eighths(*rows):
@@ -173,7 +147,7 @@ def test_there_are_enough_of_every_family_and_their_names_differ():
     assert len(set(families)) == len(list(groupby(families))) == 10
     assert {mistake.family for mistake in mistakes.exact_controls()} == {"exact but wasteful"}
     assert "exact but wasteful" not in families
-    for thread, name in STARRED.items():
+    for thread, name in (line.split(" => ") for line in STARRED):
         assert thread in mistakes.get(name).threads
 
 

@@ -26,54 +26,7 @@ from specsim.cli._app import app
 from specsim.engines._server.http import Server
 
 #: Lines that a command can carry out quickly, to be changed in one to three places; {} is a name not yet used.
-LINES = """
-audit standard --level smoke --seed 1
-audit block --level smoke --seed 1 --out {}
-audit mine:verify --level smoke --seed 1 --timeout 5
-audit standard --against block --level smoke --seed 1
-audit standard --level smoke --seed 1 --shard 0/2 --out {}
-audit offline {} --seed 1
-audit offline cases answers --out {}
-replay standard --case two-point --step 3 --seed 1
-audit engine specsim:mistake=bonus_argmax --planted pair --tokens 300 --seed 1 --out {}
-audit matrix specsim --planted pair --tokens 100 --seed 1
-audit servers http://127.0.0.1:9 http://127.0.0.1:9 --prompts prompts.txt --tokens 100
-trace record {} --steps 4 --gamma 2 --seed 1
-trace import log.npz --out {}
-trace import served.jsonl --draft served.jsonl --out {}
-trace info trace
-trace alpha trace --bins 4 --json
-trace audit served.jsonl --json
-trace audit trace --json
-plan trace --c 0.05 --policies --json
-trace record {} --target pair --draft pair --prompts prompts.txt
-merge run.part --json
-list engines
-check-metrics responses.jsonl --json
-check-metrics --gamma 5 --accepted 20 --emitted 27 --steps 7 --json
-check-metrics --engine vllm --gamma 4 --acceptance-rate 0.8 --tokens-per-step 3.8 --speedup 2.0
-plan --alpha 0.8 --c 0.05 --json
-plan --draft a=0.8,0.05 --draft b=10/20,0.1
-plan trace --c 0.05
-plant {} --order 1 --vocab-size 4 --context 64 --seed 1
-plant pair --check
-list mistakes --json
-list rules
-compare zipf --rule standard --vocab-size 20 --steps 64 --gamma 2 --seed 1 --threads 1
-serve pair --port 0
-simulate zipf --vocab-size 20 --steps 1000 --seed 1 --threads 1 --json
-simulate zipf --vocab-size 20 --steps 1000 --seed 1 --threads 1 --checkpoint {} --json
-simulate models.npz --steps 100 --gamma 2 --seed 1 --threads 1 --json
-simulate trace --steps 100 --gamma 2 --seed 1 --threads 1 --json
-simulate zipf --tree 2,1 --rule traversal --vocab-size 20 --steps 100 --seed 1 --threads 1 --json
-simulate zipf:vocab_size=20,overlap=0.5 --steps 100 --seed 1 --threads 1 -o {}
-simulate zipf --over gamma=1,2 --vocab-size 20 --steps 64 --seed 1 --threads 1 --csv
-prove zipf --vocab-size 3 --gamma 2 --json
-plan zipf --c 0.05
-simulate run.json --threads 1 --json
-replay zipf --step 3 --seed 1 --vocab-size 20 --gamma 2
-generate models.npz --prompt so --max-new-tokens 8 --gamma 2 --seed 1 --json
-""".strip().splitlines()  # fmt: skip
+LINES = (Path(__file__).parent / "lines.txt").read_text().splitlines()
 
 NUMBERS = [
     "0", "-1", "1", "2", "3", "7", "-0", "+5", "1.5", "1e3", "1e-320", "0.5", "0.999999999999", "1e308",

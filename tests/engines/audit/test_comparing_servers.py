@@ -299,25 +299,3 @@ def test_the_command(tmp_path):
     assert json.loads((tmp_path / "out" / "engine.json").read_text())["verdict"] == "same"
     assert "of 2 prompts are equal" in (tmp_path / "out" / "engine.html").read_text()
     assert 'name="verdict" value="same"' in (tmp_path / "out" / "engine.xml").read_text()
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        (["http://localhost:1"], "--prompts"),
-        (["http://localhost:1", "--prompts", "FILE", "--gamma", "3"], "--gamma"),
-        (["localhost", "--prompts", "FILE"], "'localhost' is not an address"),
-        (["http://localhost:1", "--prompts", "EMPTY"], "no prompt; write one on each line"),
-        (
-            ["http://localhost:1", "--prompts", "FILE", "--requests", "texts=2,unequal"],
-            "--requests: unequal has no effect on a comparison",
-        ),
-    ],
-)
-def test_bad_options(options, error, tmp_path):
-    file = tmp_path / "prompts.txt"
-    file.write_text("ab\n", encoding="utf-8")
-    (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
-    files = {"FILE": str(file), "EMPTY": str(tmp_path / "empty.txt")}
-    given = ("http://localhost:1", *(files.get(option, option) for option in options))
-    assert says(error, "audit", "servers", *given, code=2).count("\n") == 1

@@ -735,30 +735,6 @@ def test_the_command_of_a_cell_repeats_it(pair, two_settings):
         assert json.loads(run(*words[1:], "--json").out)["tokens"] == cell.speculative.tokens
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("engine specsim:rule=block --no-speculative", "rule has no effect with --no-speculative"),
-        ("engine specsim --no-speculative --gamma 3", "--gamma has no effect with --no-speculative"),
-        ("engine specsim:mistake=swapped_residual --no-speculative", "mistake: swapped_residual is a verifier"),
-        ("engine specsim:rule=block,mistake=swapped_residual", "standard rule's; leave block out"),
-        ("engine specsim:rule", "specsim: 'rule' is not a parameter; write specsim:PARAMETER=VALUE"),
-        ("engine specsim --stop ''", "--stop: ('',) is not strings, none empty"),
-        ("engine specsim --requests txts=3", "unknown form of requests 'txts'; did you mean 'texts'?"),
-        ("engine specsim --requests texts", "--requests: 'texts' is not of the form texts=2"),
-        ("engine specsim --requests logit_bias=3:x", "--requests: 'logit_bias=3:x': 'x' is not a number"),
-        ("engine specsim --requests unequal=1", "--requests: 'unequal=1' is not of the form unequal"),
-        ("engine run/engine.json", "engine.json: not an engine; an earlier audit is judged again from its texts.jsonl"),
-        *((f"engine texts.jsonl {option}", f"{option.split()[0]} cannot be chosen") for option in ("--tokens 5", "--temperature 0.5", "--model a")),
-        *((f"matrix specsim {option} 1", option) for option in ("--temperature", "--top-k", "--requests", "--time")),
-    ],
-)  # fmt: skip
-def test_options_without_effect_are_refused(pair, command, message):
-    ran = run("audit", *shlex.split(command), "--planted", pair.folder)
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
-
-
 @pytest.mark.slow
 def test_the_matrix_shows_where_a_mistake_is(pair):
     found = audit_matrix("specsim", pair, tokens=1_500, mistake="top_k_not_in_bonus", rng=1)

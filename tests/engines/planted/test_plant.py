@@ -319,21 +319,3 @@ def test_the_command_plants_and_checks(tmp_path):
 def test_the_command_prints_json(tmp_path):
     ran = run("plant", tmp_path / "pair", "--order", 0, "--vocab-size", 2, "--seed", 1, "--json")
     assert json.loads(ran.out) == open_planted(tmp_path / "pair").to_dict()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("new", "--offsets", "a"), "'a' is not a list of whole numbers"),
-        (("new", "--dtype", "float32"), "--dtype has no effect without --check"),
-        (("new", "--csv"), "--csv has no effect without --check"),
-        (("new", "-o", "made.json"), "--save has no effect without --check"),
-        (("new", "--check"), "not a folder of planted checkpoints"),
-        (("new", "--check", "--order", "1"), "--order has no effect with --check"),
-        (("new", "--format", "onnx"), "is unknown; give one of hf, gguf"),
-        (("new", "--order", "1.5"), "is not a whole number"),
-    ],
-)
-def test_bad_commands(tmp_path, arguments, message):
-    says(message, "plant", *arguments, cwd=tmp_path, code=2)
-    assert not (tmp_path / "new").exists()

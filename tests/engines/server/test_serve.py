@@ -22,23 +22,6 @@ def test_mistakes_are_listed():
     assert all(row["mistake"] in shown for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere"], "nowhere"),
-        (["--mistake", "bonus_argmaxx"], "did you mean 'bonus_argmax'"),
-        (["--rule", "standart"], "did you mean 'standard'"),
-        (["--plain", "--rule", "block"], "--rule has no effect with --plain, which has no draft"),
-        (["--plain", "--gamma", "3"], "--gamma has no effect with --plain, which has no draft"),
-        (["--plain", "--mistake", "swapped_residual"], "plain decoding verifies nothing"),
-        (["--port", "70000"], "port: 70000 is not at most 65,535"),
-        (["--host", "no.such.host.invalid"], "specsim: "),
-    ],
-)
-def test_bad_options(arguments, message):
-    assert says(message, "serve", *arguments, code=2).count("\n") == 1
-
-
 @pytest.mark.slow
 def test_the_command_serves_until_interrupted():
     command = [sys.executable, "-m", "specsim", "serve", "--port", "0", "--plain"]
