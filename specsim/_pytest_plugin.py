@@ -1,5 +1,4 @@
-"""The pytest fixture `specsim_audit`, and what its audits did not see. Loading it loads nothing else of
-specsim."""
+"""The pytest fixture `specsim_audit`, and what its audits saw. Loading it loads nothing else of specsim."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,13 +34,14 @@ def _audited(request: pytest.FixtureRequest, *arguments: Any, **options: Any) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print what the audits that passed did not see; not with -qq."""
+    """Print what the audits that passed could see, and what not; not with -qq."""
     audits = terminalreporter.config.stash.get(AUDITS, [])
     if not audits or terminalreporter.verbosity < -1:
         return
     from specsim.auditing._report.text import unseen_lines
 
-    terminalreporter.section("not seen by audits of specsim")
+    terminalreporter.section("audits of specsim")
     for test, found in audits:
-        for line in (f"{test}: {found.verifier}, level {found.level}", *unseen_lines(found)):
+        named = f"{test}: level {found.level}, seed {found.provenance.root}"
+        for line in (named, found.in_a_line(), found.size(), *unseen_lines(found)):
             terminalreporter.write_line(line)

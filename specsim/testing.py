@@ -11,7 +11,6 @@ from typing import Any
 
 from specsim.adapters._contract import Verifier
 from specsim.auditing import Verdict, audit_against
-from specsim.auditing._report import text as words
 from specsim.auditing._report.audit import Audit
 from specsim.auditing._results.two_sample import TwoSampleAudit
 from specsim.auditing._runner import audit
@@ -62,7 +61,7 @@ def assert_exact(
     if found.interrupted:
         raise KeyboardInterrupt
     if found.verdict is not Verdict.CONSISTENT or (found.wasteful and not allow_wasteful):
-        raise AssertionError(_describe(found))
+        raise AssertionError("\n".join(found.said()))
     return found
 
 
@@ -100,27 +99,6 @@ def assert_same(
     if found.interrupted:
         raise KeyboardInterrupt
     if found.verdict != "same":
-        where = [f"{case.case}: {case.text}" for case in found.cases if case.text]
         again = f'assert_same(new, old, "{level}", rng={found.provenance.root})'
-        raise AssertionError(
-            "\n".join([f"{found.new} against {found.old}: {found.verdict}", *where, f"again: {again}"])
-        )
+        raise AssertionError("\n".join([*found.said(), f"In Python: {again}"]))
     return found
-
-
-def _describe(found: Audit) -> str:
-    lines = [
-        words.headline(found),
-        *words.diagnosis(found),
-        *words.finding_lines(found),
-        *words.traceback(found).splitlines(),
-        *words.waste_lines(found),
-        words.proof_line(found),
-        words.test_line(found),
-        words.wanted_line(found),
-        *words.time_lines(found),
-        *words.unseen_lines(found),
-        words.limits_line(found),
-        f"again: {words.replay(found)}",
-    ]
-    return "\n".join(line for line in lines if line)

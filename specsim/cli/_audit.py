@@ -235,7 +235,6 @@ def merge(
 def write(result: "Audit", out: Path | None, form: PictureForm) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing._report.figures import audit_figure, worst_tables
-    from specsim.auditing._report.html import audit_page
     from specsim.core._report import json_of
 
     if form.file and form.has_picture and not worst_tables(result):
@@ -249,7 +248,7 @@ def write(result: "Audit", out: Path | None, form: PictureForm) -> int:
     if out is not None:
         from specsim.core._plotting import save_figure
 
-        write_report(result, out, "audit", audit_page)
+        write_report(result, out, "audit")
         figure = audit_figure(result)
         for ending in ("png", "svg"):
             save_figure(figure, out / f"audit.{ending}")

@@ -112,7 +112,7 @@ def _fields(name: str, value: Any, default: Any) -> Iterator[tuple[str, Any, Any
 def _typed(name: str, value: Any) -> str:
     """The option that gave a parameter this value."""
     if name == "form":
-        return "--json" if value.as_json else "--csv" if value.as_csv else "--save"
+        return next(iter(value.given), "--save")
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 

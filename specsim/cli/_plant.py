@@ -48,7 +48,7 @@ def plant(
         return print_result(check_checkpoints(folder, dtypes=dtypes, rng=0), form)
     why = "has no effect without --check; the weights are exact in float32, float16 and bfloat16"
     refuse(plant, values, why, "dtype")
-    if form.as_csv or form.file is not None:
+    if form.file is not None or {*form.given} - {"--json"}:
         refuse(plant, values, "has no effect without --check; planted.json has what was made", "form")
     own = ("order", "openers", "vocab_size", "kind", "overlap", "context", "architecture", "heads")
     options = {name: values[name] for name in own} | {"rng": seed}

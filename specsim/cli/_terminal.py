@@ -7,22 +7,33 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from specsim.cli._options import HELP
+from specsim.cli._options import HELP, WORDS
 
 if TYPE_CHECKING:
     from specsim.core._tables import Shown
     from specsim.core._verdicts import Judged
     from specsim.traces._reader import Trace
 
-SAVE = Parameter(name=["--save", "-o"])
+#: The options of all commands that print a result.
+OUTPUT = Group.create_ordered("Output")
+SAVE = Parameter(name=["--save", "-o"], group=OUTPUT)
 PICTURES = (".png", ".svg", ".pdf")
+#: The forms of a printed result beside text, of which one is given.
+FORMS = ("verbose", "quiet", "json", "csv", "markdown", "latex")
+
+
+def _form(name: str, *short: str) -> Parameter:
+    """The option that asks for a form."""
+    return Parameter(name=[f"--{name}", *short], negative="", group=OUTPUT, help=WORDS[f"as_{name}"])
+
+
 #: ASCII for signs where a terminal has no UTF-8; Greek letters are written by name.
 ASCII = {
     "Σ": "sum", "·": "*", "×": "x", "±": "+-", "≤": "<=", "≥": ">=", "–": "-", "−": "-", "—": "-", "…": "...",
@@ -36,15 +47,25 @@ ASCII = {
 class Form:
     """How a command prints its result."""
 
-    as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")] = False
-    as_csv: Annotated[bool, Parameter(name="--csv", negative="", help="Print the table as CSV.")] = False
+    verbose: Annotated[bool, _form("verbose", "-v")] = False
+    quiet: Annotated[bool, _form("quiet", "-q")] = False
+    as_json: Annotated[bool, _form("json")] = False
+    as_csv: Annotated[bool, _form("csv")] = False
+    as_markdown: Annotated[bool, _form("markdown")] = False
+    as_latex: Annotated[bool, _form("latex")] = False
     file: Annotated[Path | None, SAVE, HELP["save"]] = None
-    endings: ClassVar[tuple[str, ...]] = (".json", ".csv")
+    endings: ClassVar[tuple[str, ...]] = (".json", ".csv", ".md", ".tex", ".html")
+
+    @property
+    def given(self) -> list[str]:
+        """The forms that were asked for."""
+        values = self.verbose, self.quiet, self.as_json, self.as_csv, self.as_markdown, self.as_latex
+        return [f"--{name}" for name in compress(FORMS, values)]
 
     @property
     def is_text(self) -> bool:
-        """Whether the result is printed as text, and written to no file."""
-        return not (self.as_json or self.as_csv or self.file)
+        """Whether the result is printed as text, in full or in short, and written to no file."""
+        return self.file is None and (not self.given or self.verbose)
 
     @property
     def has_picture(self) -> bool:
@@ -54,7 +75,7 @@ class Form:
     def check_no_picture(self, of: str) -> None:
         """Raise ValueError, before the work, for a picture of a result that has no plot."""
         if self.has_picture:
-            raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
+            raise ValueError(f"{self.file}: there is no picture of {of}; give {', '.join(Form.endings)}")
 
     def make_folder(self, out: Path | None, *names: str) -> None:
         """Make the folder `out`, if any, for files of these names, before the work.
@@ -71,8 +92,8 @@ class Form:
 
     def __post_init__(self) -> None:
         """Raises before the work what would fail after it."""
-        if self.as_json and self.as_csv:
-            raise ValueError("--json and --csv: give only one")
+        if len(self.given) > 1:
+            raise ValueError(f"{self.given[0]} and {self.given[1]}: give only one")
         if self.file is not None:
             from specsim.core._files import probe_file
 
@@ -91,6 +112,12 @@ class Form:
             result.save(self.file)
         elif self.file.suffix == ".csv":
             result.to_csv(self.file)
+        elif self.file.suffix in (".md", ".tex", ".html"):
+            from specsim.core._files import write_text
+            from specsim.core._report import page_of
+
+            tell = {".md": type(result).to_markdown, ".tex": type(result).to_latex, ".html": page_of}
+            write_text(self.file, tell[self.file.suffix](result) + "\n")
         else:
             from matplotlib.figure import Figure
 
@@ -116,7 +143,7 @@ class PictureForm(Form):
     """The same of a command whose result has a picture."""
 
     file: Annotated[Path | None, SAVE, HELP["save_or_draw"]] = None
-    endings = (".json", ".csv", *PICTURES)
+    endings = (*Form.endings, *PICTURES)
 
 
 #: Text, and no file.
@@ -135,17 +162,20 @@ def show(*renderables: Any) -> None:
 
 
 def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
-    """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or its `parts` as text.
+    """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or what it shows as text.
 
     Returns its exit code: that of a verdict, or 3 where it was interrupted."""
     if form.as_json:
         print(json.dumps(result.to_dict() if document is None else document, allow_nan=False))
     elif form.as_csv:
         print(result.to_csv(), end="")
+    elif form.as_markdown or form.as_latex:
+        print(result.to_markdown() if form.as_markdown else result.to_latex())
     else:
         from specsim.core._tables import to_rich
 
-        show(*to_rich(result.parts()))
+        short = result.brief() if result.long and not form.verbose else result.parts()
+        show(*to_rich([result.in_a_line()] if form.quiet else short))
     form.write(result)
     return int(getattr(result, "exit_code", 3 if getattr(result, "interrupted", False) else 0))
 
@@ -160,12 +190,12 @@ def print_judged(result: "Judged", form: Form, out: Path | None, name: str) -> i
     return code
 
 
-def write_report(result: "Judged", out: Path, name: str, page: Callable[[Any], str] | None = None) -> None:
+def write_report(result: "Judged", out: Path, name: str) -> None:
     """Write the report on a result to the folder `out`: `name`.json, .html and .xml."""
     from specsim.core._files import write_text
     from specsim.core._report import json_of, junit_of, page_of
 
-    for ending, tell in {"json": json_of, "html": page or page_of, "xml": junit_of}.items():
+    for ending, tell in {"json": json_of, "html": page_of, "xml": junit_of}.items():
         write_text(out / f"{name}.{ending}", tell(result))
 
 

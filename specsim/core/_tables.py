@@ -6,15 +6,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from html import escape
 from importlib import import_module
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from specsim.core._files import PathLike, write_text
+from specsim.core._files import PathLike, read_table, write_text
 from specsim.core._json import printable
 from specsim.core._saving import equal, save
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS = {
     **dict.fromkeys(("consistent", "same"), "green"),
-    **dict.fromkeys(("lossy", "inconclusive", "no power"), "yellow"),
+    **dict.fromkeys(("lossy", "inconclusive", "no power", "left out"), "yellow"),
     **dict.fromkeys(("biased", "broken", "changed", "deviates", "fails"), "red"),
 }
 NONE = "–"
@@ -34,6 +35,31 @@ ARROW = "specsim-decoding[arrow]"
 PANDAS = "specsim-decoding[pandas]"
 #: A number, an interval, or what is measured with its error.
 _NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
+#: How LaTeX writes signs that it reads otherwise, or not at all.
+SIGNS: dict[str, str] = read_table("latex")
+_POWER_OR_SIGN = re.compile(rf"10\^(-?\d+(?:\.\d+)?)|[{re.escape(''.join(SIGNS))}]")
+#: What Markdown reads as more than a sign.
+_MARKS = re.compile(r"[\\`*_\[\]<>|~$]|^[-+#]")
+
+
+def in_markdown(value: object) -> str:
+    """A value within a line of Markdown, which shows its signs as they are."""
+    return _MARKS.sub(r"\\\g<0>", _one_line(value))
+
+
+def in_latex(value: object) -> str:
+    r"""A value within a line of LaTeX.
+
+    >>> in_latex("γ ≤ 5 % of 10^-6")
+    '$\\gamma$ $\\le$ 5 \\% of $10^{-6}$'
+    """
+    return _POWER_OR_SIGN.sub(
+        lambda found: f"$10^{{{found[1]}}}$" if found[1] else SIGNS[found[0]], _one_line(value)
+    )
+
+
+def _one_line(value: object) -> str:
+    return " ".join(printable(str(value), sys.maxsize, "\n").split())
 
 
 @dataclass(frozen=True)
@@ -52,6 +78,13 @@ class Table:
         """Rows that have their columns as keys."""
         return cls(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows], **more)
 
+    def cut(self, most: int) -> "Table":
+        """The rows in bold and the first others, `most` in all, in their order."""
+        others = [i for i in range(len(self.rows)) if i not in self.bold]
+        kept = sorted([*self.bold, *others][:most])
+        bold = [new for new, old in enumerate(kept) if old in self.bold]
+        return replace(self, rows=[self.rows[i] for i in kept], bold=bold)
+
     def to_html(self) -> str:
         first = "td" if self.columns else "th"
         heads = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
@@ -61,6 +94,28 @@ class Table:
             mark = ' style="font-weight:bold"' if i in self.bold else ""
             lines.append(f"<tr{mark}><{first}>{escape(str(row[0]))}</{first}>{''.join(cells)}</tr>")
         return f"<table>{''.join(lines)}</table>"
+
+    def to_markdown(self) -> str:
+        """The table, as GitHub reads Markdown."""
+        rows = [[in_markdown(cell) for cell in row] for row in self.rows]
+        for i in self.bold:
+            rows[i] = [f"**{cell}**" if cell else "" for cell in rows[i]]
+        marks = ["---:" if numbers else ":---" for numbers in self.numeric]
+        heads = [in_markdown(name) for name in self.columns or [""] * len(marks)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in (heads, marks, *rows))
+
+    def to_latex(self) -> str:
+        """The table as a tabular of booktabs, without columns of bars."""
+        shown = [any(set(str(row[i])) - {"█"} for row in self.rows) for i in range(len(self.numeric))]
+        rows = [[in_latex(cell) for cell in row] for row in self.rows]
+        for i in self.bold:
+            rows[i] = [rf"\textbf{{{cell}}}" for cell in rows[i]]
+        heads = [[in_latex(name) for name in self.columns]] if self.columns else []
+        lines = [" & ".join(compress(row, shown)) + r" \\" for row in (*heads, *rows)]
+        lines[len(heads) : len(heads)] = [r"\midrule"] * len(heads)
+        style = "".join("r" if numbers else "l" for numbers in compress(self.numeric, shown))
+        begin = rf"\begin{{tabular}}{{{style}}}", r"\toprule"
+        return "\n".join((*begin, *lines, r"\bottomrule", r"\end{tabular}"))
 
     @property
     def numeric(self) -> list[bool]:
@@ -103,6 +158,13 @@ class Line(NamedTuple):
         text = escape(self.text)
         return f"<p><strong>{text}</strong></p>" if "bold" in self.style else f"<p>{text}</p>"
 
+    def to_markdown(self) -> str:
+        text = in_markdown(self.text)
+        return f"**{text}**" if "bold" in self.style else text
+
+    def to_latex(self) -> str:
+        return f"% {_one_line(self.text)}"
+
 
 Piece = Table | Line | str
 
@@ -119,17 +181,20 @@ class Shown:
     columns: ClassVar[tuple[str, ...]] = ()
     #: What `to_dict` adds to the fields.
     derived: ClassVar[tuple[str, ...]] = ()
+    #: Whether a terminal shows `brief`, and `parts` only if asked.
+    long: ClassVar[bool] = False
 
     def parts(self) -> Iterable[Piece]:
         """What is shown: tables, and lines between them."""
         raise NotImplementedError
 
     def brief(self) -> Iterable[Piece]:
-        """What `print` shows: by default all parts but faint lines, with a verdict at their end put first."""
-        parts = [part for part in self.parts() if not (isinstance(part, Line) and part.style == "dim")]
-        if parts and isinstance(parts[-1], Line) and "bold" in parts[-1].style:
-            parts.insert(0, parts.pop())
-        return parts
+        """What `print` shows: by default all parts but faint lines."""
+        return [part for part in self.parts() if not (isinstance(part, Line) and part.style == "dim")]
+
+    def in_a_line(self) -> str:
+        """The result in a line: the first one that `print` shows."""
+        return next((part.text for part in pieces(self.brief()) if isinstance(part, Line)), "")
 
     def __str__(self) -> str:
         return to_text(self.brief())
@@ -176,11 +241,30 @@ class Shown:
         write_text(path, text.getvalue())
         return None
 
+    def to_markdown(self) -> str:
+        """All that is shown, as Markdown: tables, and lines as paragraphs."""
+        return "\n\n".join(part.to_markdown() for part in self._all())
+
+    def to_latex(self) -> str:
+        """All that is shown, as LaTeX: tables as tabulars of booktabs, and lines as comments."""
+        return "\n".join(part.to_latex() for part in self._all())
+
+    def _all(self) -> "list[Table | Line]":
+        return [*pieces(self.parts())] or [Table.of(self.records())]
+
     def _repr_html_(self) -> str:
-        return "".join(
-            part.to_html() if isinstance(part, (Table, Line)) else f"<p>{escape(part)}</p>"
-            for part in self.parts()
+        short, whole = (
+            "".join(part.to_html() for part in pieces(parts)) for parts in (self.brief(), self.parts())
         )
+        return f"{short}<details><summary>All tables</summary>{whole}</details>" if self.long else whole
+
+
+def pieces(parts: Iterable[Piece]) -> "Iterator[Table | Line]":
+    """The parts that have something in them, texts as lines."""
+    for part in parts:
+        one = Line(part, "") if isinstance(part, str) else part
+        if one.rows if isinstance(one, Table) else one.text:
+            yield one
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,12 +291,11 @@ def to_rich(parts: Iterable[Piece]) -> "list[RenderableType]":
     from rich.text import Text
 
     found: list[RenderableType] = []
-    for part in parts:
+    for part in pieces(parts):
         if isinstance(part, Table):
             found += [part.to_rich(), ""]
         else:
-            text, style = (part, "") if isinstance(part, str) else part
-            found.append(Text(printable(text, sys.maxsize, "\n"), style=style))
+            found.append(Text(printable(part.text, sys.maxsize, "\n"), style=part.style))
     return found[:-1] if found and found[-1] == "" else found
 
 

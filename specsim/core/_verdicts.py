@@ -1,13 +1,16 @@
 """What every result with a verdict shares: false alarms, wanted power, findings, exit code and report."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from specsim.core._files import read_table
 from specsim.core._json import printable
-from specsim.core._tables import COLORS, Line, Piece, Shown
+from specsim.core._tables import COLORS, Line, Piece, Shown, Table, pieces
 
 #: Probability that all tests of an audit together raise any alarm where nothing is wrong.
 BUDGET = 1e-6
@@ -16,6 +19,10 @@ BUDGET = 1e-6
 WANTED_TV, WANTED_TV_OF_VERIFIERS, WANTED_TV_OF_SERVERS = 0.05, 0.1, 0.15
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
+#: What `brief` has at most: findings, rows of a table, characters of what a verdict means and of a line.
+FINDINGS, ROWS, MEANING, LINE = 2, 6, 330, 235
+#: What to do, by kind of result and verdict.
+REMEDIES: dict[str, dict[str, str]] = read_table("meanings")["remedies"]
 #: The exit code without a verdict.
 UNDECIDED = 3
 
@@ -105,6 +112,9 @@ class Judged(Shown):
 
     #: What was done, for the title of the page.
     made: ClassVar[str] = "Audit"
+    long = True
+    #: Its kind in the table of remedies.
+    remedies: ClassVar[str] = ""
     #: The kinds of findings that it can have; each is a check.
     kinds: ClassVar[tuple[str, ...]] = ()
 
@@ -147,6 +157,14 @@ class Judged(Shown):
         """The nearest known mistakes."""
         return ()
 
+    def summary(self) -> Iterable[Piece]:
+        """The first rows of the first table of the evidence."""
+        return [one.cut(ROWS) for one in self.evidence() if isinstance(one, Table)][:1]
+
+    def legend(self) -> dict[str, str]:
+        """What the columns of the tables mean."""
+        return {}
+
     def remarks(self) -> Iterable[Piece]:
         """What is no part of the verdict."""
         return ()
@@ -159,15 +177,24 @@ class Judged(Shown):
         """What the verdict means."""
         return ""
 
-    def said(self) -> Iterable[str]:
-        """The result in lines, without tables."""
-        remarks = (one for one in self.remarks() if isinstance(one, str))
-        return self.headline(), *self.explanation(), *remarks, self.size(), self.meaning(), self.again()
+    def remedy(self) -> str:
+        """What to do."""
+        stopped = getattr(self, "interrupted", False) and self.exit_code == UNDECIDED
+        return REMEDIES.get(self.remedies, {}).get("interrupted" if stopped else self.verdict, "")
+
+    def said(self) -> Iterator[str]:
+        """The result in lines, without tables and what their columns mean."""
+        lines = (one for one in pieces(self.parts()) if isinstance(one, Line))
+        return (line.text for line in lines if line.style != "dim")
 
     def again(self) -> str:
         """How to run it again: a command where there is one."""
         provenance = getattr(self, "provenance", None)
         return "" if provenance is None else f"the same command, with --seed {provenance.root}"
+
+    def template(self) -> tuple[Path, dict[str, Any]] | None:
+        """The template of its page and more values for it, if it is not that of all results."""
+        return None
 
     def facts(self) -> dict[str, Any]:
         """What was judged, and how."""
@@ -191,14 +218,39 @@ class Judged(Shown):
             return Check("verdict")
         return Check("verdict", "error", self.headline(), self.meaning())
 
-    def parts(self) -> Iterable[Piece]:
+    def in_a_line(self) -> str:
+        """The verdict, and what decides it."""
+        return ": ".join(filter(None, [self.headline(), *(self.finding_lines() or [self.meaning()])[:1]]))
+
+    def _beginning(self) -> Iterator[Line]:
+        yield Line(self.headline(), f"bold {COLORS.get(self.verdict, 'yellow')}")
         yield from (Line(line, "bold yellow") for line in self.warnings())
-        yield from self.evidence()
+
+    def _ending(self) -> Iterator[str]:
+        for name, text in {"": self.size(), "To do: ": self.remedy(), "Again: ": self.again()}.items():
+            yield name + text if text else ""
+
+    def brief(self) -> Iterator[Piece]:
+        """The verdict, and what decides it, in at most 25 lines of 80 columns."""
+        yield from self._beginning()
+        if meaning := self.meaning():
+            yield shorten(meaning, MEANING, placeholder=" …")
+        yield from self.summary()
+        found = self.finding_lines()
+        yield from (Line(shorten(one, LINE, placeholder=" …"), "red") for one in found[:FINDINGS])
+        if len(found) > FINDINGS:
+            yield f"{len(found) - FINDINGS} more findings: --verbose"
+        told = *self.explanation()[:2], *self._ending()
+        yield from (shorten(line, LINE, placeholder=" …") for line in told)
+
+    def parts(self) -> Iterator[Piece]:
+        yield from self._beginning()
+        yield self.meaning()
         yield from (Line(line, "red") for line in self.finding_lines())
         yield from self.explanation()
+        yield from self.evidence()
+        named = {name for one in self.evidence() if isinstance(one, Table) for name in one.columns}
+        said = (f"{name}: {text}." for name, text in self.legend().items() if name in named)
+        yield Line(" ".join(said), "dim")
         yield from self.remarks()
-        if size := self.size():
-            yield Line(size, "dim")
-        if meaning := self.meaning():
-            yield meaning
-        yield Line(self.headline(), f"bold {COLORS.get(self.verdict, 'yellow')}")
+        yield from self._ending()

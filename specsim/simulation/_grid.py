@@ -29,6 +29,8 @@ from specsim.traces._reader import Trace
 R = TypeVar("R")
 #: The most contexts for mean total variation, since declared laws are computed in Python.
 CONTEXTS = 256
+#: The rows of a table that a screen has.
+SHORT = 18
 
 
 def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
@@ -164,6 +166,13 @@ class Compared(Shown):
 
     entries: tuple[Any, ...]
     interrupted: bool
+    long = True
+
+    def brief(self) -> list[Piece]:
+        """As `parts`, with the first rows of long tables."""
+        parts = [*self.parts()]
+        rows = SHORT // sum(isinstance(one, Table) for one in parts) - 2 * (len(parts) > 3)
+        return [one.cut(rows) if isinstance(one, Table) else one for one in parts]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each entry."""
@@ -171,6 +180,13 @@ class Compared(Shown):
 
     def _parts(self, what: str, *pieces: Piece) -> list[Piece]:
         return [*[Line(f"interrupted: the {what} so far", "bold yellow")] * self.interrupted, *pieces]
+
+
+def most_of(what: str, unit: str, values: Mapping[str, float]) -> Line:
+    """The largest of `values` in a line."""
+    best = max(values, key=values.__getitem__, default=None)
+    said = f"no {what}" if best is None else f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}"
+    return Line(said, "bold")
 
 
 def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:

@@ -92,7 +92,7 @@ class LogAudit(Judged):
         more |= {"findings": [finding.kind for finding in self.findings]}
         return as_dict(self, "verdict", "findings", "alarm", without=("e_flags", "e_tokens"), **more)
 
-    def parts(self) -> Iterator[Piece]:
+    def evidence(self) -> Iterator[Piece]:
         if self.e_flags is not None:
             rows = []
             for one in self.flags:
@@ -103,8 +103,9 @@ class LogAudit(Judged):
             yield f"{name:<15} {'not logged' if e is None else self._said(e)}"
         if self.contradictions:
             yield f"{self.contradictions:,} flags reject a token with acceptance probability 1"
-        yield self.headline()
-        yield "A log compared with itself does not show whether the target's distribution was sampled."
+
+    def meaning(self) -> str:
+        return "A log compared with itself does not show whether the target's distribution was sampled."
 
     def records(self) -> list[dict[str, Any]]:
         """The bins of the accept flags."""

@@ -256,7 +256,7 @@ def test_always_the_most_probable_token_is_biased():
 def test_resampling_from_the_target_is_biased_with_place_token_and_size(from_target):
     assert from_target.verdict is Verdict.BIASED
     text = next(text for case, _, text in findings(from_target) if case == "asymmetric")
-    assert re.match(r"position 1: TV 0\.\d+ \[0\.\d+, 0\.\d+\] on the tokens, e = 10\^\d+", text)
+    assert re.match(r"position 1: TV 0\.\d+ \[0\.\d+, 0\.\d+\] on the tokens; token", text)
     assert "token 0 too often" in text
     unharmed = {case.case for case in from_target.cases if not case.findings}
     assert {"disjoint", "identical"} <= unharmed  # there the residual is p, or is never drawn from

@@ -15,11 +15,10 @@ from specsim import audit
 from specsim.adapters import declares
 from specsim.adapters._contract import SHOWN_BY, BrokenVerifier
 from specsim.auditing._report import text as words
-from specsim.auditing._report.html import audit_page
 from specsim.auditing._verifier.child import Child
 from specsim.auditing._verifier.local import FRAMES, Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
-from specsim.core._report import json_of, junit_of
+from specsim.core._report import json_of, junit_of, page_of
 
 ROWS = {
     "draft_tokens": np.zeros((3, 2), dtype=np.int64),
@@ -173,7 +172,7 @@ def test_all_forms_of_a_report_have_it_once(broken):
     line = f"{__file__}:{looks_too_far.__code__.co_firstlineno + 3}: in token"
     assert words.traceback(broken).count(line) == 1
     assert len(words.finding_lines(broken)) <= 2  # the promises, and the cases together
-    assert audit_page(broken).count(": in token") == 1
+    assert page_of(broken).count(": in token") == 1
     assert line in junit_of(broken)
     found = json.loads(json_of(broken))["cases"][1]["findings"][0]
     assert line in found["details"]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import specsim
 from specsim import compare, draft_log
-from specsim.core._tables import as_dict, bars, plain, to_rich
+from specsim.core._tables import Line, Listing, Table, as_dict, bars, plain, to_rich
 from specsim.models import TableModel
 from specsim.planning import Constant, Oracle
 from specsim.planning._plan import Candidate, plan, rank_drafts
@@ -171,3 +171,33 @@ def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
     assert summary.to_arrow()["beta"].to_pylist() == [0.5, 0.5, None]
     axes = summary.plot(Figure().subplots())
     assert axes.lines[0].get_ydata().tolist() == [0.25, 0.0]
+
+
+#: Signs that Markdown or LaTeX would read otherwise.
+SIGNS = "a|b_c*d`e[f]<g>#h$i%j&k{l}m~n^o\\p γ ≤ 10^-6.5"
+
+
+def test_results_are_markdown_and_latex_with_every_sign_as_it_is():
+    rows = [("1", SIGNS, "██"), ("2.5", "x\ny", "█"), ("3", "", "")]
+    shown = Listing([Line("Σ = 1", "bold"), "", Table(("n", "what", ""), rows, bold=[0])], [])
+    head, *lines = shown.to_markdown().splitlines()
+    assert head == "**Σ = 1**"
+    assert lines == [
+        "", "| n | what |  |", "| ---: | :--- | :--- |",
+        "| **1** | **a\\|b\\_c\\*d\\`e\\[f\\]\\<g\\>#h\\$i%j&k{l}m\\~n^o\\\\p γ ≤ 10^-6.5** | **██** |",
+        "| 2.5 | x y | █ |", "| 3 |  |  |",
+    ]  # fmt: skip
+    table = shown.to_latex().splitlines()
+    assert table[:5] == ["% Σ = 1", r"\begin{tabular}{rl}", r"\toprule", r"n & what \\", r"\midrule"]
+    assert table[5].startswith(
+        r"\textbf{1} & \textbf{a$|$b\_c$*$d`e{[}f]$<$g$>$\#h\$i\%j\&k\{l\}m\textasciitilde{}n"
+    )
+    assert table[5].endswith(r"o\textbackslash{}p $\gamma$ $\le$ $10^{-6.5}$} \\")
+    assert table[6:] == [r"2.5 & x y \\", r"3 &  \\", r"\bottomrule", r"\end{tabular}"]
+    assert Listing([], [{"a": 1}]).to_markdown() == "| a |\n| ---: |\n| 1 |"
+
+
+def test_rows_in_bold_are_kept_where_a_table_is_cut():
+    table = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7])
+    assert (table.cut(3).rows, table.cut(3).bold) == ([("0",), ("2",), ("7",)], [1, 2])
+    assert table.cut(20).rows == list(table.rows)

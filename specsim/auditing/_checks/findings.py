@@ -147,8 +147,8 @@ def find(
     if not findings and pooled >= -np.log(level):  # together, and none alone: the one that deviates most
         tables = plan.pooled.tables
         worst = max(tables, key=lambda table: stats.log_e_value(table.counts(counts), table.law))
-        together = f"all {len(tables)} tables of tokens together: e = 10^{pooled / np.log(10.0):.0f}"
-        findings.append(_deviation(plan, worst, counts, level, f"{together}; most in "))
+        together = f"all {len(tables)} tables of tokens together; most in "
+        findings.append(_deviation(plan, worst, counts, level, together))
     # where only pairs of steps reject, and do not contradict independence, a law deviates
     return findings or [_deviation(plan, table, counts, level) for table, _ in rejected]
 
@@ -181,40 +181,34 @@ def _deviation(
     """Where a table deviates, by how much, at which tokens, and its kind; `spread` is the design effect."""
     observed = table.counts(counts)
     kind = excess_kind(table, counts, plan.case)
-    log10_e = table.log_e(observed) / np.log(10.0)
     residuals = _residuals(table, observed)
     cell = int(np.abs(residuals).argmax())
     members = np.flatnonzero(table.cells == cell)
     single = table.kind in ("prefix", "ids") and len(members) == 1
     return Finding(
         "deviation",
-        before
-        + _deviation_text(table, observed, level, log10_e, spread)
-        + (f"; {in_words(kind)}" if kind else ""),
+        before + _deviation_text(table, observed, level, spread) + (f"; {in_words(kind)}" if kind else ""),
         position=table.position,
         prefix=table.prefix if table.kind == "prefix" else None,
         cell=table.label(cell),
         token=int(members[0]) if single else None,
         observed=float(observed[cell] / observed.sum()),
         expected=float(table.law[cell]),
-        log10_e=float(log10_e),
+        log10_e=float(table.log_e(observed) / np.log(10.0)),
         emitted_as=kind,
     )
 
 
-def _deviation_text(table: Table, observed: Ints, level: float, log10_e: float, spread: float | None) -> str:
+def _deviation_text(table: Table, observed: Ints, level: float, spread: float | None) -> str:
     if table.kind == "ids":  # so many cells are never all full, so that no total variation can be estimated
-        return f"{table.where}, e = 10^{log10_e:.0f}: {_extremes(table, observed)}"
+        return f"{table.where}: {_extremes(table, observed)}"
     estimate, *ends = stats.tv_interval(observed, table.law, level / len(LOOKS), spread or 1.0)
     interval = "" if spread is None else f" [{ends[0]:.4f}, {ends[1]:.4f}]"
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
     place = f"position {table.position + 1}{after}"
     where = f"{table.where}, {place}" if table.where and table.kind == "prefix" else table.where or place
     cells = BINS.get(table.kind, f"{len(table.law)} bins")
-    return (
-        f"{where}: TV {estimate:.4f}{interval} on the {cells}, e = 10^{log10_e:.0f}; "
-        f"{_extremes(table, observed)}"
-    )
+    return f"{where}: TV {estimate:.4f}{interval} on the {cells}; {_extremes(table, observed)}"
 
 
 def dependent(results: Sequence[TableResult]) -> list[TableResult]:
@@ -297,8 +291,7 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
             )
         yield Finding(
             "dependent",
-            f"{which} depend on each other, or their distribution changes from call to call, "
-            f"e = 10^{result.log10_e:.0f}: {how}",
+            f"{which} depend on each other, or their distribution changes from call to call: {how}",
             position=0,
             cell=result.labels[pair],
             observed=share,

@@ -6,19 +6,18 @@ from typing import Any
 
 from specsim.auditing._report import text as words
 from specsim.auditing._report.figures import draw_deviation, worst_tables
+from specsim.auditing._report.html import template
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._plotting import Axes, axes_or_new
-from specsim.core._tables import Piece
 from specsim.core._verdicts import Check, Verdict
-
-#: Findings that `print` shows.
-MOST_FINDINGS = 3
 
 
 class Audit(_results.Audit):
     """The result of `specsim.audit`, shown and drawn."""
+
+    remedies = "verifier"
 
     @property
     def subject(self) -> str:
@@ -27,15 +26,15 @@ class Audit(_results.Audit):
     headline = words.headline
     warnings = words.progress_lines
     finding_lines = words.finding_lines
-    explanation = words.diagnosis
+    explanation = words.explanation
+    summary = words.summary
+    evidence = words.tables
+    legend = words.legend
+    remarks = words.remarks
     size = words.test_line
     meaning = words.meaning
     again = words.replay
-    parts = words.audit_parts
-
-    def said(self) -> Iterator[str]:
-        yield from (self.headline(), *self.explanation(), self.size(), words.wanted_line(self))
-        yield from (*words.time_lines(self), words.limits_line(self), self.again())
+    template = template
 
     def facts(self) -> dict[str, Any]:
         origin = self.origin or Origin()
@@ -71,29 +70,16 @@ class Audit(_results.Audit):
         if case.findings:
             outcome = "error" if case.verdict is Verdict.BROKEN else "failure"
             texts = (f"{one}\n{one.details}" if one.details else str(one) for one in case.findings)
-            return checked(outcome, case.findings[0].text, "\n".join([*texts, f"again: {self.again()}"]))
+            return checked(outcome, words.finding_line(case), "\n".join([*texts, f"again: {self.again()}"]))
         if case.interrupted:
             return checked("skipped", f"interrupted after {case.steps:,} of {case.planned:,} steps")
-        if words.left_out_for_time(self, case):
+        if words.verdict_of(self, case) == words.LEFT_OUT:
             return checked("skipped", f"left out for time after {case.steps:,} steps")
         if case.verdict is Verdict.NO_POWER:
             least = case.first_token.detectable_tv if case.first_token else 1.0
             said = f"a total variation of {least:.4f} of the first token was detectable"
             return checked("skipped", f"{case.verdict}: {said}, {case.wanted_tv:g} wanted")
         return checked()
-
-    def brief(self) -> Iterator[Piece]:
-        """The verdict, the first findings, the closest known bug, and what would have been found."""
-        findings = self.finding_lines()
-        yield self.headline()
-        yield from findings[:MOST_FINDINGS]
-        if (more := len(findings) - MOST_FINDINGS) > 0:
-            yield f"{more} more {'findings' if more > 1 else 'finding'}"
-        yield from self.explanation()[:1]
-        if self.exit_code != 1:
-            yield words.wanted_line(self)
-            yield from words.time_lines(self)
-        yield words.run_line(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The table with the largest e-value: observed over expected counts in its cells."""

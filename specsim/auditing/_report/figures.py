@@ -37,16 +37,15 @@ class Tested:
         return f"{self.case.case}, position {table.position + 1}{what}"
 
     def title(self, audit: Audit) -> str:
-        """The name, the e-value, and the total variation, with its interval where steps are independent."""
+        """The name and, where steps are independent, the total variation with its interval."""
         table = self.table
-        name = f"{self.name}\ne = 10^{table.log10_e:.0f}"
         if any(finding.kind == "dependent" for finding in self.case.findings):
-            return name
+            return self.name
         law = np.array(table.expected) / table.n
         estimate, low, high = tv_interval(
             np.array(table.observed), law, audit.budget / audit.tests / len(LOOKS)
         )
-        return f"{name}, TV {estimate:.3f} [{low:.3f}, {high:.3f}]"
+        return f"{self.name}\nTV {estimate:.3f} [{low:.3f}, {high:.3f}]"
 
     def detectable(self, audit: Audit, steps: float) -> float:
         """The deviation that this table would find if the case had this number of steps."""

@@ -11,8 +11,7 @@ from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
 from specsim.auditing._results.audit import Audit
 from specsim.core import _plotting
-from specsim.core._report import page_of
-from specsim.core._tables import short
+from specsim.core._tables import Table, short
 
 #: Colours of figures, and the page's names for them, so that figures follow the reader's light or dark.
 INK, GRID = "#1d2329", "#dde3e8"
@@ -29,32 +28,31 @@ STYLE: Any = {
 }
 
 
-def audit_page(audit: Audit) -> str:
-    """The page, from audit.html.j2 beside this file, which builds on that of all results."""
+def template(audit: Audit) -> tuple[Path, dict[str, Any]]:
+    """The template, audit.html.j2 beside this file, which builds on that of all results, and its values."""
     worst, shown, steps = figures.worst_tables(audit), figures.main_tables(audit), figures.level_steps(audit)
-    captions = [f"{one.name}: {one.table.n:,} tokens, e = 10^{one.table.log10_e:.1f}" for one in worst]
-    return page_of(
-        audit,
-        Path(__file__).parent,
-        "audit.html.j2",
-        audit=audit,
-        words=words,
-        findings=words.grouped(audit),
-        worst=worst,
-        deviations=[
+    captions = [f"{one.name}: {one.table.n:,} tokens" for one in worst]
+    return Path(__file__).with_name("audit.html.j2"), {
+        "words": words,
+        "findings": words.grouped(audit),
+        "worst": worst,
+        "deviations": [
             (text, _svg(partial(figures.deviation_figure, one), f"d{i}", text))
             for i, (one, text) in enumerate(zip(worst, captions, strict=True))
         ],
-        purposes={case.case: case.purpose for case in audit.cases},
-        power=_svg(partial(figures.power_figure, audit), "p", "Detectable TV against the number of steps")
+        "purposes": {case.case: case.purpose for case in audit.cases},
+        "power": _svg(partial(figures.power_figure, audit), "p", "Detectable TV against the number of steps")
         if shown
         else "",
-        detectable=[
-            {"detectable TV": one.name, "this audit": f"{one.table.detectable_tv:.4f}"}
-            | {f"{level}, {short(n)}": f"{one.detectable(audit, n):.4f}" for level, n in steps.items()}
-            for one in shown
-        ],
-    )
+        "detectable": Table.of(
+            [
+                {"table": one.name, "this audit": f"{one.table.detectable_tv:.4f}"}
+                | {f"{level}, {short(n)}": f"{one.detectable(audit, n):.4f}" for level, n in steps.items()}
+                for one in shown
+            ]
+        ),
+        **dict(zip(("evidence", "speed", "by_shape", "by_axis"), words.tables(audit), strict=True)),
+    }
 
 
 def _svg(draw: Callable[[], _plotting.Figure], prefix: str, label: str) -> Any:

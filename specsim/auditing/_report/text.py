@@ -1,9 +1,10 @@
-"""The sentences and tables of all forms of a report, ordered by `audit_parts`."""
+"""The sentences and tables of all forms of a report."""
 
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,13 @@ from specsim.auditing._results.audit import (
     Verdict,
 )
 from specsim.core._files import read_table
-from specsim.core._tables import COLORS, NONE, Line, Piece, Table, short
+from specsim.core._tables import NONE, Piece, Table, short
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
 from specsim.theory._enumeration import step_law
 
 #: What the columns of the two tables mean.
-COLUMNS = {name: text.format(power=POWER) for name, text in read_table("columns").items()}
+COLUMNS: dict[str, str] = read_table("columns")["verifier"]
 
 #: In place of the verdict of a case that was left out for time.
 LEFT_OUT = "left out"
@@ -46,6 +47,10 @@ CERTAIN = ("contract", "path", "support")
 MOST_DRAFTS = 1024
 #: What verdicts mean, and what is wrong where each row by itself is not.
 MEANINGS: dict[str, str] = read_table("meanings")["verifier"]
+#: Verdicts of cases, as `summary` orders them.
+ORDER = *map(str, (Verdict.BROKEN, Verdict.BIASED, Verdict.NO_POWER)), LEFT_OUT, "lossy", "consistent"
+#: The most lines of a traceback, and characters of the names of cases, in a summary.
+LAST_LINES, NAMES = 6, 34
 
 
 def headline(audit: Audit) -> str:
@@ -59,23 +64,23 @@ def headline(audit: Audit) -> str:
 
 
 def meaning(audit: Audit) -> str:
-    """What the verdict means, for readers who did not run the audit."""
+    """What the verdict means, and whether the wanted power was reached."""
     if audit.dependent or audit.edge_case:
         return MEANINGS["dependent" if audit.dependent else "edge case"]
-    more = {
-        Verdict.CONSISTENT: [power_line(audit)],
-        Verdict.INCONCLUSIVE: [wanted_line(audit), *time_lines(audit)],
-    }.get(audit.verdict, [])
     said = MEANINGS[audit.verdict].format(tv=audit.declared_tv)
-    return " ".join([said, *more, *[MEANINGS["wasteful"]] * audit.wasteful])
+    return " ".join(filter(None, [said, wanted_line(audit), MEANINGS["wasteful"] * audit.wasteful]))
+
+
+def explanation(audit: Audit) -> list[str]:
+    """Which known bug it is, what is proved, and what costs speed."""
+    return [*diagnosis(audit), *filter(None, [proof_line(audit)]), *waste_lines(audit)]
 
 
 def diagnosis(audit: Audit) -> list[str]:
-    """Which known bug it is, if the audit looked for one; before that, if only an edge case deviates, so."""
-    lines = [MEANINGS["edge case"]] if audit.edge_case else []
+    """Which known bug it is, if the audit looked for one."""
     if audit.diagnosis is None:
-        return lines
-    lines += audit.diagnosis.lines()
+        return []
+    lines = audit.diagnosis.lines()
     if audit.diagnosis.reason == STOPPED:  # it can be made without a time limit
         named = f"specsim audit diagnose FOLDER {shlex.quote(audit.verifier)} (FOLDER: that of --out)"
         called = "specsim.auditing.diagnose(this result, the same function)"
@@ -107,11 +112,17 @@ def finding_lines(audit: Audit) -> list[str]:
     """The first finding of each case, the clearest first; cases whose findings are alike share a line."""
     lines = []
     for cases in grouped(audit):
-        first, *others = cases[0].findings
-        more = f" (and {_counted(len(others), 'more finding')})" if others else ""
+        others = len(cases[0].findings) - 1
+        more = f" (and {_counted(others, 'more finding')})" if others else ""
         alike = f" and {_counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else ""
-        lines.append(f"{cases[0].case}{alike}: {first.text}{more}")
+        lines.append(f"{cases[0].case}{alike}: {finding_line(cases[0])}{more}")
     return lines
+
+
+def finding_line(case: CaseResult) -> str:
+    """The first finding of a case, after the strongest evidence of the case if it is statistical."""
+    first = case.findings[0]
+    return first.text if first.log10_e is None else f"e = 10^{case.largest_log10_e:.0f}; {first.text}"
 
 
 def grouped(audit: Audit) -> list[list[CaseResult]]:
@@ -155,8 +166,7 @@ def test_line(audit: Audit) -> str:
     if not audit.steps:
         return f"{made}: {'nothing was run' if audit.interrupted else 'the verifier could not be run'}."
     return (
-        f"{made}; a verifier that is as claimed is called biased with probability at most {audit.budget:g}. "
-        f"A deviation of the size of 'detectable TV' would have been found with probability {POWER:g}."
+        f"{made}; a verifier that is as claimed is called biased with probability at most {audit.budget:g}."
     )
 
 
@@ -309,24 +319,11 @@ def replay(audit: Audit) -> str:
     return f'the same function or tokens, with level "{audit.level}" and rng={root}'
 
 
-def columns(audit: Audit) -> dict[str, str]:
-    """What the columns of the two tables mean, with the e-value from which this audit rejects."""
-    alarm = f"the verifier is rejected above 10^{audit.needed_log10_e:.1f}"
-    said = COLUMNS | {"max e": f"{COLUMNS['max e']}; {alarm}"}
-    if any(case.verdict is Verdict.NO_POWER for case in audit.cases):
-        said["verdict"] = (
-            f"{Verdict.NO_POWER} where a total variation of {audit.wanted_tv:g} of the first token was not "
-            "detectable"
-        )
-    return said
-
-
-def legend(audit: Audit) -> str:
-    """The columns that need an explanation, in one paragraph."""
-    named = ["min p", "max e", "detectable TV", "certified"]
-    named += ["verdict", *(["Σ min(p,q)", "theory", "efficiency"] if speed(audit) else [])]
-    said = columns(audit)
-    return " ".join(f"{name}: {said[name]}." for name in named if name in said)
+def legend(audit: Audit) -> dict[str, str]:
+    """What the columns of the tables mean, with the e-value from which this audit rejects."""
+    values = {"power": POWER, "alarm": audit.needed_log10_e, "wanted": audit.wanted_tv}
+    weak = any(case.verdict is Verdict.NO_POWER for case in audit.cases)
+    return {name: text.format(**values) for name, text in COLUMNS.items() if weak or name != "verdict"}
 
 
 def iid_report(audit: Audit) -> list[str]:
@@ -349,21 +346,36 @@ def iid_report(audit: Audit) -> list[str]:
     return lines
 
 
-def audit_parts(audit: Audit) -> Iterator[Piece]:
-    """An audit for the terminal and for Jupyter, the verdict last."""
-    yield from (Line(line, "bold yellow") for line in progress_lines(audit))
-    tables = (evidence(audit), speed(audit), power_by_shape(audit), power_by_axis(audit))
-    yield from (Table.of(rows, gap=1) for rows in tables if rows)
-    yield from (Line(line, "red") for line in finding_lines(audit))
-    yield from (Line(line, "yellow") for line in waste_lines(audit))
+def summary(audit: Audit) -> Iterator[Piece]:
+    """The cases by verdict, and the end of a traceback."""
+    rows = {}
+    for verdict in ORDER:
+        cases = [case for case in audit.cases if verdict_of(audit, case) == verdict]
+        cases.sort(key=lambda case: -case.largest_log10_e)
+        tvs = [case.first_token.detectable_tv for case in cases if case.first_token]
+        rows[verdict] = {
+            "verdict": verdict,
+            "cases": str(len(cases)),
+            "detectable TV": f"{min(tvs):.4f}–{max(tvs):.4f}" if tvs else NONE,
+            "max e": f"10^{cases[0].largest_log10_e + 0.0:.1f}" if tvs else NONE,
+            "which": shorten(", ".join(case.case for case in cases), NAMES, placeholder=" …"),
+        }
+    yield Table.of([row for row in rows.values() if row["which"]])
+    where = traceback(audit).partition(SHOWN_BY)[0].splitlines()
+    yield from (f"  {line[:76]}" for line in where[-LAST_LINES:])
+
+
+def tables(audit: Audit) -> Iterator[Table]:
+    """The long tables."""
+    for rows in (evidence(audit), speed(audit), power_by_shape(audit), power_by_axis(audit)):
+        yield Table.of(rows, gap=1)
+
+
+def remarks(audit: Audit) -> Iterator[str]:
+    """What raised, what the i.i.d. formula gives, and what was not tested."""
     yield from (f"  {line}" for line in traceback(audit).splitlines())
-    yield from diagnosis(audit)
     yield from iid_report(audit)
-    yield Line(legend(audit), "dim")
-    how = proof_line(audit), test_line(audit), wanted_line(audit), *time_lines(audit), *unseen_lines(audit)
-    yield from filter(None, (*how, limits_line(audit)))
-    yield run_line(audit)
-    yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
+    yield from (*time_lines(audit), *unseen_lines(audit), limits_line(audit), run_line(audit))
 
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
@@ -384,15 +396,15 @@ def evidence(audit: Audit) -> list[dict[str, str]]:
                 "certified": f"≤{first.certified_tv:.4f}"
                 if first and first.certified_tv is not None
                 else NONE,
-                "verdict": LEFT_OUT if left_out_for_time(audit, case) else str(case.verdict),
+                "verdict": verdict_of(audit, case),
             }
         )
     return rows
 
 
-def left_out_for_time(audit: Audit, case: CaseResult) -> bool:
-    """Whether a case was left out for time, and nothing was found in its few steps."""
-    return case.case in audit.out_of_time and not case.findings
+def verdict_of(audit: Audit, case: CaseResult) -> str:
+    """The verdict of a case; left out if time did not suffice, and nothing was found in its few steps."""
+    return LEFT_OUT if case.case in audit.out_of_time and not case.findings else str(case.verdict)
 
 
 def power_by_shape(audit: Audit) -> list[dict[str, str]]:

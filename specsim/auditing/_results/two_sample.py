@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._files import read_table
 from specsim.core._provenance import Provenance
-from specsim.core._tables import Line, Piece, Table, as_dict, plain, short
+from specsim.core._tables import NONE, Piece, Table, as_dict, plain, short
 from specsim.core._verdicts import WANTED_TV_OF_VERIFIERS, Check, Finding, Judged, Verdict
 from specsim.core.stats import POWER
 
@@ -58,7 +59,7 @@ class TwoSampleAudit(Judged):
     planned: int = 0
     wanted_tv: float = WANTED_TV_OF_VERIFIERS
 
-    made = "Comparison"
+    made, remedies = "Comparison", "pair"
 
     @property
     def verdict(self) -> Verdict:
@@ -67,13 +68,19 @@ class TwoSampleAudit(Judged):
             return Verdict.BROKEN
         if any(case.changed for case in self.cases):
             return Verdict.CHANGED
-        powerful = sum(self.has_power(case) for case in self.cases)
-        inconclusive = self.interrupted or 2 * powerful < self.planned
+        inconclusive = self.interrupted or 2 * self.powerful < self.planned
         return Verdict.INCONCLUSIVE if inconclusive else Verdict.SAME
 
-    def has_power(self, case: Difference) -> bool:
-        """Whether a total variation of `wanted_tv` was detectable in a case."""
-        return case.detectable_tv <= self.wanted_tv
+    @property
+    def powerful(self) -> int:
+        """In how many cases a total variation of `wanted_tv` was detectable."""
+        return sum(case.detectable_tv <= self.wanted_tv for case in self.cases)
+
+    def verdict_of(self, case: Difference) -> Verdict:
+        """The verdict of a case."""
+        if case.broken or case.changed:
+            return Verdict.BROKEN if case.broken else Verdict.CHANGED
+        return Verdict.SAME if case.detectable_tv <= self.wanted_tv else Verdict.NO_POWER
 
     @property
     def identical(self) -> bool:
@@ -81,13 +88,15 @@ class TwoSampleAudit(Judged):
         return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        return as_dict(self, "verdict", "identical", "exit_code")
+        cases = [plain(case) | {"verdict": str(self.verdict_of(case))} for case in self.cases]
+        return as_dict(self, "verdict", "identical", "exit_code", cases=cases)
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each case."""
         return [
             {k: v for k, v in plain(case).items() if k != "tokens_per_step"}
             | dict(zip(("new_tokens_per_step", "old_tokens_per_step"), case.tokens_per_step, strict=True))
+            | {"verdict": str(self.verdict_of(case))}
             for case in self.cases
         ]
 
@@ -114,19 +123,26 @@ class TwoSampleAudit(Judged):
     def finding_lines(self) -> list[str]:
         return [finding.text for finding in self.findings]
 
-    def remarks(self) -> Iterator[Piece]:
-        yield Line(
-            "e: largest e-value of the case against equal distributions; the verifiers are called changed "
-            f"above 10^{np.log10(self.tests / self.budget):.1f}. identical steps: share of steps with the "
-            "same tokens from the same drafts and random numbers. new, old: tokens per step. detectable TV: "
-            "total variation between the distributions of the first token that would have been found with "
-            f"probability {POWER:g}.",
-            "dim",
+    def meaning(self) -> str:
+        if self.exit_code == 1:
+            return "The two do not have the same output distribution, or one broke the contract."
+        return (
+            f"A total variation of {self.wanted_tv:g} between the first tokens was detectable in "
+            f"{self.powerful} of {self.planned} cases; for a verdict it must be in half of them."
         )
-        yield (
+
+    def legend(self) -> dict[str, str]:
+        alarm = np.log10(max(self.tests, 1) / self.budget)
+        values = {"power": POWER, "alarm": alarm, "wanted": self.wanted_tv}
+        return {name: text.format(**values) for name, text in read_table("columns")["against"].items()}
+
+    def size(self) -> str:
+        return (
             f"{self.tests} tests; two verifiers with the same distribution are called changed with "
             f"probability at most {self.budget:g}."
         )
+
+    def remarks(self) -> Iterator[Piece]:
         run = self.provenance
         yield f"Level {self.level}, seed {run.root}, {run.seconds:.1f} s, specsim {run.specsim}."
 
@@ -140,7 +156,7 @@ class TwoSampleAudit(Judged):
             if found := case.finding:
                 text = f"{found}\nagain: {self.again()}"
                 yield Check(case.case, "error" if case.broken else "failure", case.text, text)
-            elif case.interrupted or not self.has_power(case):
+            elif case.interrupted or self.verdict_of(case) is Verdict.NO_POWER:
                 why = f"interrupted after {case.steps:,} steps" if case.interrupted else Verdict.NO_POWER
                 yield Check(case.case, "skipped", why)
             else:
@@ -150,14 +166,13 @@ class TwoSampleAudit(Judged):
 
 def _row(found: TwoSampleAudit, case: Difference) -> dict[str, str]:
     new, old = case.tokens_per_step
-    alike = "same" if found.has_power(case) else str(Verdict.NO_POWER)
     return {
         "case": case.case,
         "steps": short(case.steps),
-        "e": f"10^{case.log10_e:.1f}",
+        "e": f"10^{case.log10_e:.1f}" if case.steps else NONE,
         "identical steps": f"{case.twins:.3f}",
         "new": f"{new:.4f}",
         "old": f"{old:.4f}",
         "detectable TV": f"{case.detectable_tv:.4f}",
-        "verdict": "broken" if case.broken else "changed" if case.changed else alike,
+        "verdict": str(found.verdict_of(case)),
     }

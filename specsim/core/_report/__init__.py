@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from specsim.core._json import printable
-from specsim.core._tables import COLORS
+from specsim.core._tables import COLORS, Shown, pieces
 from specsim.core._verdicts import BUDGET, UNDECIDED, Check, Judged
 
 #: What no XML document may hold, not even as a reference: control characters and lone surrogates.
@@ -46,7 +46,7 @@ def junit_of(result: Judged) -> str:
     for name, value in told.items():
         ElementTree.SubElement(properties, "property", name=name, value=str(value))
     suite.extend(_case(result, check) for check in checks)
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(filter(None, result.said()))
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(result.said())
     ElementTree.indent(suite)
     for element in suite.iter():
         element.attrib = {name: _written_out(value) for name, value in element.attrib.items()}
@@ -68,15 +68,14 @@ def _case(result: Judged, check: Check) -> ElementTree.Element:
     return element
 
 
-def page_of(result: Judged, folder: Path | None = None, name: str = "page.html.j2", **more: Any) -> str:
-    """One HTML file: verdict, findings, evidence, how to run it again.
-
-    It is made of the template `name` in `folder`, which may build on those beside this file."""
+def page_of(result: Shown) -> str:
+    """One HTML file: verdict, findings, evidence, how to run it again; else all that the result shows."""
     import jinja2
 
-    own = Path(__file__).parent
+    own, judged = Path(__file__).parent, isinstance(result, Judged)
+    place, more = (result.template() if isinstance(result, Judged) else None) or (own / "page.html.j2", {})
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder or own, own]),
+        loader=jinja2.FileSystemLoader([place.parent, own]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -84,11 +83,12 @@ def page_of(result: Judged, folder: Path | None = None, name: str = "page.html.j
         finalize=_printable,
     )
     environment.filters["linked"] = _linked
-    return environment.get_template(name).render(
+    return environment.get_template(place.name).render(
         result=result,
-        verdict=result.headline().removeprefix(f"{result.subject}: "),
-        tone="none" if result.exit_code == UNDECIDED else str(result.verdict),
-        facts=result.facts() | _facts(result),
+        judged=judged,
+        undecided=UNDECIDED,
+        pieces=[*pieces(result.parts())],
+        facts=(result.facts() if isinstance(result, Judged) else {}) | _facts(result),
         colors=COLORS,
         **more,
     )
@@ -110,7 +110,7 @@ def _linked(text: str) -> Any:
     return Markup(re.sub(thread, link, str(escape(_printable(text)))))
 
 
-def _facts(result: Judged) -> dict[str, Any]:
+def _facts(result: Shown) -> dict[str, Any]:
     """When, where and with what it was run."""
     run = getattr(result, "provenance", None)
     if run is None:

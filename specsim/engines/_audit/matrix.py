@@ -15,7 +15,7 @@ from specsim.core._files import read_table
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import NONE, Line, Piece, Table
+from specsim.core._tables import NONE, Piece, Table
 from specsim.core._verdicts import BUDGET, Check, Finding, Judged, Verdict
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
@@ -119,6 +119,7 @@ class EngineMatrix(Judged):
     interrupted: bool = False
 
     derived = ("verdict", "exit_code", "provenance")
+    remedies = "engine"
 
     @property
     def verdict(self) -> Verdict:
@@ -165,6 +166,7 @@ class EngineMatrix(Judged):
         return ["interrupted: the verdict so far"] if self.interrupted else []
 
     def evidence(self) -> Iterator[Piece]:
+        wrong = [i for i, cell in enumerate(self.cells) if cell.speculative.findings]
         yield Table(
             ("setting", "with speculation", "without", "detectable TV", "efficiency"),
             [
@@ -178,23 +180,21 @@ class EngineMatrix(Judged):
                 for cell in self.cells
                 for ratio in [cell.speculative.efficiency and cell.speculative.efficiency.ratio]
             ],
+            bold=wrong,
         )
 
     def finding_lines(self) -> list[str]:
-        """Those of `remarks` say which command repeats them."""
-        return []
+        """The first finding of each audit."""
+        return [f"{name}: {audit.findings[0].text}" for _, name, _, audit in self._audits() if audit.findings]
 
     def remarks(self) -> Iterator[Piece]:
         for _, name, command, audit in self._audits():
-            if audit.findings:
-                yield Line(f"{name}: {audit.findings[0].text}", "red")
-                nearest = next((one for one in audit.diagnosis if one.fits), None)
-                if nearest:
-                    yield f"Closest known mistake: {nearest.said}."
-            elif audit.failures:
+            if nearest := next((one for one in audit.diagnosis if one.fits), None):
+                yield f"{name}: closest known mistake: {nearest.said}."
+            if audit.failures and not audit.findings:
                 yield f"{name}: {audit.notes[-1]}"
             if audit.findings or audit.failures:
-                yield f"Again: {command}"
+                yield f"{name}, again: {command}"
         if refused := sum(audit.refused for *_, audit in self._audits()):
             yield f"{refused} audits were refused; they test nothing."
         for order in sorted({cell.order for cell in self.cells if cell.order}):

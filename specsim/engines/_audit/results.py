@@ -16,8 +16,8 @@ from specsim.engines._planted.requests import Failure
 
 #: Placeholder where no chi-square is computed.
 NOT_TAKEN = ChiSquare(0.0, 0, 1.0)
-#: Rows of the table of tests that are shown.
-SHOWN = 8
+#: Rows of a long table that are shown.
+SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,7 @@ class EngineAudit(Judged):
     budget: float = BUDGET  #: the probability of a false alarm, split over the tests
     wanted_tv: float = WANTED_TV  #: a deviation that has to be detectable for a verdict
 
+    remedies = "engine"
     kinds = ("contract", "support", "deviation", "dependence", "log-probabilities", "counters")
     derived = ("verdict", "verdicts", "exit_code", "detectable_tv")
 
@@ -237,6 +238,9 @@ class EngineAudit(Judged):
             [*self.tests[:1], *(test for test in self.tests[1:] if test.n)], "tokens", p_values=True
         )
 
+    def legend(self) -> dict[str, str]:
+        return legend_of_tests(self.tests, self.budget)
+
     def explanation(self) -> list[str]:
         return list(_diagnosis_lines(self))
 
@@ -275,6 +279,12 @@ def table_of_tests(tests: Sequence[TestResult], counted: str, *, p_values: bool)
         tv = f"{test.detectable_tv:.4f}" if test.detectable_tv < 1.0 else NONE
         rows.append((test.name, f"{test.n:,}", test.cells, *[value] * p_values, f"{test.log10_e:.1f}", tv))
     return Table(("test", counted, "cells", *["p"] * p_values, "log10 e", "detectable TV"), rows)
+
+
+def legend_of_tests(tests: Sequence[TestResult], budget: float) -> dict[str, str]:
+    """What the columns of `table_of_tests` mean."""
+    values = {"power": POWER, "alarm": np.log10(max(len(tests), 1) / budget)}
+    return {name: text.format(**values) for name, text in read_table("columns")["tests"].items()}
 
 
 def _diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
@@ -366,7 +376,7 @@ class ServerComparison(Judged):
     provenance: Provenance
     budget: float = BUDGET  #: the probability of a false alarm, split over the tests
 
-    made = "Comparison"
+    made, remedies = "Comparison", "pair"
     kinds = ("contract", "deviation")
     derived = ("verdict", "exit_code", "detectable_tv")
 
@@ -410,6 +420,9 @@ class ServerComparison(Judged):
             yield Table(("prompt", "first different token", "first repeats", "second repeats"), rows[:SHOWN])
         elif self.tests:
             yield table_of_tests(self.tests, "texts", p_values=False)
+
+    def legend(self) -> dict[str, str]:
+        return legend_of_tests(self.tests, self.budget)
 
     def remarks(self) -> tuple[str, str]:
         return self.one.sentence(), self.other.sentence()
