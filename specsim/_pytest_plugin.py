@@ -42,6 +42,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
     terminalreporter.section("audits of specsim")
     for test, found in audits:
-        named = f"{test}: level {found.level}, seed {found.provenance.root}"
-        for line in (named, found.in_a_line(), found.size(), *unseen_lines(found)):
+        named = f"{test}: {found.verifier}, level {found.level}"
+        for line in (named, found.meaning(), found.size(), *unseen_lines(found)):
             terminalreporter.write_line(line)

@@ -1,17 +1,21 @@
 """The front page: short, with numbers that the data has and links that lead somewhere."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from commands import run
 
 from experiments.audit._criteria.__init__ import FOUND
 from experiments.audit.independent_set import subjects
 from experiments.audit.kill_matrix import AUDIT, LEVEL, kept_matrix
 from specsim import rules
+from specsim.auditing._cases.battery import LEVELS
 from specsim.simulation import methods
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +63,66 @@ def test_the_kill_matrix_is_quoted_rightly():
         f"{accused[0]} verifier and {accused[1]} decoders."
     ) in " ".join(README.split())
     assert LEVEL == "quick"
+
+
+def test_the_page_for_continuous_integration_has_the_numbers_of_the_experiments():
+    page = " ".join((ROOT / "docs/specsim-in-your-ci.md").read_text(encoding="utf-8").split())
+    matrix, steps = kept_matrix(), LEVELS["smoke"].verifier
+    wrong = {*matrix.wrong(decoders=False)}
+    power = {
+        row["mistake"]: row
+        for row in json.loads((ROOT / "experiments/kept/audit_power.json").read_text())["rows"]
+    }
+    sure = [name for name in wrong if power[name]["promise"] or power[name]["first_level"] == "smoke"]
+    likely = [
+        name
+        for name in wrong - {*sure}
+        if power[name]["needed"] is None
+        and power[name]["rejected"] == 20
+        and power[name]["median_steps"] <= steps
+    ]
+    engines = ("vLLM", "TensorRT", "FlashInfer", "HF")
+    rows = [
+        f"| {one.name} | {one.about.replace('|', chr(92) + '|')} | {len(wrong & {*matrix.missed(one.name)})} |"
+        for one in matrix.columns
+        if one.name.startswith(engines)
+    ]
+    missed = len(wrong) - len(sure) - len(likely)
+    said = [
+        *rows, f"| specsim, level smoke | all cases, at most {steps:,} steps each: no test rejects | {missed} |",
+        f"Of the {len(wrong)} wrong verifiers", f"| missed of {len(wrong)} |", f"draws at most {steps:,} steps in a case",
+        f"For {len(sure)} of the {len(sure) + len(likely)} that the audit finds,", f"the other {len(likely)} have none that is",
+    ]  # fmt: skip
+    assert len(rows) == 8
+    assert not [one for one in said if one not in page]
+
+
+@pytest.mark.parametrize("subject", ["standard", "raises"])
+def test_the_action_audits_and_fails_as_the_audit_does(subject, tmp_path):
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    install, audit = action["runs"]["steps"]
+    assert install["run"] == 'python -m pip install --quiet "$GITHUB_ACTION_PATH"'
+    given = {name: one.get("default", subject) for name, one in action["inputs"].items()}
+    inputs = {
+        name: given[re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", at)[1]] for name, at in audit["env"].items()
+    }
+    (tmp_path / "mine.py").write_text("def raises(*_):\n    1 / 0\n")
+    inputs["SUBJECT"] = "mine:raises" if subject == "raises" else subject
+    files = {"GITHUB_OUTPUT": tmp_path / "output", "GITHUB_STEP_SUMMARY": tmp_path / "summary"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = (
+        os.environ
+        | inputs
+        | {name: str(file) for name, file in files.items()}
+        | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    )
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", audit["run"]]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    verdict = "broken" if subject == "raises" else "consistent"
+    assert ran.returncode == (subject == "raises"), ran.stderr
+    assert files["GITHUB_OUTPUT"].read_text() == f"verdict={inputs['SUBJECT']}: {verdict}\n"
+    assert files["GITHUB_STEP_SUMMARY"].read_text().startswith(f"**{inputs['SUBJECT']}: {verdict}**\n")
+    assert {path.name for path in (tmp_path / "specsim-report").iterdir()} >= {"audit.html", "audit.xml"}
 
 
 @pytest.mark.slow

@@ -99,10 +99,15 @@ class LogAudit(Judged):
                 counts = f"{one.tested:,}", f"{one.accepted:,}", span(one.expected, "{:.1f}".format)
                 rows.append((f"{one.min:.1f} – {one.max:.1f}", *counts, f"{one.z:.1f}"))
             yield Table(("min(1, p/q)", "tested", "accepted", "expected", "z"), rows)
-        for name, e in (("accept flags", self.e_flags), ("drafted tokens", self.e_tokens)):
-            yield f"{name:<15} {'not logged' if e is None else self._said(e)}"
         if self.contradictions:
             yield f"{self.contradictions:,} flags reject a token with acceptance probability 1"
+
+    def size(self) -> str:
+        flags = "not logged" if self.e_flags is None else self._said(self.e_flags)
+        return (
+            f"Accept flags: {flags}. Drafted tokens: {self._said(self.e_tokens)}. The probability of a false "
+            f"alarm is at most {BUDGET:g}."
+        )
 
     def meaning(self) -> str:
         return "A log compared with itself does not show whether the target's distribution was sampled."

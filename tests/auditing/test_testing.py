@@ -140,6 +140,8 @@ def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
         (tmp_path / name).write_text(code, encoding="utf-8")
     done = pytest_in(tmp_path, "--specsim-level", "quick", "--specsim-seed", "7", "-k", "given or wrong")
     assert "verify, level smoke" in done.stdout
+    assert "of the first token was detectable in 1 of 1 case; for a verdict" in done.stdout
+    assert "is called biased with probability at most 1e-06." in done.stdout
     assert "Not run: line 4 of test_right.py." in done.stdout
     # the tests of the docs' example are found and not run: `test_docs` calls them
     assert "1 failed, 2 passed, 2 deselected" in done.stdout, done.stdout + done.stderr

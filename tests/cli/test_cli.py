@@ -34,7 +34,10 @@ def trace(tmp_path):
 
 def test_audit_prints_a_verdict_and_writes_its_files(tmp_path, few_cases_in_module):
     options = ("--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
-    assert "α drafted" in says("standard: consistent", "audit", "standard", *options)
+    assert "α drafted" not in says("standard: consistent", "audit", "standard", *options)
+    assert "α drafted" in says("standard: consistent", "audit", "standard", *options, "--verbose")
+    line = says("standard: consistent: No deviation", "audit", "standard", *options[:4], "-q")
+    assert line.count("\n") == 1
     written = sorted(path.name for path in (tmp_path / "audit").iterdir())
     assert written == ["audit.html", "audit.json", "audit.png", "audit.saved", "audit.svg", "audit.xml"]
     assert "standard: consistent" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")

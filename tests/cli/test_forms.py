@@ -74,6 +74,26 @@ def test_a_table_is_printed_as_json_and_as_csv(command, few_cases_in_module, tmp
     assert (both.code, both.err) == (2, "specsim: --json and --csv: give only one\n")
 
 
+def test_a_table_is_printed_and_written_for_pages_and_articles(tmp_path):
+    words = "compare", "zipf", "--rule", "standard", "--rule", "block", "--steps", "1k", "--seed", "1"
+    said, latex = (run(*words, form).out for form in ("--markdown", "--latex"))
+    assert "| rule | drafts | tokens/step | TV |\n| :--- | :--- | ---: | ---: |\n| block | " in said
+    assert r"\begin{tabular}{llrr}" in latex
+    assert "block: " in said.splitlines()[0]
+    for name, text in (("a.md", said), ("a.tex", latex)):
+        assert run(*words, "-q", "-o", name, cwd=tmp_path).out.startswith("block: ")
+        assert (tmp_path / name).read_text() == text
+    run(*words, "-o", "a.html", cwd=tmp_path)
+    assert "<td>standard</td>" in (tmp_path / "a.html").read_text().replace(' class="left"', "")
+
+
+def test_many_rules_are_cut_to_a_screen(tmp_path):
+    words = "compare", "zipf", "--vocab-size", "9", "--gamma", "2", "--steps", "9", "--seed", "1"
+    short, whole = (run(*words, *form).out for form in ((), ("-v",)))
+    assert (short.count("\n"), short.splitlines()[0]) == (22, whole.splitlines()[0])
+    assert whole.count("\n") > 40
+
+
 def test_csv_has_the_numbers_in_full(tmp_path):
     command = "simulate zipf --rule lenience --over lenience=0.5,1 --steps 1k --seed 1"
     rows = list(csv.DictReader(io.StringIO(run(*command.split(), "--csv").out)))
@@ -103,13 +123,15 @@ def test_a_result_is_written_to_a_file_besides(tmp_path, full):
         says(message, *command.split(), cwd=tmp_path, code=2)
 
 
-#: What `specsim` may offer at most.
-MAX_COMMANDS, MAX_OPTIONS = 23, 23
+#: What `specsim` may offer at most, beside the options of the output.
+MAX_COMMANDS, MAX_OPTIONS = 23, 20
 
 
 def test_there_are_few_commands_with_few_options():
     """A group without a function of its own is not a command."""
-    counted = {path: len(OPTION.findall(help_of(path))) for path in every_command()}
+    parts = {path: help_of(path).partition("╭─ Output ") for path in every_command()}
+    counted = {path: len(OPTION.findall(own)) for path, (own, *_) in parts.items()}
+    assert {len(OPTION.findall(output)) for *_, output in parts.values()} == {0, 7}
     assert len([path for path, options in counted.items() if path and options]) <= MAX_COMMANDS
     assert max(counted.values()) <= MAX_OPTIONS, counted
     assert counted["audit", "engine"] > 10, "options are found"

@@ -87,6 +87,7 @@ def page_of(result: Shown) -> str:
         result=result,
         judged=judged,
         undecided=UNDECIDED,
+        kind=re.sub("(?<=[a-z])([A-Z])", lambda one: f" {one[1].lower()}", type(result).__name__),
         pieces=[*pieces(result.parts())],
         facts=(result.facts() if isinstance(result, Judged) else {}) | _facts(result),
         colors=COLORS,
