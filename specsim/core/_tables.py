@@ -43,7 +43,7 @@ _MARKS = re.compile(r"[\\`*_\[\]<>|~$]|^[-+#]")
 
 
 def in_markdown(value: object) -> str:
-    """A value within a line of Markdown, which shows its signs as they are."""
+    """A value within a line of Markdown, with its signs escaped."""
     return _MARKS.sub(r"\\\g<0>", _one_line(value))
 
 

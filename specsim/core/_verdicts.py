@@ -240,7 +240,8 @@ class Judged(Shown):
         yield from (Line(shorten(one, LINE, placeholder=" …"), "red") for one in found[:FINDINGS])
         if len(found) > FINDINGS:
             yield f"{len(found) - FINDINGS} more findings: --verbose"
-        told = *self.explanation()[:2], *self._ending()
+        known = self.explanation()
+        told = *known[:2], *known[2:][-1:], *self._ending()
         yield from (shorten(line, LINE, placeholder=" …") for line in told)
 
     def parts(self) -> Iterator[Piece]:

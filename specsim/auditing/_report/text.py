@@ -135,10 +135,9 @@ def grouped(audit: Audit) -> list[list[CaseResult]]:
 
 
 def _clarity(case: CaseResult) -> float:
-    """The log10 e-value of its clearest table, 0 without one; infinity where one step is enough."""
-    if any(finding.kind in CERTAIN for finding in case.findings):
-        return float("inf")
-    return max((table.log10_e for table in case.tables if table.rejected), default=0.0)
+    """The largest log10 e-value; infinity where one step is enough."""
+    certain = any(finding.kind in CERTAIN for finding in case.findings)
+    return float("inf") if certain else case.largest_log10_e
 
 
 def traceback(audit: Audit) -> str:
@@ -358,7 +357,7 @@ def summary(audit: Audit) -> Iterator[Piece]:
             "cases": str(len(cases)),
             "detectable TV": f"{min(tvs):.4f}–{max(tvs):.4f}" if tvs else NONE,
             "max e": f"10^{cases[0].largest_log10_e + 0.0:.1f}" if tvs else NONE,
-            "which": shorten(", ".join(case.case for case in cases), NAMES, placeholder=" …"),
+            "which": shorten("; ".join(case.case for case in cases), NAMES, placeholder=" …"),
         }
     yield Table.of([row for row in rows.values() if row["which"]])
     where = traceback(audit).partition(SHOWN_BY)[0].splitlines()

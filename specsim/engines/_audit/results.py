@@ -242,7 +242,8 @@ class EngineAudit(Judged):
         return legend_of_tests(self.tests, self.budget)
 
     def explanation(self) -> list[str]:
-        return list(_diagnosis_lines(self))
+        speed = [] if self.efficiency is None else [self.efficiency.sentence()]
+        return [*_diagnosis_lines(self), *speed]
 
     def remarks(self) -> Iterator[str]:
         logs = self.logprobs
@@ -251,8 +252,6 @@ class EngineAudit(Judged):
                 f"Log-probabilities: {logs.returned:,} of emitted tokens and {logs.listed:,} entries of "
                 f"lists match the distribution, largest difference {logs.largest:.2g}."
             )
-        if self.efficiency is not None:
-            yield self.efficiency.sentence()
         yield from self.notes
 
     def size(self) -> str:
