@@ -78,12 +78,13 @@ class Table:
         """Rows that have their columns as keys."""
         return cls(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows], **more)
 
-    def cut(self, most: int) -> "Table":
-        """The rows in bold and the first others, `most` in all, in their order."""
+    def cut(self, most: int) -> "list[Table | Line]":
+        """The rows in bold and the first others, `most` in all, in their order, and how many are left out."""
         others = [i for i in range(len(self.rows)) if i not in self.bold]
         kept = sorted([*self.bold, *others][:most])
         bold = [new for new, old in enumerate(kept) if old in self.bold]
-        return replace(self, rows=[self.rows[i] for i in kept], bold=bold)
+        left = [Line(f"{len(self.rows) - most} more rows: --verbose", "")] * (len(self.rows) > most)
+        return [replace(self, rows=[self.rows[i] for i in kept], bold=bold), *left]
 
     def to_html(self) -> str:
         first = "td" if self.columns else "th"

@@ -159,7 +159,7 @@ class Judged(Shown):
 
     def summary(self) -> Iterable[Piece]:
         """The first rows of the first table of the evidence."""
-        return [one.cut(ROWS) for one in self.evidence() if isinstance(one, Table)][:1]
+        return next((one.cut(ROWS) for one in self.evidence() if isinstance(one, Table)), ())
 
     def legend(self) -> dict[str, str]:
         """What the columns of the tables mean."""

@@ -15,7 +15,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.models import Pair
 from specsim.planning._costs import Hardware, Network, Roofline
-from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, context_rows, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
 from specsim.simulation.methods import LAYERS, TARGET, WIDTH, Drafting, Method
@@ -88,7 +88,11 @@ class MethodComparison(Compared):
                 )
                 rows.append((*known, *measured, show_tv(one.tv)))
             tables.append(Table((kind, "rule", "drafted", "tokens/step", "cost", "speed", "TV"), rows))
-        return self._parts("methods", *tables, about)
+        kind, some = next(self._by_kind())
+        speeds = {one.method.partition(":")[0]: one.speed for one in some}
+        return self._parts(
+            "methods", most_of(f"{kind} methods", "times the target's speed", speeds), *tables, about
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The speed of each method as a bar, the fastest of each kind on top."""

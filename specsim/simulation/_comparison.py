@@ -33,7 +33,7 @@ from specsim.core._tables import Piece, Table
 from specsim.core.distributions import Floats, check_rows
 from specsim.models import Model, Pair, Tree, chain, chains
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
-from specsim.simulation._grid import Compared, context_rows, run_grid, show_tv, tv_of
+from specsim.simulation._grid import Compared, context_rows, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, make_source, pair_of
 from specsim.traces._reader import Trace
@@ -92,7 +92,9 @@ class Comparison(Compared):
         about = f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}"
         if any(one.tv is None for one in self.entries):
             about += "; TV –: wrong on purpose, or dependent on rows ahead"
-        return self._parts("rules", Table(("rule", "drafts", "tokens/step", "TV"), rows), about)
+        best = {one.rule: one.tokens_per_step for one in self.entries if one.tv == 0}
+        first = most_of("lossless rules", "tokens per step", best)
+        return self._parts("rules", first, Table(("rule", "drafts", "tokens/step", "TV"), rows), about)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Tokens per step against total variation, every rule with a claim a point."""

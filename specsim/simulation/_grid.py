@@ -172,7 +172,7 @@ class Compared(Shown):
         """As `parts`, with the first rows of long tables."""
         parts = [*self.parts()]
         rows = SHORT // sum(isinstance(one, Table) for one in parts) - 2 * (len(parts) > 3)
-        return [one.cut(rows) if isinstance(one, Table) else one for one in parts]
+        return [line for one in parts for line in (one.cut(rows) if isinstance(one, Table) else [one])]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each entry."""
@@ -185,7 +185,11 @@ class Compared(Shown):
 def most_of(what: str, unit: str, values: Mapping[str, float]) -> Line:
     """The largest of `values` in a line."""
     best = max(values, key=values.__getitem__, default=None)
-    said = f"no {what}" if best is None else f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}"
+    said = (
+        f"no {what}"
+        if best is None
+        else f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}"
+    )
     return Line(said, "bold")
 
 
