@@ -595,7 +595,7 @@ def test_the_command_reads_a_file_and_a_folder(tmp_path):
     assert (ran.code, found["verdict"], found["places"], found["texts"]) == (3, "inconclusive", 40, 2)
     wrong = write_log(tmp_path / "wrong.jsonl", [changed(put("token_logprobs", 3, 0.5))])
     said = says("log-probabilities: positive, at 1 places", "trace", "audit", wrong, code=1)
-    assert said.splitlines()[-1].endswith("broken")
+    assert said.splitlines()[0].endswith("broken")
 
 
 def test_options_of_the_other_kind_of_log_are_refused(tmp_path):
