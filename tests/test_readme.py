@@ -1,6 +1,5 @@
 """The front page: short, with numbers that the data has and links that lead somewhere."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ import yaml
 from commands import run
 
 import specsim
+from experiments._kept import kept
 from experiments.audit._criteria.__init__ import FOUND
 from experiments.audit.independent_set import subjects
 from experiments.audit.kill_matrix import AUDIT, LEVEL, kept_matrix
@@ -68,63 +68,41 @@ def test_the_kill_matrix_is_quoted_rightly():
 
 
 def test_the_page_for_continuous_integration_has_the_numbers_of_the_experiments():
-    page = " ".join((ROOT / "docs/specsim-in-your-ci.md").read_text(encoding="utf-8").split())
     matrix, steps = kept_matrix(), LEVELS["smoke"].verifier
     wrong = {*matrix.wrong(decoders=False)}
-    power = {
-        row["mistake"]: row
-        for row in json.loads((ROOT / "experiments/kept/audit_power.json").read_text())["rows"]
-    }
-    sure = [name for name in wrong if power[name]["promise"] or power[name]["first_level"] == "smoke"]
-    likely = [
-        name
-        for name in wrong - {*sure}
-        if power[name]["needed"] is None
-        and power[name]["rejected"] == 20
-        and power[name]["median_steps"] <= steps
-    ]
-    engines = ("vLLM", "TensorRT", "FlashInfer", "HF")
-    rows = [
-        f"| {one.name} | {one.about.replace('|', chr(92) + '|')} | {len(wrong & {*matrix.missed(one.name)})} |"
-        for one in matrix.columns
-        if one.name.startswith(engines)
-    ]
-    missed = len(wrong) - len(sure) - len(likely)
+    power = {row["mistake"]: row for row in kept("audit_power") if row["mistake"] in wrong}
+    sure = [one for one in power.values() if one["promise"] or one["first_level"] == "smoke"]
+    others = [one for one in power.values() if one not in sure and one["needed"] is None and one["runs"]]
+    likely = [one for one in others if one["rejected"] == 20 and one["median_steps"] <= steps]
+    missed = {one: len(wrong & {*matrix.missed(one.name)}) for one in matrix.columns}
+    found = len(sure) + len(likely)
     said = [
-        *rows, f"| specsim, level smoke | all cases, at most {steps:,} steps each: no test rejects | {missed} |",
-        f"Of the {len(wrong)} wrong verifiers", f"| missed of {len(wrong)} |", f"draws at most {steps:,} steps in a case",
-        f"For {len(sure)} of the {len(sure) + len(likely)} that the audit finds,", f"the other {len(likely)} have none that is",
+        *(f"| {one.name} | {one.about.replace('|', chr(92) + '|')} | {n} |" for one, n in missed.items()
+          if one.name.startswith(("vLLM", "TensorRT", "FlashInfer", "HF"))),
+        f"| all cases, at most {steps:,} steps each: no test rejects | {len(wrong) - found} |",
+        f"Of the {len(wrong)} wrong verifiers", f"draws at most {steps:,} steps in a case",
+        f"For {len(sure)} of the {found} that the audit finds,", f"the other {len(likely)} have none that is",
     ]  # fmt: skip
-    assert len(rows) == 8
+    page = " ".join((ROOT / "docs/specsim-in-your-ci.md").read_text(encoding="utf-8").split())
+    assert len(said) == 13
     assert not [one for one in said if one not in page]
 
 
-@pytest.mark.parametrize("subject", ["standard", "raises"])
-def test_the_action_audits_and_fails_as_the_audit_does(subject, tmp_path):
+@pytest.mark.parametrize(("subject", "verdict"), [("standard", "consistent"), ("mine:raises", "broken")])
+def test_the_action_audits_and_fails_as_the_audit_does(subject, verdict, tmp_path):
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-    install, audit = action["runs"]["steps"]
-    assert install["run"] == 'python -m pip install --quiet "$GITHUB_ACTION_PATH"'
-    given = {name: one.get("default", subject) for name, one in action["inputs"].items()}
-    inputs = {
-        name: given[re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", at)[1]] for name, at in audit["env"].items()
-    }
+    inputs = {name: one.get("default", subject) for name, one in action["inputs"].items()}
+    _, audit = action["runs"]["steps"]
+    given = {name: inputs[at.removeprefix("${{ inputs.")[:-3]] for name, at in audit["env"].items()}
+    given |= {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "PYTHONPATH": str(ROOT)}
+    given["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     (tmp_path / "mine.py").write_text("def raises(*_):\n    1 / 0\n")
-    inputs["SUBJECT"] = "mine:raises" if subject == "raises" else subject
-    files = {"GITHUB_OUTPUT": tmp_path / "output", "GITHUB_STEP_SUMMARY": tmp_path / "summary"}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = (
-        os.environ
-        | inputs
-        | {name: str(file) for name, file in files.items()}
-        | {"PATH": path, "PYTHONPATH": str(ROOT)}
-    )
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", audit["run"]]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    verdict = "broken" if subject == "raises" else "consistent"
-    assert ran.returncode == (subject == "raises"), ran.stderr
-    assert files["GITHUB_OUTPUT"].read_text() == f"verdict={inputs['SUBJECT']}: {verdict}\n"
-    assert files["GITHUB_STEP_SUMMARY"].read_text().startswith(f"**{inputs['SUBJECT']}: {verdict}**\n")
-    assert {path.name for path in (tmp_path / "specsim-report").iterdir()} >= {"audit.html", "audit.xml"}
+    command = ["bash", "-eo", "pipefail", "-c", audit["run"]]
+    ran = subprocess.run(command, cwd=tmp_path, env=os.environ | given, capture_output=True, text=True)
+    assert ran.returncode == (verdict == "broken"), ran.stderr
+    assert (tmp_path / "output").read_text() == f"verdict={subject}: {verdict}\n"
+    assert (tmp_path / "summary").read_text().startswith(f"**{subject}: {verdict}**\n")
+    assert (tmp_path / "specsim-report" / "audit.xml").exists()
 
 
 @pytest.mark.slow

@@ -85,13 +85,8 @@ def test_a_table_is_printed_and_written_for_pages_and_articles(tmp_path):
         assert (tmp_path / name).read_text() == text
     run(*words, "-o", "a.html", cwd=tmp_path)
     assert "<td>standard</td>" in (tmp_path / "a.html").read_text().replace(' class="left"', "")
-
-
-def test_many_rules_are_cut_to_a_screen(tmp_path):
-    words = "compare", "zipf", "--vocab-size", "9", "--gamma", "2", "--steps", "9", "--seed", "1"
-    short, whole = (run(*words, *form).out for form in ((), ("-v",)))
-    assert (short.count("\n"), short.splitlines()[0]) == (23, whole.splitlines()[0])
-    assert whole.count("\n") > 40
+    every = "compare", "zipf", "--vocab-size", "9", "--gamma", "2", "--steps", "9", "--seed", "1"
+    assert [run(*every, *form).out.count("\n") > 24 for form in ((), ("-v",))] == [False, True]
 
 
 def test_csv_has_the_numbers_in_full(tmp_path):

@@ -177,7 +177,7 @@ def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
 SIGNS = "a|b_c*d`e[f]<g>#h$i%j&k{l}m~n^o\\p γ ≤ 10^-6.5"
 
 
-def test_results_are_markdown_and_latex_with_every_sign_as_it_is():
+def test_results_are_markdown_and_latex_with_every_sign_as_it_is_and_are_cut():
     rows = [("1", SIGNS, "██"), ("2.5", "x\ny", "█"), ("3", "", "")]
     shown = Listing([Line("Σ = 1", "bold"), "", Table(("n", "what", ""), rows, bold=[0])], [])
     head, *lines = shown.to_markdown().splitlines()
@@ -196,10 +196,5 @@ def test_results_are_markdown_and_latex_with_every_sign_as_it_is():
     assert table[6:] == [r"2.5 & x y \\", r"3 &  \\", r"\bottomrule", r"\end{tabular}"]
     assert Listing([], [{"a": 1}]).to_markdown() == "| a |\n| ---: |\n| 1 |"
 
-
-def test_rows_in_bold_are_kept_where_a_table_is_cut():
-    table = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7])
-    short, left = table.cut(3)
+    short, left = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7]).cut(3)
     assert (short.rows, short.bold, left.text) == ([("0",), ("2",), ("7",)], [1, 2], "6 more rows: --verbose")
-    (whole,) = table.cut(9)
-    assert whole == table
