@@ -11,15 +11,7 @@ import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import app, audit_app, command, default
 from specsim.cli._options import draft_of, pair_help, refuse, shard_of, small_pair_of
-from specsim.cli._terminal import (
-    TEXT,
-    TEXT_OR_PICTURE,
-    Form,
-    PictureForm,
-    print_judged,
-    print_result,
-    write_report,
-)
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, print_judged, print_result
 
 if TYPE_CHECKING:
     from specsim.auditing._report.audit import Audit
@@ -235,24 +227,14 @@ def merge(
 def write(result: "Audit", out: Path | None, form: PictureForm) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing._report.figures import audit_figure, worst_tables
-    from specsim.core._report import json_of
 
     if form.file and form.has_picture and not worst_tables(result):
         print(f"{form.file}: not written: no case has a table to plot", file=sys.stderr)
         form = replace(form, file=None)
-    if form.as_json:
-        print(json_of(result))
-        form.write(result)
-    else:
-        print_result(result, form)
     if out is not None:
         from specsim.core._plotting import save_figure
 
-        write_report(result, out, "audit")
-        figure = audit_figure(result)
         for ending in ("png", "svg"):
-            save_figure(figure, out / f"audit.{ending}")
+            save_figure(audit_figure(result), out / f"audit.{ending}")
         result.save(out / SAVED)
-        if form.is_text:
-            print(f"wrote audit.html, .json, .saved, .xml (JUnit), .png and .svg to {out}")
-    return result.exit_code
+    return print_judged(result, form, out, "audit", ", .saved, .png, .svg")

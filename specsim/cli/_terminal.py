@@ -180,23 +180,20 @@ def print_result(result: Any, form: Form = TEXT, document: Any = None) -> int:
     return int(getattr(result, "exit_code", 3 if getattr(result, "interrupted", False) else 0))
 
 
-def print_judged(result: "Judged", form: Form, out: Path | None, name: str) -> int:
-    """Print a result with a verdict, write its report to the folder `out`, if any; return its exit code."""
+def print_judged(result: "Judged", form: Form, out: Path | None, name: str, more: str = "") -> int:
+    """Print a result with a verdict, write its report to the folder `out`, if any; return its exit code.
+
+    `more` names files of the report that were written before."""
     code = print_result(result, form)
     if out is not None:
-        write_report(result, out, name)
+        from specsim.core._files import write_text
+        from specsim.core._report import json_of, junit_of, page_of
+
+        for ending, tell in {"json": json_of, "html": page_of, "xml": junit_of}.items():
+            write_text(out / f"{name}.{ending}", tell(result))
         if form.is_text:
-            print(f"wrote {name}.html, .json and .xml (JUnit) to {out}")
+            print(f"wrote {name}.html, .json{more} and .xml (JUnit) to {out}")
     return code
-
-
-def write_report(result: "Judged", out: Path, name: str) -> None:
-    """Write the report on a result to the folder `out`: `name`.json, .html and .xml."""
-    from specsim.core._files import write_text
-    from specsim.core._report import json_of, junit_of, page_of
-
-    for ending, tell in {"json": json_of, "html": page_of, "xml": junit_of}.items():
-        write_text(out / f"{name}.{ending}", tell(result))
 
 
 def written(trace: "Trace", texts: int | None = None) -> str:

@@ -1,9 +1,6 @@
-"""The pictures of an audit: acceptance, lengths, the cells that deviate most, what more steps would find."""
+"""The pictures of an audit: the cells that deviate most, what more steps would find."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from itertools import zip_longest
 from operator import attrgetter
 
 import numpy as np
@@ -12,9 +9,8 @@ from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.tables import LOOKS
 from specsim.auditing._report.text import headline
 from specsim.auditing._results.audit import Audit, CaseResult, TableResult
-from specsim.core._plotting import COLORS, Axes, Figure, curve, figure_style, lengths_plot, points
+from specsim.core._plotting import COLORS, Axes, Figure, curve, figure_style, points
 from specsim.core.stats import detectable_tv, tv_interval
-from specsim.theory import accepted_law
 
 #: What is expected, and the steps of the levels.
 BAND = "#c9d3dc"
@@ -133,60 +129,17 @@ def power_figure(audit: Audit) -> Figure:
     axis.set_yscale("log")
     axis.set_xlabel("steps of the case; points: this audit")
     axis.set_ylabel("detectable TV")
-    axis.legend(loc="lower left")
+    if shown:
+        axis.legend(loc="lower left")
     return figure
 
 
 def audit_figure(audit: Audit) -> Figure:
-    """The worst table, if any deviates; α against Σ min(p, q); and emitted lengths against theory."""
-    from matplotlib.figure import Figure
-
-    pairs = [case for case in audit.cases if case.iid and case.alphas is not None]
-    models = [case for case in audit.cases if not case.iid and case.alphas is not None]
-    panels: list[Callable[[Axes], object]] = []
+    """Under the verdict the worst table if any deviates, else what more steps would find."""
     worst = worst_tables(audit)
-    if worst and any(case.findings for case in audit.cases):
-        panels.append(lambda axis: draw_deviation(axis, worst[0]).set_title(worst[0].title(audit)))
-    if pairs:
-        panels.append(lambda axis: _draw_alphas(axis, pairs))
-    panels += [partial(_draw_lengths, case=cases[-1]) for cases in (pairs, models) if cases]
     with figure_style():
-        number = max(len(panels), 3)
-        figure = Figure(figsize=(3.5 * number, 3.6))
-        for axis, draw in zip_longest(figure.subplots(1, number), panels):
-            if draw is None:
-                axis.set_axis_off()
-            else:
-                draw(axis)
-        figure.suptitle(headline(audit), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
+        found = worst and any(case.findings for case in audit.cases)
+        figure = deviation_figure(worst[0]) if found else power_figure(audit)
+        title = f"{headline(audit)}\n{worst[0].title(audit)}" if found else headline(audit)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
         return figure
-
-
-def _draw_alphas(axis: Axes, cases: list[CaseResult]) -> None:
-    """Measured minus theoretical α, with intervals: on the diagonal itself nothing could be seen."""
-    labels = []
-    for y, case in enumerate(cases):
-        assert case.alphas is not None
-        alpha = case.alphas.context
-        tested = int(case.lengths @ np.minimum(np.arange(case.gamma + 1) + 1, case.gamma))
-        error = 2.0 * np.sqrt(alpha * (1.0 - alpha) / tested)
-        off = 1e4 * (case.alphas.verified - alpha)
-        axis.errorbar(off, y, xerr=1e4 * error, fmt="o", color=COLORS[0], capsize=2)
-        labels.append(f"{case.case}, {alpha:.4g}")
-    axis.axvline(0.0, color="0.3", linewidth=0.8)
-    axis.set_yticks(range(len(cases)), labels)
-    axis.invert_yaxis()
-    axis.set_xlabel("(α measured - Σ min(p, q)) · 10⁴, ± 2 standard errors")
-    axis.set_title("Acceptance, by case and Σ min(p, q)")
-
-
-def _draw_lengths(axis: Axes, case: CaseResult) -> None:
-    """The law of the number of emitted tokens, and the capped geometric law of each α."""
-    assert case.alphas is not None
-    names = ("context",) if case.iid else ("context", "verified", "drafted")
-    laws = {
-        "theory" if case.iid else f"i.i.d., α {name}": accepted_law(getattr(case.alphas, name), case.gamma)
-        for name in names
-    }
-    lengths_plot(axis, case.lengths, laws)
-    axis.set_title(f"{case.case}: emitted length")

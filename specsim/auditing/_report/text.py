@@ -287,18 +287,6 @@ def time_lines(audit: Audit) -> list[str]:
     return lines
 
 
-def power_line(audit: Audit) -> str:
-    """The detectable deviation of the first token, in the most and the least sensitive case."""
-    found = [case.first_token.detectable_tv for case in audit.cases if case.first_token is not None]
-    if not found:
-        return ""
-    return (
-        f"At the first token of a step, a total variation of {min(found):.4f} in the most sensitive case and "
-        f"of {max(found):.4f} in the least sensitive case would have been found with probability {POWER:g}. "
-        "It is that on the cells of the case's table: single tokens where they are few, else sixteen bins."
-    )
-
-
 def run_line(audit: Audit) -> str:
     run = audit.provenance
     threads = _counted(run.threads, "thread")

@@ -15,7 +15,7 @@ from specsim.core._json import rebuilding
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core._types import Floats, Ints
-from specsim.core._verdicts import Finding, Judged, Verdict
+from specsim.core._verdicts import Judged, Verdict
 from specsim.engines._planted.checkpoints import READERS, check_installed
 from specsim.engines._planted.folder import FORMATS, MANIFEST, open_planted
 from specsim.engines._planted.law import MODELS, Law, digest_of, log_softmax
@@ -60,6 +60,7 @@ class PlantCheck(Judged):
     root: int  #: the seed of the texts
 
     derived = ("passed",)
+    findings = ()  # the table has them
 
     @property
     def passed(self) -> bool:
@@ -86,12 +87,6 @@ class PlantCheck(Judged):
     @property
     def subject(self) -> str:
         return f"planted checkpoints in {self.folder}, digest {self.digest[:16]}"
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The deviations that rounding does not explain."""
-        wrong = (one for one in self.deviations if not one.within)
-        return [Finding("deviation", f"{one.checkpoint} in {one.dtype}: {one.largest:.1e}") for one in wrong]
 
     def evidence(self) -> Iterable[Piece]:
         names = ("checkpoint", "computed by", "dtype", "places", "largest |log p - log P|", "tolerance", "")
