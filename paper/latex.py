@@ -2,13 +2,8 @@
 
 from collections.abc import Sequence
 
-SIGNS = {
-    "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "Σ": r"$\Sigma$", "ĉ": r"$\hat c$",
-    "₊": "$_+$", "∫": r"$\int$", "·": r"$\cdot$", "×": r"$\times$", "∝": r"$\propto$", "≈": r"$\approx$",
-    "≠": r"$\ne$", "≤": r"$\le$", "≥": r"$\ge$", "∈": r"$\in$", "→": r"$\to$", "–": "--", "…": r"\ldots{}",
-    "“": "``", "”": "''", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"$<$", ">": r"$>$", "|": r"$|$", "*": r"$*$", '"': "''",
-} | {mark: f"\\{mark}" for mark in "{}#$%&_"}  # fmt: skip
+from specsim.core._tables import SIGNS
+
 WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -17,7 +12,7 @@ def text(words: str) -> str:
     strange = sorted({sign for sign in words if not sign.isascii()} - SIGNS.keys())
     if strange:
         raise ValueError(
-            f"{words!r} has {' '.join(strange)}: add its LaTeX command to SIGNS in paper/latex.py"
+            f"{words!r} has {' '.join(strange)}: add its LaTeX command to specsim/data/latex.toml"
         )
     return "".join(SIGNS.get(sign, sign) for sign in words)
 
