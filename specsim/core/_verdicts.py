@@ -220,7 +220,8 @@ class Judged(Shown):
 
     def in_a_line(self) -> str:
         """The verdict, and what decides it."""
-        return ": ".join(filter(None, [self.headline(), *(self.finding_lines() or [self.meaning()])[:1]]))
+        decides = next(iter(self.finding_lines()), self.meaning())
+        return " ".join(f"{self.headline()}: {decides}".removesuffix(": ").split())
 
     def _beginning(self) -> Iterator[Line]:
         yield Line(self.headline(), f"bold {COLORS.get(self.verdict, 'yellow')}")

@@ -396,13 +396,11 @@ def test_power_is_asked_of_each_case_and_takes_nothing_from_a_verdict(audits):
     assert [case.case for case in strict.cases if case.verdict is Verdict.BIASED] == found
 
 
-def test_cases_share_a_line_counts_are_short_and_what_has_no_rows_shows_dashes(audits):
+def test_cases_share_a_line_and_what_has_no_rows_shows_dashes(audits):
     lines = words.finding_lines(audits["broken"])
     assert len(lines) == 2
     others = len(audits["broken"].cases) - 2
     assert lines[1].startswith(f"two-point and {others} more cases: raised RuntimeError: out of cheese")
-    counts = (0, 999, 1000, 9999, 16_384, 999_499, 999_500, 2**21, 2**30)
-    assert [*map(words.short, counts)] == ["0", "999", "1k", "10k", "16.4k", "999k", "1M", "2.1M", "1.07G"]
     promises = words.evidence(audits["biased"])[0]
     assert promises.pop("case") == "promises"
     assert promises.pop("verdict") == "consistent"
@@ -422,7 +420,7 @@ def test_the_verdict_comes_first_and_what_decides_it_fills_no_more_than_a_screen
     for text in (*map(flat, (" ".join(lines), printed(result), str(result))), result.in_a_line()):
         assert flat(text).startswith(flat(result.headline()))
     decides = *result.finding_lines(), result.meaning(), ""
-    assert result.in_a_line() == f"{result.headline()}: {decides[0]}".removesuffix(": ")
+    assert result.in_a_line() == flat(f"{result.headline()}: {decides[0]}").removesuffix(":")
     assert ("1e-06" in flat(" ".join(lines))) >= (
         kind not in ("broken", "unprintable", "nothing", "servers, greedy")
     )
