@@ -63,9 +63,14 @@ class Form:
         return [f"--{name}" for name in compress(FORMS, values)]
 
     @property
+    def in_words(self) -> bool:
+        """Whether the result is printed as text, in full or in short."""
+        return not self.given or self.verbose
+
+    @property
     def is_text(self) -> bool:
-        """Whether the result is printed as text, in full or in short, and written to no file."""
-        return self.file is None and (not self.given or self.verbose)
+        """Whether the result is printed as text, and written to no file."""
+        return self.file is None and self.in_words
 
     @property
     def has_picture(self) -> bool:

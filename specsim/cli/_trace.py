@@ -82,10 +82,10 @@ def trace_alpha(
         form.check_no_picture("bounds")
     options: dict[str, Any] = {"entropy_of": entropy_of, "bins": bins, "rng": seed}
     found, reading = summarise_and_read(trace, skip_damaged=skip_damaged, **options)
-    if "text" in trace.provenance and not form.given:
+    if "text" in trace.provenance and form.in_words:
         print("the text is", printable(str(trace.provenance["text"])))
     print_result(found, form, found.to_dict() | {"reading": reading.to_dict()})
-    if not form.given:
+    if form.in_words:
         print()
         print_result(reading)
 

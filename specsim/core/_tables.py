@@ -30,6 +30,8 @@ COLORS = {
     **dict.fromkeys(("biased", "broken", "changed", "deviates", "fails"), "red"),
 }
 NONE = "–"
+#: The rows of tables that a screen has.
+SHORT = 16
 #: What has PyArrow, for Arrow tables and Parquet files, and pandas.
 ARROW = "specsim-decoding[arrow]"
 PANDAS = "specsim-decoding[pandas]"
@@ -190,8 +192,10 @@ class Shown:
         raise NotImplementedError
 
     def brief(self) -> Iterable[Piece]:
-        """What `print` shows: by default all parts but faint lines."""
-        return [part for part in self.parts() if not (isinstance(part, Line) and part.style == "dim")]
+        """What `print` shows: by default all parts but faint lines, and the first rows of long tables."""
+        parts = [part for part in self.parts() if not (isinstance(part, Line) and part.style == "dim")]
+        rows = SHORT // max(1, sum(isinstance(part, Table) for part in parts)) if self.long else sys.maxsize
+        return [one for part in parts for one in (part.cut(rows) if isinstance(part, Table) else [part])]
 
     def in_a_line(self) -> str:
         """The result in a line: the first one that `print` shows."""

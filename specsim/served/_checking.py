@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from specsim.core._arguments import checked
 from specsim.core._registry import suggestion
-from specsim.core._tables import Piece, Shown, Table, as_dict
+from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.served._feasible import CLOSE, COUNTS, Program, Range, Value, plus, read
 from specsim.served._meanings import Numbers, answers, meanings
 from specsim.served._statements import (
@@ -72,6 +72,8 @@ class MetricsCheck(Shown):
     then: tuple[Implied, ...] = ()  #: what follows of the first of them
     answers: tuple[str, ...] = ()  #: what limits, where speculation breaks even, and the best γ
 
+    long = True
+
     @property
     def possible(self) -> bool:
         """Whether every statement can hold."""
@@ -109,6 +111,7 @@ class MetricsCheck(Shown):
         )
 
     def parts(self) -> Iterator[Piece]:
+        yield Line(self.verdict, f"bold {'green' if self.possible else 'red'}")
         rows = [
             (c.statement, "holds" if c.holds else "fails", c.left, c.right, f"{c.slack:.4g}")
             for c in self.checks
@@ -126,7 +129,6 @@ class MetricsCheck(Shown):
         if self.then:
             yield Table(("then it follows", "", ""), self.then)
         yield from (f"they also hold if {meaning}" for meaning in self.fits[1:])
-        yield self.verdict
 
     def records(self) -> list[dict[str, Any]]:
         """The checks, with both ends of their sides."""

@@ -29,8 +29,6 @@ from specsim.traces._reader import Trace
 R = TypeVar("R")
 #: The most contexts for mean total variation, since declared laws are computed in Python.
 CONTEXTS = 256
-#: The rows of a table that a screen has.
-SHORT = 18
 
 
 def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
@@ -167,12 +165,6 @@ class Compared(Shown):
     entries: tuple[Any, ...]
     interrupted: bool
     long = True
-
-    def brief(self) -> list[Piece]:
-        """As `parts`, with the first rows of long tables."""
-        parts = [*self.parts()]
-        rows = SHORT // sum(isinstance(one, Table) for one in parts) - 2 * (len(parts) > 3)
-        return [line for one in parts for line in (one.cut(rows) if isinstance(one, Table) else [one])]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each entry."""

@@ -148,11 +148,11 @@ def test_policies_stand_side_by_side_and_the_fastest_in_bold():
 def test_reported_numbers_that_are_at_odds_stand_in_bold():
     found = shown(specsim.check_metrics(gamma=4, accepted=20, emitted=30, steps=7))
     assert ["emitted = accepted + steps", "fails", "30", "27", "-3"] in found.bold
-    assert found.said[-1].startswith("impossible: emitted = accepted + steps fails")
+    assert found.said[0].startswith("impossible: emitted = accepted + steps fails")
     right = shown(specsim.check_metrics(gamma=4, accepted=20, emitted=27, steps=7))
     assert not right.bold
     assert ["it follows", "", ""] in right.rows
-    assert right.said[-1].startswith("possible")
+    assert right.said[0].startswith("possible")
 
 
 def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
