@@ -173,28 +173,24 @@ def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
     assert axes.lines[0].get_ydata().tolist() == [0.25, 0.0]
 
 
-#: Signs that Markdown or LaTeX would read otherwise.
-SIGNS = "a|b_c*d`e[f]<g>#h$i%j&k{l}m~n^o\\p γ ≤ 10^-6.5"
-
-
 def test_results_are_markdown_and_latex_with_every_sign_as_it_is_and_are_cut():
-    rows = [("1", SIGNS, "██"), ("2.5", "x\ny", "█"), ("3", "", "")]
+    rows = [
+        ("1", "a|b_c*d`e[f]<g>#h$i%j&k{l}m~n^o\\p γ ≤ 10^-6.5", "██"),
+        ("2.5", "x\ny", "█"),
+        ("3", "", ""),
+    ]
     shown = Listing([Line("Σ = 1", "bold"), "", Table(("n", "what", ""), rows, bold=[0])], [])
-    head, *lines = shown.to_markdown().splitlines()
-    assert head == "**Σ = 1**"
-    assert lines == [
-        "", "| n | what |  |", "| ---: | :--- | :--- |",
-        "| **1** | **a\\|b\\_c\\*d\\`e\\[f\\]\\<g\\>#h\\$i%j&k{l}m\\~n^o\\\\p γ ≤ 10^-6.5** | **██** |",
-        "| 2.5 | x y | █ |", "| 3 |  |  |",
-    ]  # fmt: skip
-    table = shown.to_latex().splitlines()
-    assert table[:5] == ["% Σ = 1", r"\begin{tabular}{rl}", r"\toprule", r"n & what \\", r"\midrule"]
-    assert table[5].startswith(
-        r"\textbf{1} & \textbf{a$|$b\_c$*$d`e{[}f]$<$g$>$\#h\$i\%j\&k\{l\}m\textasciitilde{}n"
+    signs = r"a\|b\_c\*d\`e\[f\]\<g\>#h\$i%j&k{l}m\~n^o\\p γ ≤ 10^-6.5"
+    head = "**Σ = 1**\n\n| n | what |  |\n| ---: | :--- | :--- |\n"
+    assert shown.to_markdown() == f"{head}| **1** | **{signs}** | **██** |\n| 2.5 | x y | █ |\n| 3 |  |  |"
+    signs = (
+        r"a$|$b\_c$*$d`e{[}f]$<$g$>$\#h\$i\%j\&k\{l\}m\textasciitilde{}n\textasciicircum{}o\textbackslash{}p"
     )
-    assert table[5].endswith(r"o\textbackslash{}p $\gamma$ $\le$ $10^{-6.5}$} \\")
-    assert table[6:] == [r"2.5 & x y \\", r"3 &  \\", r"\bottomrule", r"\end{tabular}"]
+    assert shown.to_latex().splitlines() == [
+        "% Σ = 1", r"\begin{tabular}{rl}", r"\toprule", r"n & what \\", r"\midrule",
+        rf"\textbf{{1}} & \textbf{{{signs} $\gamma$ $\le$ $10^{{-6.5}}$}} \\", r"2.5 & x y \\", r"3 &  \\",
+        r"\bottomrule", r"\end{tabular}",
+    ]  # fmt: skip
     assert Listing([], [{"a": 1}]).to_markdown() == "| a |\n| ---: |\n| 1 |"
-
     short, left = Table(("n",), [(str(n),) for n in range(9)], bold=[2, 7]).cut(3)
     assert (short.rows, short.bold, left.text) == ([("0",), ("2",), ("7",)], [1, 2], "6 more rows: --verbose")
