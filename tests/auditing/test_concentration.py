@@ -129,11 +129,7 @@ def test_the_report_says_which_cases_ran_and_what_was_found_there(found, monkeyp
     shown = {row["case"]: row["verdict"] for row in words.evidence(found)}
     assert {name for name, verdict in shown.items() if verdict == "left out"} == set(found.out_of_time)
     junit = junit_of(found)
-    for text in (
-        "\n".join(map(str, found.parts())),
-        page_of(found),
-        junit,
-    ):
+    for text in ("\n".join(map(str, found.parts())), page_of(found), junit):
         assert "were left out for time, after at most" in text
     assert junit.count("left out for time after") == len(found.out_of_time)
     assert json.loads(json_of(found))["out_of_time"] == list(found.out_of_time)
