@@ -7,7 +7,6 @@ import os
 import shlex
 from concurrent.futures import Executor
 from dataclasses import asdict, replace
-from typing import Any
 
 from specsim.adapters._contract import Declared, Verifier
 from specsim.auditing._afterwards import diagnosed, is_installed
@@ -93,7 +92,18 @@ def audit_shard(
         mine = plans[i::n]
         if n > len(plans):
             raise ValueError(f"shard: {len(plans)} cases cannot make {n} parts; use {len(plans)} at most")
-        kept = Checkpoint(out, _which_run(subject, level, root), {"threads": subject.threads})
+        promise, code = None, None
+        if not isinstance(subject, subjects.RuleSubject):
+            promise, code = asdict(subject.declared), subject.origin.digest or None
+        which = {
+            "audit of": subject.reference,
+            "declared": promise,
+            "verifier's code": code,
+            "level": level,
+            "cases": len(subject.cases),
+            "seed": root,
+        }
+        kept = Checkpoint(out, which | this_code(), {"threads": subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
         promises = [PROMISES] if i == 0 and isinstance(subject, subjects.VerifierSubject) else []
@@ -143,18 +153,3 @@ def merge_audit(part: Part, diagnose: bool | str | Verifier = True) -> Audit:
         return replace(merged, diagnosis=Diagnosis(reason=f"It was not made: {why}."))
     verifier = subject.name if diagnose is True else diagnose
     return replace(merged, diagnosis=diagnosed(merged, verifier, whole=True))
-
-
-def _which_run(subject: subjects.Subject, level: str, root: int) -> dict[str, Any]:
-    promise, code = None, None
-    if not isinstance(subject, subjects.RuleSubject):
-        promise, code = asdict(subject.declared), subject.origin.digest or None
-    return {
-        "audit of": subject.reference,
-        "declared": promise,
-        "verifier's code": code,
-        "level": level,
-        "cases": len(subject.cases),
-        "seed": root,
-        **this_code(),
-    }

@@ -8,7 +8,7 @@ from typing import Any
 SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
-def exact(text: str) -> Fraction:
+def exact(text: str, what: str = "a number such as 12, 1e6, 10M or 80%") -> Fraction:
     """The number that `text` is, such as 12, 1e6, 10M or 80%. Raises ValueError for another text."""
     digits, factor = text.strip(), Fraction(1)
     if digits.endswith("%"):
@@ -20,17 +20,12 @@ def exact(text: str) -> Fraction:
     try:
         return Fraction(digits if "/" not in digits else "") * factor
     except ValueError:
-        raise ValueError(f"{text!r} is not a number such as 12, 1e6, 10M or 80%") from None
+        raise ValueError(f"{text!r} is not {what}") from None
 
 
 def whole(text: str) -> int:
     """The integer that `text` is, such as 1e6 or 10M; 1.5 is an error, not rounded."""
-    try:
-        number = exact(text)
-    except ValueError as error:
-        said = str(error) if "out of range" in str(error) else f"{text!r} is not a whole number"
-        raise ValueError(said) from None
-    if number.denominator != 1:
+    if (number := exact(text, "a whole number")).denominator != 1:
         raise ValueError(f"{text!r} is not a whole number")
     return int(number)
 

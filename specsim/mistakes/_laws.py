@@ -90,6 +90,5 @@ def by_rows(change: Callable[..., Any]) -> Part:
     return of_row
 
 
-def apply_temperature(row: Row, temperature: Any) -> list[Any]:
-    """`row` at a temperature: ∝ row^(1/temperature)."""
-    return as_given(at_temperature([float(a) for a in row], float(temperature)), row)
+#: A row at a `temperature`: ∝ row^(1/temperature).
+apply_temperature = by_rows(lambda rows, temperature: at_temperature(rows, temperature))

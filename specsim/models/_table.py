@@ -12,16 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._arguments import checked
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_rows, row_place
-from specsim.models._base import (
-    Model,
-    OfTarget,
-    check_contexts,
-    check_out,
-    check_pair,
-    last_tokens,
-    recent_tokens,
-    shared_contexts,
-)
+from specsim.models import _base as base
+from specsim.models._base import Model, OfTarget
 from specsim.models._processed import Processable
 
 #: Up to this many contexts, all of them are the default.
@@ -74,7 +66,7 @@ class TableModel(Processable):
                 )
             every = np.indices((self.vocab_size,) * self.order)
             contexts = every.reshape(self.order, len(self._rows)).T
-        self.contexts = check_contexts(contexts, self.order, self.vocab_size)
+        self.contexts = base.check_contexts(contexts, self.order, self.vocab_size)
 
     def saved(self) -> dict[str, Any]:
         """The arguments that make the same model, for files of results."""
@@ -82,14 +74,15 @@ class TableModel(Processable):
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories`, as `Model.rows`."""
-        index = recent_tokens(histories, self.order, self.vocab_size) @ self._strides
+        index = base.recent_tokens(histories, self.order, self.vocab_size) @ self._strides
+        out = base.check_out(out, len(index), self.vocab_size)
         # the index is in range; mode="clip" only lets NumPy write to `out` without a buffer
-        return self._rows.take(index, axis=0, out=check_out(out, len(index), self.vocab_size), mode="clip")
+        return self._rows.take(index, axis=0, out=out, mode="clip")
 
     def row(self, context: Sequence[int]) -> tuple[Fraction, ...] | Floats:
         """The row after one `context`: Fractions if the table was given in them, else float64."""
         index = 0
-        for token in last_tokens(context, self.order, self.vocab_size):
+        for token in base.last_tokens(context, self.order, self.vocab_size):
             index = index * self.vocab_size + token
         return self._rows[index] if self._exact is None else self._exact[index]
 
@@ -153,7 +146,7 @@ class Mixture(OfTarget, Processable):
     weight: float | Fraction
 
     def __post_init__(self) -> None:
-        check_pair(self.target, self.draft)
+        base.check_pair(self.target, self.draft)
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight: {self.weight} is outside [0, 1]; give the target's share")
 
@@ -163,12 +156,12 @@ class Mixture(OfTarget, Processable):
 
     @property
     def contexts(self) -> TokenArray:
-        return shared_contexts(self.target, self.draft)
+        return base.shared_contexts(self.target, self.draft)
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories`, as `Model.rows`."""
         p, q = self.target.rows(histories), self.draft.rows(histories)
-        out = check_out(out, len(p), self.vocab_size)
+        out = base.check_out(out, len(p), self.vocab_size)
         weight = float(self.weight)
         return np.add((1 - weight) * q, weight * p, out=out)
 

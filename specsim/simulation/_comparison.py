@@ -11,21 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import theory
+from specsim.core import _plotting as plotting
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count, check_counts, count_of
-from specsim.core._plotting import (
-    COLORS,
-    LINES,
-    MARKERS,
-    Axes,
-    Figure,
-    axes_or_new,
-    curve,
-    figure_style,
-    heading,
-    points,
-)
+from specsim.core._plotting import COLORS, LINES, Axes, Figure
 from specsim.core._progress import ShowProgress
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -98,8 +88,8 @@ class Comparison(Compared):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Tokens per step against total variation, every rule with a claim a point."""
-        ax = axes_or_new(ax)
-        for group, marker in zip(GROUPS, MARKERS, strict=False):
+        ax = plotting.axes_or_new(ax)
+        for group, marker in zip(GROUPS, plotting.MARKERS, strict=False):
             some = [one for one in self if one.group == group and one.tv is not None]
             points = [(one.tv, one.tokens_per_step) for one in some]
             if points:
@@ -330,7 +320,7 @@ def pareto_figure(comparison: Comparison) -> Figure:
     """Tokens per step against TV: lossless rules on the left, a panel for each lossy rule, others grey."""
     from matplotlib.figure import Figure
 
-    with figure_style():
+    with plotting.figure_style():
         honest = [entry for entry in comparison if entry.tv is not None]
         exact = [entry for entry in honest if entry.group in ("chain", "tree") and (entry.tv or 0.0) < NONE]
         lossy: dict[str, list[Entry]] = {}
@@ -356,7 +346,7 @@ def pareto_figure(comparison: Comparison) -> Figure:
         about = "total variation from the target, mean over contexts; grey: the other lossy rules"
         figure.supxlabel(about, fontsize=8)
         source = comparison.pair.name or comparison.source
-        heading(figure, f"Speed against bias ({source}, γ = {comparison.gamma})")
+        plotting.heading(figure, f"Speed against bias ({source}, γ = {comparison.gamma})")
         return figure
 
 
@@ -373,7 +363,7 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
     for number, (group, drafts) in enumerate({"chain": "one draft", "tree": "several drafts"}.items()):
         some = [entry.tokens_per_step for entry in entries if entry.group == group]
         if some:
-            axis.plot([0.0] * len(some), some, label=drafts, **points(number))
+            axis.plot([0.0] * len(some), some, label=drafts, **plotting.points(number))
     axis.set(xlim=(-0.12, 1.9), ylabel="tokens per step", xticks=[])
     axis.set_title("Lossless, TV 0")
     if entries:
@@ -389,7 +379,7 @@ def _draw_lossy(axis: Axes, lossy: dict[str, list[Entry]], name: str) -> None:
         lines.setdefault(entry.line, []).append(entry)
     for number, (line, entries) in enumerate(lines.items()):
         entries.sort(key=lambda entry: (entry.tv or 0.0, entry.tokens_per_step))
-        style = points(number % len(COLORS)) | {"linestyle": LINES[number % len(LINES)]}
+        style = plotting.points(number % len(COLORS)) | {"linestyle": LINES[number % len(LINES)]}
         label = line.partition(", ")[2] or "default values"
         axis.plot(*_places(entries), label=label, linewidth=1.0, markersize=3.5, **style)
     if len(lines) == 1:
@@ -410,14 +400,14 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
     from matplotlib.figure import Figure
 
     rows = list(found)
-    with figure_style():
+    with plotting.figure_style():
         figure = Figure(figsize=(8.3, 4.4))
         axis = figure.subplots()
         for number, way in enumerate(BOUNDS):
             bound = [row for row in rows if row.name == "bound" and row.draft_sampling == way]
             drafts, best = [row.drafts for row in bound], [(row.theory or 0.0) for row in bound]
             label = f"α*, {way}"
-            axis.plot(drafts, best, linewidth=2.4, alpha=0.55, label=label, **curve(number))
+            axis.plot(drafts, best, linewidth=2.4, alpha=0.55, label=label, **plotting.curve(number))
         for number, name in enumerate(RULES):
             points = [row for row in rows if row.name == name]
             color = COLORS[BOUNDS.index(points[0].draft_sampling)] if points else COLORS[0]

@@ -5,7 +5,7 @@ Steps are functions of (key, step), so neither threads nor the order of chunks c
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -192,14 +192,9 @@ def offset(progress: Progress, before: int, total: int) -> Progress:
 
 def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interval]:
     """The parts of [first, end) that are in none of the sorted `intervals`."""
-    gaps = []
-    for a, b in (*intervals, (end, end)):
-        if a > first:
-            gaps.append((first, min(a, end)))
-        first = max(first, b)
-        if first >= end:
-            break
-    return gaps
+    around = pairwise([(first, first), *intervals, (end, end)])
+    gaps = ((max(b, first), min(a, end)) for (_, b), (a, _) in around)
+    return [(a, b) for a, b in gaps if a < b]
 
 
 def _join(intervals: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim import theory
+from specsim import models, theory
 from specsim.core._arguments import checked
 from specsim.core._files import read_table
 from specsim.core._parameters import Parameter, Parametrised, split_name
@@ -16,20 +16,7 @@ from specsim.core._registry import check_known
 from specsim.core._streams import Purpose, key_of, uniforms
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_rows
-from specsim.models import (
-    DynamicTree,
-    LookaheadDecoding,
-    Mixture,
-    Model,
-    Pair,
-    PromptLookup,
-    TableModel,
-    best_tree,
-    branching,
-    chain,
-    chains,
-    tree_of_heads,
-)
+from specsim.models import DynamicTree, LookaheadDecoding, Mixture, Model, Pair, PromptLookup, TableModel
 from specsim.models._base import drawn_text
 from specsim.models._drafts.dynamic import Draft
 from specsim.models._multi_token import rows_ahead
@@ -135,29 +122,29 @@ def passes_of(widths: Sequence[int]) -> tuple[int, ...]:
 
 def one_by_one(pair: Pair, gamma: int, size: float, nearer: float = 0.0) -> Drafting:
     """A model that writes γ tokens one after another."""
-    return Drafting(moved(pair, nearer), chain(gamma), (1,) * gamma, size)
+    return Drafting(moved(pair, nearer), models.chain(gamma), (1,) * gamma, size)
 
 
 def heads_at_once(pair: Pair, gamma: int, size: float) -> Drafting:
     """Heads that guess one token each, from the context alone."""
-    return Drafting(pair, chain(gamma, "top", block=gamma), (1,), gamma * size)
+    return Drafting(pair, models.chain(gamma, "top", block=gamma), (1,), gamma * size)
 
 
 def block_at_once(pair: Pair, gamma: int, size: float) -> Drafting:
     """A model that writes a block of γ tokens in one pass."""
-    return Drafting(pair, chain(gamma, block=gamma), (gamma,), size)
+    return Drafting(pair, models.chain(gamma, block=gamma), (gamma,), size)
 
 
 def block_by_block(pair: Pair, gamma: int, block: int, size: float) -> Drafting:
     """A model that writes `block` tokens in each pass."""
     blocks = -(-gamma // block)
-    return Drafting(pair, chain(gamma, block=block), (1, *[block] * (blocks - 1)), size)
+    return Drafting(pair, models.chain(gamma, block=block), (1, *[block] * (blocks - 1)), size)
 
 
 def copied(pair: Pair, gamma: int, ngram: int, size: float) -> Drafting:
     """Tokens copied from earlier in the text."""
     target, _ = as_models(pair)
-    return Drafting(Pair(target, PromptLookup(own_text(target), ngram)), chain(gamma, "top"), (), size)
+    return Drafting(Pair(target, PromptLookup(own_text(target), ngram)), models.chain(gamma, "top"), (), size)
 
 
 def guessed(pair: Pair, window: int, ngram: int, candidates: int, size: float) -> Drafting:
@@ -169,7 +156,7 @@ def guessed(pair: Pair, window: int, ngram: int, candidates: int, size: float) -
 
 
 def side_by_side(pair: Pair, drafts: int, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chains(drafts, gamma), (1, *[drafts] * (gamma - 1)), size)
+    return Drafting(pair, models.chains(drafts, gamma), (1, *[drafts] * (gamma - 1)), size)
 
 
 def branching_once(pair: Pair, depth: int, at: int, width: int, size: float) -> Drafting:
@@ -177,13 +164,13 @@ def branching_once(pair: Pair, depth: int, at: int, width: int, size: float) -> 
     if at > depth:
         raise ValueError(f"specinfer: at = {at} exceeds depth = {depth}; branch at one of the levels")
     widths = [width if level == at else 1 for level in range(1, depth + 1)]
-    return Drafting(pair, branching(*widths), passes_of(widths), size)
+    return Drafting(pair, models.branching(*widths), passes_of(widths), size)
 
 
 def narrowing(pair: Pair, depth: int, top: int, size: float) -> Drafting:
     """The same tree in every step, of half as many children at each further level."""
     widths = widths_of(depth, top)
-    return Drafting(pair, branching(*widths, draft_sampling="top"), passes_of(widths), size)
+    return Drafting(pair, models.branching(*widths, draft_sampling="top"), passes_of(widths), size)
 
 
 def most_confident(
@@ -207,7 +194,7 @@ def best(pair: Pair, nodes: int, depth: int, size: float) -> Drafting:
     """The tree that a dynamic program finds best."""
     alpha = float(np.mean(theory.acceptance_rate(*context_rows(*pair))))
     ranks = [alpha * (1.0 - alpha) ** rank for rank in range(min(SIBLINGS, nodes))]
-    tree = best_tree(ranks, nodes, depth)
+    tree = models.best_tree(ranks, nodes, depth)
     levels = np.bincount(tree.depths)
     return Drafting(pair, tree, tuple(levels[:-1].tolist()), size)
 
@@ -219,9 +206,9 @@ RANKS, PLACES = 10, 4
 def heads_tree(pair: Pair, heads: int, top: int, nodes: int, size: float) -> Drafting:
     """The Cartesian tree of the most probable tokens of independent heads."""
     if nodes:
-        tree = tree_of_heads(accuracies(pair, heads), nodes)
+        tree = models.tree_of_heads(accuracies(pair, heads), nodes)
     else:
-        tree = branching(*widths_of(heads, top), draft_sampling="top", block=heads)
+        tree = models.branching(*widths_of(heads, top), draft_sampling="top", block=heads)
     return Drafting(pair, tree, (1,), heads * size)
 
 

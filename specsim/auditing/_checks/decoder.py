@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.counts import (
-    QUARTERS,
-    TAIL_EDGES,
-    pairs_of_quarters,
-    prefix_cells,
-    table_positions,
-)
+from specsim.auditing._checks import counts as counting
 from specsim.auditing._checks.tables import Table, alternatives, even_table, prefix_tables
 from specsim.auditing._verifier.arrays import as_sequence
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -65,9 +59,9 @@ class DecoderTally:
         length, prompts = self.case.max_new_tokens, len(self.case.prompts)
         return {
             "lengths": np.zeros(length, dtype=np.int64),
-            "prefixes": np.zeros((prompts, prefix_cells(self.case)), dtype=np.int64),
-            "pairs": np.zeros(QUARTERS**2, dtype=np.int64),
-            "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
+            "prefixes": np.zeros((prompts, counting.prefix_cells(self.case)), dtype=np.int64),
+            "pairs": np.zeros(counting.QUARTERS**2, dtype=np.int64),
+            "tail": np.zeros((0, len(counting.TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(length, dtype=np.int64),
         }
 
@@ -81,14 +75,14 @@ class DecoderTally:
             own = np.flatnonzero((batch.first + np.arange(sequences)) % len(case.prompts) == k)
             tokens = np.ascontiguousarray(batch.tokens[:, own])
             code, start = 0, 0
-            for i in range(table_positions(case)):  # for each in turn, V^i prefixes of V counts each
+            for i in range(counting.table_positions(case)):  # for each in turn, V^i prefixes of V counts each
                 code, end = code * case.vocab_size + tokens[i], start + case.vocab_size ** (i + 1)
                 table[start:end] += np.bincount(code[tokens[i] >= 0], minlength=end - start)
                 start = end
             impossible[:, own], first[own] = self._impossible(tokens, case.prompts[k], v[own])
         counts["impossible"] += impossible.sum(axis=1)
         even = sequences // 2 * 2
-        counts["pairs"] += pairs_of_quarters(first[0:even:2], first[1:even:2])
+        counts["pairs"] += counting.pairs_of_quarters(first[0:even:2], first[1:even:2])
         places = np.argwhere(impossible.T)[:EXAMPLES]
         return [Example(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places]
 
@@ -126,7 +120,7 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
         where = f"after prompt {k + 1}" if len(case.prompts) > 1 else ""
         for table in prefix_tables(case, steps // len(case.prompts), partial(laws, prompt=prompt)):
             if len(table.law) > 1 or (table.cells >= 0).sum() == 1:
-                start = table.start + k * prefix_cells(case)
+                start = table.start + k * counting.prefix_cells(case)
                 tables.append(replace(table, start=start, where=where))
     where = "the first tokens of texts that follow each other"
-    return [*tables, even_table("pairs", (), "pairs", 0, QUARTERS**2, where)]
+    return [*tables, even_table("pairs", (), "pairs", 0, counting.QUARTERS**2, where)]

@@ -151,13 +151,9 @@ class Axes:
         ]
         if self.case.together:
             codes.append(self.code["calls", f"{rows} rows, {block.vocab_size:,} ids, γ {block.gamma}"])
-        if rows >= LEAST_POWER and rows.bit_count() == 1:
-            codes.append(self.code[axis, "a power of two"])
-        elif rows >= LEAST_POWER and 1 in ((rows - 1).bit_count(), (rows + 1).bit_count()):
-            codes.append(self.code[axis, "one beside it"])
-        if rows % 2 and rows > 1:
-            codes.append(self.code[axis, "odd"])
-        return codes
+        power, *beside = (rows >= LEAST_POWER and (rows + i).bit_count() == 1 for i in (0, -1, 1))
+        is_ = {"a power of two": power, "one beside it": any(beside), "odd": rows % 2 and rows > 1}
+        return codes + [self.code[axis, value] for value, holds in is_.items() if holds]
 
     def _of_rows(self, block: Block, inside: Ints) -> NDArray[np.int64]:
         """The codes [B, 4] of the steps `inside` a block, -1 for none."""

@@ -11,16 +11,9 @@ from numpy.typing import NDArray
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks import counts as counting
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.counts import (
-    NEIGHBOURS,
-    PIT_BINS,
-    QUARTERS,
-    TAIL_EDGES,
-    AuditTally,
-    counts_ids,
-    table_positions,
-)
+from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES, AuditTally
 from specsim.core import stats
 from specsim.core._types import Floats, Ints, Tokens
 from specsim.core.distributions import temperature
@@ -306,7 +299,7 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
         return law, np.minimum(law, q), others
 
     tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps, claim)]
-    if claim.lossless and counts_ids(case):
+    if claim.lossless and counting.counts_ids(case):
         p, _ = case.pmfs
         cells = np.where(p > 0.0, np.cumsum(p > 0.0) - 1, -1)
         law = p[p > 0.0]
@@ -327,7 +320,7 @@ def prefix_tables(
     each token is followed, and the laws [n, M, V] under each alternative."""
     size, start = case.target.vocab_size, 0
     reached: dict[Tokens, float] = {(): float(steps)}
-    for position in range(table_positions(case)):
+    for position in range(counting.table_positions(case)):
         following: dict[Tokens, float] = {}
         if not reached:
             break

@@ -6,7 +6,7 @@ by rows or by calls. Tokens are checked here, wherever the function runs."""
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -61,16 +61,15 @@ class VerifierSource:
         return rows_of(self.case)
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
-        before: tuple[RowsAsked, Any] | None = None
         chunks = pieces(first, steps, self.chunk)
-        for asked, rows in chain.from_iterable(self._questions(key, start, n) for start, n in chunks):
+        questions = chain.from_iterable(self._questions(key, start, n) for start, n in chunks)
+        nothing: list[Any] = [None]
+        for before, after in pairwise(chain(nothing, questions, nothing)):
             batch = None if before is None else self._batch(*before)
-            self.callee.ask(asked)
-            before = asked, rows
+            if after is not None:
+                self.callee.ask(after[0])
             if batch is not None:
                 yield batch
-        if before is not None:
-            yield self._batch(*before)
 
     def _questions(self, key: Key, first: int, steps: int) -> Iterator[tuple[RowsAsked, Any]]:
         for start, n in pieces(first, steps, self.batch_steps):

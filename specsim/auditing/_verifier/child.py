@@ -21,15 +21,8 @@ from typing import Any
 import numpy as np
 
 from specsim import adapters
-from specsim.adapters._contract import (
-    BrokenVerifier,
-    Declared,
-    LostVerifier,
-    NotADraftPath,
-    Verifier,
-    declared,
-    on_device,
-)
+from specsim.adapters import _contract as contract
+from specsim.adapters._contract import BrokenVerifier, Declared, LostVerifier, NotADraftPath, Verifier
 from specsim.auditing._verifier import requests
 from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.local import Local
@@ -281,7 +274,7 @@ def _serve(end: socket.socket, own: bytes, reference: str, device: str) -> None:
     except ValueError as error:
         return send(Kind.REFUSED, _text(error))
     try:
-        local = Local(function, on_device(declared(function), device or None))
+        local = Local(function, contract.on_device(contract.declared(function), device or None))
         about = local.device  # is the library installed, and has it the device?
     except (ValueError, TypeError) as error:
         return send(Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))

@@ -42,6 +42,9 @@ class Local:
 
     function: Verifier
     declared: Declared = field(default_factory=Declared)
+    #: Banks where the library is, and the latest rows of p and q: the next call may have the same.
+    _there: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _latest: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def library(self) -> arrays.Library:
@@ -62,10 +65,6 @@ class Local:
 
     def left(self) -> dict[int, set[int]]:
         return self._lines.left
-
-    @cached_property
-    def _banks(self) -> "_Banks":
-        return _Banks(self.library)
 
     def ask(self, asked: Asked) -> None:
         """Nothing is done before the answer is read."""
@@ -113,7 +112,16 @@ class Local:
         name, index = _where_rows_are(asked, name, part)
         if (array := asked.arrays[name]) is None:
             return None
-        return self.library.convert(array[part]) if index is part else self._banks.rows(name, array, index)
+        if index is part:
+            return self.library.convert(array[part])
+        found = self._latest.pop(name[0], None)  # of large calls only one has room
+        if found is None or found[0] is not array or not np.array_equal(found[1], index):
+            found = None
+            if self._there.get(name, (None,))[0] is not array:  # else the device has had it since then
+                self._there[name] = array, self.library.bank(array)
+            found = array, index, self.library.take(self._there[name][1], index)
+        self._latest[name[0]] = found
+        return found[2]
 
     @contextmanager
     def _unaltered(self, inputs: dict[str, Any], every: int | None) -> Iterator[None]:
@@ -173,25 +181,6 @@ def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[ran
             return
         yield range(first, min(first + size, end))
         first += size
-
-
-class _Banks:
-    """Rows of banks; calls in succession that have the same rows are given the same arrays."""
-
-    def __init__(self, library: arrays.Library):
-        self._library = library
-        self._there: dict[str, tuple[Any, Any]] = {}
-        self._latest: dict[str, tuple[Any, Ints, Any]] = {}
-
-    def rows(self, name: str, array: Any, places: Ints) -> Any:
-        found = self._latest.pop(name[0], None)  # of large calls only one has room
-        if found is None or found[0] is not array or not np.array_equal(found[1], places):
-            found = None
-            if self._there.get(name, (None,))[0] is not array:  # else the device has had it since then
-                self._there[name] = array, self._library.bank(array)
-            found = array, places, self._library.take(self._there[name][1], places)
-        self._latest[name[0]] = found
-        return found[2]
 
 
 def _where_rows_are(asked: RowsAsked, name: str, part: slice) -> tuple[str, Any]:

@@ -63,13 +63,11 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
     """
     accept = _check(rank_acceptance)
     check_counts(nodes=nodes, depth=1 if depth is None else depth)
+    tables: list[list[Best]] = [[None, (1, ()), *[None] * nodes]]  # by the number of levels below a node
+    for _ in range(min(depth or 0, nodes)):
+        tables.append(_best_subtrees(accept, nodes + 1, tables[-1]))
     if depth is None:
         tables = [_best_subtrees(accept, nodes + 1, None)]
-    else:  # a table for each number of levels below a node
-        leaf: list[Best] = [None, (1, ()), *[None] * nodes]
-        tables = [leaf]
-        for _ in range(min(depth, nodes)):
-            tables.append(_best_subtrees(accept, nodes + 1, tables[-1]))
     if tables[-1][nodes + 1] is None:
         shape = f"{depth} levels with {len(accept)} children each"
         raise ValueError(f"depth: {nodes} nodes do not fit into {shape}; give a larger depth or fewer nodes")
