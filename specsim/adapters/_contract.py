@@ -162,14 +162,10 @@ class Declared(Processing):
             check_local(rules.get(self.rule))
         check_choice("draft_sampling", self.draft_sampling, SAMPLING_METHODS)
         check_between("repetition_penalty", self.repetition_penalty, 0.0, math.inf, "positive number", "(]")
-        check_between("temperature", self.temperature, 0.0, math.inf, "finite number")
-        check_between("top_p", self.top_p, 0.0, 1.0, "probability", "(]")
-        check_between("min_p", self.min_p, 0.0, 1.0, "probability")
+        super().__post_init__()
         for name in ("frequency_penalty", "presence_penalty"):
             check_between(name, getattr(self, name), -2.0, 2.0, "number")
         check_count("min_tokens", self.min_tokens, 0)
-        if self.top_k is not None:
-            check_count("top_k", self.top_k)
 
 
 def on_device(promise: Declared, device: str | None) -> Declared:

@@ -229,20 +229,14 @@ def _log_ratios(low: Floats, high: Floats, passed: NDArray[np.bool_]) -> Any:
     for sign, end in ((1.0, high), (-1.0, low)):
         sure = (end <= 0.0) | (end >= 1.0)
         a = np.where(sure, 0.5, end)
-        odds = np.log(a) - np.log1p(-a)
+        odds, way = np.log(a) - np.log1p(-a), np.where(passed, 1.0, -1.0)
         for shift in SHIFTS:
             moved = odds + sign * shift
-            ratio = np.where(
-                passed,
-                scipy.special.log_expit(moved) - scipy.special.log_expit(odds),
-                scipy.special.log_expit(-moved) - scipy.special.log_expit(-odds),
-            )
+            ratio = scipy.special.log_expit(way * moved) - scipy.special.log_expit(way * odds)
             yield np.where(sure, 0.0, ratio)
+        rest, own = (1 - a, a) if sign > 0 else (a, 1 - a)
         for share in SHARES:  # a share is accepted, or rejected, without a test
-            if sign > 0:
-                ratio = np.where(passed, np.log1p(share * (1 - a) / a), np.log1p(-share))
-            else:
-                ratio = np.where(passed, np.log1p(-share), np.log1p(share * a / (1 - a)))
+            ratio = np.where(way == sign, np.log1p(share * rest / own), np.log1p(-share))
             yield np.where(sure, 0.0, ratio)
 
 

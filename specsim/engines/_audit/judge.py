@@ -85,15 +85,11 @@ def judge(
     wrong_logs = logprobs.finding(logs, texts.tolerance_of_logs)
     found = [*texts.contract(), support, *_deviations(tests), wrong_logs, told]
     findings = tuple(one for one in found if one is not None)
-    nearest: tuple[results.KnownMistake, ...] = ()
-    efficiency = None
+    nearest = of_head.diagnosis if of_head else []
     if any(finding.kind in ("deviation", "support") for finding in findings):
-        nearest = diagnose(texts.few, texts.fitted, texts.given)
-    if of_head is not None:
-        nearest = (*nearest, *of_head.diagnosis)
-    if impossible is None:
-        length = None if run.planted.heads else texts.length
-        efficiency = counters.efficiency(texts.every, texts.server, texts.places, texts.masses, length)
+        nearest = [*diagnose(texts.few, texts.fitted, texts.given), *nearest]
+    length = None if run.planted.heads else texts.length
+    of_texts = texts.every, texts.server, texts.places, texts.masses, length
     return results.EngineAudit(
         engine=printable(run.engine),
         version=printable(run.version),
@@ -105,7 +101,7 @@ def judge(
         tests=tuple(tests),
         findings=findings,
         logprobs=logs,
-        efficiency=efficiency,
+        efficiency=None if impossible else counters.efficiency(*of_texts),
         notes=(*texts.notes(kind), *([of_head.note] if of_head else [])),
         diagnosis=_ranked(tests, nearest, run.requests[0].n > 1),
         tolerance=tolerance,

@@ -166,22 +166,15 @@ class EngineMatrix(Judged):
         return ["interrupted: the verdict so far"] if self.interrupted else []
 
     def evidence(self) -> Iterator[Piece]:
+        rows = []
+        for cell in self.cells:
+            audit, gained = cell.speculative, cell.speculative.efficiency
+            tv = f"{audit.detectable_tv:.4f}" if audit.texts else NONE
+            ratio = NONE if gained is None or gained.ratio is None else f"{gained.ratio:.2f}"
+            rows.append((cell.setting, _mark(audit), _mark(cell.plain) if cell.plain else NONE, tv, ratio))
+        titles = "setting", "with speculation", "without", "detectable TV", "efficiency"
         wrong = [i for i, cell in enumerate(self.cells) if cell.speculative.findings]
-        yield Table(
-            ("setting", "with speculation", "without", "detectable TV", "efficiency"),
-            [
-                (
-                    cell.setting,
-                    _mark(cell.speculative),
-                    _mark(cell.plain) if cell.plain else NONE,
-                    f"{cell.speculative.detectable_tv:.4f}" if cell.speculative.texts else NONE,
-                    NONE if ratio is None else f"{ratio:.2f}",
-                )
-                for cell in self.cells
-                for ratio in [cell.speculative.efficiency and cell.speculative.efficiency.ratio]
-            ],
-            bold=wrong,
-        )
+        yield Table(titles, rows, bold=wrong)
 
     def finding_lines(self) -> list[str]:
         """The first finding of each audit."""

@@ -152,15 +152,13 @@ class TransformersEngine(InProcess):
     def _completion(self, request: Request, index: int, made: Any, seconds: float) -> Completion:
         tokens, logs = made
         tokens = tokens[: tokens.index(self._planted.eos)] if self._planted.eos in tokens else tokens
-        text = self._planted.decode(tokens)
-        stopped = {*tokens} & {*request.sampling.stop_ids} or any(
-            one in text for one in request.sampling.stop
-        )
+        text, asked = self._planted.decode(tokens), request.sampling
+        stopped = {*tokens} & {*asked.stop_ids} or any(one in text for one in asked.stop)
         logprobs, top = None, None
         if logs is not None:
             logprobs = tuple(float(logs[i, token]) for i, token in enumerate(tokens))
-            if asked := request.sampling.logprobs:
-                top = tuple(most_probable(row, asked) for row in logs[: len(tokens)])
+            if asked.logprobs:
+                top = tuple(most_probable(row, asked.logprobs) for row in logs[: len(tokens)])
         finish = "stop" if stopped else "length"
         return Completion(request.number, index, tuple(tokens), logprobs, top, finish=finish, seconds=seconds)
 

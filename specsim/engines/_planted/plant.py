@@ -127,20 +127,17 @@ def plant(
     if heads is not None:
         check_choice("heads", heads, HEADS)
         check_choice(f"heads {heads}: architecture", architecture, HEADS[heads])
-    if vocab_size is None:
-        vocab_size = 12 if heads else 8
-    least, most = WORDS_OF_HEADS if heads else (2, MOST_WORDS)
-    words = check_count("vocab_size", vocab_size, least, most)
+    usual, least, most = (12, *WORDS_OF_HEADS) if heads else (8, 2, MOST_WORDS)
+    words = check_count("vocab_size", usual if vocab_size is None else vocab_size, least, most)
     openers = check_count("openers", openers, 0, MOST_OPENERS)
     if openers == 1:
         raise ValueError("openers: 1 has no other to differ from; give 0, or at least 2")
     context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
-    if formats is None:
-        formats = ("gguf",) if heads else ("hf",)
-    for format in formats:
+    chosen = list(dict.fromkeys(["gguf" if heads else "hf"] if formats is None else formats))
+    for format in chosen:
         check_choice("format", format, folder.FORMATS)
-    if not (chosen := list(dict.fromkeys(formats))):
+    if not chosen:
         raise ValueError(f"format: the list is empty; choose from {', '.join(folder.FORMATS)}")
     if "gguf" in chosen:
         check_choice("format gguf: architecture", architecture, GGUF)

@@ -311,10 +311,8 @@ class Decoder:
         """The number of tokens with which the first stop string, or a token that ends the text, is there."""
 
         def stopped(end: int) -> bool:
-            strings = sampling.stop and self.pair.decode(tokens[:end])
-            return bool({*tokens[:end]} & {*sampling.stop_ids}) or any(
-                one in strings for one in sampling.stop
-            )
+            text = sampling.stop and self.pair.decode(tokens[:end])
+            return bool({*tokens[:end]} & {*sampling.stop_ids}) or any(one in text for one in sampling.stop)
 
         return next(filter(stopped, range(1, len(tokens) + 1)), None) if stopped(len(tokens)) else None
 

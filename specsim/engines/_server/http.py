@@ -262,12 +262,11 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream")
 
     def _metrics(self) -> str:
-        totals = self.server.batching.decoder.totals
-        lines = []
-        for name, counted in METRICS.items():
-            lines.append(f"# TYPE {name.removesuffix('_total')} counter")
-            lines.append(f'{name}{{model_name="{self.server.model}"}} {totals[counted]}')
-        return "\n".join(lines) + "\n"
+        totals, label = self.server.batching.decoder.totals, f'{{model_name="{self.server.model}"}}'
+        return "".join(
+            f"# TYPE {name.removesuffix('_total')} counter\n{name}{label} {totals[counted]}\n"
+            for name, counted in METRICS.items()
+        )
 
     def _send_json(self, status: int, content: Any) -> None:
         self._send(status, json.dumps(content).encode(), "application/json")

@@ -64,9 +64,8 @@ def read_call(body: bytes, pair: Pair, model: str, chat: bool = False) -> Call:
         requests = _read_requests(given, pair)
     except ValueError as error:  # its message begins with the parameter
         raise ApiError(400, str(error), str(error).partition(":")[0]) from None
-    stream, ids, names = (
-        given.get(name) is True for name in ("stream", "return_token_ids", "return_tokens_as_token_ids")
-    )
+    flags = "stream", "return_token_ids", "return_tokens_as_token_ids"
+    stream, ids, names = (given.get(name) is True for name in flags)
     return Call(requests, stream, ids, names, chat)
 
 
@@ -207,13 +206,11 @@ def _logprobs(call: Call, answer: Completion, pair: Pair) -> dict[str, Any]:
     lists = [{name(x): value for x, value in top.items()} for top in answer.top or ()]
     if call.chat:
         lists = lists or [{}] * len(answer.tokens)
-        every = zip(answer.tokens, answer.logprobs or (), lists, strict=True)
-        return {
-            "content": [
-                _entry(name(x), value) | {"top_logprobs": [*starmap(_entry, top.items())]}
-                for x, value, top in every
-            ]
-        }
+        content = [
+            _entry(name(x), value) | {"top_logprobs": [*starmap(_entry, top.items())]}
+            for x, value, top in zip(answer.tokens, answer.logprobs or (), lists, strict=True)
+        ]
+        return {"content": content}
     ends = [len(pair.decode(answer.tokens[:i])) for i in range(len(answer.tokens))]
     return {
         "tokens": [name(token) for token in answer.tokens],

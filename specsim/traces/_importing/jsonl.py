@@ -74,15 +74,13 @@ def _read(source: Source, tokens: Tokens) -> Logged:
     facts = {"text": f"{text}; nothing was drafted, each row is a place in it"}
     met = [tokens.met[number] for number in spool.order]
     ids = all(number is not None for number, _ in met)
-    strings: dict[str, int] = {}
+    names = dict.fromkeys(string for _, string in met if string is not None)
+    strings = None if ids else {string: i for i, string in enumerate(names)}
     if not ids:
         facts["vocabulary"] = "the strings met, in order: tokens were logged without their ids"
-        for _, string in met:
-            if string is not None:
-                strings.setdefault(string, len(strings))
     largest = max((number for number, _ in met if number is not None), default=0)
-    size = max(source.vocab_size or 0, largest + 1 if ids else len(strings))
-    steps = _steps(spool, tokens, None if ids else strings)
+    size = max(source.vocab_size or 0, largest + 1 if ids else len(names))
+    steps = _steps(spool, tokens, strings)
     about, top = [file.about for file in files], max(1, spool.most)
     return Logged(size, 0, top, False, True, spool.total, steps, facts, files=about)
 
