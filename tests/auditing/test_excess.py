@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from cases import cases
 
 from specsim import audit, mistakes
 from specsim.adapters import declares
@@ -30,18 +31,7 @@ def named(verifier, cases=FEW_CASES[:3]):
     return [(case, finding) for case in found for finding in case.findings if finding.kind == "deviation"]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("accepts_everything", "accepted"),
-        ("lenience:lenience=0.5", "accepted"),
-        ("resamples_target", "recovered"),
-        ("one_hot_residual", "recovered"),
-        ("greedy_residual", "recovered"),
-        ("bonus_argmax", "bonus"),
-        ("bonus_temperature", "bonus"),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "kinds"))
 def test_the_kind_that_a_mistake_is_in(name, kind):
     found = named(mistakes.get(name).function)
     assert {finding.emitted_as for _, finding in found} - {None} == {kind}

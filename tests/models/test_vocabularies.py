@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from cases import cases
 from refused import refused
 
 from specsim.core._tables import to_text
@@ -61,17 +62,7 @@ def test_added_tokens_count(tmp_path):
     assert compare_vocabularies(with_end, folder(tmp_path, "c", bpe(**end))).same
 
 
-@pytest.mark.parametrize(
-    ("generation", "config", "naming", "ends", "finding"),
-    [
-        ({"eos_token_id": [5, 4]}, {"eos_token_id": [4, 5, 5]}, {"eos_token": "e"}, {"eos": [4, 5]}, None),
-        ({"eos_token_id": [5, 4]}, {"eos_token_id": 5}, {}, {"eos": [4, 5]}, "[4, 5] in generation_config.json, "),
-        ({}, {"eos_token_id": 5}, {"eos_token": {"content": "e"}}, {"eos": [5]}, "[4] in tokenizer_config.json"),
-        ({}, {}, {"bos_token": "<s>", "added_tokens_decoder": {"6": {"content": "<s>"}}}, {"bos": [6]}, None),
-        ({}, {}, {"bos_token": "<s>", "pad_token": "f"}, {"pad": [5]}, "bos_token is no token ('<s>'); name one"),
-        ({}, {"eos_token_id": True, "pad_token_id": -1, "bos_token_id": "a"}, {"bos_token": None}, {}, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "special"))
 def test_special_tokens_are_those_of_the_first_file(tmp_path, generation, config, naming, ends, finding):
     place = folder(tmp_path, "one", bpe(), config)
     (place / "generation_config.json").write_text(json.dumps(generation))
@@ -121,19 +112,7 @@ def test_how_texts_are_read_is_a_warning(tmp_path):
     assert found.findings[0].startswith("normalizer, pre_tokenizer, merges, unk, added tokens: not compared")
 
 
-@pytest.mark.parametrize(
-    ("d2t", "t2d", "fault"),
-    [
-        ([1, 1, 3], [0, 1, 1, 0, 0, 1], None),
-        ([5, 0, 0], None, None),
-        ([1, 1, 3], [1, 1, 1, 0, 0, 0], "t2d: marks other tokens"),
-        ([-1, 0, 5], None, "2 of 3 numbers lead to no token of the target (first: 0 to -1)"),
-        ([1, 0, 0], None, "1 of 3 numbers lead to the token of another"),
-        ([1, 1], None, "d2t: not 3 integers in the safetensors of"),
-        ([0.0, 0.0, 0.0], None, "(float64 of shape (3,)); save it with them"),
-        (None, None, "(none); save it with them"),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "maps"))
 def test_heads_with_fewer_tokens_need_a_map(tmp_path, d2t, t2d, fault):
     target = folder(tmp_path, "target", bpe(), {"vocab_size": 8})
     head = folder(tmp_path, "head", "", {"vocab_size": 8, "draft_vocab_size": 3}, file="README.md")

@@ -17,6 +17,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import refused
@@ -451,25 +452,7 @@ def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
         open_trace(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"format": "zip"}, "does not say format"),
-        ({"version": 3}, "version 3 of the format; this program reads 2"),
-        ({"version": 1}, "version 1 of the format; this program reads 2"),
-        ({"values": "logits"}, "'logits'; only 'probabilities' and 'top-k'"),
-        ({"values": "top-k"}, "top is None"), ({"flags": 1}, "flags is 1"),
-        ({"vocab_size": 0}, "vocab_size is 0"), ({"gamma": "4"}, "gamma is '4'"),
-        ({"gamma": 0}, "gamma is 0, not a whole number ≥ 1"), ({"gamma": True}, "gamma is True"),
-        ({"dtype": "float8"}, "dtype is 'float8'"), ({"shards": {}}, "shards is {}"),
-        ({"shards": [7]}, "shards is"), ({"shards": [{}]}, "file is None"),
-        ({"shards": [{"file": "../x", "rows": 4, "bytes": 4, "sha256": ""}]}, "file is '../x'"),
-        ({"shards": [{"file": "..", "rows": 4, "bytes": 4, "sha256": ""}]}, r"file is '\.\.'"),
-        ({"shards": [{"file": "", "rows": 4, "bytes": 4, "sha256": ""}]}, "file is ''"),
-        ({"shards": [{"file": "x", "rows": 5, "bytes": 4, "sha256": ""}]}, "rows is 5, not a multiple"),
-        ({"complete": 1}, "complete is 1"), ({"provenance": None}, "provenance is None"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "manifests"))
 def test_a_manifest_that_is_wrong(folder: Path, changes: dict, what: str) -> None:
     edit_manifest(folder, **changes)
     with pytest.raises(ValueError, match=what) as raised:

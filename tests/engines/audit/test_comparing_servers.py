@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from cases import cases
 from commands import says
 from letters import Letters
 from listening import answering, listening
@@ -147,18 +148,7 @@ def test_prompts_add_up():
     assert rejecting(0.0) == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "form"),
-    [
-        ({"token_ids": [7, 8]}, FORMS[0]),
-        ({"logprobs": {"tokens": ["token_id:7", "token_id:8"]}}, FORMS[0]),
-        ({"logprobs": {"tokens": ["a", " \ud800"]}}, FORMS[1]),
-        ({"logprobs": {"content": [{"token": "a"}, {"token": "b"}]}}, FORMS[1]),
-        ({"logprobs": {"content": [{"token": 1}, 2]}}, FORMS[2]),
-        ({"logprobs": []}, FORMS[2]),
-        ({}, FORMS[2]),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "forms"))
 def test_the_most_telling_form_is_compared(answer, form):
     def give(payload, *_):
         return {"choices": [{"index": 0, "text": "Hi, you", "finish_reason": "stop\x1b"} | answer]}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import cases
 from listening import answering, listening
 
 from specsim import audit_engine, open_planted, plant
@@ -94,20 +95,7 @@ def texts(*drafts, tokens=10):
     ]
 
 
-@pytest.mark.parametrize(
-    ("drafts", "server", "gamma", "length"),
-    [
-        ([(20, 5, 5), (12, 7, 3)], None, None, 4.0),
-        ([(20, 5, 5), (13, 7, 3)], None, None, 4.125),
-        ([(20, 5, 5)], None, 7, 7.0),
-        ([(20, 5, None)], {"drafted": 20, "accepted": 5, "steps": 8}, None, 2.5),
-        ([(20, 5, None)], None, None, 4.0),  # each of the 10 - 5 steps emits one token more
-        ([(20, 10, None)], None, None, None),
-        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 4}, None, 5.0),
-        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 0}, None, None),  # of how many tokens?
-        ([(None, None, None)], None, None, None),
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "lengths"))
 def test_the_length_of_drafts(drafts, server, gamma, length):
     assert draft_length(texts(*drafts), server, gamma) == length
 
@@ -120,35 +108,14 @@ def test_counters_of_several_texts_are_added_up():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "drafts", "text"),
-    [
-        (64, (192, 128, None), "128 accepted tokens, and 64 of text"),  # each token is counted twice
-        (64, (2**63, 2**62, None), f"{2**62:,} accepted tokens, and 64"),
-        (64, (8, 2, 2**64), f"2 accepted tokens in {2**64:,} steps, and 64"),
-        (64, (8, 9, None), "9 accepted of 8 drafted tokens"),
-        (64, (10**400, 2, 1), "drafted tokens, more than 1,024 in a step"),
-        (64, (2**62, 2, None), f"{2**62:,} drafted tokens, more than 1,024"),
-        (64, (-8, -9, None), "-8 drafted tokens"),
-        (64, (8, 2, -1), "-1 steps"),
-    ],
+    *cases(__file__, "impossible", (64, (10**400, 2, 1), "drafted tokens, more than 1,024"))
 )
 def test_counters_of_a_request_that_no_text_allows_whatever_the_drafts(tokens, drafts, text):
     found = texts((40, 30, None), drafts, tokens=tokens)
     assert text in impossible(found, draft_length(found, None, None)).text
 
 
-@pytest.mark.parametrize(
-    ("tokens", "drafts"),
-    [
-        (1, (4, 4, 1)),  # all of a draft is accepted, and cut off
-        (1, (60, 60, None)),
-        (64, (62, 62, None)),
-        (64, (122, 122, 2)),  # two drafts of 61
-        (64, (128, 0, 65)),  # one step behind the end
-        (3, (0, 0, None)),
-        (2, (2_048, 1, 2)),  # large trees
-    ],
-)
+@pytest.mark.parametrize(*cases(__file__, "right"))
 def test_counters_that_right_engines_have(tokens, drafts):
     found = texts(drafts, tokens=tokens)
     assert impossible(found, draft_length(found, None, None)) is None
@@ -192,27 +159,7 @@ def test_what_no_run_can_have():
 COUNTED = {"drafted": 160, "accepted": 24, "steps": 40}
 
 
-@pytest.mark.parametrize(
-    ("drafts", "server", "gamma", "told"),
-    [
-        ((None,) * 3, COUNTED, None, ""),
-        ((None,) * 3, {"drafted": 12, "accepted": 5, "steps": 3}, None, "at most 9 of 64 tokens"),
-        ((None,) * 3, {"drafted": 160, "accepted": 24}, None, ""),
-        ((160, 24, None), COUNTED, None, ""),
-        ((160, 24, None), None, None, ""),
-        # not those of the texts
-        ((None,) * 3, {"drafted": 64, "accepted": 64, "steps": 16}, None, "64 accepted of 64 drafted"),
-        ((None,) * 3, {"drafted": 64, "accepted": 64}, 4, "64 accepted of 64 drafted"),
-        ((None,) * 3, COUNTED | {"steps": -1}, None, "they fell"),
-        ((None,) * 3, {"drafted": -60, "accepted": -20}, 4, "they fell"),
-        ((None,) * 3, {"drafted": 900, "accepted": 65}, None, "65 accepted tokens, and 64 of text"),
-        ((None,) * 3, COUNTED | {"steps": 90}, None, "24 accepted tokens in 90 steps, and 64"),
-        ((None,) * 3, {"drafted": 8, "accepted": 9, "steps": 4}, None, "9 accepted of 8"),
-        ((160, 24, None), {"drafted": 320, "accepted": 48, "steps": 80}, None, "48 accepted of 320 drafted tokens, the requests 24 of 160"),
-        ((160, 24, None), COUNTED | {"steps": 160}, None, "they count 160 steps, the texts have 64 tokens"),
-        ((160, 24, None), {"drafted": 80, "accepted": 12, "steps": 20}, None, "12 accepted of 80"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "of a server"))
 def test_counters_of_a_server_are_used_if_they_may_be_of_the_texts(drafts, server, gamma, told):
     found, text = usable(texts(drafts, tokens=64), server, gamma)
     used = told in ("", "at most 9 of 64 tokens")

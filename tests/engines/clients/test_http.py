@@ -5,8 +5,10 @@ import json
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from cases import cases
 from letters import Letters, decoded
 from listening import answering, listening
 from refused import refused
@@ -129,30 +131,14 @@ def test_no_server():
     assert one.kind == "connection"
 
 
+NESTED, LONG = b"[" * 10**5, b'{"choices": [{"index": ' + b"1" * 10**4 + b', "text": "abc"}]}'
+
+
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"{", b"[]", b"[" * 10**5, b"\xff\xfe", b'{"choices": NaN}', {}, {"choices": {}},
-        {"choices": []}, {"choices": [1]}, {"choices": [{}]}, choice(text=None), choice(text=5),
-        choice(text=""), choice(text="abca"), choice(index=1), choice(index="0"), choice(index=True),
-        {"choices": choice()["choices"] * 2}, choice(token_ids=[0, 1, "2"]), choice(token_ids=[0, 1, 2.0]),
-        choice(token_ids=[0, 1, 99]), choice(token_ids=[-1]), choice(token_ids="012"),
-        choice(token_ids={"0": 1}), choice(logprobs=[]), choice(logprobs={"token_logprobs": 5}),
-        choice(logprobs={"token_logprobs": [-1.0, -1.0]}),
-        choice(logprobs={"token_logprobs": ["-1", "-1", "-1"]}),
-        choice(logprobs={"token_logprobs": [-1.0, True, -1.0]}),
-        b'{"choices": [{"index": 0, "text": "abc", "logprobs": {"token_logprobs": [-1.0, NaN, -1.0]}}]}',
-        b'{"choices": [{"index": 0, "text": "abc", "logprobs": {"token_logprobs": [-1.0, 1e999, -1.0]}}]}',
-        b'{"choices": [{"index": ' + b"1" * 10**4 + b', "text": "abc"}]}',
-        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [1, 2, 3]}),
-        choice(logprobs={"token_logprobs": [-1.0] * 3, "top_logprobs": [{"a": "x"}, {}, {}]}),
-        choice(logprobs={"content": [1, 2, 3]}), choice(logprobs={"content": [{"logprob": None}] * 3}),
-        choice(logprobs={"content": [{"logprob": -1.0, "top_logprobs": 7}] * 3}),
-    ],
-    ids=lambda content: str(content)[:60],
-)  # fmt: skip
+    *cases(__file__, "garbage", [NESTED], [LONG], [b"\xff\xfe"]), ids=lambda content: str(content)[:60]
+)
 def test_answers_that_are_garbage(content):
-    one = answered(content)
+    one = answered(content.encode() if isinstance(content, str) else content)
     assert (type(one), one.kind) == (Failure, "garbage")
     assert len(one.text) < 500
 
@@ -246,36 +232,10 @@ def test_answers_in_the_forms_of_engines(content, logprobs, top):
     assert (one.tokens, one.logprobs, one.top, one.finish) == ((0, 1, 2), logprobs, top, "length")
 
 
-@pytest.mark.parametrize(
-    ("more", "counted"),
-    [
-        ({"timings": {"draft_n": 9, "draft_n_accepted": 4}}, (9, 4, None)),
-        (
-            {"metrics": {"speculative_decoding": {
-                "num_draft_tokens": 8, "num_accepted_draft_tokens": 3, "num_spec_steps": 2,
-            }}},
-            (8, 3, 2),
-        ),
-        (choice(meta_info={"spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 1}), (6, 1, None)),
-        (
-            {"sglext": {"spec_tokens_details": {
-                "spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 0, "spec_verify_ct": 3,
-            }}},
-            (6, 0, 3),
-        ),
-        (
-            {"usage": {"completion_tokens_details": {
-                "accepted_prediction_tokens": 2, "rejected_prediction_tokens": 5,
-            }}},
-            (7, 2, None),
-        ),
-        ({"timings": {"draft_n": "9", "draft_n_accepted": 4}}, (None, None, None)),
-        ({"timings": [], "usage": 3}, (None, None, None)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(*cases(__file__, "drafts"))
 def test_drafts_that_are_reported(more, counted):
     one = answered(choice() | more)
-    assert (one.drafted, one.accepted, one.steps) == counted
+    assert [one.drafted, one.accepted, one.steps] == counted
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 418, 422, 500])
@@ -394,19 +354,7 @@ def test_a_program_that_converts_checkpoints_and_fails_is_named_with_its_last_li
 
 
 def test_counters_of_prometheus():
-    text = "\n".join(
-        [
-            "# HELP vllm:spec_decode_num_drafts_total Drafts",
-            'vllm:spec_decode_num_drafts_total{engine="0"} 3.0',
-            'vllm:spec_decode_num_draft_tokens_total{engine="0",model="a b"} 1.2e1',
-            'vllm:spec_decode_num_draft_tokens_total{engine="1"} 4',
-            'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 5',
-            'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 5',
-            "vllm:spec_decode_num_accepted_tokens_total nan",
-            "vllm:spec_decode_num_accepted_tokens_total",
-            "\x00",
-        ]
-    )
+    text = (Path(__file__).parent / "counters.txt").read_text(encoding="utf-8") + "\0"
     assert read_counters(text) == {"steps": 3, "drafted": 16, "accepted": 5}
     assert read_counters("up 1") is None
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from unittest.mock import ANY
 
 import pytest
+from cases import cases
 from letters import Letters, decoded
 from listening import listening
 
@@ -163,21 +164,8 @@ def test_metrics_are_vllms():
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "parameter"),
-    [
-        ({"prompt": "Aa?"}, 400, "prompt"), ({"prompt": "ab"}, 400, "prompt"),
-        ({"prompt": [0.5]}, 400, "prompt"), ({"prompt": [True]}, 400, "prompt"),
-        ({"prompt": [99, 0, 0]}, 400, "prompt"), ({"prompt": []}, 400, "prompt"),
-        ({"prompt": {}}, 400, "prompt"), ({"echo": True}, 400, "echo"), ({"best_of": 3}, 400, "best_of"),
-        ({"max_tokens": 1.5}, 400, "max_tokens"), ({"max_tokens": 10**6}, 400, "max_tokens"),
-        ({"temperature": "hot"}, 400, "temperature"), ({"temperature": -1}, 400, "temperature"),
-        ({"top_p": 0}, 400, "top_p"), ({"seed": 10**30}, 400, "seed"), ({"seed": 2**63}, 400, "seed"),
-        ({"top_k": 2**63}, 400, "top_k"),
-        *(({name: 10**400}, 400, name) for name in ("temperature", "top_p", "min_p")),
-        ({"n": 10**6}, 400, "n"), ({"stop": [1]}, 400, "stop"), ({"temprature": 1}, 400, "temprature"),
-        ({"model": "other"}, 404, "model"),
-    ],
-)  # fmt: skip
+    *cases(__file__, "errors", *(({name: 10**400}, 400, name) for name in ("temperature", "top_p", "min_p")))
+)
 def test_errors_name_the_parameter(server, given, status, parameter):
     found, answer = send(server, "/v1/completions", {"prompt": "Aab"} | given)
     assert (found, answer["error"]["param"], answer["error"]["code"]) == (status, parameter, status)
