@@ -30,6 +30,7 @@ from .planning._policies._log_from_models import draft_log as draft_log
 from .planning._policies._simulate import simulate_policies as simulate_policies
 from .served._acceptance import read_acceptance as read_acceptance
 from .served._checking import check_metrics as check_metrics
+from .served._comparing import compare_acceptance as compare_acceptance
 from .served._logs.counting import audit_served as audit_served
 from .simulation._comparison import acceptance_by_drafts as acceptance_by_drafts
 from .simulation._comparison import compare as compare

@@ -1,6 +1,6 @@
-"""`specsim plan` and `simulate-batch`: the best γ, or the best of several drafts; a server."""
+"""`specsim plan`, `simulate-batch`, `compare-acceptance`: the best γ or draft, a server, a change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,7 +71,7 @@ def plan(
         raise ValueError("PAIR, --alpha, --draft, --speeds: give exactly one of them")
     refuse(plan, values, f"has no effect with --{kind.replace('_', '-')}", but=(kind, *PLANS[kind], "form"))
     if speeds is not None:
-        return print_result(by_measurement.plan_speeds(*_speeds(speeds)), form)
+        return print_result(by_measurement.plan_speeds(_speeds(speeds)), form)
     if draft is not None:
         candidates = [_candidate(text) for text in draft]
         return print_result(specsim.rank_drafts(candidates, max_gamma=max_gamma), form)
@@ -128,28 +128,21 @@ def _alpha(text: str) -> tuple[Any, str, int | None]:
     return *specsim.planning.alpha_of(**{kind.replace("-", "_"): value}, gamma=drafted), drafted
 
 
-def _speeds(given: list[str]) -> tuple[str, list[tuple[int, str, str]]]:
-    """Of --speeds, files and rows GAMMA=RATE,SPEED: what acceptance is, and the rows."""
+def _speeds(given: list[str]) -> Iterator[tuple[int, str, str, str]]:
+    """The rows of --speeds, files and GAMMA=RATE,SPEED: γ, what its acceptance is, that, and the speed."""
     from specsim.core._files import read_cells
 
-    kinds, rows = set[str](), list[tuple[int, str, str]]()
     for text in given:
         gamma, equals, rest = text.partition("=")
-        if equals:
-            rate, _, speed = rest.rpartition(",")
-            cells = [(0, {"gamma": gamma, "acceptance_rate": rate, "speed": speed})]
-        else:
+        cells = [(0, dict(zip(("acceptance_rate", "speed"), rest.rpartition(",")[::2], strict=True)))]
+        if not equals:
             cells = read_cells(text, ("gamma", "speed"), ("tokens_per_step", "acceptance_rate"))
         for line, row in cells:
             kind = "tokens_per_step" if "tokens_per_step" in row else "acceptance_rate"
-            drafted, accepted = _number("speeds", row["gamma"], whole_of), row.get(kind, "")
+            drafted, accepted = _number("speeds", row.get("gamma", gamma), whole_of), row.get(kind, "")
             if drafted and not accepted:
                 raise ValueError(f"--speeds: {text}:{line}: no {kind}; give it for each gamma")
-            kinds |= {kind} if drafted else set()
-            rows.append((drafted, accepted, row["speed"]))
-    if len(kinds) > 1:
-        raise ValueError("--speeds: acceptance_rate and tokens_per_step; give one of them in all rows")
-    return "".join(kinds), rows
+            yield drafted, kind, accepted, row["speed"]
 
 
 def _rates(pair: Any) -> Any:
@@ -345,8 +338,6 @@ def _acceptance(alpha: str | None, lengths: str | None) -> tuple[Any, str, int |
     rates = [_number("alpha", one, real) for one in rest.split(",")]
     if len(rates) != 2:
         raise ValueError(f"--alpha: {alpha!r} is not of the form beta:MEAN,DEVIATION")
-    if not 0.0 <= rates[0] <= 1.0:
-        raise ValueError(f"--alpha: {rates[0]} is outside [0, 1]; give a probability")
     return Beta(*rates), "", None
 
 
@@ -371,3 +362,11 @@ def _values(name: str, values: list[str]) -> list[Any]:
     if name in ("prompt", "output"):
         return [_length("over", one) for one in values]
     return [_number("over", one, whole_of if name == "max_batch" else real) for one in values]
+
+
+@command(app, name="compare-acceptance")
+def compare_acceptance(
+    old: Path, new: Path | None = None, *, false_alarm: Annotated[float, REAL] = 0.01, form: Form = TEXT
+) -> int:
+    """Test whether two logs differ in tokens per step, and what change their requests could have shown."""
+    return print_result(specsim.compare_acceptance(old, new, false_alarm=false_alarm), form)

@@ -192,17 +192,9 @@ class Roofline:
         drafting = check_count("gamma", gamma, 0) * self._draft_pass(1)
         return (drafting + self._target_pass(gamma + 1)) / self._target_pass(1)
 
-    def tree_step(self, widths: Sequence[int]) -> float:
-        """The time of a step that drafts a tree with `widths` nodes at depths 1, 2, …, verified in one pass.
-
-        The draft makes one pass per depth, over the nodes above. Tree attention is free."""
-        if not widths or min(widths) < 1:
-            raise ValueError(f"widths: {list(widths)} has a depth without nodes; give at least 1 for each")
-        return self.step_of((1, *widths[:-1]), sum(widths))
-
     def step_of(self, passes: Sequence[int], tokens: int) -> float:
         """The time of a step whose draft computes `passes` tokens of a sequence, pass after pass, and whose
-        `tokens` the target verifies in one pass."""
+        `tokens` the target verifies in one pass; of a tree, the nodes above each depth."""
         drafting = sum(self._draft_pass(width) for width in passes)
         return (drafting + self._target_pass(1 + tokens)) / self._target_pass(1)
 

@@ -22,7 +22,8 @@ def printed(name: str, value: Value) -> Floats:
     """A number as printed, whose last digit is rounded; a rate also as accepted/drafted, such as "3.20/7"."""
     above, slash, below = str(value).partition("/")
     if not (slash and name == "acceptance_rate"):
-        return np.array([real(str(value)), *read(name, value)])
+        low, high = read(name, value)
+        return np.array([real(str(value)), low, high])
     drafted = real(below)
     found = printed("tokens_per_step", above) / drafted if drafted > 0.0 else np.full(3, 2.0)
     if found[0] > 1.0:

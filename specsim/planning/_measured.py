@@ -208,19 +208,18 @@ def plan_step(alpha: Any, gamma: int | None, target: Value | None, step: Value) 
     return MeasuredPlan((MeasuredChoice(gamma, cost, tokens, None, tokens / cost[OTHER]),))
 
 
-def plan_speeds(kind: str, rows: Iterable[tuple[int, Value, Value]]) -> MeasuredPlan:
-    """The plan of runs: their γ, 0 too, their "acceptance_rate" or "tokens_per_step", and their speed."""
+def plan_speeds(rows: Iterable[tuple[int, str, Value, Value]]) -> MeasuredPlan:
+    """The plan of runs: their γ, 0 too, "acceptance_rate" or "tokens_per_step", that number, their speed."""
     runs: dict[int, list[tuple[Floats, Floats]]] = {}
-    for gamma, text, speed in rows:
+    for gamma, kind, text, speed in rows:
         check_count("gamma", gamma, 0, MOST_GAMMA)
         tokens, found = np.ones(3), printed("speed", speed)
         if gamma:
             tokens = printed(kind, text) if kind == "tokens_per_step" else 1.0 + gamma * printed(kind, text)
-        if not 1.0 <= tokens[0] <= gamma + 1 or not found[0] > 0.0:
-            wrong = f"{kind} {text}, speed {speed}"
-            raise ValueError(
-                f"gamma {gamma}: {wrong}; give 1 to {gamma + 1} tokens per step, and a speed > 0"
-            )
+        if not found[0] > 0.0:
+            raise ValueError(f"speed: {speed} with gamma {gamma} is not above 0; correct it")
+        if not 1.0 <= tokens[0] <= gamma + 1:
+            raise ValueError(f"{kind}: {text} is outside [1, {gamma + 1}] for gamma {gamma}; correct it")
         runs.setdefault(gamma, []).append((tokens, found))
     if not runs.keys() > {0}:
         raise ValueError("speeds: with drafts, or without, is missing; give a row of gamma 0, and others")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from commands import run, says
+from commands import says
 
 SMALL = ("--requests", "400", "--replications", "2", "--seed", "1")
 
@@ -19,18 +19,6 @@ def test_measured_passes_and_logged_requests_are_read(tmp_path):
     document = json.loads(says("{", "simulate-batch", *words.split(), "--json", cwd=tmp_path))
     assert (document["load"], document["requests"]) == ("steady", 30)
     assert document["estimates"]["latency_p99"]["mean"] == pytest.approx(3 * 5.1e-3)
-
-
-def test_accepted_lengths_come_from_the_log_of_an_engine(tmp_path):
-    (tmp_path / "log.jsonl").write_text(
-        '{"acceptance_histogram": [10, 0, 30]}\n{"acceptance_histogram": [20, 0, 40]}\n'
-    )
-    words = ("simulate-batch", "--policy", "constant:gamma=2", *SMALL, "--json")
-    by_file, by_counts = (
-        json.loads(run(*words, "--lengths", one, cwd=tmp_path).out) for one in ("log.jsonl", "30,0,70")
-    )
-    assert by_file["values"] == by_counts["values"]
-    assert 2.2 < by_file["estimates"]["tokens_per_pass"]["mean"] < 2.4  # 1 + 1.4, less at ends of texts
 
 
 def test_a_sweep_is_a_table_and_a_picture(tmp_path):

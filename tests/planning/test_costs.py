@@ -94,10 +94,10 @@ def test_few_tokens_touch_more_experts_and_make_verification_dear():
 
 def test_a_tree_is_paid_by_depth_and_by_nodes():
     cost = Roofline(LARGE, SMALL, GPU)
-    assert cost.tree_step([1, 1, 1]) == pytest.approx(cost.step(3))
-    assert cost.tree_step([4, 4]) == pytest.approx(cost.step(2))  # bound by memory, nodes are free
+    assert cost.step_of([1, 1, 1], 3) == pytest.approx(cost.step(3))
+    assert cost.step_of([1, 4], 8) == pytest.approx(cost.step(2))  # bound by memory, nodes are free
     slow = replace(cost, hardware=replace(GPU, flops=1e9))
-    assert slow.tree_step([4, 4]) == pytest.approx(9 + 5 * 0.01)
+    assert slow.step_of([1, 4], 8) == pytest.approx(9 + 5 * 0.01)
 
 
 @refused(
@@ -112,7 +112,6 @@ def test_a_tree_is_paid_by_depth_and_by_nodes():
     (lambda: Experts(4, 5, 1e6), "active: 5 is outside"),
     (lambda: experts_touched(4, 2, -1), "tokens ≥ 0"),
     (lambda: Roofline(LARGE, SMALL, GPU, batch=0), "batch: 0"),
-    (lambda: Roofline(LARGE, SMALL, GPU).tree_step([2, 0]), "a depth without nodes"),
     error=(TypeError, ValueError),
 )
 def test_values_out_of_range_are_named(call):

@@ -180,8 +180,7 @@ class Workload:
 
     def __str__(self) -> str:
         if isinstance(self.acceptance, Beta):
-            beta = self.acceptance
-            alpha = f"α {beta.mean:g} ± {beta.deviation:g} of tested tokens, between requests"
+            alpha = f"α {self.acceptance.mean:g} ± {self.acceptance.deviation:g} between requests"
         elif isinstance(self.acceptance, LoggedLengths):
             tokens = 1.0 + float(self.acceptance.survival.sum())
             alpha = f"logged accepted lengths, {tokens:.4g} tokens per step"

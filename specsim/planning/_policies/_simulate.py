@@ -12,7 +12,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
-from specsim.planning._costs import StepCost
+from specsim.planning._costs import ConstantRatio, StepCost
 from specsim.planning._policies._disco import Disco
 from specsim.planning._policies._goodput import Cascade, Goodput
 from specsim.planning._policies._log import UNKNOWN, DraftLog
@@ -20,11 +20,6 @@ from specsim.planning._policies._policy import Drafted, Policy
 from specsim.planning._policies._simple import SVIP, ConfidenceThreshold, Constant, Heuristic, Oracle
 
 DRAFT_COST = 0.05
-
-
-def one_pass(tokens: int) -> float:
-    """Verification of any length in one pass of the target."""
-    return 1.0
 
 
 class Step(NamedTuple):
@@ -177,7 +172,6 @@ def simulate_policies(
     policies: Iterable[Policy],
     *,
     draft_cost: float = DRAFT_COST,
-    verify_cost: Callable[[int], float] = one_pass,
     cost: StepCost | None = None,
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
@@ -191,12 +185,9 @@ def simulate_policies(
     policies : iterable of Policy
         At least one.
     draft_cost : float
-        The time of one drafted token in passes of the target, ≥ 0.
-    verify_cost : callable
-        The time of verifying n tokens, > 0: a step of g drafted tokens takes g·`draft_cost` + `verify_cost(g
-        + 1)`.
+        The time of one drafted token in passes of the target, ≥ 0; all are verified in one pass.
     cost : StepCost, optional
-        Times of steps, in place of these two; they must not decrease with g. Policies add their overhead.
+        In place of it, times of steps that do not fall with γ. Policies add their overhead.
     constants : sequence of int
         The γ ≥ 1 whose fastest is compared with each policy.
     blocks : int
@@ -241,9 +232,9 @@ def simulate_policies(
         check_count("constants", gamma)
     if cost is None:
         check_between("draft_cost", draft_cost, 0.0, math.inf, "time in passes of the target")
-    elif draft_cost != DRAFT_COST or verify_cost is not one_pass:
-        raise ValueError("cost: has the times of drafts and verification; leave draft_cost, verify_cost out")
-    times = _StepTimes(cost.step if cost else lambda g: g * draft_cost + float(verify_cost(g + 1)))
+    elif draft_cost != DRAFT_COST:
+        raise ValueError("cost: has the times of drafts and verification; leave draft_cost out")
+    times = _StepTimes((cost or ConstantRatio(draft_cost)).step)
     baselines = {gamma: _tally(log, Constant(gamma), times, blocks) for gamma in constants}
     best = min(baselines, key=lambda gamma: float(baselines[gamma].times.sum()))
     runs = []

@@ -1,0 +1,186 @@
+"""`compare_acceptance`: whether two logs differ in tokens per step, by requests, whose steps are alike."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between
+from specsim.core._lines import log_files
+from specsim.core._tables import Line, Piece, Shown, Table, span
+from specsim.core._types import Floats
+from specsim.served._acceptance import CONFIDENCE, _documents, _requests, read_acceptance
+
+#: The names of what tells a request of a log from the others.
+IDS = ("custom_id", "request_id", "id")
+#: Random exchanges, and the probability with which a change of `detectable` is shown.
+EXCHANGES, POWER = 9_999, 0.9
+
+
+class LoggedTokens(NamedTuple):
+    """Tokens per step of a log over all its requests, with an interval from the differences between them."""
+
+    log: str
+    requests: int
+    steps: int
+    tokens_per_step: float
+    low: float
+    high: float
+    decimals: int  #: those that the interval settles to one unit; later ones are noise
+
+
+@dataclass(frozen=True, eq=False)
+class AcceptanceComparison(Shown):
+    """The result of `compare_acceptance`."""
+
+    logs: tuple[LoggedTokens, ...]  #: the old one, and the new one if there is one
+    false_alarm: float
+    change: float | None = None  #: new less old tokens per step
+    paired: str = ""  #: how requests were paired, "by id" or "by order"; empty if they were not
+    p_value: float | None = None  #: of equal distributions; None where too few requests could tell
+    detectable: float | None = None  #: the change that is shown with probability .9
+    derived = ("verdict",)
+
+    @property
+    def verdict(self) -> str:
+        """A fall or a rise, no change, or inconclusive; empty of one log."""
+        if self.change is None or self.p_value is None:
+            return "" if self.change is None else "inconclusive"
+        return "no change" if self.p_value > self.false_alarm else "fall" if self.change < 0.0 else "rise"
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a fall, 3 if inconclusive, else 0."""
+        return {"fall": 1, "inconclusive": 3}.get(self.verdict, 0)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The logs."""
+        return [one._asdict() for one in self.logs]
+
+    def parts(self) -> Iterator[Piece]:
+        names = ("log", "requests", "steps", "tokens/step", f"{CONFIDENCE:.0%} interval", "decimals known")
+        rows = [
+            (log, f"{requests:,}", f"{steps:,}", f"{mean:.4f}", span((low, high)), decimals)
+            for log, requests, steps, mean, low, high, decimals in self.logs
+        ]
+        yield Table(names, rows)
+        how = f"requests paired {self.paired}" if self.paired else "requests not paired"
+        rate = f"at a false-alarm rate of {self.false_alarm:g}"
+        if self.verdict == "inconclusive":
+            yield Line(f"inconclusive: too few requests to show any change {rate}; {how}", "bold")
+        elif self.verdict:
+            yield f"{how}; a change of {self.detectable:.3f} is shown with probability {POWER:g}, {rate}"
+            shown = "no change is shown" if self.verdict == "no change" else f"a {self.verdict} is shown"
+            yield Line(f"{shown}: {self.change:+.4f} tokens per step, p = {self.p_value:.2g}", "bold")
+
+
+@checked
+def compare_acceptance(
+    old: str | Path, new: str | Path | None = None, *, false_alarm: float = 0.01
+) -> AcceptanceComparison:
+    """Test whether the tokens per step of two logs differ, request by request.
+
+    The steps of a request are alike, so that requests are exchanged, not steps. Requests with the same ids
+    in both logs, else as many in the same order, are pairs, which exchange within themselves.
+
+    Parameters
+    ----------
+    old, new : path
+        Logs with accepted lengths of requests, as `read_acceptance` reads them; `new` may be missing.
+    false_alarm : float
+        The probability of calling equal distributions a change, in (0, 1); half of it is for a fall.
+
+    Returns
+    -------
+    AcceptanceComparison
+
+    Raises
+    ------
+    ValueError
+        For logs without requests, or that contradict themselves.
+
+    References
+    ----------
+    Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9 (2010), for p-values of random exchanges; Cochran,
+    "Sampling techniques" (1977), section 6.4, for the interval of a ratio of sums.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name, accepted in (("old", 40), ("new", 20)):
+    ...     rows = [json.dumps({"acceptance_histogram": [i, 30, accepted]}) for i in range(20)]
+    ...     _ = (folder / f"{name}.jsonl").write_text("\\n".join(rows))
+    >>> found = compare_acceptance(folder / "old.jsonl", folder / "new.jsonl")
+    >>> found.verdict, found.paired, found.p_value
+    ('fall', 'by order', 0.0002)
+    """
+    check_between("false_alarm", false_alarm, 0.0, 1.0, "probability", "()")
+    ids, tokens, steps = _requests_of(old)
+    before, paired = _summed(str(old), tokens, steps), ""
+    if new is None:
+        return AcceptanceComparison((before,), false_alarm)
+    new_ids, *after = _requests_of(new)
+    logs, places = (before, _summed(str(new), *after)), {one: i for i, one in enumerate(new_ids)}
+    change, n, m = logs[1].tokens_per_step - before.tokens_per_step, len(ids), len(new_ids)
+    if "" not in places and len({*ids}) == n == m and places.keys() == {*ids}:
+        after, paired = [column[[places[one] for one in ids]] for column in after], "by id"
+    elif n == m:
+        paired = "by order"
+    ways = 2**n if paired else math.comb(n + m, n)
+    if min(n, m) < 2 or 2.0 / min(ways, EXCHANGES + 1) > false_alarm:
+        return AcceptanceComparison(logs, false_alarm, change, paired)
+    tokens, steps = np.append(tokens, after[0]), np.append(steps, after[1])
+
+    def difference(one: Any, other: Any, axis: int) -> Any:
+        first, second = (tokens[i].sum(axis) / steps[i].sum(axis) for i in (one, other))
+        return second - first
+
+    ran = stats.permutation_test(
+        (np.arange(n), np.arange(n, n + m)),
+        difference,
+        permutation_type="samples" if paired else "independent",
+        vectorized=True,
+        n_resamples=EXCHANGES,
+        batch=max(1, 2**22 // (n + m)),
+        random_state=np.random.default_rng(0),
+    )
+    reach = stats.norm.isf(false_alarm / 2.0) + stats.norm.ppf(POWER)
+    detectable = float(reach * np.std(ran.null_distribution))
+    return AcceptanceComparison(logs, false_alarm, change, paired, float(ran.pvalue), detectable)
+
+
+def _requests_of(path: str | Path) -> tuple[list[str], Floats, Floats]:
+    """Of each request of a log that has steps: its id, empty if it has none, its tokens, and its steps."""
+    found = read_acceptance(path)
+    if not found.requests or not sum(found.lengths):
+        raise ValueError(f"{path}: has no requests with steps; log responses, not the counters of a server")
+    if found.contradictions:
+        raise ValueError(found.contradictions[0])
+    ids, rows = [], []
+    for line in _documents(log_files(Path(path))):
+        for record in line.record if isinstance(line.record, list) else [line.record]:
+            try:
+                requests = [one.lengths for one in _requests(record, line.place) if sum(one.lengths)]
+            except ValueError:
+                continue  # read_acceptance lists it
+            names = [record[name] for name in IDS if isinstance(record, dict) and name in record]
+            ids += [str(names[0])] if names and len(requests) == 1 else [""] * len(requests)
+            rows += [(np.arange(1, len(one) + 1) @ one, sum(one)) for one in requests]
+    tokens, steps = np.array(rows, dtype=np.float64).T
+    return ids, tokens, steps
+
+
+def _summed(log: str, tokens: Floats, steps: Floats) -> LoggedTokens:
+    """A ratio of sums over requests, with its interval."""
+    n, mean, reach, decimals = len(steps), float(tokens.sum() / steps.sum()), math.inf, 0
+    if n > 1:
+        variance = ((tokens - mean * steps) ** 2).sum() * n / (n - 1) / steps.sum() ** 2
+        reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1) * np.sqrt(variance))
+        decimals = min(max(0, math.floor(-math.log10(max(2.0 * reach, 1e-9)))), 9)
+    return LoggedTokens(log, n, int(steps.sum()), mean, max(1.0, mean - reach), mean + reach, decimals)
