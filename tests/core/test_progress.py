@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import tqdm.auto as tqdm_of
 
 import specsim
 from specsim.core import _progress
@@ -46,6 +47,17 @@ def test_a_terminal_shows_the_label_and_how_much_is_done():
     shown = in_terminal(lambda: report(None))
     assert "simulate:" in shown
     assert "1.00k/1.00k" in shown
+
+
+def test_work_that_ends_early_ends_its_bar_and_work_that_fails_does_not(monkeypatch):
+    """A bar that ends below its total is red in notebooks."""
+    bars, tqdm = [], tqdm_of.tqdm
+    monkeypatch.setattr(tqdm_of, "tqdm", lambda **how: bars.append(tqdm(**how)) or bars[-1])
+    for error in (None, ZeroDivisionError):
+        with pytest.raises(error) if error else contextlib.nullcontext(), working(True, "audit") as work:
+            work.report(1, 4)
+            assert not error or 1 / 0
+    assert [(bar.n, bar.total) for bar in bars] == [(1, 1), (1, 4)]
 
 
 def test_nothing_is_shown_where_nobody_looks_or_it_is_switched_off():

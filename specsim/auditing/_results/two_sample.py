@@ -118,7 +118,8 @@ class TwoSampleAudit(Judged):
 
     def evidence(self) -> Iterator[Piece]:
         if self.cases:
-            yield Table.of([_row(self, case) for case in self.cases], gap=1)
+            found = [i for i, case in enumerate(self.cases) if case.finding]
+            yield Table.of([_row(self, case) for case in self.cases], gap=1, bold=found)
 
     def finding_lines(self) -> list[str]:
         return [finding.text for finding in self.findings]
