@@ -155,7 +155,7 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     Parameters
     ----------
     alpha : array_like
-        In [0, 1]; at 1 the value is the limit γ + 1.
+        Accepted / tested tokens, in [0, 1]; at 1 the value is the limit γ + 1.
     gamma : array_like of int
         At least 0; broadcasts with `alpha`.
 
@@ -188,7 +188,7 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
     Parameters
     ----------
     alpha : float
-        In [0, 1].
+        Accepted / tested tokens, in [0, 1].
     gamma : int
         Drafted tokens, from 0 to 65536.
 

@@ -130,7 +130,7 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
     Parameters
     ----------
     alpha : float
-        In [0, 1].
+        Accepted / tested tokens of the standard rule, Σ min(p, q) of a fixed pair, in [0, 1].
     gamma : int
         Drafted tokens γ ≥ 1, with 2^γ ≤ `MAX_PATHS`.
 
