@@ -25,8 +25,8 @@ def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Fl
     Parameters
     ----------
     alpha, gamma, c : array_like
-        α, accepted / tested tokens, in [0, 1], γ ≥ 0 drafted tokens a step, and the time of a draft's pass over
-        the target's, ≥ 0, which broadcast.
+        α, accepted / tested tokens, in [0, 1], γ ≥ 0 drafted tokens a step, and the time of a draft's pass
+        over the target's, ≥ 0, which broadcast.
 
     Returns
     -------
