@@ -181,7 +181,6 @@ def _audit(
     fail_fast: bool,
     progress: Progress,
 ) -> Audit:
-    started = time.perf_counter()
     tests = sum(plan.tests for plan in plans)
     share = None if limit is None else limit[1] / len(plans)
     runs = [CaseRun(plan, root, BUDGET / tests, seconds=share, timeout=subject.timeout) for plan in plans]
@@ -221,9 +220,7 @@ def _audit(
         level,
         (*promises, *(found[name] for name in names if name in begun)),
         interrupted=interrupted,
-        provenance=Provenance.record(
-            root, subject.threads, time.perf_counter() - started, getattr(subject.accelerator, "name", None)
-        ),
+        provenance=Provenance.record(root, subject.threads, 0.0, getattr(subject.accelerator, "name", None)),
         out_of_time=tuple(name for name, run in begun.items() if run.left_out),
         wanted_tv=wanted_tv,
         origin=origin,

@@ -115,15 +115,10 @@ class CaseRun:
         if partial.failures:
             self.ended = True
         elif done not in PACE_STEPS:
-            self.look()
-
-    def look(self) -> None:
-        """Find the evidence in the counts so far, and whether the case ends here."""
-        done = self.total.steps
-        self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
-        if self.evidence >= 1.0:
-            self._alarmed = min(self._alarmed, done)
-            self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
+            self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
+            if self.evidence >= 1.0:
+                self._alarmed = min(self._alarmed, done)
+                self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
 
     def fail(self, error: BrokenVerifier) -> None:
         """End the case as broken: its process has ended."""

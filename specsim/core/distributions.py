@@ -17,7 +17,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count, check_unmasked
 from specsim.core._files import read_table
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._types import MOST_TOKENS, Floats, Ints
+from specsim.core._types import MOST_TOKENS, Floats, Ints, dtype_of
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -26,10 +26,7 @@ LOGITS = "; if these are logits, give their softmax"
 #: How far from 1 a row's sum may be, by dtype. Rounding each entry of a normalised row moves its sum by at
 #: most half an ulp of 1; the rest is room for a softmax that was itself computed in that dtype.
 TOLERANCE: dict[np.dtype[Any], float] = {
-    np.dtype(np.float64): 1e-9,
-    np.dtype(np.float32): 1e-5,
-    np.dtype(np.float16): 2e-3,
-    bfloat16: 1.6e-2,
+    dtype_of(name): tolerance for name, tolerance in read_table("kinds")["tolerances"].items()
 }
 
 

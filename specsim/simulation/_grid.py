@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -108,14 +108,15 @@ def _results(
             yield numbers[task], one
 
 
+@dataclass(frozen=True, eq=False)
 class Swept(Shown):
-    """Runs for all combinations of the values of some settings, `over`; subclasses have the fields."""
+    """Runs for all combinations of the values of some settings, `over`."""
 
-    over: Mapping[str, tuple[Any, ...]]
-    settings: tuple[tuple[Any, ...], ...]
-    runs: tuple[Any, ...]
-    planned: int
-    provenance: Provenance
+    over: Mapping[str, tuple[Any, ...]]  #: the settings and their values
+    settings: tuple[tuple[Any, ...], ...]  #: the values of each run
+    runs: tuple[Any, ...] = field(repr=False)
+    planned: int  #: runs; some are missing if the sweep was `interrupted`
+    provenance: Provenance = field(repr=False)
     derived = ("interrupted",)
 
     @property

@@ -13,7 +13,6 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._plotting import Axes
 from specsim.core._progress import ShowProgress
-from specsim.core._provenance import Provenance
 from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece
@@ -23,31 +22,23 @@ from specsim.simulation._grid import Swept, combinations, context_rows, run_grid
 from specsim.simulation._result import Simulation
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import pair_of
+from specsim.theory._acceptance import RATES
 from specsim.traces._reader import Trace
 
-#: Columns that can be drawn, and the error of each, if it has one.
-DRAWN = {
-    "tokens_per_step": "tokens_per_step_error",
-    "alpha_context": None,
-    "alpha_verified": "alpha_verified_error",
-    "alpha_drafted": None,
-    "tv": None,
-}
-#: What a run has in a row of the table.
-COLUMNS = (*filter(None, (name for column in DRAWN.items() for name in column if name != "tv")), "steps")
+#: What a run has in a row of the table: its rates, the errors of those that have one, and its steps.
+COLUMNS = [
+    *(one for rate in RATES for one in (rate, f"{rate}_error") if one == rate or hasattr(Simulation, one)),
+    "steps",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep(Swept):
     """The result of `sweep`: a simulation for each combination of values, with the same random numbers."""
 
-    over: Mapping[str, tuple[Any, ...]]  #: the settings and their values
-    settings: tuple[tuple[Any, ...], ...]  #: the values of each run
     runs: tuple[Simulation, ...] = field(repr=False)
     #: The mean total variation of each from the target; 0 if lossless, None where the rule has no true claim.
     tvs: tuple[float | None, ...] = field(repr=False)
-    planned: int  #: runs; some are missing if the sweep was `interrupted`
-    provenance: Provenance = field(repr=False)
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each run: its settings, tokens per step and α with standard errors, and TV."""
@@ -76,10 +67,9 @@ class Sweep(Swept):
 
         Each combination of the other settings has a line. `y` may also be alpha_context, alpha_verified,
         alpha_drafted or tv."""
-        check_known("column", y, tuple(DRAWN))
-        error = DRAWN[y]
-        label = "total variation" if y == "tv" else y.replace("_", " ")
-        return self._draw(ax, y, label, None if error is None else lambda row: 2.0 * row[error])
+        check_known("column", y, (*RATES, "tv"))
+        error, label = f"{y}_error", "total variation" if y == "tv" else y.replace("_", " ")
+        return self._draw(ax, y, label, (lambda row: 2.0 * row[error]) if error in COLUMNS else None)
 
 
 @checked
@@ -143,7 +133,7 @@ def sweep(
         values["rule"] = tuple(map(str, values["rule"]))
     settings = tuple(product(*values.values()))[: len(ran.rows)]
     runs, tvs = zip(*ran.rows, strict=True)
-    return Sweep(values, settings, runs, tvs, len(cells), ran.provenance)
+    return Sweep(values, settings, runs, len(cells), ran.provenance, tvs)
 
 
 def _cell(

@@ -27,6 +27,7 @@ from specsim.auditing._diagnosis.parameters import Values, as_likely
 from specsim.auditing._diagnosis.reproduction import ROUNDING, STEP_BYTES, Audited, flat, predict
 from specsim.auditing._diagnosis.signatures import ROWS, independent, signatures, signatures_of
 from specsim.auditing._results.audit import CALLS, ODDS, Diagnosis, TableResult
+from specsim.core._files import read_table
 from specsim.core._types import Ints
 from specsim.mistakes import Mistake, exact_controls
 from specsim.mistakes import _acceptance as acceptance
@@ -58,16 +59,11 @@ Outcomes = Sequence[tuple[Case, Ints]]
 #: A mistake, and perhaps others with other values of its parameters, in the order in which they are tried.
 Versions = Callable[[Mistake], Iterable[Mistake]]
 #: Why there is no name.
-OFF_THE_PATH = "Tokens are emitted that were not drafted."
-DEPENDENT = (
-    "The steps depend on each other, or their distribution changes from call to call, in a pattern of no "
-    "known mistake."
-)
+OFF_THE_PATH, DEPENDENT, TOO_FEW = read_table("diagnosis")["reasons"].values()
 FEW_ROWS = (
     f"Its steps are exact in large calls, and not in calls of {ROWS} rows: their distribution depends on the "
     "call, or they depend on each other."
 )
-TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
 #: The most outcomes of a case of the audit that is taken for a diagnostic one.
 OUTCOMES = 2**12
 #: Impossible outcomes from which on they may show a mistake by themselves.

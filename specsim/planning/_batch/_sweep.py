@@ -11,7 +11,6 @@ import numpy as np
 from specsim.core._arguments import checked
 from specsim.core._plotting import Axes
 from specsim.core._progress import ShowProgress
-from specsim.core._provenance import Provenance
 from specsim.core._registry import check_known
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, as_dict, span
@@ -28,12 +27,8 @@ SETTINGS = ("rate", "max_batch", "prompt", "output", "alpha")
 class BatchSweep(Swept):
     """The result of `sweep_batch`: by setting, runs with and without speculation on the same requests."""
 
-    over: Mapping[str, tuple[Any, ...]]
-    settings: tuple[tuple[Any, ...], ...]  #: the values of `over` of each run
     runs: tuple[BatchRun, ...] = field(repr=False)
     plain: tuple[BatchRun, ...] = field(repr=False)  #: without speculation
-    planned: int  #: runs; some are missing if the sweep was `interrupted`
-    provenance: Provenance = field(repr=False)
 
     def speedup(self, number: int) -> Estimate:
         """The time per token of admitted requests without speculation over that with it, of run `number`.
@@ -177,7 +172,7 @@ def sweep_batch(
     ran = run_grid(partial(_run_both, cost, policy), made, "sweep", " runs", root=root, **how)
     shown = tuple(tuple(made[number][name] for name in values) for number in ran.found)
     runs, plain = zip(*ran.rows, strict=True)
-    return BatchSweep(values, shown, runs, plain, len(made), ran.provenance)
+    return BatchSweep(values, shown, runs, len(made), ran.provenance, plain)
 
 
 def _run_both(
