@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refused import refused
+from refused import refused, refuses
 from safetensors.numpy import save_file
 
 import specsim
@@ -82,11 +82,9 @@ def test_a_pmf_may_be_the_row_of_one_position_and_others_must_have_the_same_posi
     np.save("one.npy", ROWS[:, :1])
     np.testing.assert_allclose(specsim.read_pair("one.npy").draft, ROWS[1, 0])
     np.save("fewer.npy", ROWS[1, :8])
-    with pytest.raises(ValueError, match=r"p has shape \(9, 6\), q \(8, 6\); give rows of the same"):
-        specsim.read_pair("p.npy,fewer.npy")
+    refuses(r"p has shape \(9, 6\), q \(8, 6\); give rows of the same", specsim.read_pair, "p.npy,fewer.npy")
     np.save("nothing.npy", np.where(np.arange(9)[:, None] == 3, -np.inf, np.log(ROWS[0])))
-    with pytest.raises(ValueError, match="at least one of each row finite"):
-        specsim.read_pair("logits:nothing.npy,logits_q.npy")
+    refuses("at least one of each row finite", specsim.read_pair, "logits:nothing.npy,logits_q.npy")
 
 
 def test_a_csv_file_may_begin_with_the_mark_of_its_encoding(tmp_path):
@@ -215,8 +213,7 @@ def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_
 
     monkeypatch.setattr(_recording.huggingface, "record_hf", fail)
     prompts.write_text("four\n")
-    with pytest.raises(ValueError, match="no torch"):
-        specsim.read_pair(name)
+    refuses("no torch", specsim.read_pair, name)
     kept = list((tmp_path / "cache").iterdir())
     assert len(kept) == 3, "what was begun and not finished is removed"
     assert all((folder / "manifest.json").exists() for folder in kept)
@@ -236,11 +233,9 @@ def test_models_that_no_file_can_hold_are_given_again_and_must_be_the_same(tmp_p
     path, (target, draft) = tmp_path / "run.json", specsim.default_pair()
     run = specsim.simulate(target, draft.processed(temperature=0.5), steps=50, rng=1)
     run.save(path)
-    with pytest.raises(ValueError, match="target: missing; give the pair"):
-        specsim.rerun(path)
+    refuses("target: missing; give the pair", specsim.rerun, path)
     assert specsim.rerun(path, target, draft.processed(temperature=0.5)) == run
-    with pytest.raises(ValueError, match="target: another pair than that of the result"):
-        specsim.rerun(path, target, draft)
+    refuses("target: another pair than that of the result", specsim.rerun, path, target, draft)
     assert specsim.rerun(run) == run, "in memory it has its models"
 
 
@@ -251,14 +246,12 @@ def test_a_file_of_p_and_q_that_has_changed_is_noticed(tmp_path):
     np.savez(file, p=Q, q=P)
     specsim.rerun(run)  # in memory
     run.save(tmp_path / "run.json")
-    with pytest.raises(ValueError, match="another pair than that of the result"):
-        specsim.rerun(tmp_path / "run.json")
+    refuses("another pair than that of the result", specsim.rerun, tmp_path / "run.json")
 
 
 def test_only_simulations_are_run_again(tmp_path):
     specsim.plan(0.8, 0.05).save(tmp_path / "plan.json")
-    with pytest.raises(ValueError, match="run: a Plan; give a Simulation"):
-        specsim.rerun(tmp_path / "plan.json")
+    refuses("run: a Plan; give a Simulation", specsim.rerun, tmp_path / "plan.json")
 
 
 def test_an_interrupted_run_is_run_again_to_its_end():

@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 from engine_laws import markov_pair
+from refused import refuses
 
 from specsim import adapters
 from specsim.adapters import EngineMissing
@@ -31,8 +32,7 @@ def test_every_adapter_is_listed_with_what_it_is():
 def test_a_missing_engine_is_named_with_the_way_to_get_it(name):
     if PACKAGES[name] and importlib.util.find_spec(PACKAGES[name]):
         pytest.skip("installed")
-    with pytest.raises(EngineMissing, match=r"(?s)is not there \(.*\); .*install"):
-        adapters.get(name)
+    refuses(r"(?s)is not there \(.*\); .*install", adapters.get, name, error=EngineMissing)
 
 
 def test_a_missing_library_is_named():
@@ -49,16 +49,13 @@ def test_a_function_that_moved_is_named_with_the_version():
 
 
 def test_unknown_names_and_parameters():
-    with pytest.raises(ValueError, match="unknown engine 'hff'; did you mean 'hf'"):
-        adapters.get("hff")
-    with pytest.raises(ValueError, match="hf: no parameter 'temperature'; it has none"):
-        adapters.get("hf:temperature=1")
+    refuses("unknown engine 'hff'; did you mean 'hf'", adapters.get, "hff")
+    refuses("hf: no parameter 'temperature'; it has none", adapters.get, "hf:temperature=1")
     with pytest.raises(
         ValueError, match="hf:generate: no parameter 'beams'; it has temperature, top_k, top_p"
     ):
         adapters.get("hf:generate:beams=2")
-    with pytest.raises(ValueError, match="hf:generate: top_k: 'many' is not a whole number"):
-        adapters.get("hf:generate:top_k=many")
+    refuses("hf:generate: top_k: 'many' is not a whole number", adapters.get, "hf:generate:top_k=many")
 
 
 def test_rows_of_what_a_cache_holds():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from commands import run
-from refused import refused
+from refused import refused, refuses
 
 from specsim import adapters, audit, rules
 from specsim.adapters import EngineMissing
@@ -69,8 +69,7 @@ def test_an_engine_of_another_package_is_listed_and_not_imported(install):
     out = run("list", "engines").out
     assert "their-engine" in out
     assert "their_audits:verifier, of their-package 1.0" in out
-    with pytest.raises(ValueError, match="did you mean 'their-engine'"):
-        adapters.get("their-engin")
+    refuses("did you mean 'their-engine'", adapters.get, "their-engin")
     assert "their_audits" not in sys.modules
 
 
@@ -98,10 +97,7 @@ def test_two_packages_with_one_name(install):
         ValueError, match=r"2 packages have this name: .*one-package 1.0.*uninstall one of them"
     ):
         adapters.get("their-engine")
-    with pytest.raises(
-        ValueError, match=r"hf: 2 packages have this name: specsim-decoding, other-package 1.0"
-    ):
-        adapters.get("hf")
+    refuses(r"hf: 2 packages have this name: specsim-decoding, other-package 1.0", adapters.get, "hf")
     assert "one-package 1.0" in adapters.catalogue()["their-engine"]
     assert "other-package 1.0" in run("list", "engines").out
     assert run("audit", "their-engine").code == 2
@@ -133,7 +129,5 @@ def test_an_entry_point_that_makes_no_verifier(entry, install):
 
 def test_unknown_parameters(install):
     install("their-package", "their-engine = their_audits:verifier[extra]")
-    with pytest.raises(ValueError, match="their-engine: no parameter 'rong'; it has wrong"):
-        adapters.get("their-engine:rong=1")
-    with pytest.raises(ValueError, match="wrong: 'very' is not a"):
-        adapters.get("their-engine:wrong=very")
+    refuses("their-engine: no parameter 'rong'; it has wrong", adapters.get, "their-engine:rong=1")
+    refuses("wrong: 'very' is not a", adapters.get, "their-engine:wrong=very")

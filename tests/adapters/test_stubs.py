@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from refused import refuses
 
 from specsim import adapters
 from specsim.adapters import EngineMissing
@@ -82,8 +83,7 @@ def test_modules_are_given_names(folder):
 
 def test_what_stands_in_cannot_be_counted_with(folder):
     module = sampler(folder)
-    with pytest.raises(TypeError, match="unsupported operand"):
-        module.launched(1)
+    refuses("unsupported operand", module.launched, 1, error=TypeError)
     with pytest.raises(TypeError):
         len(module.config.items)
     with pytest.raises(TypeError):
@@ -142,8 +142,7 @@ def test_an_engine_is_told_where_its_clone_is(tmp_path):
         EngineMissing, match=rf"tensorrt-llm is not there \({tmp_path} has no tensorrt_llm/_torch"
     ):
         adapters.get(f"tensorrt-llm:source={tmp_path}")
-    with pytest.raises(ValueError, match="vllm2: no parameter 'source'; it has none"):
-        adapters.get("vllm2:source=here")
+    refuses("vllm2: no parameter 'source'; it has none", adapters.get, "vllm2:source=here")
 
 
 def test_pinned_memory_is_not_asked_for():

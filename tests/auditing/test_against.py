@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import verifiers
 from conftest import FALSE_ALARM
+from refused import refuses
 from scipy.stats import binom
 
 from specsim.adapters._contract import Declared, declares
@@ -239,15 +240,12 @@ def test_the_cases_are_those_that_both_take():
 )
 def test_two_that_share_no_case_are_refused(promise):
     other = declares(**{"vocab_size": 4} | promise)(lambda *given: verifiers.right(*given))
-    with pytest.raises(ValueError, match="the verifiers share no case"):
-        compare(other, right)
+    refuses("the verifiers share no case", compare, other, right)
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="one of smoke, quick"):
-        compare(right, right, "forever")
-    with pytest.raises(ValueError, match="timeout"):
-        compare(right, right, timeout=0)
+    refuses("one of smoke, quick", compare, right, right, "forever")
+    refuses("timeout", compare, right, right, timeout=0)
 
 
 def test_ctrl_c_keeps_the_cases_that_were_compared():

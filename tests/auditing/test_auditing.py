@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 import verifiers
+from refused import refuses
 
 from specsim import audit, mistakes, rules
 from specsim.adapters import declares
@@ -524,13 +525,8 @@ def test_a_table_is_rejected_from_its_alarm_on():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match=r"give a rule, an engine, or package\.module:function"):
-        audit(":verify")
-    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]"):
-        audit("lenience:lenience=7")
-    with pytest.raises(ValueError, match="lenience: no parameter 'verify'"):
-        audit("lenience:verify=1")
-    with pytest.raises(ValueError, match="write lenience:PARAMETER=VALUE"):
-        audit("lenience:verify")
-    with pytest.raises(TypeError, match="expected a rule's name or a function"):
-        audit(3)
+    refuses(r"give a rule, an engine, or package\.module:function", audit, ":verify")
+    refuses(r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]", audit, "lenience:lenience=7")
+    refuses("lenience: no parameter 'verify'", audit, "lenience:verify=1")
+    refuses("write lenience:PARAMETER=VALUE", audit, "lenience:verify")
+    refuses("expected a rule's name or a function", audit, 3, error=TypeError)

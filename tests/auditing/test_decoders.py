@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from refused import refused
+from refused import refused, refuses
 
 from specsim import audit, generate, mistakes
 from specsim.adapters import declares
@@ -366,8 +366,7 @@ def test_models_have_rows_for_texts_shorter_than_they_read(case):
                 assert case.reads_all or not short.flags.writeable
                 assert not np.allclose(short, whole)
                 assert np.array_equal(model.rows([text], out=np.empty((1, case.vocab_size)))[0], short)
-        with pytest.raises(ValueError, match=f"context, position 0: token {case.vocab_size} is outside"):
-            model.row((case.vocab_size,))
+        refuses(f"context, position 0: token {case.vocab_size} is outside", model.row, (case.vocab_size,))
 
 
 @pytest.mark.parametrize("seen", [0, slow(1)])
@@ -496,5 +495,4 @@ def test_a_declared_temperature_of_0_and_a_penalty_reach_the_audit():
     found = audit(greedy, "smoke", rng=1, cases=["second order", "whole text"])
     assert (found.verdict, found.powerful) == ("consistent", found.planned)
     for name, value in (("repetition_penalty", 0), ("frequency_penalty", 3)):
-        with pytest.raises(ValueError, match=f"{name}: {value} is outside"):
-            declares(decoder=True, **{name: value})
+        refuses(f"{name}: {value} is outside", declares, decoder=True, **{name: value})

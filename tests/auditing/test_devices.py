@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import on_devices
 import pytest
-from refused import refused
+from refused import refused, refuses
 
 from specsim import audit
 from specsim.adapters import declares
@@ -154,13 +154,11 @@ def test_a_device_that_cannot_be_used_is_an_error_with_the_remedy(verifier, devi
 
 def test_no_gpu_and_rows_that_do_not_fit_are_an_error_before_the_audit_begins(monkeypatch):
     monkeypatch.setenv("GPUS", "0")
-    with pytest.raises(ValueError, match="cupy cannot use 'cuda' here"):
-        audit(on_devices.cupy, "smoke", rng=1)
+    refuses("cupy cannot use 'cuda' here", audit, on_devices.cupy, "smoke", rng=1)
     monkeypatch.delenv("GPUS")
     monkeypatch.setenv("FREE", str(2**33))
     said = r"'shapes, 4 096 rows' has 12.0 GiB of rows, more than a quarter of the 8.0 GiB free on the Simulated GPU 0"
-    with pytest.raises(ValueError, match=f"{said}.*smaller batch.*--case.*to audit on the CPU"):
-        audit(on_devices.cupy, "smoke", rng=1)
+    refuses(f"{said}.*smaller batch.*--case.*to audit on the CPU", audit, on_devices.cupy, "smoke", rng=1)
     audit(on_devices.cupy, "smoke", rng=1, cases=["two-point"], diagnose=False)
 
 
@@ -185,12 +183,10 @@ def test_the_command_takes_a_device(monkeypatch):
     with pytest.raises(ValueError, match="cupy cannot use 'cuda:3' here"):
         command.audit("on_devices:cupy", device="cuda:3", level="smoke", seed=1)
     for more in ({"against": "standard"}, {"shard": "0/2"}):
-        with pytest.raises(ValueError, match="--device has no effect with --"):
-            command.audit("on_devices:cupy", device="cuda", **more)
+        refuses("--device has no effect with --", command.audit, "on_devices:cupy", device="cuda", **more)
 
 
 def test_a_step_of_a_device_is_replayed_there(small):
     shown = replay_step("on_devices:cupy", ON_DEVICE, 70, "smoke", rng=1)
     assert "emitted" in shown
-    with pytest.raises(ValueError, match="is not a case of the audit"):
-        replay_step("on_devices:numpy", ON_DEVICE, 70, "smoke", rng=1)
+    refuses("is not a case of the audit", replay_step, "on_devices:numpy", ON_DEVICE, 70, "smoke", rng=1)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import verifiers
+from refused import refuses
 
 from experiments._kept import kept
 from experiments.audit import diagnosis
@@ -500,10 +501,8 @@ def test_a_lossy_rule_is_recognised_with_its_parameters_and_can_be_declared(rule
 
 
 def test_only_a_lossy_rule_can_be_declared():
-    with pytest.raises(ValueError, match="is lossless; declare a lossy rule"):
-        declares(rule="standard")
-    with pytest.raises(ValueError, match="only verifiers of chains"):
-        declares(rule="typical", tree=True)
+    refuses("is lossless; declare a lossy rule", declares, rule="standard")
+    refuses("only verifiers of chains", declares, rule="typical", tree=True)
 
 
 @pytest.mark.parametrize("name", ["residual_floor:threshold=0.05", "resamples_target"])
@@ -623,8 +622,7 @@ def test_a_mistake_of_a_decoder_with_penalties_is_named_by_as_much_work_each_tim
         work = WORK - limits[0].work
         assert 1_000 < work < 100_000
         limits.append(Limits(work=work - 1))  # though all laws are kept by now
-        with pytest.raises(OutOfTime, match=SPENT):
-            diagnose_failed(subject, results, "smoke", SEED, known)
+        refuses(SPENT, diagnose_failed, subject, results, "smoke", SEED, known, error=OutOfTime)
 
 
 @pytest.mark.parametrize("processing", [{}, {"frequency_penalty": 0.5, "grammar": ((1, (0, 2)),)}], ids=str)

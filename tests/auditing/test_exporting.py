@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import verifiers
-from refused import refused
+from refused import refused, refuses
 from safetensors.numpy import load_file, save_file
 
 from specsim.adapters._contract import Declared
@@ -157,11 +157,9 @@ def test_what_cannot_be_written_leaves_no_folder(options, nowhere):
 
 
 def test_only_a_new_or_empty_folder_is_written_to(folder, tmp_path):
-    with pytest.raises(FileExistsError, match="is not empty; give a new folder"):
-        export(folder)
+    refuses("is not empty; give a new folder", export, folder, error=FileExistsError)
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError, match="a file, not a folder"):
-        export(tmp_path / "file")
+    refuses("a file, not a folder", export, tmp_path / "file", error=FileExistsError)
 
 
 def test_right_tokens_are_consistent_in_smaller_integers_too(folder, answered):
@@ -241,14 +239,12 @@ def test_a_file_that_is_no_answer_breaks_its_case_alone(folder, answered, spoil,
 
 
 def test_no_tokens_at_all_are_broken_and_a_folder_without_a_manifest_is_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match="nowhere: there is no such folder"):
-        score(folder, tmp_path / "nowhere")
+    refuses("nowhere: there is no such folder", score, folder, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     result = score(folder, tmp_path / "empty")
     assert result.verdict is Verdict.BROKEN
     assert all(case.broken for case in result.cases)
-    with pytest.raises(ValueError, match=r"cannot be read .*; give the folder that export wrote"):
-        score(tmp_path, tmp_path)
+    refuses(r"cannot be read .*; give the folder that export wrote", score, tmp_path, tmp_path)
 
 
 def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):

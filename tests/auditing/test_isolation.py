@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from interrupting import ends, interruptible
-from refused import refused
+from refused import refused, refuses
 
 from specsim import audit
 from specsim.adapters._contract import BrokenVerifier, LostVerifier
@@ -187,8 +187,7 @@ def test_what_cannot_be_loaded_is_named(reference, full):
 
 @pytest.mark.parametrize("name", ["interrupts", "leaves", *map(slow, ("refuses", "nonsense", "an_object"))])
 def test_a_module_that_does_not_want_to_be_loaded(name):
-    with pytest.raises((ValueError, TypeError), match=name):
-        Child(f"{name}:verify")
+    refuses(name, Child, f"{name}:verify", error=(ValueError, TypeError))
 
 
 def rows(steps=4, vocab_size=2, **more):
@@ -241,8 +240,7 @@ def test_a_child_answers_as_the_function_does_here_whatever_the_arrays(child):
     assert child._sent["p"] is asked.arrays["p"]
     for other in (asked, rows(5), replace(asked, rng=(1,)), rows(2), rows(3, arrays={"q": None})):
         if other.arrays["q"] is None:
-            with pytest.raises(BrokenVerifier, match="raised AttributeError"):
-                answer(child, other)
+            refuses("raised AttributeError", answer, child, other, error=BrokenVerifier)
         else:
             assert np.array_equal(answer(child, other), answer(here, other))
     process = child._process

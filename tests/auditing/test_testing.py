@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import verifiers
+from refused import refuses
 
 from specsim.adapters import declares
 from specsim.auditing import Verdict
@@ -84,10 +85,8 @@ def test_a_wasteful_verifier_passes_unless_that_is_refused():
 
 
 def test_wrong_usage_and_an_interrupt_are_no_assertion():
-    with pytest.raises(ValueError, match=r"level: .* is unknown"):
-        assert_exact("standard", "forever", rng=0)
-    with pytest.raises(TypeError, match="nonsense"):
-        assert_exact("standard", nonsense=1, rng=0)
+    refuses(r"level: .* is unknown", assert_exact, "standard", "forever", rng=0)
+    refuses("nonsense", assert_exact, "standard", nonsense=1, rng=0, error=TypeError)
 
     def interrupted(draft_tokens, p, q, rng):
         raise KeyboardInterrupt

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
-from refused import refused
+from refused import refused, refuses
 
 import specsim
 from specsim import decoding, engines, planning, theory
@@ -71,12 +71,8 @@ def test_counts_are_read_as_people_write_them(tmp_path):
         lambda text: engines.audit_matrix("specsim", None, tokens=text),
         lambda text: engines.compare_servers("one", "other", ["text"], tokens=text),
     ):
-        with pytest.raises(
-            ValueError, match=r"^(steps|tokens|requests): 'many' is not a whole number; write"
-        ):
-            call("many")
-        with pytest.raises(ValueError, match=r"^(steps|tokens|requests): 0 is not at least 1"):
-            call("0")
+        refuses(r"^(steps|tokens|requests): 'many' is not a whole number; write", call, "many")
+        refuses(r"^(steps|tokens|requests): 0 is not at least 1", call, "0")
 
 
 def test_calls_that_succeed_are_not_looked_at():
@@ -124,11 +120,10 @@ def test_a_masked_array_without_a_masked_entry_is_an_array():
 
 def test_functions_context_managers_and_constructors_are_looked_at():
     @checked
-    def refuses(rows: ArrayLike):
+    def of_rows(rows: ArrayLike):
         raise ValueError("rows: 3 is wrong")
 
-    with pytest.raises(ValueError, match="rows: 3 is wrong"):
-        refuses("x")
+    refuses("rows: 3 is wrong", of_rows, "x")
 
     @checked
     @contextmanager
@@ -137,8 +132,7 @@ def test_functions_context_managers_and_constructors_are_looked_at():
 
     with manager(3) as found:
         assert found == 3
-    with pytest.raises(TypeError, match="count: expected an int, got str"):
-        manager("3")
+    refuses("count: expected an int, got str", manager, "3", error=TypeError)
 
     @checked
     class Made:
@@ -146,8 +140,7 @@ def test_functions_context_managers_and_constructors_are_looked_at():
             self.count = count + 1
 
     assert Made(1).count == 2
-    with pytest.raises(TypeError, match="count: expected an int, got str"):
-        Made("x")
+    refuses("count: expected an int, got str", Made, "x", error=TypeError)
 
 
 def test_a_count_is_an_integer_in_whatever_type():
@@ -156,8 +149,7 @@ def test_a_count_is_an_integer_in_whatever_type():
         assert (found, type(found)) == (3, int)
     raising = type("Odd", (), {"__index__": lambda self: {}["odd"]})()
     for given in (True, np.True_, 3.0, np.array(3.0), np.array([3]), [3], "3", int, raising):
-        with pytest.raises(TypeError, match="n: expected an int, got"):
-            check_count("n", given)
+        refuses("n: expected an int, got", check_count, "n", given, error=TypeError)
     rows = rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=np.array(1))
     assert rows.tolist() == [[0.5, 0.5]]
 
@@ -193,8 +185,7 @@ class Nowhere:
 ])  # fmt: skip
 def test_arguments_whose_methods_raise_are_named(call):
     for value in (Raises(), Nowhere()):
-        with pytest.raises(TypeError, match=r"^(steps|target|path|paths|k|texts|parents|prompt): "):
-            call(value)
+        refuses(r"^(steps|target|path|paths|k|texts|parents|prompt): ", call, value, error=TypeError)
 
 
 def test_integers_of_numpy_do_not_overflow():

@@ -10,7 +10,7 @@ import pytest
 from conftest import LAST_UNIFORM, TINY, alias_lookup
 from hypothesis import given
 from hypothesis import strategies as st
-from refused import refused
+from refused import refused, refuses
 
 from specsim.core.distributions import (
     PAIR_KINDS,
@@ -92,16 +92,12 @@ def test_an_entry_that_is_no_probability_is_named_by_row_token_and_value(bad, sh
     array[(*place, 2)] = bad
     where = {0: "", 1: ", row 2", 2: r", row \(1, 2\)"}[len(place)]
     for check in (check_rows, check_probabilities):
-        with pytest.raises(ValueError, match=rf"^q{where}, token 2: {bad} is not a probability"):
-            check(array, "q")
+        refuses(rf"^q{where}, token 2: {bad} is not a probability", check, array, "q")
 
 
 def test_a_row_that_does_not_sum_to_one_is_named_with_how_far_it_is_off():
     array = [[[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.25, 0.5]]]
-    with pytest.raises(
-        ValueError, match=r"^p, row \(1, 1\): sums to 0\.75, off by -0\.25 .*pass normalise\(p\)"
-    ):
-        check_rows(array)
+    refuses(r"^p, row \(1, 1\): sums to 0\.75, off by -0\.25 .*pass normalise\(p\)", check_rows, array)
     assert check_probabilities(array).shape == (2, 2, 2)
 
 
@@ -121,15 +117,13 @@ def test_what_is_no_array_of_rows_is_refused(array):
 def test_a_token_outside_the_vocabulary_is_named(token, place, named):
     tokens = np.zeros((2, 2) if isinstance(place, tuple) else 3, dtype=np.int32)
     tokens[place] = token
-    with pytest.raises(ValueError, match=rf"position {named}: token {token} is outside .* \[0, 5\)"):
-        check_tokens(tokens, 5)
+    refuses(rf"position {named}: token {token} is outside .* \[0, 5\)", check_tokens, tokens, 5)
 
 
 def test_tokens_must_be_integers():
     assert check_tokens(np.array([4, 0], dtype=np.uint8), 5).tolist() == [4, 0]
     for tokens in ([0.0, 1.0], [True, False], ["a"]):
-        with pytest.raises(TypeError, match="expected integer token ids"):
-            check_tokens(tokens, 5)
+        refuses("expected integer token ids", check_tokens, tokens, 5, error=TypeError)
 
 
 # --- reshaping, against naive code in plain Python -------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refused import refuses
 from safetensors.numpy import load_file
 
 from specsim.core import _files as files
@@ -38,12 +39,9 @@ def special(request, tmp_path):
 
 def test_what_is_no_file_is_neither_read_nor_replaced(special):
     kind, before = special.stat().st_mode, os.readlink(special) if special.is_symlink() else None
-    with pytest.raises(ValueError, match=rf"{special.name}: .*(not a regular file|not a file)"):
-        files.check_file(special)
-    with pytest.raises(ValueError, match=rf"{special.name}: .*not a regular file, and is not replaced"):
-        files.write_text(special, "text")
-    with pytest.raises(ValueError, match="is not replaced"):
-        files.probe_file(special)
+    refuses(rf"{special.name}: .*(not a regular file|not a file)", files.check_file, special)
+    refuses(rf"{special.name}: .*not a regular file, and is not replaced", files.write_text, special, "text")
+    refuses("is not replaced", files.probe_file, special)
     assert special.stat().st_mode == kind
     assert before is None or os.readlink(special) == before
 
@@ -57,8 +55,7 @@ def test_a_symlink_is_followed(tmp_path):
     assert (tmp_path / "below/file").read_text() == "two"
     assert os.listdir(tmp_path / "below") == ["file"]
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(OSError, match="loop"):
-        files.write_text(tmp_path / "loop", "three")
+    refuses("loop", files.write_text, tmp_path / "loop", "three", error=OSError)
 
 
 def test_temporary_files_of_processes_that_have_ended_are_removed(tmp_path):
@@ -77,24 +74,18 @@ def test_temporary_files_of_processes_that_have_ended_are_removed(tmp_path):
 
 @pytest.mark.parametrize("what", ["", "a\0b"])
 def test_names_that_no_file_has_are_refused(what):
-    with pytest.raises(ValueError, match="is not the name of a file or folder"):
-        files.check_file(what)
-    with pytest.raises(TypeError, match="path: expected a str or a Path, got int"):
-        files.check_file(3)
+    refuses("is not the name of a file or folder", files.check_file, what)
+    refuses("path: expected a str or a Path, got int", files.check_file, 3, error=TypeError)
 
 
 def test_folders_are_probed_before_the_work(tmp_path, monkeypatch):
     assert files.make_folder(tmp_path / "a/b").is_dir()
     assert not os.listdir(tmp_path / "a/b")
     (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError, match="file: a file, not a folder"):
-        files.make_folder(tmp_path / "file")
-    with pytest.raises(NotADirectoryError, match="file"):
-        files.check_new_folder(tmp_path / "file/below")
-    with pytest.raises(FileExistsError, match="is not empty"):
-        files.check_new_folder(tmp_path)
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        files.probe_file(tmp_path / "nowhere/file")
+    refuses("file: a file, not a folder", files.make_folder, tmp_path / "file", error=FileExistsError)
+    refuses("file", files.check_new_folder, tmp_path / "file/below", error=NotADirectoryError)
+    refuses("is not empty", files.check_new_folder, tmp_path, error=FileExistsError)
+    refuses("nowhere", files.probe_file, tmp_path / "nowhere/file", error=FileNotFoundError)
 
     def full(**_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -131,8 +122,7 @@ def test_text_that_utf_8_cannot_hold_is_written_out(tmp_path):
     files.write_text(tmp_path / "a", "α \udcff")
     assert files.read_text(tmp_path / "a") == "α \\udcff"
     (tmp_path / "a").write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match="a: not text in UTF-8, at byte 4"):
-        files.read_text(tmp_path / "a")
+    refuses("a: not text in UTF-8, at byte 4", files.read_text, tmp_path / "a")
 
 
 def test_tensors_are_those_that_the_package_reads(tmp_path):
@@ -152,15 +142,12 @@ def test_tensors_are_those_that_the_package_reads(tmp_path):
             assert found[name].dtype == array.dtype
             assert np.array_equal(found[name], array)
     (tmp_path / "deep").write_bytes((200_000).to_bytes(8, "little") + b"[" * 200_000)
-    with pytest.raises(ValueError, match="deep: not a safetensors file, or damaged"):
-        read_tensors(tmp_path / "deep")
+    refuses("deep: not a safetensors file, or damaged", read_tensors, tmp_path / "deep")
 
 
 def test_json_that_is_nested_too_deeply_or_has_a_key_twice_and_its_seal():
-    with pytest.raises(ValueError, match="nested too deeply"):
-        parse_json("[" * 200_000)
-    with pytest.raises(ValueError, match="the key 'p' is in an object twice"):
-        parse_json('[{"q": {"p": 1, "r": 2, "p": 1}}]')
+    refuses("nested too deeply", parse_json, "[" * 200_000)
+    refuses("the key 'p' is in an object twice", parse_json, '[{"q": {"p": 1, "r": 2, "p": 1}}]')
     assert parse_json('{"p": {"p": 1}, "q": [{"p": 1}, {"p": 2}]}')["p"] == {"p": 1}
     one = sealed({"b": (1, 2), "a": {3: 0.1}})
     assert one[SEAL] == seal_of({"a": {"3": 0.1}, "b": [1, 2]})
@@ -188,8 +175,7 @@ def test_path_of_a_command_may_be_a_fifo(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here that opens and cannot be read")
 @pytest.mark.parametrize("count", [-1, 1])
 def test_what_cannot_be_read_is_named(count):
-    with pytest.raises(OSError, match="'/proc/self/mem'"):
-        files.read_text("/proc/self/mem")
+    refuses("'/proc/self/mem'", files.read_text, "/proc/self/mem", error=OSError)
     with files.open_file("/proc/self/mem") as file, pytest.raises(OSError, match="'/proc/self/mem'"):
         file.read(count)
 
@@ -200,5 +186,4 @@ def test_an_archive_does_not_unpack_to_more_than_the_memory(tmp_path, monkeypatc
     assert path.stat().st_size < 2**16
     assert len(read_arrays(path)["q"]) == 2**20
     monkeypatch.setattr(_tensors, "MOST_BYTES", 2**23)
-    with pytest.raises(ValueError, match=r"^0\.0 GiB of arrays, and less memory; give fewer$"):
-        read_arrays(path)
+    refuses(r"^0\.0 GiB of arrays, and less memory; give fewer$", read_arrays, path)

@@ -9,6 +9,7 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+from refused import refuses
 
 import specsim
 from specsim import compare, draft_log
@@ -164,8 +165,7 @@ def test_every_class_of_a_result_has_an_address(results):
 
 @pytest.mark.parametrize("value", [print, object(), {1, 2}, open])
 def test_what_no_file_can_hold_is_refused(value):
-    with pytest.raises(TypeError, match="cannot be written to a file"):
-        encoded(value)
+    refuses("cannot be written to a file", encoded, value, error=TypeError)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,7 @@ def test_what_no_file_can_hold_is_refused(value):
 def test_a_file_makes_nothing_but_values_of_specsim(tmp_path, name):
     document = {"format": FORMAT, "specsim": "0", "result": {"class": name, "fields": {}}}
     (tmp_path / "evil.json").write_text(json.dumps(document | {"sha256": seal_of(document)}))
-    with pytest.raises(ValueError, match=r"evil\.json: its values are wrong .*; it is by specsim 0, this is"):
-        load(tmp_path / "evil.json")
+    refuses(r"evil\.json: its values are wrong .*; it is by specsim 0, this is", load, tmp_path / "evil.json")
 
 
 def test_damage_is_noticed(tmp_path):
@@ -198,8 +197,7 @@ def test_damage_is_noticed(tmp_path):
         ("3", "not a result in the format"),
     ):
         path.write_text(damaged)
-        with pytest.raises(ValueError, match=rf"run\.json: {message}"):
-            load(path)
+        refuses(rf"run\.json: {message}", load, path)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing.json")
 
@@ -236,8 +234,7 @@ def test_values_that_no_result_can_have_are_refused_by_the_name_of_the_file(name
     holder[key] = value
     file.write_text(json.dumps(document | {"sha256": seal_of(document)}))
     for read in (load, specsim.rerun):
-        with pytest.raises(ValueError, match=r"run\.json: its values are wrong .*; run it again"):
-            read(file)
+        refuses(r"run\.json: its values are wrong .*; run it again", read, file)
 
 
 def test_a_file_cannot_ask_for_any_number_of_steps(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 from enumerated import p_value, text_law
-from refused import refused
+from refused import refused, refuses
 
 from specsim import default_pair, generate, rules, sample
 from specsim.core._kernels import interpreted
@@ -336,8 +336,7 @@ def test_sessions_hold_the_text_and_nothing_else(fed, gamma):
 
 def test_a_session_says_what_it_lacks():
     session = Session(TARGET)
-    with pytest.raises(ValueError, match="the model reads 2"):
-        session.advance([0])
+    refuses("the model reads 2", session.advance, [0])
     session = Session(TARGET, [0])
     assert np.array_equal(session.advance([1, 2]), TARGET.rows([[0, 1], [1, 2]]))
     assert np.array_equal(session.after([[0, 1], [2, 2]]), TARGET.rows([[0, 1], [2, 2]]))
@@ -346,10 +345,8 @@ def test_a_session_says_what_it_lacks():
     session.rollback(1)
     assert np.array_equal(session.advance([2]), TARGET.rows([[0, 2]]))
     for length in (-1, 3):
-        with pytest.raises(ValueError, match="outside \\[0, 2\\]"):
-            session.rollback(length)
-    with pytest.raises(ValueError, match="outside the vocabulary"):
-        Session(TARGET, [3])
+        refuses("outside \\[0, 2\\]", session.rollback, length)
+    refuses("outside the vocabulary", Session, TARGET, [3])
     constant = Session(TableModel([0.5, 0.5]))
     assert constant.advance([0, 1]).tolist() == [[0.5, 0.5]] * 2
 
@@ -473,5 +470,4 @@ def test_bad_arguments_are_named(change):
 
 
 def test_sample_wants_a_model():
-    with pytest.raises(TypeError, match="expected a model"):
-        sample([0.5, 0.5], PROMPT, max_new_tokens=3)
+    refuses("expected a model", sample, [0.5, 0.5], PROMPT, max_new_tokens=3, error=TypeError)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import verifiers
+from refused import refuses
 from scipy.special import softmax
 
 from experiments._kept import kept
@@ -138,8 +139,7 @@ def test_the_random_pairs_of_the_smell_test_are_pytorch_s():
 def test_a_test_that_loses_its_power_says_so(monkeypatch):
     assert deepspec.power() > 1 - 1e-9
     monkeypatch.setattr(deepspec, "UNDECLARED", 0.99 * deepspec.DRAFT + 0.01 * deepspec.UNDECLARED)
-    with pytest.raises(AssertionError, match="lost its power"):
-        passes("DeepSpec", verifiers.right)
+    refuses("lost its power", passes, "DeepSpec", verifiers.right, error=AssertionError)
 
 
 def test_rounds_are_calls_of_at_most_so_many_entries(monkeypatch):
@@ -157,8 +157,7 @@ def test_rounds_are_calls_of_at_most_so_many_entries(monkeypatch):
 
 
 def test_a_token_outside_the_vocabulary_is_an_error():
-    with pytest.raises(ValueError, match="token 0 or 4 is outside"):
-        anatomy.tally(np.array([0, 4]), 4)
+    refuses("token 0 or 4 is outside", anatomy.tally, np.array([0, 4]), 4)
 
 
 def test_a_chi_square_does_not_see_cells_that_are_left_out():

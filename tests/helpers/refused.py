@@ -6,6 +6,12 @@ from functools import wraps
 import pytest
 
 
+def refuses(what, call, /, *given, error=ValueError, **options):
+    """Make a call that must fail with an error that says `what`."""
+    with pytest.raises(error, match=what):
+        call(*given, **options)
+
+
 def refused(*cases, error=ValueError, pattern=str, **options):
     """Make a test of a call that fails: a case has its first arguments, then what the error says.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM, rational_pair
 from enumerated import conditional_laws, p_value, text_law, tv
+from refused import refuses
 
 from specsim import mistakes, rules
 from specsim.core.stats import chi_square
@@ -182,10 +183,8 @@ def test_errors():
         ("coarse_draw:bits=2.5", "coarse_draw: parameter bits = 2.5 is not a whole number"),
         ("lenience:", "lenience: '' is not a parameter"),
     ):
-        with pytest.raises(ValueError, match=message):
-            mistakes.get(name)
-    with pytest.raises(TypeError, match="expected a name such as 'one_uniform', got int"):
-        mistakes.get(3)
+        refuses(message, mistakes.get, name)
+    refuses("expected a name such as 'one_uniform', got int", mistakes.get, 3, error=TypeError)
     with pytest.raises(
         ValueError, match="kind: 'rule' is unknown; give verifier, decoder, engine or exact control"
     ):
@@ -450,8 +449,7 @@ BETWEEN_STEPS = ("steps_share_uniforms", "tests_share_uniform")
 def test_a_decoder_that_uses_random_numbers_again_is_wrong(name, right_law):
     mistake = mistakes.get(name)
     assert p_value(sequences_of(mistake.function, SEQUENCES // 2), right_law) < FALSE_ALARM
-    with pytest.raises(ValueError, match="its texts cannot be enumerated"):
-        sequence_law(mistake, *STORY)
+    refuses("its texts cannot be enumerated", sequence_law, mistake, *STORY)
 
 
 @pytest.mark.parametrize("name", [name for name in mistakes.names("decoder") if name not in BETWEEN_STEPS])

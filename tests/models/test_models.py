@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refused import refused
+from refused import refused, refuses
 
 import specsim
 from specsim import default_pair
@@ -226,10 +226,8 @@ def damaged_files(folder: Path) -> dict[str, Path]:
 
 def test_damaged_or_foreign_files_are_named(tmp_path):
     for path in damaged_files(tmp_path).values():
-        with pytest.raises(ValueError, match=f"{path.name}: damaged, or not a file"):
-            NGramModel.load(path)
-    with pytest.raises(ValueError, match="damaged, or not a file"):
-        load_pair(tmp_path / "good.npz")
+        refuses(f"{path.name}: damaged, or not a file", NGramModel.load, path)
+    refuses("damaged, or not a file", load_pair, tmp_path / "good.npz")
     with pytest.raises(FileNotFoundError):
         NGramModel.load(tmp_path / "absent.npz")
 
@@ -299,26 +297,19 @@ def test_pair_survives_its_file_and_repeats(folder, tmp_path):
 
 def test_bad_folders(folder, tmp_path):
     out = tmp_path / "pair.npz"
-    with pytest.raises(ValueError, match="is not a folder"):
-        build_pair(tmp_path / "absent", out)
-    with pytest.raises(ValueError, match=r"0 files matching '\*.py'"):
-        build_pair(folder, out)
-    with pytest.raises(ValueError, match="1 files matching"):
-        build_pair(folder, out, pattern="*.md")
+    refuses("is not a folder", build_pair, tmp_path / "absent", out)
+    refuses(r"0 files matching '\*.py'", build_pair, folder, out)
+    refuses("1 files matching", build_pair, folder, out, pattern="*.md")
     text = next(folder.rglob("*.txt"))
     before = text.read_bytes()
-    with pytest.raises(ValueError, match="is a file of the text, and is not replaced"):
-        build_pair(folder, text, pattern="*.txt")
+    refuses("is a file of the text, and is not replaced", build_pair, folder, text, pattern="*.txt")
     assert text.read_bytes() == before
     (folder / "00.md").write_bytes(b"abc")
-    with pytest.raises(ValueError, match="no byte after 4 others"):
-        build_pair(folder, out, pattern="*.md")
+    refuses("no byte after 4 others", build_pair, folder, out, pattern="*.md")
     (folder / "00.md").write_bytes(b"long enough")
     (folder / "other.md").write_bytes(b"short")
-    with pytest.raises(ValueError, match="none is as long as n = 8"):
-        build_pair(folder, out, pattern="*.md", n_target=8)
-    with pytest.raises(ValueError, match="outside"):
-        build_pair(folder, out, pattern="*.txt", n_draft=0)
+    refuses("none is as long as n = 8", build_pair, folder, out, pattern="*.md", n_target=8)
+    refuses("outside", build_pair, folder, out, pattern="*.txt", n_draft=0)
     assert not out.exists()
 
 
@@ -362,8 +353,7 @@ def test_training_on_nothing():
         ([b"abcd"], 5, "none is as long as n = 5"), ([], 2, "none is as long"),
         ([b"a" * 20], 0, r"outside \[1, 8\]"), ([b"a" * 20], 9, r"outside \[1, 8\]"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            NGramModel.train(texts, n)
+        refuses(message, NGramModel.train, texts, n)
     with pytest.raises(ValueError, match="no byte has 2 bytes before it"):
         bits_per_byte(NGramModel.train([b"abcd"], 3), [b"ab"])
 
@@ -378,8 +368,7 @@ def test_bad_counts():
         ((grams[[0, 0]], [1, 1]), ValueError, "row 1: out of order"),
         ((grams, [1, 1], [[1, 2]]), ValueError, r"give \[N, 1\]"),
     ):
-        with pytest.raises(error, match=message):
-            NGramModel(*given)
+        refuses(message, NGramModel, *given, error=error)
 
 
 @pytest.mark.parametrize("model", [NGramModel.train(TEXTS, 3), TableModel(np.full((2, 2, 2), 0.5))])
@@ -392,14 +381,11 @@ def test_bad_histories(model):
         ([[0, -1]], ValueError, "token -1 is outside"),
         ([[0.0, 1.0]], TypeError, "integer"),
     ):
-        with pytest.raises(error, match=message):
-            model.rows(histories)
+        refuses(message, model.rows, histories, error=error)
     for context, message in (([1], "context: 1 tokens"), ([1, v], "outside the vocabulary")):
-        with pytest.raises(ValueError, match=message):
-            model.row(context)
+        refuses(message, model.row, context)
     for out in (np.empty((2, v)), np.empty((1, v), dtype=np.float32)):
-        with pytest.raises(ValueError, match=rf"give float64 \[1, {v}\]"):
-            model.rows([[0, 1]], out)
+        refuses(rf"give float64 \[1, {v}\]", model.rows, [[0, 1]], out)
 
 
 # --- tables ----------------------------------------------------------------------------------------------
@@ -456,16 +442,14 @@ def test_bad_tables(table):
 
 def test_table_contexts():
     big = np.eye(65)[np.zeros((65, 65), dtype=int)]
-    with pytest.raises(ValueError, match=r"65\*\*2 are too many"):
-        TableModel(big)
+    refuses(r"65\*\*2 are too many", TableModel, big)
     assert TableModel(big, contexts=[[64, 0]]).contexts.tolist() == [[64, 0]]
     for contexts, error, message in (
         ([[64]], ValueError, r"give \[N, 2\]"),
         ([[64, 65]], ValueError, "contexts, position"),
         ([[0.5, 0.5]], TypeError, "integer"),
     ):
-        with pytest.raises(error, match=message):
-            TableModel(big, contexts=contexts)
+        refuses(message, TableModel, big, contexts=contexts, error=error)
 
 
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
@@ -512,8 +496,7 @@ def test_a_processed_model_can_be_processed_and_nothing_but_a_model():
     assert twice.row([]).tolist() == [1.0, 0.0, 0.0]
     assert (twice.vocab_size, twice.order, twice.reads_all) == (3, 0, False)
     assert np.array_equal(twice.contexts, exact.contexts)
-    with pytest.raises(TypeError, match="model: expected"):
-        Processed(P)
+    refuses("model: expected", Processed, P, error=TypeError)
 
 
 @refused(

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from cases import cases
-from refused import refused
+from refused import refused, refuses
 
 from specsim.core._tables import to_text
 from specsim.core._tensors import save_tensors
@@ -171,14 +171,11 @@ def test_files_that_are_no_tokenizer(content, tmp_path):
 def test_folders_without_a_tokenizer(tmp_path):
     good = folder(tmp_path, "good", bpe())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"empty: no tokenizer\.json"):
-        compare_vocabularies(good, tmp_path / "empty")
-    with pytest.raises(OSError, match="missing"):
-        compare_vocabularies(tmp_path / "missing", good)
+    refuses(r"empty: no tokenizer\.json", compare_vocabularies, good, tmp_path / "empty")
+    refuses("missing", compare_vocabularies, tmp_path / "missing", good, error=OSError)
     broken = folder(tmp_path, "broken", bpe())
     for content in ("[", "[1]", '{"added_tokens_decoder": [1]}', '{"text_config": 1}'):
         for name in ("tokenizer_config", "config", "generation_config"):
             (broken / f"{name}.json").write_text(content)
-            with pytest.raises(ValueError, match=rf"{name}\.json: not the configuration"):
-                compare_vocabularies(good, broken)
+            refuses(rf"{name}\.json: not the configuration", compare_vocabularies, good, broken)
             (broken / f"{name}.json").unlink()

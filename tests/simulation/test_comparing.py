@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
+from refused import refuses
 from scipy.stats import norm
 
 import experiments.simulation.rules
@@ -74,12 +75,9 @@ def test_a_sweep_goes_over_the_range_of_every_parameter():
 
 
 def test_what_cannot_be_compared_and_a_control_without_tv():
-    with pytest.raises(ValueError, match="rules: unknown rule 'standart'"):
-        compare(P, Q, rules=["standart"])
-    with pytest.raises(ValueError, match="gamma: 0"):
-        compare(P, Q, rules=["standard"], gamma=0)
-    with pytest.raises(ValueError, match="steps: 0"):
-        compare(P, Q, rules=["standard"], steps=0)
+    refuses("rules: unknown rule 'standart'", compare, P, Q, rules=["standart"])
+    refuses("gamma: 0", compare, P, Q, rules=["standard"], gamma=0)
+    refuses("steps: 0", compare, P, Q, rules=["standard"], steps=0)
     (entry,) = compare(P, Q, rules=["sorted_siblings"], steps=100, rng=1)
     assert entry.tv is None
     assert entry.group == "controls"

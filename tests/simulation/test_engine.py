@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from refused import refused
+from refused import refused, refuses
 from scipy import stats
 
 from specsim import default_pair
@@ -395,8 +395,7 @@ def test_an_exception_in_the_callback_ends_the_run(all_sources, error):
 
 def test_an_exception_in_a_chunk_ends_the_run(all_sources):
     source = Watched(all_sources["fixed pair"], broken=30)
-    with pytest.raises(ZeroDivisionError, match="in a chunk"):
-        count(source, 100_000, threads=2)
+    refuses("in a chunk", count, source, 100_000, threads=2, error=ZeroDivisionError)
     assert len(source.begun) < 20
 
 
@@ -434,8 +433,7 @@ def test_values_out_of_range_and_wrong_types_are_named(arguments, options):
 
 
 def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):
-    with pytest.raises(TypeError, match="the trace has its own q"):
-        simulate(small_trace, Q, gamma=2, steps=10, rng=0)
+    refuses("the trace has its own q", simulate, small_trace, Q, gamma=2, steps=10, rng=0, error=TypeError)
     with pytest.raises(ValueError, match="3 exceeds the 2 drafted tokens of a logged step"):
         simulate(small_trace, gamma=3, steps=10, rng=0)
     with pytest.raises(ValueError, match="a trace logs rows along one path, so it has none for a tree"):
@@ -455,8 +453,7 @@ def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):
 def test_more_different_siblings_than_tokens_are_refused(rule, sampling, models):
     pair = (TableModel(P), TableModel(Q)) if models else (P, Q)
     said = "gamma: a tree in which 4 siblings have different tokens needs as many, and the vocabulary has 3"
-    with pytest.raises(ValueError, match=said):
-        simulate(*pair, rule=rule, gamma=branching(1, 4, draft_sampling=sampling), steps=10)
+    refuses(said, simulate, *pair, rule=rule, gamma=branching(1, 4, draft_sampling=sampling), steps=10)
     assert (
         simulate(*pair, rule=rule, gamma=branching(3, draft_sampling=sampling), steps=10, rng=1).steps == 10
     )

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from commands import run
 from conftest import random_trace, smaller_audits_of
-from refused import refused
+from refused import refused, refuses
 from safetensors.numpy import load_file, save_file
 
 import specsim
@@ -100,8 +100,7 @@ def test_a_shard_is_the_run_over_its_own_steps(shards, whole):
     assert counts_of(again) == counts_of(runs[2])
     assert steps_in(shards[2]) == runs[2].steps
     assert f"seed {again.provenance.root}, part 2/5 of a run" in str(again)
-    with pytest.raises(ValueError, match=r"run: part 2/5 of a run, .* merge the parts"):
-        specsim.rerun(again)
+    refuses(r"run: part 2/5 of a run, .* merge the parts", specsim.rerun, again)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +132,10 @@ def test_wrong_shards_are_named(shard):
 def test_a_shard_that_is_missing_or_doubled_is_noticed(shards):
     first, end = shard_interval(STEPS, 2**19, (1, 5))
     lost = rf"{end - first:,} of .* steps are missing \({first:,} to {end - 1:,}\)"
-    with pytest.raises(ValueError, match=lost):
-        specsim.merge([path for path in shards if path is not shards[1]])
+    refuses(lost, specsim.merge, [path for path in shards if path is not shards[1]])
     with pytest.raises(ValueError, match=rf"1\.part: steps {first:,} to {end - 1:,} are counted twice"):
         specsim.merge([*shards, shards[1]])
-    with pytest.raises(ValueError, match="paths: none given"):
-        specsim.merge([])
+    refuses("paths: none given", specsim.merge, [])
 
 
 @pytest.mark.parametrize("change", ["dropped", "doubled"])
@@ -151,15 +148,13 @@ def test_a_span_that_is_dropped_or_doubled_is_noticed(monkeypatch, tmp_path, cha
 
     monkeypatch.setattr("specsim.simulation._simulate.count_chunks", wrong)
     error, message = (AssertionError, "0, 524288") if change == "dropped" else (ValueError, "counted twice")
-    with pytest.raises(error, match=message):
-        simulate(P, Q, **RUN)
+    refuses(message, simulate, P, Q, **RUN, error=error)
 
 
 def test_shards_without_a_seed_of_other_shards_and_of_other_code_are_refused(shards, monkeypatch):
     with pytest.raises(ValueError, match=r"rng \(--seed\): missing; give all shards of a run the same seed"):
         simulate(P, Q, steps=10, shard=(0, 2))
-    with pytest.raises(ValueError, match=r"1\.part: has steps of another shard"):
-        simulate(P, Q, **RUN, shard=(0, 5), checkpoint=shards[1])
+    refuses(r"1\.part: has steps of another shard", simulate, P, Q, **RUN, shard=(0, 5), checkpoint=shards[1])
     monkeypatch.setattr("specsim.core._provenance.sources_digest", lambda: "another")
     with pytest.raises(
         ValueError, match=r"0\.part: is of another run \(code is '.*' there, 'another' here\)"
@@ -191,10 +186,8 @@ def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path
         source, options.get("rule", "standard"), options.get("steps", STEPS), options.get("rng", 3)
     )
     Part(run, Part.read(shards[0]).about, {}).write(other)
-    with pytest.raises(ValueError, match=rf"other\.part: is of another run \({message}"):
-        specsim.merge([*shards, other])
-    with pytest.raises(ValueError, match=r"other\.part: is of another run .*here\)"):
-        simulate(P, Q, **RUN, checkpoint=other)
+    refuses(rf"other\.part: is of another run \({message}", specsim.merge, [*shards, other])
+    refuses(r"other\.part: is of another run .*here\)", simulate, P, Q, **RUN, checkpoint=other)
 
 
 def test_equal_models_are_one_run_and_others_are_not(tmp_path):
@@ -330,19 +323,16 @@ def test_every_flipped_byte_of_a_checkpoint_is_noticed(shards, tmp_path):
             Part.read(path)
     for length in (0, 7, 10, header - 1, header, len(content) - 8):
         path.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"damaged\.part: .*run its steps again"):
-            simulate(P, Q, **RUN, checkpoint=path)
+        refuses(r"damaged\.part: .*run its steps again", simulate, P, Q, **RUN, checkpoint=path)
     assert path.read_bytes() == content[: len(content) - 8]  # and left as it is
 
 
 def test_other_formats_are_refused(shards, tmp_path):
     path = tmp_path / "later.part"
     path.write_bytes(shards[0].read_bytes().replace(b"specsim part 2", b"specsim part 3", 1))
-    with pytest.raises(ValueError, match=r"later\.part: is not a part of a run .*'specsim part 2'"):
-        add_parts([path])
+    refuses(r"later\.part: is not a part of a run .*'specsim part 2'", add_parts, [path])
     save_file({"x": np.zeros(3)}, path)
-    with pytest.raises(ValueError, match=r"later\.part: is not a part of a run"):
-        add_parts([path])
+    refuses(r"later\.part: is not a part of a run", add_parts, [path])
     with pytest.raises(FileNotFoundError):
         add_parts([tmp_path / "nowhere.part"])
 
@@ -479,15 +469,12 @@ def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path, whole_audit):
     assert audited(merged) == audited(whole)
     for one, other in zip(merged.cases, whole.cases, strict=True):
         assert all((one.counts[name] == other.counts[name]).all() for name in other.counts)
-    with pytest.raises(ValueError, match=f"are missing: {whole.cases[1].case}"):
-        specsim.merge([paths[0], paths[2]])
+    refuses(f"are missing: {whole.cases[1].case}", specsim.merge, [paths[0], paths[2]])
     before = paths[0].read_bytes()
     audit_shard(rule, paths[0], (0, 3), "smoke", rng=0)  # nothing is left to do
     assert paths[0].read_bytes() == before
-    with pytest.raises(ValueError, match="has cases of another shard"):
-        audit_shard(rule, paths[0], (1, 3), "smoke", rng=0)
-    with pytest.raises(ValueError, match=r"of another run \(seed is 0 there, 1 here"):
-        audit_shard(rule, paths[0], (0, 3), "smoke", rng=1)
+    refuses("has cases of another shard", audit_shard, rule, paths[0], (1, 3), "smoke", rng=0)
+    refuses(r"of another run \(seed is 0 there, 1 here", audit_shard, rule, paths[0], (0, 3), "smoke", rng=1)
 
 
 def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path, whole_audit):
@@ -517,18 +504,15 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
         audit_shard(name, paths[i], (i, 2), "smoke", rng=0)
     found = [one for path in paths for one in Part.read(path).found.values()]
     assert any(one.failures and not one.steps for one in found)
-    with pytest.raises(ValueError, match=r"0\.part: .* counted twice, also in a file before it"):
-        specsim.merge([*paths, paths[0]])
+    refuses(r"0\.part: .* counted twice, also in a file before it", specsim.merge, [*paths, paths[0]])
     merged = specsim.merge(paths, diagnose=False)
     assert audited(merged) == audited(whole)
-    with pytest.raises(ValueError, match=r"are missing: .*promises"):
-        specsim.merge([paths[1]])
+    refuses(r"are missing: .*promises", specsim.merge, [paths[1]])
     code = hashlib.sha256((Path(__file__).parents[1] / "helpers/verifiers.py").read_bytes()).hexdigest()
     part = Part.read(paths[0])
     assert part.run["verifier's code"] == code
     replace(part, run=part.run | {"verifier's code": "of yesterday"}).write(paths[0])
-    with pytest.raises(ValueError, match=r"of another run \(verifier's code is .* there, 'of yesterday' in"):
-        specsim.merge(paths)
+    refuses(r"of another run \(verifier's code is .* there, 'of yesterday' in", specsim.merge, paths)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from commands import run, says
+from refused import refuses
 from sent import Sending
 
 import specsim
@@ -77,15 +78,12 @@ def test_rules_are_compared_on_positions_and_on_a_trace(trace):
             for rows in zip(P[starts].tolist(), Q[starts].tolist(), strict=True)
         ]
         assert laws["lenience"] == pytest.approx(np.abs(np.array(law) - P[starts]).sum(axis=1).mean() / 2)
-        with pytest.raises(ValueError, match="along one"):
-            compare(*pair, rules=["standard", "k_seq"], gamma=GAMMA, steps=300)
+        refuses("along one", compare, *pair, rules=["standard", "k_seq"], gamma=GAMMA, steps=300)
 
 
 def test_what_positions_cannot_answer_is_refused():
-    with pytest.raises(ValueError, match="11 drafted tokens exceed 11 positions less one"):
-        specsim.simulate(P, Q, gamma=11, steps=10)
-    with pytest.raises(ValueError, match="give two pmfs"):
-        specsim.simulate(P, Q[:5], gamma=2, steps=10)
+    refuses("11 drafted tokens exceed 11 positions less one", specsim.simulate, P, Q, gamma=11, steps=10)
+    refuses("give two pmfs", specsim.simulate, P, Q[:5], gamma=2, steps=10)
     with pytest.raises(ValueError, match="give two pmfs"):
         specsim.prove(specsim.models.Pair(P[:5], Q[:5]))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from refused import refused
+from refused import refused, refuses
 
 import specsim
 from specsim import default_pair, sweep
@@ -88,8 +88,7 @@ def test_the_plot_has_a_line_for_each_other_setting():
     assert axes.get_xlabel() == "lenience"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["gamma = 2", "gamma = 3"]
     assert found.plot(Figure().subplots(), y="tv").get_ylabel() == "total variation"
-    with pytest.raises(ValueError, match="did you mean 'alpha_verified'"):
-        found.plot(y="alpha_verifid")
+    refuses("did you mean 'alpha_verified'", found.plot, y="alpha_verifid")
 
 
 def test_a_trace_can_be_swept_over_gamma_and_not_over_temperature(tmp_path):
@@ -98,8 +97,7 @@ def test_a_trace_can_be_swept_over_gamma_and_not_over_temperature(tmp_path):
     )
     found = sweep(trace, over={"gamma": [1, 3]}, steps=200, rng=1)
     assert [row["tv"] for row in found.records()] == [0.0, 0.0]
-    with pytest.raises(ValueError, match="a trace has no rows at another temperature"):
-        sweep(trace, over={"temperature": [0.5]}, steps=10)
+    refuses("a trace has no rows at another temperature", sweep, trace, over={"temperature": [0.5]}, steps=10)
     with pytest.raises(ValueError, match="16 tokens a row"):
         sweep(default_trace(), over={"gamma": [1]}, steps=10)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import standard_step
 from laws import check_step, drawn_down
-from refused import refused
+from refused import refused, refuses
 
 from specsim import rules
 from specsim.core._streams import Purpose, key_of, uniform
@@ -45,8 +45,7 @@ def test_the_accept_test_at_its_ends():
     assert speculative_accept([], np.empty((0, 4)), np.empty((0, 4)), []) == []
     p, q = [[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]
     assert speculative_accept([0, 0], p, q, [0.5, 0.5]) == []
-    with pytest.raises(TypeError, match="expected integer token ids"):
-        speculative_accept([0.0], [[1.0]], [[1.0]], [0.5])
+    refuses("expected integer token ids", speculative_accept, [0.0], [[1.0]], [[1.0]], [0.5], error=TypeError)
 
 
 def test_the_accept_test_lets_an_impossible_token_through_at_r_zero_and_verify_cannot():
@@ -334,8 +333,7 @@ def test_verify_names_what_is_wrong_with_a_tree_or_a_rule(change):
 
 @pytest.mark.parametrize("parents", [(0, 0.5), (0, True), ("0", "0")])
 def test_parents_are_integers(parents):
-    with pytest.raises(TypeError, match=r"parents\[.\]: expected an int"):
-        verify(**TREE | {"parents": parents})
+    refuses(r"parents\[.\]: expected an int", verify, **TREE | {"parents": parents}, error=TypeError)
 
 
 def test_q_zero_is_looked_for_at_the_parent_of_each_drafted_token():

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from bounds import beta_bounds
 from listening import answering
-from refused import refused
+from refused import refused, refuses
 from safetensors.numpy import save_file
 from served import FORMATS, Served, write_log
 
@@ -207,15 +207,13 @@ def test_arrays_that_do_not_fit(columns, nowhere, tmp_path):
 def test_files_that_are_not_what_they_should_be(tmp_path):
     for name in ("log.npz", "log.safetensors", "log.parquet"):
         (tmp_path / name).write_bytes(b"\x10" + b"\0" * 7 + b"not at all, whatever this is")
-        with pytest.raises(ValueError, match=rf"{name}: (cannot be read|is shorter)"):
-            import_trace(tmp_path / name, tmp_path / "out")
+        refuses(rf"{name}: (cannot be read|is shorter)", import_trace, tmp_path / name, tmp_path / "out")
     (tmp_path / "log.txt").write_text("")
     with pytest.raises(ValueError, match=r"log\.txt: no format has the ending .\.txt.; give format, one of"):
         import_trace(tmp_path / "log.txt", tmp_path / "out")
     with pytest.raises(FileNotFoundError, match=r"nothing\.npz"):
         import_trace(tmp_path / "nothing.npz", tmp_path / "out")
-    with pytest.raises(ValueError, match="did you mean 'npz'"):
-        import_trace(tmp_path / "log.npz", tmp_path / "out", format="npy")
+    refuses("did you mean 'npz'", import_trace, tmp_path / "log.npz", tmp_path / "out", format="npy")
     path = save(tmp_path, "npz", arrays())
     fortran = {name: np.asfortranarray(values) for name, values in arrays().items()}
     assert import_trace(save(tmp_path, "npz", fortran), tmp_path / "fortran").num_steps == N
@@ -223,8 +221,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
         import_trace(save(tmp_path, "compressed", fortran), tmp_path / "out")
     data = save(tmp_path, "compressed", arrays()).read_bytes()
     path.write_bytes(data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])
-    with pytest.raises(ValueError, match=r"log\.npz, .\.npy: damaged"):
-        import_trace(path, tmp_path / "out2")
+    refuses(r"log\.npz, .\.npy: damaged", import_trace, path, tmp_path / "out2")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -235,8 +232,7 @@ def test_a_column_that_is_there_twice_is_named(tmp_path):
     path = save(tmp_path, "npz", arrays())
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("q.npy", archive.read("q.npy"))
-    with pytest.raises(ValueError, match=r"log\.npz: .*array 'q' is in it 2 times; keep one"):
-        import_trace(path, tmp_path / "out")
+    refuses(r"log\.npz: .*array 'q' is in it 2 times; keep one", import_trace, path, tmp_path / "out")
     table = parquet.read_table(save(tmp_path, "parquet", arrays()))
     parquet.write_table(table.append_column("q", table["q"]), tmp_path / "log.parquet")
     with pytest.raises(ValueError, match=r"log\.parquet: column 'q' is in it 2 times; keep one"):
@@ -246,8 +242,7 @@ def test_a_column_that_is_there_twice_is_named(tmp_path):
     assert import_trace(tmp_path / "log.parquet", tmp_path / "read").num_steps == N
     path = save(tmp_path, "safetensors", {"p": np.ones(1), "r": np.ones(1)})
     path.write_bytes(path.read_bytes().replace(b'"r"', b'"p"'))
-    with pytest.raises(ValueError, match=r"log\.safetensors: .*the key 'p' is in an object twice"):
-        import_trace(path, tmp_path / "out")
+    refuses(r"log\.safetensors: .*the key 'p' is in an object twice", import_trace, path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("given", [V - 3, V + 87])
@@ -287,8 +282,7 @@ def first_id(value):
 )  # fmt: skip
 def test_token_ids_that_no_trace_can_hold(tmp_path, kind, columns, what):
     path = save(tmp_path, kind, columns)
-    with pytest.raises(ValueError, match=rf"{path.name}, {what}"):
-        import_trace(path, tmp_path / "out")
+    refuses(rf"{path.name}, {what}", import_trace, path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -497,16 +491,12 @@ def test_log_probabilities_that_do_not_fit(target, draft, tmp_path):
 def test_files_of_log_probabilities_that_do_not_fit(tmp_path):
     one = write_log(tmp_path / "t.jsonl", [prompt_form(ROWS, 0)] * 2)
     other = write_log(tmp_path / "d.jsonl", [completion_form(ROWS, 1)])
-    with pytest.raises(ValueError, match=r"d\.jsonl: ends after 1 texts"):
-        import_trace(one, tmp_path / "out", draft=other)
-    with pytest.raises(ValueError, match="the draft's log is missing"):
-        import_trace(one, tmp_path / "out")
+    refuses(r"d\.jsonl: ends after 1 texts", import_trace, one, tmp_path / "out", draft=other)
+    refuses("the draft's log is missing", import_trace, one, tmp_path / "out")
     empty = write_log(tmp_path / "e.jsonl", [])
-    with pytest.raises(ValueError, match="has no log-probabilities"):
-        import_trace(empty, tmp_path / "out", draft=empty)
+    refuses("has no log-probabilities", import_trace, empty, tmp_path / "out", draft=empty)
     empty.write_text("{\n")
-    with pytest.raises(ValueError, match=r"e\.jsonl, line 1: not JSON at character 3"):
-        import_trace(empty, tmp_path / "out", draft=empty)
+    refuses(r"e\.jsonl, line 1: not JSON at character 3", import_trace, empty, tmp_path / "out", draft=empty)
     assert not (tmp_path / "out").exists()
 
 
@@ -575,8 +565,7 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
     known, unknown = (3, 4), (None, None)
     assert contexts(known, known) == contexts(known, unknown) == contexts(unknown, known) == [3, 4]
     assert contexts(unknown, unknown) == ([0, 0] if form == "lines" else [0, 1])
-    with pytest.raises(ValueError, match=r"0\.jsonl, line 2: document 4, 5 in .*1\.jsonl, line 2; give one"):
-        contexts((3, 4), (3, 5))
+    refuses(r"0\.jsonl, line 2: document 4, 5 in .*1\.jsonl, line 2; give one", contexts, (3, 4), (3, 5))
     with pytest.raises(ValueError, match=r"0\.jsonl, line 1, position 0: context: 92233\d+ is not at most"):
         contexts((2**63, 4), (2**63, 4))
 

@@ -20,7 +20,7 @@ import pytest
 from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refused import refused
+from refused import refused, refuses
 
 from specsim import open_trace
 from specsim.core._kernels import interpreted
@@ -192,12 +192,9 @@ def test_no_steps_and_steps_that_are_not_there(folder: Path) -> None:
     trace = open_trace(folder)
     assert trace.steps([])[1].shape == (0, GAMMA + 1, VOCAB)
     for index in (-1, STEPS):
-        with pytest.raises(IndexError, match=rf"step {index} is outside \[0, 20\)"):
-            trace.steps([0, index])
-    with pytest.raises(ValueError, match="int"):
-        trace.steps([0.5])
-    with pytest.raises(ValueError, match="indices: 1 of 2 entries are masked"):
-        trace.steps(np.ma.masked_array([0, 1], [0, 1]))
+        refuses(rf"step {index} is outside \[0, 20\)", trace.steps, [0, index], error=IndexError)
+    refuses("int", trace.steps, [0.5])
+    refuses("indices: 1 of 2 entries are masked", trace.steps, np.ma.masked_array([0, 1], [0, 1]))
 
 
 # --- α ---------------------------------------------------------------------------------------------------
@@ -293,8 +290,7 @@ def test_an_empty_trace_has_no_alpha(tmp_path: Path) -> None:
         pass
     trace = open_trace(tmp_path / "t")
     assert (trace.num_steps, trace.num_rows, trace.verify()) == (0, 0, ())
-    with pytest.raises(ValueError, match="no step to summarise"):
-        summarise(trace)
+    refuses("no step to summarise", summarise, trace)
 
 
 @settings(max_examples=15, deadline=None)
@@ -326,8 +322,7 @@ def assert_only_shard_1_is_damaged(folder: Path, row: int) -> None:
     """It is named, with its row; the other two can be read."""
     trace = open_trace(folder)
     where = rf"shard-00001.safetensors, row {row}: "
-    with pytest.raises(ValueError, match=where):
-        summarise(trace)
+    refuses(where, summarise, trace)
     found = trace.verify()
     assert [status.ok for status in found] == [True, False, True]
     assert found[1].damage is not None
@@ -351,8 +346,7 @@ def test_a_flipped_bit_is_found_in_every_column(folder: Path, name: str, mask: i
         offset = column_offset(shard, name) + row * row_bytes + row_bytes // 2
         flip(shard, offset, mask)
         assert_only_shard_1_is_damaged(folder, row)
-        with pytest.raises(ValueError, match=f"row {row}: altered"):
-            open_trace(folder).steps([7 + row // 4])
+        refuses(f"row {row}: altered", open_trace(folder).steps, [7 + row // 4])
         flip(shard, offset, mask)
     assert all(status.ok for status in open_trace(folder).verify())
 
@@ -388,8 +382,7 @@ def test_a_cut_shard_names_the_first_row_lost(folder: Path) -> None:
 def test_a_missing_shard_is_named(folder: Path) -> None:
     (folder / "shard-00001.safetensors").unlink()
     assert_only_shard_1_is_damaged(folder, row=0)
-    with pytest.raises(ValueError, match="the file is missing"):
-        open_trace(folder).steps([7])
+    refuses("the file is missing", open_trace(folder).steps, [7])
 
 
 @pytest.mark.parametrize(
@@ -446,10 +439,8 @@ def test_rows_that_were_never_right_are_named(folder: Path, name: str, value: fl
 
 
 def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"not a trace, it has no manifest\.json"):
-        open_trace(tmp_path)
-    with pytest.raises(ValueError, match="nowhere: there is no such file or folder"):
-        open_trace(tmp_path / "nowhere")
+    refuses(r"not a trace, it has no manifest\.json", open_trace, tmp_path)
+    refuses("nowhere: there is no such file or folder", open_trace, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(*cases(__file__, "manifests"))
@@ -463,15 +454,13 @@ def test_a_manifest_that_is_wrong(folder: Path, changes: dict, what: str) -> Non
 def test_a_shard_has_the_bytes_that_its_manifest_states(folder: Path) -> None:
     shard = json.loads((folder / "manifest.json").read_text())["shards"][0]
     edit_manifest(folder, shards=[shard | {"bytes": 10**18}])
-    with pytest.raises(ValueError, match=f"has {shard['bytes']} bytes; the manifest states 10000000"):
-        summarise(open_trace(folder))
+    refuses(f"has {shard['bytes']} bytes; the manifest states 10000000", summarise, open_trace(folder))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "\x00\xff", ""])
 def test_a_manifest_that_is_no_json_object(folder: Path, text: str) -> None:
     (folder / "manifest.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match=r"manifest\.json"):
-        open_trace(folder)
+    refuses(r"manifest\.json", open_trace, folder)
 
 
 # --- the manifest's own SHA-256 --------------------------------------------------------------------------
@@ -507,8 +496,7 @@ def flips(data: bytes) -> Iterator[bytes]:
 
 
 def assert_refused(path: Path) -> None:
-    with pytest.raises(ValueError, match=r"manifest\.json: "):
-        open_trace(path)
+    refuses(r"manifest\.json: ", open_trace, path)
 
 
 @pytest.mark.parametrize(
@@ -632,8 +620,7 @@ def test_every_single_bit_of_a_shards_header_counts(tmp_path: Path, make: Callab
         read()
         for header in islice(flips(data[:length]), None, None, 1 if full else 23):
             shard.path.write_bytes(header + data[length:])
-            with pytest.raises(ValueError, match=r"shard-00000\.safetensors, row \d+: "):
-                read()
+            refuses(r"shard-00000\.safetensors, row \d+: ", read)
 
 
 # --- the writer's own ------------------------------------------------------------------------------------
@@ -698,8 +685,7 @@ def test_a_bad_step_is_refused_and_not_written(tmp_path: Path, change: dict, err
     good, top = (OF_LISTS, 2) if len(change) == len(OF_LISTS) else (GOOD, None)
     with writer(tmp_path / "t", vocab_size=4, gamma=len(good["tokens"]), top=top) as trace:
         trace.append(**good)
-        with pytest.raises(error, match=what):
-            trace.append(**good | change)
+        refuses(what, trace.append, **good | change, error=error)
         trace.append(**good)
     read = open_trace(tmp_path / "t")
     assert read.num_steps == 2
@@ -743,8 +729,7 @@ def test_rows_of_another_kind_in_a_truncated_trace(tmp_path: Path, rows: object,
         good = {"context": 0, "tokens": [1, 1], "accepted": 1, "p": PAIRS, "q": PAIRS if bonus else PAIRS[:2]}
         trace.append(**good)
         for name in "pq" if bonus else "p":
-            with pytest.raises(ValueError, match=f"^{name}[,:] {what}"):
-                trace.append(**good | {name: rows})
+            refuses(f"^{name}[,:] {what}", trace.append, **good | {name: rows})
         trace.append(**good)
     assert open_trace(tmp_path / "t").num_steps == 2
 
@@ -787,8 +772,7 @@ def test_an_exception_leaves_a_readable_trace(tmp_path: Path, error: type[BaseEx
         if number == 5:
             raise error("stop")
 
-    with pytest.raises(error, match="stop"):
-        record(tmp_path / "t", stop)
+    refuses("stop", record, tmp_path / "t", stop, error=error)
     read = open_trace(tmp_path / "t")
     assert (read.num_steps, len(read.shards), read.complete) == (5, 3, False)
     assert all(status.ok for status in read.verify())

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from commands import run
+from refused import refuses
 
 import specsim
 from specsim.traces import audit_log, default_trace, expect_tokens, summarise
@@ -63,12 +64,9 @@ def test_tokens_per_step_are_between_the_bounds_of_the_rule(trace, columns):
 def test_it_is_read_by_its_name(trace):
     pair = specsim.read_pair("transformers")
     assert (pair.target, pair.draft, pair.name) == (trace, None, "transformers")
-    with pytest.raises(ValueError, match="unknown bundled trace 'transformer'; did you mean 'transformers'"):
-        default_trace("transformer")
-    with pytest.raises(ValueError, match="did you mean 'transformers'"):
-        specsim.read_pair("transformer")
-    with pytest.raises(ValueError, match="cannot be sampled at another temperature"):
-        specsim.read_pair("transformers:temperature=0.5")
+    refuses("unknown bundled trace 'transformer'; did you mean 'transformers'", default_trace, "transformer")
+    refuses("did you mean 'transformers'", specsim.read_pair, "transformer")
+    refuses("cannot be sampled at another temperature", specsim.read_pair, "transformers:temperature=0.5")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bounds import beta_bounds
+from refused import refuses
 
 from specsim import open_trace, simulate
 from specsim.core._kernels import interpreted
@@ -123,8 +124,7 @@ def test_truncate_keeps_the_most_probable_and_the_token_asked_for():
     assert truncate(row, 3, keep=4).tokens.tolist() == [1, 3, 4]
     assert truncate(row, 3, keep=1).tokens.tolist() == [0, 1, 3]
     for k in (0, 6):
-        with pytest.raises(ValueError, match="1 ≤ k ≤ V"):
-            truncate(row, k)
+        refuses("1 ≤ k ≤ V", truncate, row, k)
 
 
 # --- traces ----------------------------------------------------------------------------------------------
@@ -296,10 +296,8 @@ def test_kernels_are_their_plain_twins(tmp_path):
 
 def test_rows_that_are_not_whole_are_not_handed_out(tmp_path):
     trace = write(tmp_path / "cut", make_steps(), top=TOP)
-    with pytest.raises(ValueError, match="lists 5 tokens a row"):
-        trace.steps([0])
-    with pytest.raises(ValueError, match="give a trace with whole rows"):
-        simulate(trace, gamma=1, steps=10)
+    refuses("lists 5 tokens a row", trace.steps, [0])
+    refuses("give a trace with whole rows", simulate, trace, gamma=1, steps=10)
     dense = write(tmp_path / "whole", make_steps(), flags=False)
     run = simulate(dense, gamma=1, steps=10, rng=1)
     low, high = summarise(dense).alpha_context
@@ -330,8 +328,7 @@ def test_a_full_disk_leaves_what_was_written_and_says_so(tmp_path):
             log.append(0, [1], 1, row, row)
 
     try:
-        with pytest.raises(OSError, match=r"shard-00001\.safetensors.*1 steps before it can be read"):
-            fill()
+        refuses(r"shard-00001\.safetensors.*1 steps before it can be read", fill, error=OSError)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     trace = open_trace(tmp_path / "t")
@@ -348,7 +345,6 @@ def test_a_shard_of_another_trace_is_named(tmp_path):
         found = open_trace(mine.path).verify()
         assert [status.ok for status in found] == [True, False, True]
         assert "do not match the SHA-256 in the manifest" in found[1].damage
-        with pytest.raises(ValueError, match=r"shard-00001\.safetensors"):
-            summarise(open_trace(mine.path))
+        refuses(r"shard-00001\.safetensors", summarise, open_trace(mine.path))
         with pytest.raises(ValueError, match=r"shard-00001\.safetensors, row 0: the header or the checksums"):
             open_trace(mine.path).shards[1].take(np.arange(1))

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from refused import refuses
 
 from specsim import default_pair, open_trace, replay, simulate
 from specsim.decoding import record, record_hf
@@ -138,10 +139,8 @@ def test_bad_arguments(tmp_path, recorded):
     assert not (tmp_path / "a").exists()
     with pytest.raises(FileExistsError):
         record(recorded.path, *default_pair(), steps=5)
-    with pytest.raises(ValueError, match="exceeds the 5 drafted tokens of a logged step"):
-        simulate(recorded, gamma=6)
-    with pytest.raises(TypeError, match="has its own q"):
-        simulate(recorded, [0.5, 0.5])
+    refuses("exceeds the 5 drafted tokens of a logged step", simulate, recorded, gamma=6)
+    refuses("has its own q", simulate, recorded, [0.5, 0.5], error=TypeError)
 
 
 def test_without_torch_that_is_said(monkeypatch, tmp_path):
@@ -156,7 +155,6 @@ def test_without_torch_that_is_said(monkeypatch, tmp_path):
 def test_prompts_that_are_not_utf_8_are_named(name, encoding, tmp_path):
     text, path = '{"prompt": "déjà vu"}\n', tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if encoding == "gzip" else text.encode(encoding))
-    with pytest.raises(ValueError, match=rf"{name}: not text in UTF-8, at byte \d+; convert it"):
-        read_prompts(path)
+    refuses(rf"{name}: not text in UTF-8, at byte \d+; convert it", read_prompts, path)
     path.write_bytes(text.encode())
     assert read_prompts(path) == ["déjà vu" if name.endswith(".jsonl") else text.strip()]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from commands import run
 from listening import answering, listening
-from refused import refused
+from refused import refused, refuses
 
 from specsim import audit_engine, plant
 from specsim.auditing import Verdict
@@ -375,8 +375,7 @@ def test_defaults_must_be_there(pair, tmp_path):
     code, _, err = run("audit", "engine", "specsim", "--planted", str(pair.folder), "--requests", "defaults")
     assert (code, "has no defaults; plant it with --generation-config" in err) == (2, True)
     for values in ({"min_p": 0.1}, {"temperature": -1.0}):
-        with pytest.raises(ValueError, match=r"^(defaults|temperature): "):
-            plant(tmp_path / "pair", generation_config=values)
+        refuses(r"^(defaults|temperature): ", plant, tmp_path / "pair", generation_config=values)
 
 
 def test_few_texts_leave_several_orders_possible(pair):
@@ -490,8 +489,7 @@ def test_a_run_begins_again_where_its_first_line_is_cut(pair, tmp_path):
         assert again() == whole
         assert file.read_bytes().startswith(text[: text.index(b"\n")])
     file.write_bytes(b'{"mine": 1')
-    with pytest.raises(ValueError, match="line 1: not JSON"):
-        again()
+    refuses("line 1: not JSON", again)
     assert file.read_bytes() == b'{"mine": 1'
 
 
@@ -517,21 +515,17 @@ def test_texts_are_judged_again_without_the_engine(pair, tmp_path):
 def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
     audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
     file = tmp_path / "texts.jsonl"
-    with pytest.raises(ValueError, match="texts are of another checkpoint"):
-        judge_texts(file, opened)
-    with pytest.raises(ValueError, match="tolerance: 2 is outside"):
-        judge_texts(file, pair, tolerance=2)
+    refuses("texts are of another checkpoint", judge_texts, file, opened)
+    refuses("tolerance: 2 is outside", judge_texts, file, pair, tolerance=2)
     list(TextStore(file, {}).add([Completion(999, 0, (1,))]))
-    with pytest.raises(ValueError, match="text 0 of request 999 was not asked for"):
-        judge_texts(file, pair)
+    refuses("text 0 of request 999 was not asked for", judge_texts, file, pair)
     for text, said in (
         (line({"format": "specsim engine texts 2", "planted": pair.digest}), "its values are wrong"),
         ('{"choices": []}\n', "not the header of a file"),
         (line({}), "texts are of no planted checkpoint"),
     ):
         file.write_text(text, encoding="utf-8")
-        with pytest.raises(ValueError, match=said):
-            judge_texts(file, pair)
+        refuses(said, judge_texts, file, pair)
 
 
 def line(entry):
@@ -616,8 +610,7 @@ def test_requests_without_seeds_and_of_unequal_lengths(pair):
 def test_engines_are_closed_if_another_one_cannot_be_opened(pair, monkeypatch):
     closed = []
     monkeypatch.setattr(LocalEngine, "close", lambda self: closed.append(self))
-    with pytest.raises(ValueError, match="is not an address"):
-        audit_matrix("specsim", pair, without="http:nowhere://", tokens=100)
+    refuses("is not an address", audit_matrix, "specsim", pair, without="http:nowhere://", tokens=100)
     assert len(closed) == 1
 
 
@@ -646,8 +639,7 @@ def test_the_audits_of_a_battery_share_one_budget(pair, two_settings):
     assert sum(audit.budget for audit in audits) == pytest.approx(1e-6)
     assert {audit.wanted_tv for audit in audits} == {BATTERIES["small"]["detectable_tv"]}
     assert "Battery small, version 1: 2 settings, 300 tokens each" in to_text(found.parts())
-    with pytest.raises(ValueError, match="battery: 'tiny' is unknown"):
-        audit_matrix("specsim", pair, battery="tiny")
+    refuses("battery: 'tiny' is unknown", audit_matrix, "specsim", pair, battery="tiny")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from cases import cases
 from letters import Letters, decoded
 from listening import answering, listening
-from refused import refused
+from refused import refused, refuses
 
 from specsim.engines._clients import http
 from specsim.engines._clients.answers import read_counters
@@ -120,8 +120,7 @@ def test_bans_of_pairs_are_a_grammar_for_llama_cpp():
 
     rules = 'root ::= "a" w0 | "b" w1', 'w0 ::= "a" w0', 'w1 ::= "a" w0 | "b" w1'
     assert fields((0, 1), (3,))["grammar"].splitlines() == [*rules]
-    with pytest.raises(http.FailedError, match="bad_words: a grammar has at most 64 words here"):
-        fields((0, 1, 0))
+    refuses("bad_words: a grammar has at most 64 words here", fields, (0, 1, 0), error=http.FailedError)
 
 
 def test_no_server():
@@ -347,10 +346,8 @@ def test_addresses_with_what_is_asked_for(path):
 
 def test_a_program_that_converts_checkpoints_and_fails_is_named_with_its_last_line():
     convert("this", (), "zen")
-    with pytest.raises(ValueError, match=r"json.tool /nowhere: .*No such file"):
-        convert("json.tool", ("/nowhere",), "zen")
-    with pytest.raises(ImportError, match="run: pip install some-package"):
-        convert("no_such_module", (), "some-package")
+    refuses(r"json.tool /nowhere: .*No such file", convert, "json.tool", ("/nowhere",), "zen")
+    refuses("run: pip install some-package", convert, "no_such_module", (), "some-package", error=ImportError)
 
 
 def test_counters_of_prometheus():

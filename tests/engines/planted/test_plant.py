@@ -8,7 +8,7 @@ import pytest
 from commands import run, says
 from hypothesis import given
 from hypothesis import strategies as st
-from refused import refused
+from refused import refused, refuses
 
 from specsim import open_planted, plant
 from specsim.core._json import sealed
@@ -125,8 +125,7 @@ def test_prompts(planted):
     assert prompts[:, 1:].max() < 4
     assert (prompts == planted.prompts(50, 12, rng=3)).all()
     for length in (2, 64):
-        with pytest.raises(ValueError, match=rf"length: {length} is outside 3 … 63"):
-            planted.prompts(1, length)
+        refuses(rf"length: {length} is outside 3 … 63", planted.prompts, 1, length)
 
 
 @given(st.lists(st.integers(0, 799), max_size=12))
@@ -144,8 +143,7 @@ def test_texts_differ():
 
 @pytest.mark.parametrize("text", [" a  b", " a b9", " a e", " a B C", "é", " a \x00", " ab", " a<|end|", "<"])
 def test_other_texts_are_refused(planted, text):
-    with pytest.raises(ValueError, match=r"text, character \d+: .* does not begin with a token"):
-        planted.encode(text)
+    refuses(r"text, character \d+: .* does not begin with a token", planted.encode, text)
 
 
 def test_tokens_outside_the_vocabulary_are_refused(planted):
@@ -174,8 +172,7 @@ def test_checkpoints_are_checked(planted):
     assert [one.checkpoint for one in found.deviations] == ["target", "draft"]
     assert max(one.largest for one in found.deviations) < 1e-12
     assert found.tolerance("float64") == 1e-6
-    with pytest.raises(ValueError, match="'float32' was not checked"):
-        found.tolerance("float32")
+    refuses("'float32' was not checked", found.tolerance, "float32")
 
 
 def test_weights_of_another_law_are_refused(copy):
@@ -187,8 +184,7 @@ def test_weights_of_another_law_are_refused(copy):
     tensors["lm_head.weight"][0, 20] += 1 / 64
     save_file(tensors, file)
     for opened in (lambda: check(copy, rng=0), lambda: open_planted(copy).checkpoint("target", "hf")):
-        with pytest.raises(ValueError, match=r"target/model.safetensors: not the file that was planted"):
-            opened()
+        refuses(r"target/model.safetensors: not the file that was planted", opened)
     assert open_planted(copy).checkpoint("draft", "hf")
 
 
@@ -206,8 +202,7 @@ def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
     opened, manifest = open_planted(copy), json.loads((copy / "planted.json").read_text())
     manifest["files"]["target/model.safetensors"] = sha256_of(file)
     (copy / "planted.json").write_text(json.dumps(sealed(manifest)))
-    with pytest.raises(ValueError, match=r"weights in format hf do not have the digest"):
-        check(copy, rng=0)
+    refuses(r"weights in format hf do not have the digest", check, copy, rng=0)
     weights = (tensors, load_file(copy / "draft/model.safetensors"))
     manifest["digest"] = digest_of((opened.target, opened.draft), weights)
     (copy / "planted.json").write_text(json.dumps(sealed(manifest)))
@@ -220,8 +215,7 @@ def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
 def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
     other = plant(tmp_path_factory.mktemp("other"), vocab_size=4, openers=2, context=64, rng=2)
     (copy / "law.npz").write_bytes((other.folder / "law.npz").read_bytes())
-    with pytest.raises(ValueError, match=r"law.npz: not the file that was planted"):
-        open_planted(copy)
+    refuses(r"law.npz: not the file that was planted", open_planted, copy)
 
 
 @refused(
@@ -242,8 +236,7 @@ def test_missing_files(copy, tmp_path_factory):
     with pytest.raises(ValueError, match=r"config.json: missing"):
         open_planted(copy).checkpoint("target", "hf")
     (copy / "law.npz").unlink()
-    with pytest.raises(ValueError, match=r"law.npz: missing"):
-        open_planted(copy)
+    refuses(r"law.npz: missing", open_planted, copy)
     with pytest.raises(ValueError, match=r"not a folder of planted checkpoints"):
         open_planted(tmp_path_factory.mktemp("empty"))
 
@@ -253,17 +246,13 @@ def test_a_file_that_holds_no_laws(tmp_path):
 
     for content in (b"", b"PK\x03\x04nonsense", b"\x93NUMPY"):
         (tmp_path / "law.npz").write_bytes(content)
-        with pytest.raises(ValueError, match="damaged, or without distributions"):
-            read_laws(tmp_path / "law.npz")
+        refuses("damaged, or without distributions", read_laws, tmp_path / "law.npz")
 
 
 def test_checkpoints_that_are_not_there(planted):
-    with pytest.raises(ValueError, match=r"no checkpoints in format gguf; .*--format hf,gguf"):
-        planted.checkpoint("target", "gguf")
-    with pytest.raises(ValueError, match="'onnx' is unknown; give one of hf, gguf"):
-        planted.checkpoint("target", "onnx")
-    with pytest.raises(ValueError, match="'drafter' is unknown; give one of target, draft"):
-        planted.checkpoint("drafter", "hf")
+    refuses(r"no checkpoints in format gguf; .*--format hf,gguf", planted.checkpoint, "target", "gguf")
+    refuses("'onnx' is unknown; give one of hf, gguf", planted.checkpoint, "target", "onnx")
+    refuses("'drafter' is unknown; give one of target, draft", planted.checkpoint, "drafter", "hf")
 
 
 @refused(
@@ -285,20 +274,17 @@ def test_bad_arguments_write_nothing(options, nowhere):
 
 def test_nothing_is_overwritten(planted):
     for folder in (planted.folder, planted.folder / "law.npz"):
-        with pytest.raises(FileExistsError, match=r"not empty|a file"):
-            plant(folder, rng=1)
+        refuses(r"not empty|a file", plant, folder, rng=1, error=FileExistsError)
 
 
 def test_gguf_needs_its_package(tmp_path, monkeypatch):
     monkeypatch.setattr("specsim.engines._planted.checkpoints.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'specsim-decoding\[gguf\]'"):
-        plant(tmp_path / "new", formats=("gguf",), rng=1)
+    refuses(r"pip install 'specsim-decoding\[gguf\]'", plant, tmp_path / "new", formats=("gguf",), rng=1)
 
 
 def test_dtypes_need_their_packages(planted, monkeypatch):
     monkeypatch.setattr("specsim.engines._planted.check.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="pip install torch transformers"):
-        check(planted.folder, dtypes=["float32"], rng=0)
+    refuses("pip install torch transformers", check, planted.folder, dtypes=["float32"], rng=0)
     with pytest.raises(ValueError, match="'int8' is unknown; give one of float32, float16, bfloat16"):
         check(planted.folder, dtypes=["int8"], rng=0)
 

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from refused import refuses
 
 from specsim.engines._planted import weights
 from specsim.engines._planted.architectures import build
@@ -128,11 +129,9 @@ def test_heads_see_the_opener_in_bfloat16(context):
 
 
 def test_what_cannot_be_told_apart_is_refused():
-    with pytest.raises(ValueError, match=r"cannot distinguish the opener .* choose a shorter one"):
-        weights.look_at_opener(40_000)
+    refuses(r"cannot distinguish the opener .* choose a shorter one", weights.look_at_opener, 40_000)
     law = pair("pages")[0]
-    with pytest.raises(ValueError, match=r"65 positions do not hold .* at least 66"):
-        build(law, 65)
+    refuses(r"65 positions do not hold .* at least 66", build, law, 65)
     build(law, 66)
 
 

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from refused import refuses
 
 import experiments
 from experiments.engines import _origins, engine_code, gpt_fast
@@ -45,8 +46,7 @@ def test_a_missing_library_is_named(monkeypatch, tmp_path):
 def test_an_audit_by_name_ends_with_what_is_missing():
     if _origins.Clone("Infini-AI-Lab/Sequoia").is_here:
         pytest.skip("there is a clone")
-    with pytest.raises(ValueError, match="Infini-AI-Lab/Sequoia is not there"):
-        audit("experiments.engines.sequoia:verify", "smoke", rng=1)
+    refuses("Infini-AI-Lab/Sequoia is not there", audit, "experiments.engines.sequoia:verify", "smoke", rng=1)
 
 
 def test_a_clone_says_of_which_commit_it_is(monkeypatch, tmp_path):
@@ -57,5 +57,4 @@ def test_a_clone_says_of_which_commit_it_is(monkeypatch, tmp_path):
     (tmp_path / "some/repository/COMMIT").write_text("0123456789abcdef")
     assert clone.is_here
     assert clone.version == "0123456"
-    with pytest.raises(EngineMissing, match=r"has no src/x\.py"):
-        clone.folder("src/x.py")
+    refuses(r"has no src/x\.py", clone.folder, "src/x.py", error=EngineMissing)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM, LAST_UNIFORM, PAIR_FLAVOURS, rational_pair
 from enumerated import continued_law, expand, expected_tokens_of_tree, paths
-from refused import refused
+from refused import refused, refuses
 
 from specsim import default_pair, rules
 from specsim.core._kernels import interpreted
@@ -206,16 +206,12 @@ def test_bad_ways_of_drawing(options):
     "make", [chain, branching, lambda size: chains(2, size), lambda size: chains(size, 2)]
 )
 def test_bad_sizes(make):
-    with pytest.raises(ValueError, match="is not at least 1"):
-        make(0)
-    with pytest.raises(ValueError, match="is not at most 1,024"):
-        make(MAX_NODES + 1)
+    refuses("is not at least 1", make, 0)
+    refuses("is not at most 1,024", make, MAX_NODES + 1)
     for size in (1.0, True, "3", None):
-        with pytest.raises(TypeError, match="expected an int"):
-            make(size)
+        refuses("expected an int", make, size, error=TypeError)
     assert chain(MAX_NODES).size == MAX_NODES
-    with pytest.raises(ValueError, match="are more than 1024"):
-        branching(32, 32, 32)
+    refuses("are more than 1024", branching, 32, 32, 32)
 
 
 # --- drafts ----------------------------------------------------------------------------------------------
@@ -301,8 +297,7 @@ def test_row_ahead_by_enumeration_of_what_comes_between():
         chance = model.row((0, 1))[x] * model.row((1, x))[y]
         total = [sum_ + chance * weight for sum_, weight in zip(total, model.row((x, y)), strict=True)]
     assert row_ahead(model, (0, 1), 2) == total
-    with pytest.raises(ValueError, match="independent heads need a draft of order 0 or 1, not 2"):
-        rows_ahead(model, [[0, 1]], 1)
+    refuses("independent heads need a draft of order 0 or 1, not 2", rows_ahead, model, [[0, 1]], 1)
     assert (rows_ahead(model, [[0, 1]], 0) == model.rows([[0, 1]])).all()
 
 
@@ -539,8 +534,7 @@ def test_no_tree_of_that_size_is_better(accept):
         assert expected_tokens_of_tree(found, accept) == max(best.values())
         for depth in range(1, 8):
             if depth < min(best):
-                with pytest.raises(ValueError, match=f"{nodes} nodes do not fit into {depth} levels"):
-                    best_tree(accept, nodes, depth)
+                refuses(f"{nodes} nodes do not fit into {depth} levels", best_tree, accept, nodes, depth)
                 continue
             limited = best_tree(accept, nodes, depth)
             assert limited.depth <= depth

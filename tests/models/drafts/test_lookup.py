@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import rational_pair
 from enumerated import looked_up, paths
-from refused import refused
+from refused import refused, refuses
 from test_drafts import is_lossless, law_of_draft
 
 import specsim
@@ -71,17 +71,12 @@ def test_taking_looked_up_tokens_for_samples_is_noticed():
 
 def test_bad_lookups():
     for call in (prompt_lookup, lambda *given: lookup_drafts(given[0], [1], *given[1:])):
-        with pytest.raises(ValueError, match="gamma: 0 is not at least 1"):
-            call([1, 2], 0)
-        with pytest.raises(ValueError, match="max_ngram: 0 is not at least 1"):
-            call([1, 2], 1, 0)
-        with pytest.raises(ValueError, match=r"shape \(1, 2\); give a single row"):
-            call([[1, 2]], 1)
-        with pytest.raises(TypeError, match="expected integers, got float64"):
-            call([1.0, 2.0], 1)
+        refuses("gamma: 0 is not at least 1", call, [1, 2], 0)
+        refuses("max_ngram: 0 is not at least 1", call, [1, 2], 1, 0)
+        refuses(r"shape \(1, 2\); give a single row", call, [[1, 2]], 1)
+        refuses("expected integers, got float64", call, [1.0, 2.0], 1, error=TypeError)
     for positions in ([3], [-1]):
-        with pytest.raises(ValueError, match=r"outside \[0, 2\]"):
-            lookup_drafts([1, 2], positions, 1)
+        refuses(r"outside \[0, 2\]", lookup_drafts, [1, 2], positions, 1)
     assert lookup_drafts([1, 2], [], 3).shape == (0, 3)
 
 
