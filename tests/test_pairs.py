@@ -116,39 +116,11 @@ def test_synthetic_pairs_take_their_options():
     assert specsim.read_pair("zipf").target.size == 1000
 
 
-@refused(
-    ("zip", "did you mean 'zipf'"),
-    ("engram", "did you mean 'ngram'"),
-    ("zipf:vocabsize=3", "no parameter 'vocabsize'; it has .*; did you mean 'vocab_size'"),
-    ("zipf:overlap=0.5,overlap=0.6", "overlap is given twice"),
-    ("zipf:gamma=3", "gamma is an option of Hugging Face models alone"),
-    ("hf:one,two", "expected hf:TARGET,DRAFT@PROMPTS"),
-    ("hf:one@prompts.txt", "expected hf:TARGET,DRAFT@PROMPTS"),
-    ("hf:one,two@prompts.txt:min_p=0.1", "not recorded with min_p"),
-    ("zipf:overlap=x", "overlap: 'x' is not a number"),
-    ("ngram:overlap=0.5", "overlap is an option of synthetic pairs alone"),
-    ("pair.npz:vocab_size=5", "vocab_size is an option of synthetic pairs alone"),
-    ("logits:target.npy", "give two files, logits:TARGET,DRAFT"),
-    ("p.npy", r"shape \(6,\); expected \[2, V\]"),
-    ("long.npz", "p has 6 tokens, q 7; give rows over one vocabulary"),
-    ("weights.npz", "weights.npz: p: sums to"),
-    ("steps.npz", "Import rows of logged steps: specsim trace import"),
-    ("only_p.csv", "only_p.csv: no column 'q' in its first line"),
-    ("bad.csv", "bad.csv:3: q 'x' is not a number"),
-    ("short.csv", "short.csv:3: no q; fill the gap"),
-    ("empty.csv", "empty.csv: no column 'p' in its first line"),
-    ("twice.csv", "twice.csv: 2 columns 'p' in its first line; keep one"),
-    ("digits.csv", "digits.csv:2: p '0.5_0' is not a number"),
-    ("script.csv", "script.csv:2: q '٠.٥' is not a number"),
-    ("long.csv", r"long.csv:2: not CSV \(field larger"),
-    ("members.npz", "members.npz: .*array 'p' is in it 2 times; keep one"),
-    ("damaged.npz", "damaged.npz: neither arrays nor models"),
-    ("damaged.npy", "damaged.npy: not an array of NumPy"),
-    ("pickled.npz", "pickled.npz: neither arrays"),
-    ("logits:nan.npy,draft.npy", "nan.npy: not logits"),
-    ("logits:words.txt,draft.npy", "words.txt: neither .npy nor numbers in text"),
-    ("words.txt", "words.txt: neither arrays nor models"),
-)
+#: What is refused, a line each: the name of a pair, and what is said of it.
+NONE = (Path(__file__).parent / "pairs.txt").read_text(encoding="utf-8").splitlines()
+
+
+@refused(*(line.split(" => ") for line in NONE))
 def test_what_is_no_pair_is_told(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
     np.savez("long.npz", p=P, q=np.append(Q, 0))

@@ -25,23 +25,8 @@ GAMMA = 2
 STEPS, SEQUENCES = 50_000, 4_000
 
 #: Parameters with which a mistake whose default is next to invisible can be seen in that many steps.
-VISIBLE = {
-    **dict.fromkeys(("residual_floor", "last_id_if_degenerate", "first_id_if_degenerate", "padding_wins"), "threshold=0.55"),
-    **dict.fromkeys(("inclusive_test", "coarse_test", "uniform_of_one", "coarse_draw"), "bits=2"),
-    **dict.fromkeys(("rounded_ids", "wrapped_ids", "floored_race", "race_epsilon"), "bits=1"),
-    **dict.fromkeys(("last_tile_never", "tiles_share_noise"), "size=2"),
-    "likeliest_only": "k=1",
-    "greedy_if_peaked": "threshold=0.4",
-    **dict.fromkeys(("bonus_temperature", "residual_temperature", "decoder_bonus_temperature"), "temperature=4"),
-    **dict.fromkeys(("bonus_min_p", "decoder_bonus_min_p"), "fraction=0.7"),
-    "residual_epsilon": "epsilon=0.1",
-    "clamped_draft": "epsilon=0.5",
-    "ratio_epsilon": "epsilon=0.2",
-    "residual_min_p": "fraction=0.99",
-    "residual_top_p": "mass=0.5",
-    "verified_at_temperature": "temperature=0.5",
-    "handed_temperature": "temperature=3",
-}  # fmt: skip
+SPELLED = (Path(__file__).parent / "visible.txt").read_text().splitlines()
+VISIBLE = {spelled.partition(":")[0]: spelled for spelled in SPELLED}
 #: No parameter makes these visible; they are looked at one by one below.
 FAINT = {
     *("float16_ratio", "bfloat16_ratio", "float8_ratio", "byte_ratio", "bfloat16_draft"),
@@ -74,7 +59,7 @@ GENERIC = (*rational_pair(np.random.default_rng(3), 4, 1, 1, "plain"), (0,))
 
 
 def seen(name):
-    return mistakes.get(f"{name}:{VISIBLE[name]}" if name in VISIBLE else name)
+    return mistakes.get(VISIBLE.get(name, name))
 
 
 def lawful(kind):
