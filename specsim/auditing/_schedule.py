@@ -217,7 +217,9 @@ class Schedule:
         self._end, self._seconds, self._wanted_tv, chosen = end, seconds, wanted_tv, self.runs
         for part in ROUNDS:
             share = part * seconds * (self.place.slots or 1) / len(self.runs)
-            self._give(self.runs, [share] * len(self.runs))
+            for run in self.runs:
+                run.seconds = share
+            self._advance(self.runs)
             if part == ROUNDS[0] and self._too_slow():
                 chosen = self._concentrate()
                 break
@@ -299,15 +301,11 @@ class Schedule:
                 break
             more = max(left / 2, PIECE * self._seconds) / len(nearest)
             before = sum(run.total.steps for run in nearest)
-            self._give(nearest, [run.total.seconds + more for run in nearest])
+            for run in nearest:
+                run.seconds = run.total.seconds + more
+            self._advance(nearest)
             if sum(run.total.steps for run in nearest) == before:
                 break
-
-    def _give(self, runs: Sequence[CaseRun], seconds: Sequence[float]) -> None:
-        """Count until each of `runs` has taken its `seconds` in all, or the time is over."""
-        for run, most in zip(runs, seconds, strict=True):
-            run.seconds = most
-        self._advance(runs)
 
     # The turn of a case.
 

@@ -261,5 +261,4 @@ def make_drafter(
         return LookaheadDrafter(draft, target, text, shape.depth, root)
     if isinstance(shape, DynamicTree):
         return DynamicDrafter(draft, text, shape)
-    assert isinstance(shape, Tree)
     return TreeDrafter(draft, text, shape, greedy, rule.leaf_rows)

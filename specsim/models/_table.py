@@ -47,13 +47,10 @@ class TableModel(Processable):
         array = _as_array(table)
         self.vocab_size: int = array.shape[-1]
         self.order: int = array.ndim - 1
-        flat: NDArray[Any]
-        if array.dtype == object:
-            flat = _check_fractions(array).reshape(-1, self.vocab_size)
-            self._exact: list[tuple[Fraction, ...]] | None = [tuple(row) for row in flat]
-        else:
-            flat = check_rows(array, "table").reshape(-1, self.vocab_size)
-            self._exact = None
+        exact = array.dtype == object
+        flat: NDArray[Any] = _check_fractions(array) if exact else check_rows(array, "table")
+        flat = flat.reshape(-1, self.vocab_size)
+        self._exact: list[tuple[Fraction, ...]] | None = [tuple(row) for row in flat] if exact else None
         self._given = array
         self._rows = np.ascontiguousarray(flat, dtype=np.float64)
         self._rows.flags.writeable = False

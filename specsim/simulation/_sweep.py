@@ -151,8 +151,7 @@ def _cell(
         check_known(f"setting of {chosen.name}", name, known)
     of_rule = {name: value for name, value in setting.items() if name in own}
     sampling = {name: value for name, value in setting.items() if name not in own}
-    if of_rule:
-        chosen = chosen.with_parameters(**of_rule)
+    chosen = chosen.with_parameters(**of_rule)
     return _processed(pair, sampling) if sampling else pair, chosen, gamma
 
 

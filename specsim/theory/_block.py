@@ -95,9 +95,7 @@ def accepted_tokens(
 
     totals = [first[0][0] * 0] * 3
 
-    def extend(
-        depth: int, rows: tuple[Sequence[Any], Sequence[Any]], before: tuple[Any, Any, Any, Any]
-    ) -> None:
+    def extend(depth: int, rows: tuple[Sequence[Any], ...], before: tuple[Any, ...]) -> None:
         both, block, joint_p, joint_q = before
         for x, (px, qx) in enumerate(zip(*rows, strict=True)):
             if qx == 0:

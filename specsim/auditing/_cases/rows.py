@@ -213,9 +213,8 @@ class PairRows:
         """The p, q, parents and places of any `steps` steps without rotation."""
         if not self.made or len(self.made[0][0]) < steps:
             gamma = self.tree.size
-            p, q = (
-                np.tile(rows[0], (steps, n, 1)) for rows, n in zip(self.bank, (gamma + 1, gamma), strict=True)
-            )
+            p = np.tile(self.bank[0][0], (steps, gamma + 1, 1))
+            q = np.tile(self.bank[1][0], (steps, gamma, 1))
             places = np.zeros((steps, gamma + 1), dtype=np.int32)
             self.made[:] = [(p, q, tile_parents(self.tree, steps), places)]
         return tuple(whole if len(whole) == steps else whole[:steps] for whole in self.made[0])

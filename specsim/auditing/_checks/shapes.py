@@ -208,7 +208,6 @@ class ShapesTally:
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
         """Count the steps of a block; the first of their impossible tokens."""
         rows: Any = batch.rows
-        assert isinstance(rows, ShapedRows)
         steps, gamma = len(batch.accepted), rows.block.gamma
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.positions)
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 2)

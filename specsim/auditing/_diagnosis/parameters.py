@@ -50,11 +50,8 @@ def _marginalise(
     def at(value: float) -> float:
         value = float(f"{value:.{DIGITS}g}")
         if value not in known:
-
-            def rest(values: Values) -> float:
-                return log_likelihood({first.name: value} | values)
-
-            known[value] = _marginalise(others, rest, points)
+            own = {first.name: value}
+            known[value] = _marginalise(others, lambda rest: log_likelihood(own | rest), points)
         return known[value][0]
 
     grid = _grid(first, points)

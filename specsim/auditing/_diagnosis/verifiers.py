@@ -17,7 +17,7 @@ from specsim.adapters._contract import NotADraftPath
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
-from specsim.auditing._checks.outcomes import OutcomeTally, diagnostic_cases, path_of
+from specsim.auditing._checks.outcomes import diagnostic_cases, path_of
 from specsim.auditing._checks.subjects import Span, VerifierSubject, count_span
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis import families, large
@@ -356,7 +356,6 @@ def _evidence(best: odds.Scored, seen: Outcomes, subject: VerifierSubject, root:
         f"verifier: {100 * right:.4g} %)."
     )
     source, tally = subject.counter(case.name)
-    assert isinstance(tally, OutcomeTally)
     key, outcome = case_key(root, case.name), (int(code), accepted, token)
     batches = source.batches(key, 0, SEARCHED_STEPS)
     alike = ((batch.first, (tally.cells(batch) == outcome).all(axis=1)) for batch in batches)

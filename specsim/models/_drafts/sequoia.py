@@ -75,8 +75,7 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
     waiting = [(nodes + 1, len(tables) - 1)]  # size and table of every node, in the order of their numbers
     for number in range(nodes + 1):
         size, table = waiting[number]
-        best = tables[table][size]
-        assert best is not None
+        best: Any = tables[table][size]
         for child in best[1]:
             parents.append(number)
             waiting.append((child, max(table - 1, 0)))

@@ -158,10 +158,7 @@ class Tree:
                 else:
                     yield from extend(place + 1, probability * chance)
 
-        if inner:
-            yield from extend(0, 1)
-        else:
-            yield (), 1
+        yield from extend(0, 1)
 
 
 @checked
