@@ -7,9 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._files import read_table
 from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
+from specsim.core.stats import POWER
 
+#: What verdicts mean.
+MEANINGS: dict[str, str] = read_table("meanings")["served"]
 BINS = 16
 #: Classes of places in a text (1, 2, 3 to 4, 5 to 8, …), and of positions in a step, the last open.
 PLACES, POSITIONS = 16, 16
@@ -82,7 +86,7 @@ class ServedAudit(Judged):
     named: tuple[str, ...] = field(repr=False)  #: the first unreadable lines, each with the reason
     root: int  #: the seed
 
-    kinds = ("log-probabilities", "support", "greedy", "deviation")
+    kinds, remedies = ("log-probabilities", "support", "greedy", "deviation"), "served"
 
     @property
     def detectable_tv(self) -> float:
@@ -121,6 +125,15 @@ class ServedAudit(Judged):
     def subject(self) -> str:
         return f"{self.places:,} places of {self.texts:,} texts, {self.logprobs} log-probabilities"
 
+    def meaning(self) -> str:
+        return MEANINGS[self.verdict].format(tv=self.detectable_tv, power=POWER)
+
+    def size(self) -> str:
+        return (
+            f"Rejected from e = 10^{-math.log10(LEVEL):.1f}, or p = {LEVEL:.1e}: the probability of a false "
+            f"alarm is at most {BUDGET:g}. Seed {self.root}."
+        )
+
     def evidence(self) -> Iterator[Piece]:
         if self.tables:
             columns = ("places", "tested", "unseen", "e", "chi-square p", "detectable TV")
@@ -130,7 +143,6 @@ class ServedAudit(Judged):
                 for one in self.rare
             ]
             yield Table(("rarest tokens", "emitted", "expected", "p"), rows, bold=_rejected(self.rare))
-            yield f"rejected from e = 10^{-math.log10(LEVEL):.1f}, or p = {LEVEL:.1e}"
         if self.greedy:
             yield f"temperature 0: {self.not_greedy:,} of {self.greedy:,} places lack the most probable token"
         if self.untested:
