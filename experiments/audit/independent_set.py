@@ -65,7 +65,10 @@ ARCHIVES = {
     "tenth.zip": "527f720571279adea2144693777a435c24374dcce520558498ee418544f908fb",
     "eleventh.zip": "20552c2da994d5f3953269f49f3fc25d600bd760dca337c81cb82d4d63954dc2",
 }
-SETS = tuple("first second third fourth fifth sixth seventh eighth ninth tenth eleventh".split())
+SETS = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+    "eleventh",
+)  # fmt: skip
 
 
 @cache
