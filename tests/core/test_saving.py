@@ -91,12 +91,12 @@ def test_equal_runs_differ_in_time_and_nothing_else():
 def test_what_is_printed_is_short_and_begins_with_what_matters(results):
     for one in results:
         assert not str(one).startswith("\n")
-        assert all(len(line) <= 180 and line == line.rstrip() for line in str(one).splitlines())
+        assert [line for line in str(one).splitlines() if len(line) > 240 or line != line.rstrip()] == []
     run, audited = results[0], results[-2]
     assert str(run).splitlines()[0].startswith(f"{run.tokens_per_step:.5f} ± ")
     assert len(str(run).splitlines()) == 3
     assert str(audited).splitlines()[0] == f"standard: {audited.verdict}"
-    assert len(str(audited).splitlines()) <= 4
+    assert len(str(audited).splitlines()) <= 10
     assert str(results[-1]).startswith("standard against standard: same")
 
 
@@ -104,7 +104,7 @@ def test_a_biased_audit_prints_its_findings(few_cases_in_module):
     found = specsim.audit("pointwise_envelope", "smoke", rng=1, cases=["two-point", "asymmetric"])
     verdict, *lines = str(found).splitlines()
     assert verdict == "pointwise_envelope: biased"
-    assert lines[0].startswith(("two-point: ", "asymmetric: "))
+    assert sum(line.startswith(("two-point: e = ", "asymmetric: e = ")) for line in lines) == 2
 
 
 VALUES = [
