@@ -38,12 +38,7 @@ def prove(
 ) -> int:
     """Prove a rule exact on a small pair, or refute it: every draft is enumerated, in fractions.
 
-    Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated.
-
-    Args:
-        vocab_size: Vocabulary size of a synthetic pair. Default: 8.
-        gamma: Drafted tokens of a chain. Default: 2, or 1 if there are more than 64 tokens.
-        tree: Draft a tree: number of children at each depth, such as 2,1. Default: a chain."""
+    Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated."""
     from specsim.theory._enumeration import MAX_DRAFTS
 
     synthetic = {"vocab_size": vocab_size, "overlap": overlap, "default_size": SMALL}
@@ -77,20 +72,7 @@ def audit(
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Audit a verifier: verdict, evidence and power.
-
-    Args:
-        verifier: A built-in rule, package.module:function, or an engine of 'specsim list engines'.
-        against: Another verifier: test only whether both have the same distribution.
-        time: Time limit in seconds; a slow verifier gets fewer steps, or fewer cases.
-        source: Folder of a clone of the engine, for an engine without a wheel.
-        case: Run only the case of this name, for a slow verifier; may be repeated.
-        wanted_tv: Total variation of the first token that must be detectable at half of the cases, else the
-            verdict is inconclusive; 0.05, with --against 0.1.
-        fail_fast: Stop after the first case that fails.
-        timeout: Seconds after which a call is reported as hanging.
-        out: Folder for audit.html, .json, .saved, .xml (JUnit), .png and .svg; of --against for against.html,
-            .json and .xml; of --shard the file to write; -o FILE saves the result alone."""
+    """Audit a verifier: verdict, evidence and power."""
     from specsim.adapters import is_engine
 
     values = locals()
@@ -139,12 +121,7 @@ def audit_diagnose(
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Name the mistake of an audit that is over, where its time limit left no time for that.
-
-    Args:
-        report: Folder that --out of the audit wrote, a report in it, or a result that Audit.save wrote.
-        verifier: The verifier that was audited, package.module:function; it is imported.
-        out: Folder for the report's files; -o FILE saves the result alone."""
+    """Name the mistake of an audit that is over, where its time limit left no time for that."""
     from specsim.auditing import diagnose
     from specsim.auditing._report.audit import Audit
     from specsim.core._saving import is_result
@@ -173,15 +150,7 @@ def audit_offline(
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Write the cases as safetensors files, for an engine in any language, or judge its answers.
-
-    Args:
-        folder: Folder of the cases; without ANSWERS it is written.
-        answers: Folder of the engine's tokens, a file of the same name for each case.
-        dtype: float64, float32 or float16.
-        lengths: Include a case with drafts of different lengths.
-        name: With ANSWERS: name of the engine in the report.
-        out: With ANSWERS: folder for the report's files; -o FILE saves the result alone."""
+    """Write the cases as safetensors files, for an engine in any language, or judge its answers."""
     from specsim.auditing import _offline
 
     values = locals()
@@ -208,12 +177,7 @@ def merge(
     out: Path | None = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Merge the parts of a run, and print the result of simulate or audit.
-
-    Args:
-        files: Files that --shard wrote, in any order.
-        diagnose: The verifier that was audited, package.module:function; it is imported for the diagnosis.
-        out: Folder for the report files of an audit; -o FILE saves the result alone."""
+    """Merge the parts of a run, and print the result of simulate or audit."""
     from specsim.auditing._report.audit import Audit
     from specsim.simulation._checkpoints import Part
 

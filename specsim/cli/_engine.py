@@ -129,11 +129,7 @@ def audit_engine(
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Audit a serving engine: texts, log-probabilities and counters against a planted distribution.
-
-    Args:
-        tokens: Emitted tokens to test.
-        speculative: Use speculation (ignored for a server, which is already configured)."""
+    """Audit a serving engine: texts, log-probabilities and counters against a planted distribution."""
     from specsim import engines
 
     values = locals()
@@ -187,12 +183,7 @@ def audit_matrix(
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Audit a serving engine under the settings of a battery, with speculation and without.
-
-    Args:
-        without: The address of the same server without speculation.
-        battery: The settings: small, mid or big.
-        tokens: Emitted tokens to test of each setting. Default: those of the battery."""
+    """Audit a serving engine under the settings of a battery, with speculation and without."""
     from specsim import engines
 
     form.make_folder(out, "engine.json")
@@ -216,12 +207,7 @@ def audit_servers(
     out: Out = None,
     form: Form = TEXT,
 ) -> int:
-    """Compare the texts of two servers of one model, without a planted checkpoint.
-
-    Args:
-        other: The address of the other server.
-        prompts: File with a prompt on each line.
-        tokens: Emitted tokens to compare."""
+    """Compare the texts of two servers of one model, without a planted checkpoint."""
     from specsim import engines
 
     form.make_folder(out, "engine.json")
