@@ -43,7 +43,7 @@ def process(
             if top_k is not None:
                 kept &= distributions.top_k(rows, top_k) > 0.0
             rows = distributions.normalise(np.asarray(rows) * kept)
-        elif given.get(step) != NEUTRAL.get(step):  # others, such as penalties, are no steps of these
+        elif given.get(step) != NEUTRAL.get(step) or given.get(step) is True:  # others are no steps of these
             rows = getattr(distributions, step)(rows, given[step])
     return np.asarray(rows, dtype=np.float64)
 
