@@ -92,7 +92,7 @@ def test_a_dict_declares_without_an_import():
     ({"decoder": True, "lengths": True}, "lengths: only a verifier of chains"),
     ({"tree": True, "draft_sampling": "sorted"}, "draft_sampling: 'sorted' is unknown; give one of sampled"),
     ({"decoder": True, "temperature": -1}, "temperature: -1 is outside"),
-    ({"decoder": True, "top_p": True}, "top_p: expected a number, got bool"),
+    ({"decoder": True, "top_p": True}, TypeError, "top_p: expected a number, got bool"),
     ({"decoder": True, "temperature": float("nan")}, "temperature: nan is outside"),
     ({"decoder": True, "top_k": 0}, "top_k: 0 is not at least 1"),
     ({"decoder": True, "min_tokens": -1}, "min_tokens: -1 is not at least 0"),
