@@ -9,34 +9,34 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, Rows, StepLaw
 from specsim.core.distributions import capped_ratio, copy_row, cumulative_draw
 from specsim.rules._chain import block, hierarchical, standard, token_level_intersection
 from specsim.rules._chain.block import excess, scales
 from specsim.rules._common import nodewise, tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import fixed_pair_from_rows, index_of
 from specsim.rules._lossy import two_thresholds
 from specsim.rules._tree import greedy_multi_path_block, k_seq, recursive_rejection, traversal
 from specsim.rules._tree.k_seq import rho_star, sequential, sequential_pick
 
 
-def wrong(
-    rule: Rule, name: str, citation: str, law: Any, rows: Kernel, pair: FixedPair | None = None, **parts: Any
-) -> Rule:
+def wrong(name: str, rule: Rule, law: Any, rows: Kernel, pair: FixedPair | None = None, **parts: Any) -> Rule:
     """`rule` with another law and row kernel, and other parts if any; it claims nothing.
 
     Without a `pair` of its own the row kernel serves a fixed pair too."""
     claims: dict[str, Any] = {"survival": None, "positions": None, "declared": None, "declares": ""}
+    own = words(name) | {"law": law, "rows": rows, "values": {}}
     pair = pair or fixed_pair_from_rows(rows)
-    own = {"name": name, "citation": citation, "law": law, "rows": rows, "fixed_pair": pair, "values": {}}
-    return replace(rule, **claims | own | parts, control=True)
+    return replace(rule, **claims | own | parts, fixed_pair=pair, control=True)
 
 
-def of_nodes(node_law: Callable[..., StepLaw], choose: Kernel) -> dict[str, Any]:
-    """The law and the row kernel of a rule that decides node by node."""
-    return {"law": nodewise.law(node_law), "rows": nodewise.rows(choose)}
+def wrong_at_nodes(
+    name: str, rule: Rule, node_law: Callable[..., StepLaw], choose: Kernel, *pair: Any, **parts: Any
+) -> Rule:
+    """The same of a rule that decides node by node; `pair` is as `nodewise.fixed_pair` takes it, if any."""
+    fixed = nodewise.fixed_pair(*pair) if pair else None
+    return wrong(name, rule, nodewise.law(node_law), nodewise.rows(choose), fixed, **parts)
 
 
 # --- block verification that stops at the first failed test ----------------------------------------------
@@ -71,13 +71,7 @@ def rows_of_first_failure(parents, draft_tokens, p, q, uniforms, values, tokens,
         end_step(tokens, accepted, s, n, cumulative_draw(weights, uniforms[gamma, s]))
 
 
-BLOCK_FIRST_FAILURE = wrong(
-    block.RULE,
-    "block_first_failure",
-    "arXiv 2403.10444, stopping at the first failure",
-    law_of_first_failure,
-    rows_of_first_failure,
-)
+BLOCK_FIRST_FAILURE = wrong("block_first_failure", block.RULE, law_of_first_failure, rows_of_first_failure)
 
 
 # --- block verification followed by a token from the standard residual -----------------------------------
@@ -108,11 +102,7 @@ def rows_of_tokenwise_residual(parents, draft_tokens, p, q, uniforms, values, to
 
 
 BLOCK_TOKENWISE_RESIDUAL = wrong(
-    block.RULE,
-    "block_tokenwise_residual",
-    "arXiv 2403.10444 with the residual of arXiv 2211.17192",
-    law_of_tokenwise_residual,
-    rows_of_tokenwise_residual,
+    "block_tokenwise_residual", block.RULE, law_of_tokenwise_residual, rows_of_tokenwise_residual
 )
 
 
@@ -136,9 +126,8 @@ def one_child(edges, low, mass, depth, degrees, counts, law):
 
 
 GREEDY_PATH_AS_DRAFTED = wrong(
-    greedy_multi_path_block.RULE,
     "greedy_path_as_drafted",
-    "arXiv 2602.16961 without the law of the choice",
+    greedy_multi_path_block.RULE,
     law_as_drafted,
     greedy_multi_path_block.rows(one_child),
     greedy_multi_path_block.fixed_pair(one_child),
@@ -168,11 +157,7 @@ def uncapped(ratio):
 
 
 HIERARCHICAL_UNCAPPED = wrong(
-    hierarchical.RULE,
-    "hierarchical_uncapped",
-    "arXiv 2601.05724 without its cap",
-    uncapped_law,
-    hierarchical.rows(uncapped),
+    "hierarchical_uncapped", hierarchical.RULE, uncapped_law, hierarchical.rows(uncapped)
 )
 
 
@@ -207,9 +192,8 @@ def recover_unnormalised(p, q, x, values, weights):
 
 
 INTERSECTION_UNNORMALISED = wrong(
-    token_level_intersection.RULE,
     "intersection_unnormalised",
-    "arXiv 2502.05202 without renormalising",
+    token_level_intersection.RULE,
     tokenwise.law("intersection_unnormalised", unnormalised_acceptance, unnormalised_recovered),
     tokenwise.rows(accept_unnormalised, recover_unnormalised),
 )
@@ -229,12 +213,13 @@ def choose_with_small_rho(p, q, children, u, values, weights):
     return sequential(p, q, children, u, 1.0, children.size, weights)
 
 
-K_SEQ_SMALL_RHO = wrong(
-    k_seq.RULE,
+K_SEQ_SMALL_RHO = wrong_at_nodes(
     "k_seq_small_rho",
-    "arXiv 2310.15141 with ρ < ρ*",
-    **of_nodes(small_rho_law, choose_with_small_rho),
-    pair=nodewise.fixed_pair(k_seq.pick, lambda p, q, drafts: k_seq.tables_with(p, q, drafts, lambda _: 1.0)),
+    k_seq.RULE,
+    small_rho_law,
+    choose_with_small_rho,
+    k_seq.pick,
+    lambda p, q, drafts: k_seq.tables_with(p, q, drafts, lambda _: 1.0),
 )
 
 
@@ -268,12 +253,8 @@ def pick_with_wrong_k(pair, table, children, u, last):
     return sequential_pick(table, children, u, last, distinct(children))
 
 
-K_SEQ_WRONG_K = wrong(
-    k_seq.RULE,
-    "k_seq_wrong_k",
-    "arXiv 2310.15141 with the wrong K",
-    **of_nodes(wrong_k_law, choose_with_wrong_k),
-    pair=nodewise.fixed_pair(pick_with_wrong_k, k_seq.table),
+K_SEQ_WRONG_K = wrong_at_nodes(
+    "k_seq_wrong_k", k_seq.RULE, wrong_k_law, choose_with_wrong_k, pick_with_wrong_k, k_seq.table
 )
 
 
@@ -305,13 +286,8 @@ def choose_with_one_coin(p, q, children, u, values, weights):
     return -1
 
 
-ONE_COIN_REAL_Q = wrong(
-    two_thresholds.RULE,
-    "one_coin_real_q",
-    "SGLang's tree_speculative_sampling_target_only, handed q",
-    **of_nodes(one_coin_law, choose_with_one_coin),
-    parameters=(),
-    reads_draft=True,
+ONE_COIN_REAL_Q = wrong_at_nodes(
+    "one_coin_real_q", two_thresholds.RULE, one_coin_law, choose_with_one_coin, reads_draft=True
 )
 
 
@@ -336,9 +312,8 @@ def recover_passing(p, q, x, values, weights):
 
 
 POINTWISE_ENVELOPE = wrong(
-    standard.RULE,
     "pointwise_envelope",
-    "lecture notes on von Neumann's acceptance-rejection",
+    standard.RULE,
     tokenwise.law("pointwise_envelope", standard.acceptance, next_passing),
     tokenwise.rows(standard.accept, recover_passing),
     tokenwise.fixed_pair(lambda p, q: (capped_ratio(p, q), np.minimum(p, q), p)),
@@ -397,13 +372,13 @@ def pick_unpruned(pair, table, children, u, last):
     return kept[k] if k >= 0 else -1, token
 
 
-PRUNED_CHILDREN = wrong(
-    recursive_rejection.RULE,
+PRUNED_CHILDREN = wrong_at_nodes(
     "pruned_children",
-    "arXiv 2305.09781 with pruned children",
-    **of_nodes(pruned_law, choose_unpruned),
-    pair=nodewise.fixed_pair(pick_unpruned, pruned_table),
-    parameters=(Parameter("threshold", 0.3, 0.0, 1.0, "children with q below it are dropped"),),
+    recursive_rejection.RULE,
+    pruned_law,
+    choose_unpruned,
+    pick_unpruned,
+    pruned_table,
     many_drafts=False,
 )
 
@@ -444,12 +419,13 @@ def pick_sorted(pair, table, children, u, last):
     return order[k] if k >= 0 else -1, token
 
 
-SORTED_SIBLINGS = wrong(
-    recursive_rejection.RULE,
+SORTED_SIBLINGS = wrong_at_nodes(
     "sorted_siblings",
-    "arXiv 2305.09781 with sorted siblings",
-    **of_nodes(sorted_law, choose_sorted),
-    pair=nodewise.fixed_pair(pick_sorted, recursive_rejection.residuals),
+    recursive_rejection.RULE,
+    sorted_law,
+    choose_sorted,
+    pick_sorted,
+    recursive_rejection.residuals,
 )
 
 
@@ -476,9 +452,8 @@ def wrong_weight_of_floats(w, mass, draft):
 
 
 TRAVERSAL_WRONG_UPDATE = wrong(
-    traversal.RULE,
     "traversal_wrong_update",
-    "a public implementation of arXiv 2505.12398",
+    traversal.RULE,
     wrong_update_law,
     traversal.rows(True, wrong_weight_of_floats),
     traversal.fixed_pair(True, wrong_weight_of_floats),

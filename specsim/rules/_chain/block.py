@@ -33,7 +33,7 @@ from specsim.core.distributions import (
 )
 from specsim.models import Tree
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import (
     PairTables,
     alias_draw,
@@ -167,8 +167,7 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
 
 
 RULE = Rule(
-    name="block",
-    citation="Sun et al. 2025, arXiv 2403.10444, Algorithm 2",
+    **words("block"),
     law=law,
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
@@ -58,11 +57,4 @@ def shares(p: Floats, q: Floats, threshold: float) -> tuple[Floats, Floats, Floa
     return (np.zeros(q.size), p, p) if is_cut(q.tolist(), threshold) else standard.shares(p, q)
 
 
-RULE = positions.rule(
-    "confidence_scheduled",
-    "Cheng et al. 2026 (DSpark), arXiv 2607.05147, cut by max q",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
-    parameters=(Parameter("threshold", 0.3, 0.0, 1.0, "the draft is cut where max q is below it"),),
-)
+RULE = positions.rule("confidence_scheduled", (acceptance, recovered), (accept, recover), shares)

@@ -67,12 +67,10 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 
 RULE = positions.rule(
     "greedy_match",
-    "Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, section 3 (exact match)",
     (acceptance, recovered, bonus),
     (accept, recover, follow),
     shares,
     draft_sampling=("sampled", "top"),
     declared=declared,
-    declares="argmax p: lossless at temperature 0",
     reads_draft=False,
 )

@@ -26,7 +26,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import cumulative_draw
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, end_step
+from specsim.rules._common.base import Rule, end_step, words
 from specsim.rules._common.fixed_pairs import PairTables, build_tables, draw_sorted
 
 
@@ -117,8 +117,7 @@ def draw(pair, race, x, tested, u):
 
 
 RULE = Rule(
-    name="gumbel",
-    citation="Daliri, Musco & Suresh 2025, arXiv 2408.07978",
+    **words("gumbel"),
     law=tokenwise.law("gumbel", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,

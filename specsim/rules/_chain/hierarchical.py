@@ -29,7 +29,7 @@ from specsim.core._types import Row, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 
 
 def law(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
@@ -112,8 +112,7 @@ def rows(cap: Kernel) -> Kernel:
 # The fixed-pair kernel is block verification's: with the cap the two rules are one.
 
 RULE = Rule(
-    name="hierarchical",
-    citation="Zhou et al. 2026, arXiv 2601.05724",
+    **words("hierarchical"),
     law=law,
     rows=rows(capped),
     fixed_pair=FixedPair(tables, verify_fixed_pair),

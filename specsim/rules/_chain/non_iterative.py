@@ -63,10 +63,4 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
         return np.where(p > 0.0, ratio / ratio.max(), 0.0), p, p
 
 
-RULE = positions.rule(
-    "non_iterative",
-    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
-)
+RULE = positions.rule("non_iterative", (acceptance, recovered), (accept, recover), shares)

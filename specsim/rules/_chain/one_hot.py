@@ -18,7 +18,7 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
+from specsim.rules._common.base import Rule, words
 from specsim.rules._common.fixed_pairs import draw_without
 
 
@@ -53,8 +53,7 @@ def draw(pair, numbers, x, tested, u):
 
 
 RULE = Rule(
-    name="one_hot",
-    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1 at a one-hot q",
+    **words("one_hot"),
     draft_sampling=("sampled", "top"),
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),

@@ -19,7 +19,7 @@ from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain import one_hot
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 
 
 @kernel
@@ -59,8 +59,7 @@ def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, ac
 
 
 RULE = Rule(
-    name="sampler_match",
-    citation="Hugging Face prompt lookup, MLX-LM and llama.cpp (server)",
+    **words("sampler_match"),
     draft_sampling=("sampled", "top"),
     law=tokenwise.law("sampler_match", one_hot.acceptance, one_hot.recovered),
     rows=verify_rows,

@@ -61,7 +61,6 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 
 def with_test(
     name: str,
-    citation: str,
     acceptance: Callable[..., Any],
     accept: Kernel,
     chance: Callable[..., Floats],
@@ -73,13 +72,7 @@ def with_test(
         return chance(p, q, **values), np.maximum(p - q, 0.0), p
 
     law, kernels = (acceptance, recovered), (accept, recover)
-    return positions.rule(name, citation, law, kernels, shares, survival=tokenwise.survival(chance), **claims)
+    return positions.rule(name, law, kernels, shares, survival=tokenwise.survival(chance), **claims)
 
 
-RULE = with_test(
-    "standard",
-    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1",
-    acceptance,
-    accept,
-    capped_ratio,
-)
+RULE = with_test("standard", acceptance, accept, capped_ratio)

@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
+from specsim.rules._common.base import Rule, words
 from specsim.rules._common.fixed_pairs import alias_draw, draw_residual
 
 
@@ -92,10 +91,8 @@ def draw(pair, inside, x, tested, u):
 
 
 RULE = Rule(
-    name="token_level_intersection",
-    citation="Timor et al. 2025, arXiv 2502.05202, token-level intersection",
+    **words("token_level_intersection"),
     law=tokenwise.law("token_level_intersection", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw, restricted_row),
-    parameters=(Parameter("shared", 0.5, 0.0, 1.0, "the share of the ids, from 0 on, that both have"),),
 )

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, cumulative_draw
 from specsim.models import Tree
@@ -32,7 +31,7 @@ from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import alias_draw
 
 #: Proposals at one position, the drafted token included.
@@ -133,11 +132,9 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
 
 
 RULE = Rule(
-    name="von_neumann",
-    citation="von Neumann 1951; Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
+    **words("von_neumann"),
     law=tokenwise.law("von_neumann", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, uniforms, tokenwise.acceptance_of(shares)),
-    parameters=(Parameter("slack", 1.0, 1.0, 1e6, "M over the tightest envelope max p/q"),),
 )

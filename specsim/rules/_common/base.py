@@ -6,11 +6,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._files import read_table
 from specsim.core._kernels import Kernel, inner_kernel
 from specsim.core._parameters import Parameter, Parametrised
 from specsim.core._types import Floats, Row, StepLaw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
+
+#: What is said of the rules that come with specsim, by name.
+RULES = read_table("rules")
+
+
+def words(name: str) -> dict[str, Any]:
+    """The name of a rule, and its citation, declaration and parameters, if the table has them."""
+    said = {"name": name, **RULES.get(name, {})}
+    if "parameters" in said:
+        said["parameters"] = tuple(Parameter(one, **about) for one, about in said["parameters"].items())
+    return said
 
 
 def uniform_per_node(tree: Draft, vocab_size: int = 0) -> int:

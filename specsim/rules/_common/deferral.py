@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
@@ -21,15 +20,7 @@ from specsim.rules._common.base import Rule
 recover = standard.recover
 
 
-def rule(
-    name: str,
-    citation: str,
-    *,
-    follows_target: Callable[..., bool],
-    defers: Kernel,
-    declares: str,
-    parameter: Parameter,
-) -> Rule:
+def rule(name: str, follows_target: Callable[..., bool], defers: Kernel, **claims: Any) -> Rule:
     """The rule of the test follows_target(p, q, **values), which is compiled as defers(p, q, value)."""
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
@@ -57,14 +48,5 @@ def rule(
         (value,) = values.values()
         return standard.shares(p, q) if defers(p, q, value) else (np.ones(q.size), p, q)
 
-    return positions.rule(
-        name,
-        citation,
-        (acceptance, recovered, pi),
-        (kernel(accept), recover, kernel(bonus)),
-        shares,
-        declared=declared,
-        declares=declares,
-        parameters=(parameter,),
-        leaf_rows=True,
-    )
+    law, kernels = (acceptance, recovered, pi), (kernel(accept), recover, kernel(bonus))
+    return positions.rule(name, law, kernels, shares, declared=declared, leaf_rows=True, **claims)

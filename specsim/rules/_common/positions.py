@@ -12,7 +12,7 @@ from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Positions, Rule
+from specsim.rules._common.base import Positions, Rule, words
 from specsim.rules._common.tokenwise import no_bonus
 
 #: Weights that are searched at once.
@@ -37,7 +37,6 @@ class RowTables(NamedTuple):
 
 def rule(
     name: str,
-    citation: str,
     law: tuple[Callable[..., Any], ...],
     kernels: tuple[Kernel, ...],
     shares: Callable[..., tuple[Floats, Floats, Floats]],
@@ -45,16 +44,10 @@ def rule(
 ) -> Rule:
     """The rule with a law of (acceptance, recovered) or (acceptance, recovered, bonus), see `tokenwise.law`,
     kernels (accept, recover) or (accept, recover, bonus), see `tokenwise.rows`, and `shares`, see
-    `tokenwise.fixed_pair`; `claims` are other parts of a `Rule`."""
-    return Rule(
-        name=name,
-        citation=citation,
-        law=tokenwise.law(name, *law),
-        rows=tokenwise.rows(*kernels),
-        positions=positions(*kernels),
-        fixed_pair=tokenwise.fixed_pair(shares),
-        **claims,
-    )
+    `tokenwise.fixed_pair`; `claims` are other parts of a `Rule`, of one without `words` its citation too."""
+    made: dict[str, Any] = {"rows": tokenwise.rows(*kernels), "positions": positions(*kernels)}
+    made |= {"law": tokenwise.law(name, *law), "fixed_pair": tokenwise.fixed_pair(shares)}
+    return Rule(**words(name) | made | claims)
 
 
 def positions(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Positions:

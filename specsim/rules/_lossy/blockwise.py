@@ -29,7 +29,7 @@ from specsim.models._drafts.sampling import rank_tokens
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule, end_step
+from specsim.rules._common.base import Rule, end_step, words
 
 
 def law(
@@ -104,11 +104,9 @@ def shares(
 
 
 RULE = Rule(
-    name="blockwise",
-    citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, approximate acceptance",
+    **words("blockwise"),
     law=law,
     declared=declared,
-    declares="drafts that p's best tokens allow, else argmax p",
     rows=verify_rows,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(

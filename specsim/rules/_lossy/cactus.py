@@ -25,11 +25,10 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import Rule
+from specsim.rules._common.base import Rule, words
 from specsim.rules._common.fixed_pairs import draw_residual
 from specsim.rules._common.tokenwise import positive_part
 
@@ -113,13 +112,10 @@ def draw(pair, scales, x, tested, u):
 
 
 RULE = Rule(
-    name="cactus",
-    citation="Hao & Mou 2026, arXiv 2604.04987",
+    **words("cactus"),
     law=tokenwise.law("cactus", acceptance, recovered),
     declared=declared,
-    declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
     survival=tokenwise.survival(chance),
-    parameters=(Parameter("delta", 0.1, 0.0, 10.0, "δ; 0 is the standard rule"),),
 )

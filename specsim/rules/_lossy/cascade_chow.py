@@ -13,7 +13,6 @@ Cost: a maximum over q a position more than the standard rule from rows; the sam
 from typing import Any
 
 from specsim.core._kernels import kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.rules._common import deferral
 
@@ -27,13 +26,4 @@ def defers(p, q, alpha):
     return q.max() < 1.0 - alpha
 
 
-RULE = deferral.rule(
-    "cascade_chow",
-    "Narasimhan et al. 2025, arXiv 2405.19261, Chow",
-    follows_target=follows_target,
-    defers=defers,
-    declares="p or q, by max q",
-    parameter=Parameter(
-        "alpha", 0.25, 0.0, 1.0, "α; 0 is strict unless q is one-hot, 1 follows the draft everywhere"
-    ),
-)
+RULE = deferral.rule("cascade_chow", follows_target, defers)

@@ -13,7 +13,6 @@ Cost: two maxima a position more than the standard rule from rows; the same for 
 from typing import Any
 
 from specsim.core._kernels import kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.rules._common import deferral
 
@@ -27,11 +26,4 @@ def defers(p, q, alpha):
     return q.max() < p.max() - alpha
 
 
-RULE = deferral.rule(
-    "cascade_diff",
-    "Narasimhan et al. 2025, arXiv 2405.19261, Diff",
-    follows_target=follows_target,
-    defers=defers,
-    declares="p or q, by max q - max p",
-    parameter=Parameter("alpha", 0.0, -1.0, 1.0, "α; -1 is strict, 1 follows the draft everywhere"),
-)
+RULE = deferral.rule("cascade_diff", follows_target, defers)

@@ -17,7 +17,6 @@ Cost: three passes over the rows a position more than the standard rule; the sam
 from typing import Any
 
 from specsim.core._kernels import kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.rules._common import deferral
 
@@ -35,13 +34,4 @@ def defers(p, q, alpha):
     return p.max() - q.max() > alpha * distance
 
 
-RULE = deferral.rule(
-    "cascade_opt",
-    "Narasimhan et al. 2025, arXiv 2405.19261, OPT",
-    follows_target=follows_target,
-    defers=defers,
-    declares="p or q, by max q - max p and TV(p, q)",
-    parameter=Parameter(
-        "alpha", 0.5, -10.0, 10.0, "α; below -1 it is strict, from 1 on it follows the draft everywhere"
-    ),
-)
+RULE = deferral.rule("cascade_opt", follows_target, defers)

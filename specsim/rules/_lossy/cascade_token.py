@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
 from specsim.rules._common import positions
@@ -89,16 +88,9 @@ def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
 
 RULE = positions.rule(
     "cascade_token",
-    "Narasimhan et al. 2025, arXiv 2405.19261, TokenV3",
     (acceptance, recovered, pi),
     (accept, recover, bonus),
     shares,
     declared=declared,
-    declares="q on the target's best tokens, else p",
-    parameters=(
-        Parameter(
-            "alpha", 0.5, 0.0, 1.0, "α; at 0 the draft decides about the argmax alone, at 1 about everything"
-        ),
-    ),
     leaf_rows=True,
 )

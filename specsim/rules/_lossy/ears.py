@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
@@ -62,15 +61,4 @@ def shares(p: Floats, q: Floats, tolerance: float) -> tuple[Floats, Floats, Floa
     return np.minimum(capped_ratio(p, q) + relaxed, 1.0), np.maximum(p - q, 0.0), p
 
 
-RULE = positions.rule(
-    "ears",
-    "Sun et al. 2025 (EARS), arXiv 2512.13194",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
-    declared=declared,
-    declares="min(q, p + t·q), the rest ∝ (p - q)₊; bonus p",
-    parameters=(
-        Parameter("tolerance", 0.3, 0.0, 1.0, "β, in units of the uncertainty; 0 is the standard rule"),
-    ),
-)
+RULE = positions.rule("ears", (acceptance, recovered), (accept, recover), shares, declared=declared)

@@ -11,7 +11,6 @@ alike, and so follows the same π. Cost: as the standard rule."""
 from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain import standard
@@ -35,17 +34,4 @@ def accept(p, q, x, u, values):
     return u * q[x] < values[0] * p[x] + (1.0 - values[0]) * q[x]
 
 
-RULE = standard.with_test(
-    "ensemble",
-    "assistant_ensemble_weight in Hugging Face transformers (generation/utils.py)",
-    acceptance,
-    accept,
-    chance,
-    declared=declared,
-    declares="w·p + (1-w)·q; bonus p",
-    parameters=(
-        Parameter(
-            "weight", 0.5, 0.0, 1.0, "w, the target's share; 1 is the standard rule, 0 the draft alone"
-        ),
-    ),
-)
+RULE = standard.with_test("ensemble", acceptance, accept, chance, declared=declared)

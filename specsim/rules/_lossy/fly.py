@@ -38,7 +38,7 @@ from specsim.models import Tree
 from specsim.models._drafts.tree import MAX_NODES
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import alias_draw
 
 
@@ -149,11 +149,9 @@ def verify_fixed_pair(draft, best, window, draft_uniforms, verify_uniforms, toke
 
 
 RULE = Rule(
-    name="fly",
-    citation="Li et al. 2025 (FLy), arXiv 2511.22972",
+    **words("fly"),
     law=law,
     declared=declared,
-    declares="argmax p, or a draft where p is uncertain and the next W agree",
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),
     parameters=(

@@ -17,7 +17,6 @@ from typing import Any
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Row
 from specsim.rules._common import deferral
 
@@ -41,13 +40,4 @@ def defers(p, q, threshold):
     return not max(divergence, 0.0) < threshold
 
 
-RULE = deferral.rule(
-    "fuzzy",
-    "Holsman, Huang & Dhingra 2025, arXiv 2502.20704",
-    follows_target=follows_target,
-    defers=defers,
-    declares="q where JSD(p, q) is small, else p",
-    parameter=Parameter(
-        "threshold", 0.1, 0.0, 1.0, "0 is the standard rule; above log 2 everything is accepted"
-    ),
-)
+RULE = deferral.rule("fuzzy", follows_target, defers)

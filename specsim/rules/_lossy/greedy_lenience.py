@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import positions
@@ -51,14 +50,9 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
 
 RULE = positions.rule(
     "greedy_lenience",
-    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, temperature 0",
     (acceptance, recovered, bonus),
     (accept, recover, follow),
     shares,
     declared=declared,
-    declares="q where p ≥ l·max p, else argmax p",
-    parameters=(
-        Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 keeps the argmax alone, and ties with it", above_low=True),
-    ),
     reads_draft=False,
 )

@@ -14,7 +14,6 @@ that the head lets pass; π is right only if that share is the same for all toke
 from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain import standard
@@ -39,17 +38,4 @@ def accept(p, q, x, u, values):
     return u * q[x] < p[x] + values[0] * max(q[x] - p[x], 0.0)
 
 
-RULE = standard.with_test(
-    "judge",
-    "Bachmann et al. 2025, arXiv 2501.19309, its verdicts replaced by coins",
-    acceptance,
-    accept,
-    chance,
-    declared=declared,
-    declares="(1-j)·p + j·q; bonus p",
-    parameters=(
-        Parameter(
-            "overrule", 0.2, 0.0, 1.0, "j, the chance that a rejection is overruled; 0 is the standard rule"
-        ),
-    ),
-)
+RULE = standard.with_test("judge", acceptance, accept, chance, declared=declared)

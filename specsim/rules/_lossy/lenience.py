@@ -15,7 +15,6 @@ rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1. Cost: as th
 from typing import Any
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain import standard
@@ -43,13 +42,4 @@ def accept(p, q, x, u, values):
     return u * (values[0] * q[x]) < p[x]
 
 
-RULE = standard.with_test(
-    "lenience",
-    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5",
-    acceptance,
-    accept,
-    chance,
-    declared=declared,
-    declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
-    parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
-)
+RULE = standard.with_test("lenience", acceptance, accept, chance, declared=declared)

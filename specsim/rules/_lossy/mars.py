@@ -23,7 +23,6 @@ import numpy as np
 
 from specsim.core._elementary import log
 from specsim.core._kernels import kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
@@ -81,15 +80,9 @@ def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Fl
 
 RULE = positions.rule(
     "mars",
-    "Song et al. 2026, arXiv 2601.15498",
     (acceptance, recovered, bonus),
     (accept, recover, follow),
     shares,
     declared=declared,
-    declares="argmax p, or a close second",
-    parameters=(
-        Parameter("theta", 0.9, 0.0, 1.0, "θ, the least ratio of logits at which the runner-up passes"),
-        Parameter("log_partition", 20.0, -1e4, 1e4, "L, log Σ exp(logits), which probabilities do not tell"),
-    ),
     reads_draft=False,
 )

@@ -23,7 +23,6 @@ import numpy as np
 
 from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import positions
@@ -173,13 +172,4 @@ def shares(p: Floats, q: Floats, divergence: float) -> tuple[Floats, Floats, Flo
     return capped_ratio(p, alpha * q), np.maximum(share * p - q, 0.0), p
 
 
-RULE = positions.rule(
-    "mentored",
-    "Tran-Thien 2023, mentored decoding (vivien000/mentored_decoding)",
-    (acceptance, recovered),
-    (accept, recover),
-    shares,
-    declared=declared,
-    declares="q clamped to [p/β, p/α]; bonus p",
-    parameters=(Parameter("divergence", 0.1, 0.0, np.inf, "D, the most that KL(p‖π) may be, in nats"),),
-)
+RULE = positions.rule("mentored", (acceptance, recovered), (accept, recover), shares, declared=declared)

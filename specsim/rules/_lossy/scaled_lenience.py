@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._common import positions, tokenwise
 from specsim.rules._common.tokenwise import positive_part
@@ -46,12 +45,9 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
 
 RULE = positions.rule(
     "scaled_lenience",
-    "Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, with the scaled residual",
     (acceptance, recovered),
     (accept, recover),
     shares,
     declared=declared,
-    declares="min(q, p/l), the rest ∝ (p - l·q)₊; bonus p",
     survival=tokenwise.survival(chance),
-    parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

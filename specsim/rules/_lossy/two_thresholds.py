@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row, StepLaw
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import nodewise, tokenwise
@@ -103,20 +102,12 @@ def pick(pair, table, children, u, last):
 
 RULE = nodewise.rule(
     "two_thresholds",
-    "SGLang, tree_speculative_sampling_target_only",
     node_law,
     choose,
     nodewise.fixed_pair(pick),
     draft_sampling=("without replacement",),
     declared=declared,
-    declares="p, but tokens above the thresholds always pass",
     survival=tokenwise.survival(chance),
-    parameters=(
-        Parameter(
-            "threshold_single", 0.5, 0.0, 1.0, "tokens as probable as this always pass", above_low=True
-        ),
-        Parameter("threshold_acc", 0.8, 0.0, 1.0, "what summed probabilities are divided by", above_low=True),
-    ),
     distinct=True,
     reads_draft=False,
 )

@@ -22,7 +22,6 @@ import numpy as np
 
 from specsim.core._elementary import exp, log
 from specsim.core._kernels import inner_kernel
-from specsim.core._parameters import Parameter
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import positions
@@ -65,15 +64,9 @@ def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, 
 
 RULE = positions.rule(
     "typical",
-    "Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance",
     (acceptance, recovered, bonus),
     (accept, recover, follow),
     shares,
     declared=declared,
-    declares="q where p is typical, else argmax p",
-    parameters=(
-        Parameter("epsilon", 0.09, 0.0, 1.0, "ε; tokens above it always pass", above_low=True),
-        Parameter("delta", 0.3, 0.0, 1.0, "δ; the threshold in units of exp(-entropy)", above_low=True),
-    ),
     reads_draft=False,
 )

@@ -23,7 +23,7 @@ from specsim.core._types import Floats, Row, Rows, StepLaw, Tokens
 from specsim.models import Tree
 from specsim.models._drafts.sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import CODES, build_tables, by_parent, draw_tree
 from specsim.rules._lossy import typical
 from specsim.rules._lossy.typical import threshold
@@ -135,12 +135,10 @@ def verify_fixed_pair(
 
 
 RULE = Rule(
-    name="typical_tree",
-    citation="Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance of a tree",
+    **words("typical_tree"),
     draft_sampling=("top",),
     law=law,
     declared=declared,
-    declares="the longest path of typical tokens, then argmax p",
     rows=verify_rows,
     fixed_pair=FixedPair(tables, verify_fixed_pair),
     parameters=typical.RULE.parameters,

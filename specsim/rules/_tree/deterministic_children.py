@@ -64,7 +64,6 @@ def pick(pair, table, children, u, last):
 
 RULE = nodewise.rule(
     "deterministic_children",
-    "Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
     node_law,
     choose,
     nodewise.fixed_pair(pick),

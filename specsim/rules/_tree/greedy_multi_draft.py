@@ -114,7 +114,6 @@ def pick_uniform(p, children, u, again):
 
 RULE = nodewise.rule(
     "greedy_multi_draft",
-    "Hu et al. 2025, arXiv 2502.18779",
     node_law,
     choose,
     nodewise.fixed_pair(pick),

@@ -31,7 +31,7 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.dynamic import Draft
 from specsim.rules._chain import block
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import (
     CODES,
     alias_draw,
@@ -507,8 +507,7 @@ def fixed_pair(count: Kernel) -> FixedPair:
 
 
 RULE = Rule(
-    name="greedy_multi_path_block",
-    citation="Thomas & Pal 2026, arXiv 2602.16961; the order and r are derived here",
+    **words("greedy_multi_path_block"),
     law=law,
     rows=rows(count_children),
     fixed_pair=fixed_pair(count_children),

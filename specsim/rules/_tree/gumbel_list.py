@@ -148,7 +148,6 @@ def pick(pair, turns, children, u, last):
 
 RULE = nodewise.rule(
     "gumbel_list",
-    "Rowan, Phan & Khisti 2025, arXiv 2506.05632, Algorithm 2",
     node_law,
     choose,
     nodewise.fixed_pair(pick, table, lambda tree: 4 * tree.size + 1),

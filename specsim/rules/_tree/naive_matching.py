@@ -40,7 +40,6 @@ def pick(pair, table, children, u, last):
 
 RULE = nodewise.rule(
     "naive_matching",
-    "Miao et al. 2024 (SpecInfer), arXiv 2305.09781, its baseline",
     node_law,
     choose,
     nodewise.fixed_pair(pick),

@@ -76,10 +76,5 @@ def pick(pair, table, children, u, last):
 
 
 RULE = nodewise.rule(
-    "recursive_rejection",
-    "Miao et al. 2024 (SpecInfer), arXiv 2305.09781, Algorithm 2",
-    node_law,
-    choose,
-    nodewise.fixed_pair(pick, residuals),
-    many_drafts=True,
+    "recursive_rejection", node_law, choose, nodewise.fixed_pair(pick, residuals), many_drafts=True
 )

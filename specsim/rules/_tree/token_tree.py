@@ -67,7 +67,6 @@ def pick(pair, table, children, u, last):
 
 RULE = nodewise.rule(
     "token_tree",
-    "Sun et al. 2023 (SpecTr), arXiv 2310.15141, section 4, with the standard rule",
     node_law,
     choose,
     nodewise.fixed_pair(pick),

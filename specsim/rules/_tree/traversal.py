@@ -33,7 +33,7 @@ from specsim.core._types import Floats, Rows, StepLaw
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import (
     CODES,
     build_tables,
@@ -193,8 +193,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
 
 
 RULE = Rule(
-    name="traversal",
-    citation="Weng et al. 2025, arXiv 2505.12398, Algorithm 2",
+    **words("traversal"),
     law=partial(traverse, replaced=True),
     rows=rows(True, new_weight),
     fixed_pair=fixed_pair(True, new_weight),

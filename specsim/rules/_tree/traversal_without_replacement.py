@@ -16,12 +16,11 @@ Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n
 from functools import partial
 
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import Rule
+from specsim.rules._common.base import Rule, words
 from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
 
 RULE = Rule(
-    name="traversal_without_replacement",
-    citation="Weng et al. 2025, arXiv 2505.12398; drawing as Chen et al. 2024, arXiv 2402.12374",
+    **words("traversal_without_replacement"),
     draft_sampling=("without replacement",),
     law=partial(traverse, replaced=False),
     rows=rows(False, new_weight),

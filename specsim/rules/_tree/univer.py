@@ -31,7 +31,7 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.models import Tree
 from specsim.models._drafts.sampling import remaining_weights
 from specsim.rules._chain.block import survival
-from specsim.rules._common.base import FixedPair, Rule, end_step
+from specsim.rules._common.base import FixedPair, Rule, end_step, words
 from specsim.rules._common.fixed_pairs import (
     ACCURATE,
     CODES,
@@ -270,8 +270,7 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
 
 
 RULE = Rule(
-    name="univer",
-    citation="Weng, Hu & Yairi 2026, arXiv 2605.04543; the plan for these drafts is derived here",
+    **words("univer"),
     draft_sampling=("top and sample", "without replacement"),
     law=law,
     rows=verify_rows,

@@ -83,7 +83,6 @@ def pick(pair, table, children, u, last):
 
 RULE = nodewise.rule(
     "without_replacement",
-    "Chen et al. 2024 (Sequoia), arXiv 2402.12374, Algorithm 2; Jeon et al. 2024, arXiv 2402.14160",
     node_law,
     choose,
     nodewise.fixed_pair(pick),
