@@ -1,21 +1,26 @@
 """`specsim check-metrics`."""
 
-from pathlib import Path
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import app, command
-from specsim.cli._terminal import TEXT, Form, print_result
+from specsim.cli._terminal import TEXT, Form, print_result, show
 from specsim.core._files import read_table
 
+#: The most series that are checked one by one.
+MOST = 32
 HELP = {name: Parameter(help=text) for name, text in read_table("numbers").items()}
 
 
 @command(app, name="check-metrics")
 def check_metrics(
-    file: Annotated[Path | None, HELP["file"]] = None,
+    files: Annotated[
+        list[str] | None, Parameter(name="FILE", negative="", allow_leading_hyphen=True), HELP["files"]
+    ] = None,
+    /,
     *,
     engine: Annotated[str | None, HELP["engine"]] = None,
     gamma: Annotated[str | None, HELP["gamma"]] = None,
@@ -40,18 +45,30 @@ def check_metrics(
 ) -> int:
     """Check whether reported numbers can all be true, and say what they mean.
 
-    Give numbers as printed: their digits determine the precision. For a log, α by position is printed too.
-    Impossible numbers are tried with the other meanings that engines give them."""
+    Give numbers as printed: their digits determine the precision. A log gives α by position too. Impossible
+    numbers are tried with the other meanings that engines give them."""
     options = {name: value for name, value in locals().items() if value is not None}
-    path, _ = options.pop("file", None), options.pop("form")
-    if path is None:
+    sources, _ = options.pop("files", None), options.pop("form")
+    if not sources and (options or sys.stdin is None or sys.stdin.isatty()):
         return print_result(specsim.check_metrics(**options), form)
-    logged = specsim.read_acceptance(path)
-    numbers = {"engine": logged.engine} | logged.numbers | options
-    check = specsim.check_metrics(**numbers) if logged.numbers else None
-    both = {"acceptance": logged.to_dict(), "check": check and check.to_dict()}
-    code = print_result(logged, form, both)
-    if check is not None and not (form.as_json or form.as_csv):
-        print()
-        print_result(check)
-    return max(code, check.exit_code if check else 0)
+    logged = specsim.read_acceptance(*(sources or ["-"]))
+    # a histogram that does not contradict itself is possible
+    parts = [
+        (one, _check(one, options)) for one in logged.series[:MOST] if one.contradicting or not one.lengths
+    ]
+    check = _check(logged, options)
+    told = {"acceptance": logged.to_dict(), "check": check and check.to_dict()}
+    told["series"] = {one.name: part.to_dict() for one, part in parts if part}
+    code = print_result(logged, form, told)
+    if not (form.as_json or form.as_csv):
+        show(*(f"{one.name}: {part.verdict}" for one, part in parts if part))
+        if check is not None:
+            print()
+            print_result(check)
+    return max([code, *(one.exit_code for one in (check, *(part for _, part in parts)) if one)])
+
+
+def _check(logged: Any, options: dict[str, str]) -> Any:
+    """The check of what was logged, of the first record that contradicts itself if any does; None without."""
+    numbers = logged.numbers or logged.suspect
+    return specsim.check_metrics(**{"engine": logged.engine} | numbers | options) if numbers else None

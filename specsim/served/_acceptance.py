@@ -1,9 +1,9 @@
-"""`read_acceptance`: α by position, with intervals, from what engines log of accepted lengths: a histogram
-for each request, or counters of a server. docs/checking-metrics.md lists the files and their fields."""
+"""`read_acceptance`: what engines log of accepted tokens, added up, with α by position and its intervals.
 
-import reprlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+docs/checking-metrics.md lists the files and their fields."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -13,199 +13,112 @@ import numpy as np
 import scipy
 
 from specsim.core._arguments import checked
-from specsim.core._files import open_file
-from specsim.core._lines import LONGEST, Line, log_files, read_line, read_lines, split_lines
-from specsim.core._tables import Piece, Shown, Table, as_dict, span
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats
-from specsim.served._prometheus import COUNTERS, Series, read_series
-from specsim.traces._responses import COUNTS, first_of
+from specsim.served._feasible import Range, read
+from specsim.served._records import Record, read_records
 
-#: The names of a number that `COUNTS` lacks, the present one first.
-HISTOGRAM = ("acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
-RATE = ("draft_acceptance_rate", "spec_accept_rate")
-MEAN = ("mean_acceptance_length", "spec_accept_length")
-BY_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
-GAUGES = {"spec_accept_length": "tokens_per_step", "spec_accept_rate": "acceptance_rate"}
-ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
-#: The most tokens accepted in a step, and the largest count.
-MOST_ACCEPTED, MOST = 256, 2**53
-#: By how much a printed rate or mean may differ from that of the counts.
+#: By how much a printed rate or mean may differ from that of the counts, beside its rounding.
 ROUNDING = 1e-3
-DEEPEST = 12
+#: Numbers of steps that are tried for a line that does not print it, and what such a line prints.
+TRIED, PRINTED = 500, {"accepted", "drafted", "tokens_per_step", "by_position"}
 
 
-class Request(NamedTuple):
-    """What was logged of a request, or of a server; None where it was not."""
+class Counted(NamedTuple):
+    """Steps of a record, and those that accepted each position; `lengths` is the likely histogram."""
 
-    place: str
-    engine: str
-    lengths: tuple[int, ...]  #: [k] steps that accepted k drafted tokens
-    gamma: int | None = None
-    steps: int | None = None
-    accepted: int | None = None
-    drafted: int | None = None
-    rate: float | None = None
-    mean: float | None = None
-    emitted: int | None = None
+    steps: Range
+    reached: tuple[Range, ...]
+    lengths: tuple[int, ...]
 
-    def contradictions(self) -> Iterator[str]:
-        steps, accepted = sum(self.lengths), sum(k * steps for k, steps in enumerate(self.lengths))
-        if min(self.lengths, default=0) < 0:
+    @property
+    def exact(self) -> bool:
+        return all(one.low == one.high for one in (self.steps, *self.reached))
+
+
+def _counted(record: Record) -> Counted | None:
+    """The steps of a record; None where it does not tell, or prints what cannot be."""
+    if record.lengths:
+        first, *rest = (Range(n, n) for n in np.cumsum(record.lengths[::-1])[::-1].tolist())
+        return Counted(first, tuple(rest), record.lengths)
+    numbers = record.numbers
+    if not numbers.keys() >= PRINTED:
+        return None
+    accepted, drafted = numbers["accepted"], numbers["drafted"]
+    rates = [read("by_position", rate) for rate in numbers["by_position"]]
+    mean, full = read("tokens_per_step", numbers["tokens_per_step"]), drafted / len(rates)
+    least = max(math.ceil(full), math.ceil(accepted / (mean.high - 1) - 1e-9) if mean.high > 1 else 1, 1)
+    most = math.floor(accepted / (mean.low - 1) + 1e-9) if accepted and mean.low > 1 else drafted
+    least, most = (numbers.get("steps", end) for end in (least, most))
+    found = []
+    many = most - least > TRIED
+    for steps in (least, most) if many else range(least, most + 1):
+        ends = [Range(math.ceil(r.low * steps - 1e-9), math.floor(r.high * steps + 1e-9)) for r in rates]
+        low, high = (sum(side) for side in zip(*ends, strict=True))
+        if many or (low <= accepted <= high and all(one.low <= one.high for one in ends)):
+            found.append((steps, ends))
+    if not found:
+        return None
+    likely = min((steps for steps, _ in found), key=lambda n: abs(n - full))  # mostly drafts have γ tokens
+    every = [*zip(*(ends for _, ends in found), strict=True)]
+    reached = [Range(min(r.low for r in some), max(r.high for r in some)) for some in every]
+    if len(found) == 1 and sum(one.low for one in reached) == accepted:
+        reached = [Range(one.low, one.low) for one in reached]
+    counts = [likely, *(min(likely, round(sum(r) / 2)) for r in reached), 0]
+    lengths = tuple(max(0, one - later) for one, later in pairwise(counts))
+    return Counted(Range(found[0][0], found[-1][0]), tuple(reached), lengths)
+
+
+def _contradictions(record: Record, alone: bool) -> Iterator[str]:
+    """What of a record cannot be true; of one `alone` without a histogram, `check_metrics` says more."""
+    numbers, lengths = record.numbers, record.lengths
+    steps, accepted, drafted, gamma = (numbers.get(n) for n in ("steps", "accepted", "drafted", "gamma"))
+    parts = _parts([record])
+    if parts and parts[0] != drafted:
+        yield f"{drafted:,} drafted, and {parts[0]:,} accepted, rejected and ignored"
+    if lengths:
+        if min(lengths) < 0:
             yield "a position is accepted more often than the one before it, or than there are steps"
-        if self.steps is not None and self.steps != steps:
-            yield f"{self.steps:,} steps, and {steps:,} in the histogram"
-        if self.accepted is not None and self.accepted != accepted:
-            yield f"{self.accepted:,} accepted, and {accepted:,} in the histogram"
-        longest = max((k for k, number in enumerate(self.lengths) if number), default=0)
-        if self.gamma is not None and longest > self.gamma:
-            yield f"{longest} accepted in a step, of at most {self.gamma} drafted"
-        if self.drafted is not None:
-            if self.drafted < accepted:
-                yield f"{accepted:,} accepted of {self.drafted:,} drafted"
-            if self.gamma is not None and self.drafted > self.gamma * steps:
-                yield f"{self.drafted:,} drafted in {steps:,} steps of at most {self.gamma}"
-            if self.rate is not None and self.drafted and _differ(self.rate, accepted / self.drafted):
-                yield f"acceptance rate {self.rate:.6g}, and {accepted:,} accepted of {self.drafted:,}"
-        if self.mean is not None and steps and not self._mean_is_true(steps, accepted):
-            yield f"mean length {self.mean:.6g}, and {accepted:,} accepted in {steps:,} steps"
-
-    def _mean_is_true(self, steps: int, accepted: int) -> bool:
-        """SGLang divides the tokens of a request by its steps; its last step may be cut short."""
-        means = [1 + accepted / steps]
-        if self.engine == "sglang" and self.emitted is not None:
-            means.append(self.emitted / steps)
-        return not all(_differ(self.mean or 0.0, mean) for mean in means)
-
-
-def _differ(one: float, other: float) -> bool:
-    return not abs(one - other) <= ROUNDING
-
-
-def _documents(files: list[Path]) -> Iterator[Line]:
-    """The lines of files; a file that ends in .json is one document."""
-    for file in files:
-        if file.suffix != ".json":
-            yield from read_lines([file])
-        else:
-            yield read_line(file.read_bytes() if file.stat().st_size <= LONGEST else None, str(file))
-
-
-def _requests(value: Any, place: str, depth: int = 0) -> Iterator[Request]:
-    """The requests anywhere in a document."""
-    if depth > DEEPEST:
+        counted, passed = sum(lengths), sum(k * n for k, n in enumerate(lengths))
+        if steps not in (None, counted):
+            yield f"{steps:,} steps, and {counted:,} in the histogram"
+        if accepted not in (None, passed):
+            yield f"{accepted:,} accepted, and {passed:,} in the histogram"
+        steps, accepted = counted, passed
+        longest = max((k for k, number in enumerate(lengths) if number), default=0)
+        if gamma is not None and longest > gamma:
+            yield f"{longest} accepted in a step, of at most {gamma} drafted"
+    elif alone:
         return
-    if isinstance(value, Mapping):
-        histogram = first_of(value, HISTOGRAM)
-        if histogram is not None:
-            yield _request(value, histogram, place)
-            return
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _requests(inner, place, depth + 1)
+    elif numbers.keys() >= PRINTED and not _counted(record):
+        yield "its mean length and its rates by position are those of no count of steps"
+    if drafted is None or accepted is None:
+        return
+    if drafted < accepted:
+        yield f"{accepted:,} accepted of {drafted:,} drafted"
+    if gamma is not None and steps is not None and drafted > gamma * steps:
+        yield f"{drafted:,} drafted in {steps:,} steps of at most {gamma}"
+    rate, mean = numbers.get("acceptance_rate"), numbers.get("tokens_per_step")
+    if rate is not None and drafted and _differ("acceptance_rate", rate, accepted / drafted):
+        yield f"acceptance rate {rate:.8}, and {accepted:,} accepted of {drafted:,}"
+    means = [1 + accepted / steps] if steps else []
+    if record.engine == "sglang" and "emitted" in numbers and steps:
+        means.append(numbers["emitted"] / steps)  # the last step may be cut short
+    if mean is not None and means and all(_differ("tokens_per_step", mean, one) for one in means):
+        yield f"mean length {mean:.8}, and {accepted:,} accepted in {steps:,} steps"
 
 
-def _request(values: Mapping[str, Any], histogram: Any, place: str) -> Request:
-    sglang = any(name.startswith("spec_") for name in values)
-    engine = str(values.get("engine", "sglang" if sglang else "vllm"))
-    lengths = _lengths(histogram)
-    gamma = _count(values.get("num_spec_tokens"), "num_spec_tokens")
-    if gamma is None and isinstance(histogram, list) and any(lengths):
-        gamma = len(histogram) - 1
-    counts = {name: COUNTS[name] for name in ("steps", "accepted", "drafted", "emitted")}
-    return Request(
-        place=place,
-        engine=ENGINES.get(engine, "vllm"),
-        lengths=lengths,
-        gamma=gamma,
-        rate=_ratio(first_of(values, RATE), RATE[0]),
-        mean=_ratio(first_of(values, MEAN), MEAN[0]),
-        **{name: _count(first_of(values, names), names[0]) for name, names in counts.items()},
-    )
+def _differ(name: str, printed: str, true: float) -> bool:
+    low, high = read(name, printed)
+    return not low - ROUNDING <= true <= high + ROUNDING
 
 
-def _lengths(histogram: Any) -> tuple[int, ...]:
-    """A histogram, dense or sparse, as a tuple."""
-    if isinstance(histogram, Mapping):
-        keys = [key for key in histogram if isinstance(key, str) and key.isdecimal() and len(key) < 6]
-        if len(keys) < len(histogram):
-            raise ValueError("acceptance_histogram: its keys are not numbers of accepted tokens")
-        sparse = {int(key): histogram[key] for key in keys}
-        if max(sparse, default=0) > MOST_ACCEPTED:
-            raise ValueError(f"acceptance_histogram: has more than {MOST_ACCEPTED} accepted in a step")
-        histogram = [sparse.get(k, 0) for k in range(max(sparse, default=0) + 1)]
-    if not isinstance(histogram, list) or len(histogram) > MOST_ACCEPTED + 1:
-        raise ValueError(f"acceptance_histogram: {reprlib.repr(histogram)} is not a list of counts")
-    counts = [_count(one, "acceptance_histogram") for one in histogram]
-    return tuple(0 if one is None else one for one in counts)
-
-
-def _count(value: Any, name: str) -> int | None:
-    if value is None:
-        return None
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise ValueError(f"{name}: {reprlib.repr(value)} is not a count")
-    return int(value)
-
-
-def _ratio(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 <= value <= MOST:
-        raise ValueError(f"{name}: {reprlib.repr(value)} is not a number ≥ 0")
-    return float(value)
-
-
-def _of_counters(path: Path) -> "Acceptance":
-    """Counters in Prometheus' text; those of several series, such as engines, are added up."""
-    counts, positions, gauges = Counter[str](), Counter[int](), dict[str, str]()
-    engine, several = "vllm", set[str]()
-    for place, found in _series(path):
-        engine = ENGINES.get(found.engine, engine)
-        if found.name in GAUGES:
-            text = str(found.value)
-            several |= {found.name} if gauges.setdefault(GAUGES[found.name], text) != text else set()
-        elif found.name in COUNTERS:
-            counts[COUNTERS[found.name]] += _count(found.value, place) or 0
-        else:
-            position = found.labels.get("position", "")
-            if not position.isdecimal() or len(position) > 3:
-                raise ValueError(f"{place}: {BY_POSITION} has no position; give the label position")
-            positions[int(position)] += _count(found.value, place) or 0
-    if not counts and not gauges:
-        raise ValueError(f"{path}: neither JSON nor counters such as vllm:{next(iter(COUNTERS))}; log them")
-    for name in several:  # of several ranks or models; their mean is not known
-        gauges.pop(GAUGES[name])
-    requests = [_server(str(path), engine, counts, positions)] if counts["steps"] and positions else []
-    if not requests:
-        gauges |= {name: str(count) for name, count in counts.items() if count}
-    if not requests and not gauges:
-        raise ValueError(f"{path}: its counters are 0, or differ between servers; log a run of one server")
-    return _of_requests(requests, engine, gauges)
-
-
-def _series(path: Path) -> Iterator[tuple[str, Series]]:
-    """The lines of Prometheus' text about speculative decoding, with their places."""
-    names = {*COUNTERS, *GAUGES, BY_POSITION}
-    with open_file(path) as file:
-        for number, line in enumerate(split_lines(file), 1):
-            try:
-                found = read_series((line or b"").decode("utf-8", "replace"), names)
-            except ValueError as error:
-                raise ValueError(f"{path}:{number}: {error}") from None
-            if found is not None:
-                yield f"{path}:{number}", found
-
-
-def _server(place: str, engine: str, counts: Mapping[str, int], positions: Mapping[int, int]) -> Request:
-    """The histogram that counts by position amount to."""
-    gamma = max(positions) + 1
-    reached = [counts["steps"], *(positions.get(i, 0) for i in range(gamma)), 0]
-    lengths = tuple(one - other for one, other in pairwise(reached))
-    others = {name: counts.get(name) for name in ("accepted", "drafted")}
-    return Request(place, engine, lengths, gamma, counts["steps"], **others)
+def _parts(records: Sequence[Record]) -> list[int]:
+    """Accepted, rejected and ignored drafted tokens, after their sum; empty where these are not told."""
+    names = ("accepted", "rejected", "ignored")
+    told = all(one.numbers.keys() >= {*names} for one in records)
+    parts = [sum(one.numbers[name] for one in records) for name in names] if told else []
+    return [sum(parts), *parts] if told else []
 
 
 #: Two-sided confidence of the intervals.
@@ -231,7 +144,7 @@ class Acceptance(Shown):
     """The result of `read_acceptance`."""
 
     engine: str  #: whose definitions the numbers have, a key of `DEFINITIONS`
-    requests: int  #: those with a histogram; 0 for the counters of a server
+    requests: int  #: those that were read; 0 for the counters of a server, or lines of a log
     gamma: int | None  #: the largest logged draft length
     lengths: tuple[int, ...]  #: how many steps accepted 0, 1, … drafted tokens
     positions: tuple[AcceptedPosition, ...]  #: with 95 % intervals
@@ -239,6 +152,11 @@ class Acceptance(Shown):
     contradictions: tuple[str, ...]  #: of single requests whose numbers cannot all be true, the first few
     contradicting: int  #: how many requests have such numbers
     unreadable: tuple[str, ...] = field(repr=False)  #: lines that could not be read, with the reason
+    name: str = ""  #: of which server, model or log, where there are several
+    series: tuple["Acceptance", ...] = field(default=(), repr=False)  #: of each of these
+    suspect: dict[str, Any] = field(default_factory=dict, repr=False)  #: the first contradicting record
+    rejected: tuple[int, ...] = ()  #: accepted, rejected and ignored drafted tokens, after their sum
+    likely: bool = False  #: whether `lengths` is the likeliest histogram of several
 
     @property
     def exit_code(self) -> int:
@@ -256,16 +174,24 @@ class Acceptance(Shown):
         return rows
 
     def parts(self) -> Iterator[Piece]:
+        if self.series:
+            columns = ("", "steps", "drafted", "accepted", "tokens per step", "α drafted")
+            yield Table(columns, [*map(_row, self.series)])
         if self.positions:
             rows = [
                 (one.position, f"{one.tested:,}", f"{one.accepted:,}", f"{one.alpha:.4f}", span(one.interval))
                 for one in self.positions
             ]
             yield Table(("position", "tested", "accepted", "α", f"{CONFIDENCE:.0%} interval"), rows)
-        if self.lengths:
-            of = f"{self.requests:,} requests" if self.requests else "a server"
-            most = "not logged" if self.gamma is None else self.gamma
-            yield f"{sum(self.lengths):,} steps of {of}, γ {most}, definitions of {self.engine}"
+        of = f"{self.requests:,} request{'s' * (self.requests != 1)}" if self.requests else "a server"
+        most = "not logged" if self.gamma is None else self.gamma
+        about = "about " * self.likely
+        steps = f"{about}{sum(self.lengths):,} steps of {of}" if self.lengths else of
+        yield f"{steps}, γ {most}, definitions of {self.engine}"
+        if self.rejected:
+            text = "drafted {:,} = {:,} accepted + {:,} rejected + {:,} ignored".format(*self.rejected)
+            alpha = self.rejected[1] / max(1, sum(self.rejected[1:3]))
+            yield f"{text}; if ignored ones are behind a rejection, α verified is {alpha:.4f}"
         if self.contradicting:
             yield f"{self.contradicting:,} requests contradict themselves; the first:"
             yield from (f"  {line}" for line in self.contradictions)
@@ -274,28 +200,40 @@ class Acceptance(Shown):
             yield from (f"  {line}" for line in self.unreadable[:SHOWN])
 
 
+def _row(one: Acceptance) -> tuple[str, ...]:
+    """A row of the table of series."""
+    steps, drafted, accepted = counts = [one.numbers.get(name) for name in ("steps", "drafted", "accepted")]
+    mean, rate = (one.numbers.get(name, NONE) for name in ("tokens_per_step", "acceptance_rate"))
+    if steps and not isinstance(steps, Range) and accepted is not None:
+        mean = f"{1 + accepted / steps:.5g}"
+    if drafted and accepted is not None:
+        rate = f"{accepted / drafted:.4f}"
+    shown = (NONE if n is None else str(n) if isinstance(n, Range) else f"{n:,}" for n in counts)
+    return one.name, *shown, str(mean), str(rate)
+
+
 @checked
-def read_acceptance(path: str | Path) -> Acceptance:
-    """Read how many drafted tokens were accepted from what an engine logged.
+def read_acceptance(path: str | Path, *more: str | Path) -> Acceptance:
+    """Read how many drafted tokens were accepted from what engines logged.
 
     Parameters
     ----------
-    path : path
-        JSON Lines of responses or records, a folder of them, a JSON document, or a server's /metrics;
-        docs/checking-metrics.md lists their fields.
+    path, *more : path or str
+        A log, JSON Lines of responses or records, a folder of them, a JSON document, or a server's /metrics;
+        or the text of one; "-" is standard input. docs/checking-metrics.md lists their fields.
 
     Returns
     -------
     Acceptance
-        Its intervals are hulls of two: the exact binomial one for independent steps, and one from the
-        differences between requests, whose steps are alike.
+        The sum of all. Its intervals are hulls of two: the exact binomial one for independent steps, and one
+        from the differences between requests, whose steps are alike.
 
     Raises
     ------
     ValueError
-        For a file without accepted lengths.
+        For a file without numbers of speculative decoding.
     OSError
-        If the file is missing or cannot be read.
+        If a file is missing or cannot be read.
 
     References
     ----------
@@ -304,91 +242,128 @@ def read_acceptance(path: str | Path) -> Acceptance:
 
     Examples
     --------
-    >>> import json, tempfile
-    >>> record = {"acceptance_histogram": [39, 1, 0, 3], "num_spec_steps": 43, "num_draft_tokens": 129}
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-    ...     print(json.dumps({"metrics": {"speculative_decoding": record}}), file=file, flush=True)
-    ...     found = read_acceptance(file.name)
+    >>> found = read_acceptance(
+    ...     "SpecDecoding metrics: Mean acceptance length: 3.30, Accepted: 23 tokens, Drafted: 40 tokens, "
+    ...     "Per-position acceptance rate: 0.900, 0.700, 0.500, 0.200, Avg Draft acceptance rate: 57.5%"
+    ... )
     >>> [(one.tested, one.accepted) for one in found.positions], found.numbers["accepted"]
-    ([(43, 4), (4, 3), (3, 3)], 10)
+    ([(10, 9), (9, 7), (7, 5), (5, 2)], 23)
     """
-    place = Path(path)
-    files = log_files(place)
-    if not place.is_dir():
-        with open_file(place) as file:
-            begins = file.read(4096).lstrip()
-        if not begins.startswith((b"{", b"[")):
-            return _of_counters(place)
-    found, unreadable = [], []
-    for line in _documents(files):
-        problem = line.problem
-        if not problem:
-            try:
-                found += list(_requests(line.record, line.place))
-            except ValueError as error:
-                problem = ascii(str(error))[1:-1]
-        if problem:
-            unreadable.append(f"{line.place}: {problem}")
-    if not found:
-        first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
-        raise ValueError(f"{path}: has no accepted lengths; log one of {', '.join(HISTOGRAM)}{first}")
-    return _of_requests(found, found[0].engine, unreadable=unreadable)
+    groups: dict[str, list[Record]] = {}
+    unreadable: list[str] = []
+    for source in (path, *more):
+        found = [*read_records(source, unreadable)]
+        if not found:
+            first = f"; the first unreadable line is {unreadable[0]}" if unreadable else ""
+            what = "no numbers of speculative decoding; give a log that has some"
+            raise ValueError(f"{str(source)[:200]}: {what}{first}")
+        for record in found:
+            name = ": ".join(one for one in (str(source)[:60] if more else "", record.part) if one)
+            groups.setdefault(name, []).append(record)
+    main = [one for some in groups.values() for one in some if not one.beside]
+    parts = {name: some for name, some in groups.items() if len(some) < len(main) or some[0].beside}
+    return _of(main, unreadable, series=[_of(some, name=name) for name, some in parts.items() if name])
 
 
-def _of_requests(
-    requests: list[Request], engine: str, gauges: dict[str, str] | None = None, unreadable: Sequence[str] = ()
+def _of(
+    records: list[Record], unreadable: Sequence[str] = (), name: str = "", series: Iterable[Acceptance] = ()
 ) -> Acceptance:
-    """What `requests` amount to; with `gauges` of a server, whose counters are one of them or none."""
-    wrong = [(one, reasons) for one in requests if (reasons := list(one.contradictions()))]
-    lengths = tuple(map(sum, zip_longest(*(one.lengths for one in requests), fillvalue=0)))
-    known = [one.gamma for one in requests if one.gamma is not None]
-    gamma = max(known) if known and len(known) == len(requests) else None
+    """What records amount to."""
+    if any(one.is_request and one.lengths for one in records):  # others were without speculation
+        records = [one for one in records if one.lengths or not one.is_request]
+    wrong = [(one, reasons) for one in records if (reasons := [*_contradictions(one, len(records) == 1)])]
+    known = [*map(_counted, records)]
+    for one, found in zip(records, known, strict=True) if len(records) > 1 else ():
+        if found and found.steps.low == found.steps.high:
+            one.numbers.setdefault("steps", int(found.steps.low))
+    counted = [one for one in known if one] if all(known) else []
+    gammas = [one.numbers.get("gamma", len(one.numbers.get("by_position", ()))) for one in records]
+    gamma, engines = max(gammas) if all(gammas) else None, {one.engine for one in records}
+    lengths = tuple(map(sum, zip_longest(*(one.lengths for one in counted), fillvalue=0)))
     return Acceptance(
-        engine=engine,
-        requests=len(requests) if gauges is None else 0,
+        engine=engines.pop() if len(engines) == 1 else "other",
+        requests=len(records) if all(one.is_request for one in records) else 0,
         gamma=gamma,
         lengths=lengths,
-        positions=() if wrong else _positions(requests, lengths),
-        numbers=(gauges or {}) | ({} if wrong else _numbers(requests, lengths, gamma, gauges is not None)),
+        positions=() if wrong else tuple(_positions(records, counted, lengths)),
+        numbers={} if wrong else _numbers(records, counted, gamma),
         contradictions=tuple(f"{one.place}: {'; '.join(reasons)}" for one, reasons in wrong[:SHOWN]),
         contradicting=len(wrong),
         unreadable=tuple(unreadable),
+        name=name,
+        series=tuple(series),
+        suspect=_arguments(wrong[0][0]) if wrong else {},
+        rejected=tuple(_parts(records)),
+        likely=any(one.steps.low < one.steps.high for one in counted),
     )
 
 
-def _numbers(
-    requests: list[Request], lengths: tuple[int, ...], gamma: int | None, whole_server: bool
-) -> dict[str, Any]:
-    """The totals that all requests have, as arguments of `check_metrics`."""
-    steps = sum(lengths)
-    if not steps:
-        return {}
-    found: dict[str, Any] = {"steps": steps, "accepted": sum(k * n for k, n in enumerate(lengths))}
-    for name in ("drafted", "emitted"):
-        counts = [getattr(one, name) for one in requests]
+def _arguments(record: Record) -> dict[str, Any]:
+    """The numbers of one record as it prints them, and of its histogram, for `check_metrics`."""
+    left_out = ("first", "rejected", "ignored")
+    found = {name: value for name, value in record.numbers.items() if name not in left_out}
+    counted = _counted(record)
+    if record.lengths and counted and min(record.lengths) >= 0:
+        gamma = max(found.get("gamma", 0), len(record.lengths) - 1)
+        found = _numbers([record._replace(is_request=False)], [counted], gamma) | found | {"gamma": gamma}
+    if "by_position" in found:
+        found["gamma"] = len(found["by_position"])
+    return found | ({"requests": 1} if record.is_request and "emitted" in found else {})
+
+
+def _numbers(records: list[Record], counted: list[Counted], gamma: int | None) -> dict[str, Any]:
+    """The totals that all records have, as arguments of `check_metrics`."""
+    if len(records) == 1 and not records[0].lengths:
+        return _arguments(records[0])
+    found: dict[str, Any] = {}
+    for name in ("steps", "accepted", "drafted", "emitted"):
+        counts = [one.numbers.get(name) for one in records]
         if None not in counts:
             found[name] = sum(counts)
-    if gamma:
-        reached = np.cumsum(lengths[::-1])[::-1].tolist()[1:]
-        found["gamma"] = gamma
-        found["by_position"] = [one / steps for one in (reached + [0] * gamma)[:gamma]]
-    if not whole_server:
-        found["requests"] = len(requests)
+    if counted:
+        steps = Range(*(sum(ends) for ends in zip(*(one.steps for one in counted), strict=True)))
+        if not steps.high:
+            return {}
+        exact = all(one.exact for one in counted)
+        found["steps"] = int(steps.low) if exact else steps
+        if exact:
+            found["accepted"] = sum(k * n for one in counted for k, n in enumerate(one.lengths))
+        if gamma:
+            none = Range(0, 0)
+            rows = zip_longest(*(one.reached for one in counted), fillvalue=none)
+            sums = [Range(*(sum(ends) for ends in zip(*row, strict=True))) for row in rows]
+            sums = (sums + [none] * gamma)[:gamma]
+            found["gamma"] = gamma
+            found["by_position"] = [
+                one.low / steps.low if exact else Range(one.low / steps.high, min(1.0, one.high / steps.low))
+                for one in sums
+            ]
+    if not found:  # of several ranks or models; their mean is not known, unless they agree
+        for name in ("tokens_per_step", "acceptance_rate"):
+            values = {one.numbers.get(name) for one in records}
+            found |= {name: values.pop()} if len(values) == 1 and None not in values else {}
+    if found and all(one.is_request for one in records):
+        found["requests"] = len(records)
     return found
 
 
-def _positions(requests: list[Request], lengths: tuple[int, ...]) -> tuple[AcceptedPosition, ...]:
-    table = np.zeros((len(requests), len(lengths)))
-    for row, one in zip(table, requests, strict=True):
-        row[: len(one.lengths)] = one.lengths
+def _positions(
+    records: list[Record], counted: list[Counted], lengths: tuple[int, ...]
+) -> Iterator[AcceptedPosition]:
+    rows = [one.lengths for one in counted]
+    if not rows and all({"first", "steps"} <= one.numbers.keys() for one in records):
+        pairs = ((one.numbers["steps"], one.numbers["first"]) for one in records)
+        rows = [(max(0, steps - first), first) for steps, first in pairs]
+        lengths = (0, 0)
+    table = np.zeros((len(rows), len(lengths)))
+    for row, one in zip(table, rows, strict=True):
+        row[: len(one)] = one
     reached = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]  # steps that accepted at least k
-    found = []
     for i in range(1, len(lengths)):
         tested, accepted = reached[:, i - 1], reached[:, i]
         n, hits = int(tested.sum()), int(accepted.sum())
         if n:
-            found.append(AcceptedPosition(i, n, hits, hits / n, _interval(tested, accepted)))
-    return tuple(found)
+            yield AcceptedPosition(i, n, hits, hits / n, _interval(tested, accepted))
 
 
 def _interval(tested: Floats, accepted: Floats) -> tuple[float, float]:

@@ -11,13 +11,11 @@ from scipy import stats
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between
-from specsim.core._lines import log_files
 from specsim.core._tables import Line, Piece, Shown, Table, span
 from specsim.core._types import Floats
-from specsim.served._acceptance import CONFIDENCE, _documents, _requests, read_acceptance
+from specsim.served._acceptance import CONFIDENCE, read_acceptance
+from specsim.served._records import read_records
 
-#: The names of what tells a request of a log from the others.
-IDS = ("custom_id", "request_id", "id")
 #: Random exchanges, and the probability with which a change of `detectable` is shown.
 EXCHANGES, POWER = 9_999, 0.9
 
@@ -162,18 +160,10 @@ def _requests_of(path: str | Path) -> tuple[list[str], Floats, Floats]:
         raise ValueError(f"{path}: has no requests with steps; log responses, not the counters of a server")
     if found.contradictions:
         raise ValueError(found.contradictions[0])
-    ids, rows = [], []
-    for line in _documents(log_files(Path(path))):
-        for record in line.record if isinstance(line.record, list) else [line.record]:
-            try:
-                requests = [one.lengths for one in _requests(record, line.place) if sum(one.lengths)]
-            except ValueError:
-                continue  # read_acceptance lists it
-            names = [record[name] for name in IDS if isinstance(record, dict) and name in record]
-            ids += [str(names[0])] if names and len(requests) == 1 else [""] * len(requests)
-            rows += [(np.arange(1, len(one) + 1) @ one, sum(one)) for one in requests]
+    counted = [one for one in read_records(path, []) if sum(one.lengths)]
+    rows = [(np.arange(1, len(one.lengths) + 1) @ one.lengths, sum(one.lengths)) for one in counted]
     tokens, steps = np.array(rows, dtype=np.float64).T
-    return ids, tokens, steps
+    return [one.identity for one in counted], tokens, steps
 
 
 def _summed(log: str, tokens: Floats, steps: Floats) -> LoggedTokens:

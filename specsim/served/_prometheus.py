@@ -5,12 +5,11 @@ import reprlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-#: Names of counters after the engine's, with what they count.
-COUNTERS = {
-    "spec_decode_num_drafts_total": "steps",
-    "spec_decode_num_draft_tokens_total": "drafted",
-    "spec_decode_num_accepted_tokens_total": "accepted",
-}
+from specsim.core._files import read_table
+
+#: Names of series after the engine's, with what they count, and of the counters that every engine has.
+SERIES: dict[str, str] = read_table("metrics")["series"]
+COUNTERS = {name: SERIES[name] for name in [*SERIES][:3]}
 NAME = re.compile(r"\s*([\w:]+)")
 #: Longer lines are not read: their labels would take the square of their length.
 LONGEST = 10_000

@@ -88,7 +88,7 @@ def test_counters_of_a_server(tmp_path):
     path.write_text(GAUGES + 'sglang:spec_accept_rate{tp_rank="1"} 0.5\n')
     assert read_acceptance(path).numbers == {"tokens_per_step": "2.47"}
     path.write_text(METRICS.split("vllm:spec_decode_num_accepted_tokens_per_pos")[0])
-    assert read_acceptance(path).numbers == {"steps": "43", "drafted": "129", "accepted": "10"}
+    assert read_acceptance(path).numbers == {"steps": 43, "drafted": 129, "accepted": 10}
 
 
 def test_lines_of_prometheus_with_timestamps_and_odd_labels(tmp_path):
@@ -138,7 +138,7 @@ def test_intervals_of_few_and_of_all():
         ({"num_draft_tokens": 130}, "130 drafted in 43 steps of at most 3"),
         ({"num_spec_tokens": 2}, "3 accepted in a step, of at most 2 drafted"),
         ({"draft_acceptance_rate": 0.25}, "acceptance rate 0.25, and 10 accepted of 129"),
-        ({"mean_acceptance_length": 2.0}, "mean length 2, and 10 accepted in 43 steps"),
+        ({"mean_acceptance_length": 2.0}, "mean length 2.0, and 10 accepted in 43 steps"),
     ],
 )
 def test_a_request_that_contradicts_itself_is_named(change, why, tmp_path):
