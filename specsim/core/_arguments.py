@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._checks import check_unmasked
+from specsim.core._files import read_table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Digits of the largest integers that a float is as large as.
 LARGEST_DIGITS = 308
 LARGEST = 10**LARGEST_DIGITS
+#: How errors call types, by their names.
+TYPES: dict[str, str] = read_table("kinds")["types"]
 
 
 def checked(function: F) -> F:
@@ -149,7 +152,7 @@ def _read(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, An
 
 @cache
 def _members(hint: Any) -> tuple[Any, ...]:
-    if hint == ArrayLike:
+    if hint == ArrayLike or typing.get_origin(hint) is np.ndarray:
         return (ArrayLike,)
     if hint is None:
         return (types.NoneType,)
@@ -159,8 +162,6 @@ def _members(hint: Any) -> tuple[Any, ...]:
             others = tuple(one for one in given if one not in typing.get_args(ArrayLike))
             return (*(member for one in others for member in _members(one)), ArrayLike)
         return tuple(member for one in given for member in _members(one))
-    if typing.get_origin(hint) is np.ndarray:
-        return (ArrayLike,)
     if typing.get_origin(hint) is os.PathLike or (isinstance(hint, type) and issubclass(hint, os.PathLike)):
         return (os.PathLike,)
     return (hint,)
@@ -225,17 +226,11 @@ def _is_sequence(value: Any, hint: Any) -> bool:
 
 def _said(hint: Any) -> str:
     origin = typing.get_origin(hint) or hint
-    words = {
-        int: "an int", float: "a number", str: "a str", bool: "True or False", types.NoneType: "None",
-        os.PathLike: "a Path", Sequence: "a sequence", Iterable: "a sequence", tuple: "a tuple",
-        list: "a list", Callable: "a function",
-    }  # fmt: skip
+    name = getattr(origin, "__name__", str(origin))
     if origin in (Sequence, Iterable, tuple) and (items := typing.get_args(hint)[:1]) and _is_known(items[0]):
-        return f"{words[origin]}, each item {_said(items[0])}"
-    return "an array" if hint == ArrayLike else words.get(origin, getattr(origin, "__name__", str(origin)))
+        return f"{TYPES[name]}, each item {_said(items[0])}"
+    return "an array" if hint == ArrayLike else TYPES.get(name, name)
 
 
 def _said_of(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    return type(value).__name__
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

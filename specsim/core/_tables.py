@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 #: Cells that are a verdict, and their colours in the terminal.
-COLORS = {
-    **dict.fromkeys(("consistent", "same"), "green"),
-    **dict.fromkeys(("lossy", "inconclusive", "no power", "left out"), "yellow"),
-    **dict.fromkeys(("biased", "broken", "changed", "deviates", "fails"), "red"),
-}
+COLORS: dict[str, str] = read_table("kinds")["colors"]
 NONE = "–"
 #: The rows of tables that a screen has.
 SHORT = 16

@@ -8,6 +8,7 @@ from typing import Any
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_choice, check_count
+from specsim.core._files import read_table
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
@@ -24,10 +25,7 @@ from specsim.simulation._sources import rule_verifier
 from specsim.simulation.methods import Method
 
 #: How the tokens of a chain are drafted.
-DRAFTINGS = {
-    "sample": "from the draft's rows",
-    "greedy": "the draft's most probable token; the rule is given a q that has all its mass there",
-}
+DRAFTINGS: dict[str, str] = read_table("kinds")["draftings"]
 
 
 @checked

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._files import read_table
 from specsim.core._kernels import Kernel, inner_summary_kernel, kernel, summary_kernel
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import LABELS, AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
@@ -25,12 +26,7 @@ from specsim.traces._truncated import NO_TOKEN, bound_rows
 
 #: The faults of a row.
 SOUND, BAD_VALUE, BAD_SUM, BAD_LABEL, BAD_LIST = 0, 1, 2, 3, 4
-FAULTS = {
-    BAD_VALUE: "p or q holds a number that is not a probability",
-    BAD_SUM: "p or q does not sum to 1",
-    BAD_LABEL: "step, context, position, token and accepted do not describe a step",
-    BAD_LIST: "the listed tokens are not in rising order within the vocabulary, or have more mass than 1",
-}
+FAULTS: dict[int, str] = dict(enumerate(read_table("kinds")["faults"].values(), BAD_VALUE))
 
 #: Numbers of a block of the checksum.
 BLOCK = 2048

@@ -20,26 +20,16 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import write_text
+from specsim.core._files import read_table, write_text
 from specsim.core._json import read_sealed, sealed
-from specsim.core._types import MOST_TOKENS, Ints
+from specsim.core._types import MOST_TOKENS, Ints, dtype_of
 from specsim.core.distributions import TOLERANCE
 
 DENSE, TRUNCATED = "probabilities", "top-k"
 
 #: How p and q may be stored.
-DTYPES: dict[str, np.dtype[Any]] = {
-    "float32": np.dtype(np.float32),
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-}
-LABELS: dict[str, np.dtype[Any]] = {
-    "step": np.dtype(np.int64),
-    "context": np.dtype(np.int64),
-    "position": np.dtype(np.int32),
-    "token": np.dtype(np.int32),
-    "accepted": np.dtype(np.int8),
-}
+DTYPES = {name: dtype_of(name) for name in ("float32", "float16", "bfloat16")}
+LABELS = {name: dtype_of(dtype) for name, dtype in read_table("kinds")["labels"].items()}
 #: `token` and `accepted` at the bonus position, `accepted` after a rejection, padding of truncated rows.
 NONE = -1
 

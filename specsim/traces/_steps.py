@@ -133,8 +133,8 @@ def _steps(columns: Mapping[str, Column], path: Path) -> Iterator[Step]:
         for i, tokens in enumerate(parts["draft_tokens"]):
             rows: list[Any] = [as_computed(parts[name][i]) for name in "pq"]
             if "p_tokens" in parts:
-                listed = (parts[name][i] for name in ("p_tokens", "q_tokens"))
-                rows = [_split_listed(*pair) for pair in zip(listed, rows, strict=True)]
+                pairs = (zip(parts[f"{name}_tokens"][i], rows[k], strict=True) for k, name in enumerate("pq"))
+                rows = [[(ids[ids >= 0], row[ids >= 0]) for ids, row in pair] for pair in pairs]
             context = parts["context"][i] if "context" in parts else first + i
             accepted = parts["accepted"][i] if "accepted" in parts else None
             yield Step(f"{path}, step {first + i}", context, tokens, accepted, *rows)
@@ -156,10 +156,6 @@ def _read_chunks(columns: Mapping[str, Column]) -> Iterator[tuple[int, dict[str,
     for first in range(0, steps, size):
         rows = slice(first, min(first + size, steps))
         yield first, {name: np.asarray(column[rows]) for name, column in columns.items()}
-
-
-def _split_listed(tokens: NDArray[Any], values: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    return [(ids[ids >= 0], row[ids >= 0]) for ids, row in zip(tokens, values, strict=True)]
 
 
 def _largest(column: Column) -> int:

@@ -14,16 +14,8 @@ from specsim.adapters._contract import SHOWN_BY, Declared
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._cases.rows import PREFIX
 from specsim.auditing._cases.shapes import SERVER_CASES
-from specsim.auditing._results.audit import (
-    CALLS,
-    IRREPRODUCIBLE,
-    ROWS_AND_GAMMA,
-    STOPPED,
-    UNANSWERED,
-    Audit,
-    CaseResult,
-    Verdict,
-)
+from specsim.auditing._results import audit as results
+from specsim.auditing._results.audit import Audit, CaseResult, Verdict
 from specsim.core._files import read_table
 from specsim.core._tables import NONE, Piece, Table, short
 from specsim.core.stats import POWER
@@ -38,14 +30,14 @@ LEFT_OUT = "left out"
 #: The column of the values of an axis, which holds text.
 AXIS = "value: detectable TV"
 #: The axes that the table of shapes has.
-BY_SHAPE = (ROWS_AND_GAMMA, "calls", "rows of a call", "γ", "tokens")
+BY_SHAPE = (results.ROWS_AND_GAMMA, "calls", "rows of a call", "γ", "tokens")
 #: What no case of changing shape reaches.
 NOT_TESTED = "counters that wrap at 2^24 rows, and shapes without a number in the table"
 #: Kinds of findings of which one step is enough.
 CERTAIN = ("contract", "path", "support")
 #: The most drafts of a case that are enumerated, to find what a wasteful verifier is like.
 MOST_DRAFTS = 1024
-#: What verdicts mean, and what is wrong where each row by itself is not.
+#: What verdicts mean, what is wrong where each row by itself is not, and other sentences.
 MEANINGS: dict[str, str] = read_table("meanings")["verifier"]
 #: Verdicts of cases, as `summary` orders them.
 ORDER = *map(str, (Verdict.BROKEN, Verdict.BIASED, Verdict.NO_POWER)), LEFT_OUT, "lossy", "consistent"
@@ -81,7 +73,7 @@ def diagnosis(audit: Audit) -> list[str]:
     if audit.diagnosis is None:
         return []
     lines = audit.diagnosis.lines()
-    if audit.diagnosis.reason == STOPPED:  # it can be made without a time limit
+    if audit.diagnosis.reason == results.STOPPED:  # it can be made without a time limit
         named = f"specsim audit diagnose FOLDER {shlex.quote(audit.verifier)} (FOLDER: that of --out)"
         called = "specsim.auditing.diagnose(this result, the same function)"
         lines.append(f"Continue: {named if replay(audit).startswith('specsim') else called}")
@@ -101,10 +93,8 @@ def progress_lines(audit: Audit) -> list[str]:
     if slow := [case for case in brief if case.case not in audit.out_of_time]:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
         why = "interrupted" if audit.interrupted else "time limit"
-        lines.append(
-            f"{done:,} of {planned:,} planned steps in {_counted(len(slow), 'case')} ({why}); see detectable "
-            "TV."
-        )
+        cases = _counted(len(slow), "case")
+        lines.append(MEANINGS["slow"].format(done=done, planned=planned, cases=cases, why=why))
     return lines
 
 
@@ -152,11 +142,7 @@ def proof_line(audit: Audit) -> str | None:
         return None
     claim = "exact" if audit.proof.lossless else "the declared one"
     wrong = f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
-    said = claim if audit.proof.as_claimed else wrong
-    return (
-        f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the "
-        f"distribution of a step is {said}."
-    )
+    return MEANINGS["proof"].format(proof=audit.proof, law=claim if audit.proof.as_claimed else wrong)
 
 
 def test_line(audit: Audit) -> str:
@@ -164,23 +150,17 @@ def test_line(audit: Audit) -> str:
     made = f"Test: {audit.steps:,} steps, {audit.tests} tests"
     if not audit.steps:
         return f"{made}: {'nothing was run' if audit.interrupted else 'the verifier could not be run'}."
-    return (
-        f"{made}; a verifier that is as claimed is called biased with probability at most {audit.budget:g}."
-    )
+    return MEANINGS["test"].format(made=made, audit=audit)
 
 
 def wanted_line(audit: Audit) -> str:
     """Whether the wanted power was reached, and the evidence; empty where the verdict needs no power."""
     if audit.exit_code == 1:
         return ""
-    asked = audit.planned + len(audit.left_out)
+    cases = _counted(audit.planned + len(audit.left_out), "case")
     strongest, case = audit.strongest
     where = f" (case {case})" if strongest > 0 else ""
-    return (
-        f"A total variation of {audit.wanted_tv:g} of the first token was detectable in {audit.powerful} of "
-        f"{_counted(asked, 'case')}; for a verdict it must be in half of them. Strongest evidence: "
-        f"10^{max(strongest, 0.0):.1f} of 10^{audit.needed_log10_e:.1f} needed{where}."
-    )
+    return MEANINGS["wanted"].format(audit=audit, cases=cases, strongest=max(strongest, 0.0), where=where)
 
 
 def unseen_lines(audit: Audit) -> list[str]:
@@ -192,9 +172,9 @@ def unseen_lines(audit: Audit) -> list[str]:
     if origin and origin.file and origin.unseen:
         where = f"{_counted_lines(origin.unseen)} of {os.path.basename(origin.file)}"
         lines.append(f"Not run: {where}. No call that was watched came there.")
-    late = [case.purpose.partition(f"; {UNANSWERED}: ")[2] for case in audit.cases]
+    late = [case.purpose.partition(f"; {results.UNANSWERED}: ")[2] for case in audit.cases]
     lines += [f"No answer within the time-out: {one}." for one in late if one]
-    made = {case.case for case in audit.cases if case.kernel == CALLS}
+    made = {case.case for case in audit.cases if case.kernel == results.CALLS}
     if not made:
         return lines
     if without := [f"{case.case} ({case.purpose})" for case in audit.unseen]:
@@ -221,10 +201,9 @@ def limits_line(audit: Audit) -> str:
         asked = audit.planned + number
         return f"{number} of {asked} cases were not exported{names}." if number else ""
     unchecked = " It was not tested whether the same rng gives the same tokens."
-    return (
-        f"The verifier declares {', '.join(audit.limits)}; {number} of {audit.planned + number} cases were "
-        f"left out{names}.{unchecked if IRREPRODUCIBLE in audit.limits else ''}"
-    )
+    more = unchecked if results.IRREPRODUCIBLE in audit.limits else ""
+    asked, limits = audit.planned + number, ", ".join(audit.limits)
+    return MEANINGS["limits"].format(limits=limits, number=number, asked=asked, names=names, unchecked=more)
 
 
 def waste_lines(audit: Audit) -> Iterator[str]:
@@ -234,11 +213,8 @@ def waste_lines(audit: Audit) -> Iterator[str]:
         return
     from specsim.mistakes import exact_controls  # loads the known mistakes
 
-    worst: Any = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
-    yield (
-        f"{worst.case}: {worst.tokens_per_step:.4f} tokens per step, {worst.efficiency.ratio:.3f} of the "
-        f"standard rule's (at most {worst.efficiency.upper:.3f})."
-    )
+    worst = min(wasteful, key=lambda case: case.efficiency.ratio)  # type: ignore[union-attr]
+    yield MEANINGS["waste"].format(case=worst)
     alike = [one for one in exact_controls() if one.law is not None and _fits(audit, one)]
     if alike:
         names, reports = (", ".join(some) for some in ([one.name for one in alike], alike[0].threads))
@@ -274,16 +250,11 @@ def time_lines(audit: Audit) -> list[str]:
     here = [case for case in audit.cases if case.first_token is not None]
     ran = [case for case in here if case.case not in audit.out_of_time]
     brief = [case.steps for case in here if case.case in audit.out_of_time]
-    lines = [
-        f"The time was too short for all cases: {len(audit.out_of_time)} of {audit.planned} were left out "
-        f"for time, after at most {_counted(max(brief, default=0), 'step')}: {', '.join(audit.out_of_time)}."
-    ]
+    steps, names = _counted(max(brief, default=0), "step"), ", ".join(audit.out_of_time)
+    lines = [MEANINGS["time"].format(number=len(audit.out_of_time), audit=audit, steps=steps, names=names)]
     if held := [case for case in ran if not case.findings]:
         power = (f"{case.case} ({case.first_token.detectable_tv:.3f})" for case in held if case.first_token)
-        lines.append(
-            "No deviation was found where the time was spent, at cases with this detectable total variation "
-            f"of the first token: {', '.join(power)}."
-        )
+        lines.append(MEANINGS["held"].format(power=", ".join(power)))
     return lines
 
 
@@ -326,10 +297,9 @@ def iid_report(audit: Audit) -> list[str]:
         lines.append(f"{case.case}: {case.tokens_per_step:.4f} tokens per step measured, γ = {case.gamma}.")
         for name, predicted in case.alphas.formula().items():
             off = predicted / case.tokens_per_step - 1.0
-            lines.append(
-                f"  α {name:<8} = {getattr(case.alphas, name):.4f}: (1-α^(γ+1))/(1-α) = {predicted:.4f}, "
-                f"{100 * abs(off):.1f} % too {'high' if off > 0 else 'low'}"
-            )
+            found = {"off": 100 * abs(off), "direction": "high" if off > 0 else "low"}
+            alpha = getattr(case.alphas, name)
+            lines.append(MEANINGS["iid"].format(name=name, alpha=alpha, predicted=predicted, **found))
     return lines
 
 
@@ -401,7 +371,7 @@ def power_by_shape(audit: Audit) -> list[dict[str, str]]:
         axes = axes_of([case])
         ids = list(axes.get("vocabulary", ()))
         of_case = " to ".join(dict.fromkeys((ids[0], ids[-1]))) if ids else ""
-        for value, tv in axes.get(ROWS_AND_GAMMA, {}).items():
+        for value, tv in axes.get(results.ROWS_AND_GAMMA, {}).items():
             rows, _, gamma = value.partition(" rows, ")
             found.setdefault((of_case, rows), {})[gamma] = f"{tv:.3f}" if tv < 1.0 else NONE
     columns = sorted(set().union(*found.values()), key=lambda name: int(name.split()[1]))
@@ -427,7 +397,7 @@ def axes_of(cases: Iterable[CaseResult]) -> dict[str, dict[str, float]]:
     for case in cases:
         for table in case.tables:
             axis, colon, value = table.where.partition(";")[0].partition(": ")
-            if colon and (table.n or axis == ROWS_AND_GAMMA):
+            if colon and (table.n or axis == results.ROWS_AND_GAMMA):
                 values = found.setdefault(axis, {})
                 values[value] = min(values.get(value, 1.0), table.detectable_tv)
     return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from specsim.auditing._verifier.origin import Origin
 from specsim.core._accepted_lengths import mean_tokens
+from specsim.core._files import read_table
 from specsim.core._provenance import Provenance
 from specsim.core._tables import as_dict, plain
 from specsim.core._types import Ints
@@ -410,10 +411,7 @@ class Diagnosis:
         first, *others = self.named
         text = [f"Diagnosis: {first}. {first.mechanism}"]
         if first.lossy:
-            text.append(
-                f"It does what the built-in rule {first.name} does, which is lossy by design. If that is "
-                f'intended, a verifier of chains declares it: declares(rule="{first.name}").'
-            )
+            text.append(read_table("meanings")["verifier"]["by design"].format(name=first.name))
         if first.threads:
             text.append(f"Reported in {', '.join(first.threads)}.")
         if others:

@@ -13,6 +13,9 @@ from specsim.core._tables import NONE, Piece, Table, as_dict, plain, short
 from specsim.core._verdicts import WANTED_TV_OF_VERIFIERS, Check, Finding, Judged, Verdict
 from specsim.core.stats import POWER
 
+#: What verdicts mean, and how much was tested.
+MEANINGS: dict[str, str] = read_table("meanings")["pair"]
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -125,12 +128,7 @@ class TwoSampleAudit(Judged):
         return [finding.text for finding in self.findings]
 
     def meaning(self) -> str:
-        if self.exit_code == 1:
-            return "The two do not have the same output distribution, or one broke the contract."
-        return (
-            f"A total variation of {self.wanted_tv:g} between the first tokens was detectable in "
-            f"{self.powerful} of {self.planned} cases; for a verdict it must be in half of them."
-        )
+        return MEANINGS["found" if self.exit_code == 1 else "power"].format(audit=self)
 
     def legend(self) -> dict[str, str]:
         alarm = np.log10(max(self.tests, 1) / self.budget)
@@ -138,10 +136,7 @@ class TwoSampleAudit(Judged):
         return {name: text.format(**values) for name, text in read_table("columns")["against"].items()}
 
     def size(self) -> str:
-        return (
-            f"{self.tests} tests; two verifiers with the same distribution are called changed with "
-            f"probability at most {self.budget:g}."
-        )
+        return MEANINGS["size"].format(audit=self)
 
     def remarks(self) -> Iterator[Piece]:
         run = self.provenance

@@ -12,7 +12,7 @@ from specsim.core._tables import NONE, Piece, Table, as_dict
 from specsim.core._verdicts import BUDGET, WANTED_TV, Finding, Judged, Verdict
 from specsim.core.stats import POWER
 
-#: What verdicts mean.
+#: What verdicts mean, and how much was tested.
 MEANINGS: dict[str, str] = read_table("meanings")["served"]
 BINS = 16
 #: Classes of places in a text (1, 2, 3 to 4, 5 to 8, …), and of positions in a step, the last open.
@@ -129,10 +129,7 @@ class ServedAudit(Judged):
         return MEANINGS[self.verdict].format(tv=self.detectable_tv, power=POWER)
 
     def size(self) -> str:
-        return (
-            f"Rejected from e = 10^{-math.log10(LEVEL):.1f}, or p = {LEVEL:.1e}: the probability of a false "
-            f"alarm is at most {BUDGET:g}. Seed {self.root}."
-        )
+        return MEANINGS["size"].format(alarm=-math.log10(LEVEL), level=LEVEL, budget=BUDGET, root=self.root)
 
     def evidence(self) -> Iterator[Piece]:
         if self.tables:
