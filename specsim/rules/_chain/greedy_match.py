@@ -12,13 +12,16 @@ section 3.
 
 Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._common import positions
+from specsim.rules._common.base import Rule
 
 
 def argmax(p: Row) -> list[Any]:
@@ -60,17 +63,27 @@ def recover(p, q, x, values, weights):
     follow(p, q, values, weights)
 
 
-def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    best = np.eye(1, p.size, int(p.argmax()))[0]
-    return best, best, best
+def with_test(
+    name: str,
+    acceptance: Callable[..., Any],
+    accept: Kernel,
+    passing: Callable[..., NDArray[np.bool_]],
+    **claims: Any,
+) -> Rule:
+    """The rule with another test, as law, as kernel, and as the tokens passing(p, **values)."""
+
+    def shares(p: Floats, q: Floats, **values: float) -> tuple[Floats, Floats, Floats]:
+        best = np.eye(1, p.size, int(p.argmax()))[0]
+        return passing(p, **values).astype(np.float64), best, best
+
+    law, kernels = (acceptance, recovered, bonus), (accept, recover, follow)
+    return positions.rule(name, law, kernels, shares, reads_draft=False, **claims)
 
 
-RULE = positions.rule(
-    "greedy_match",
-    (acceptance, recovered, bonus),
-    (accept, recover, follow),
-    shares,
-    draft_sampling=("sampled", "top"),
-    declared=declared,
-    reads_draft=False,
+def passing(p: Floats) -> NDArray[np.bool_]:
+    return np.arange(p.size) == p.argmax()
+
+
+RULE = with_test(
+    "greedy_match", acceptance, accept, passing, draft_sampling=("sampled", "top"), declared=declared
 )

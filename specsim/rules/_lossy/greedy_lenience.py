@@ -16,12 +16,9 @@ Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for
 
 from typing import Any
 
-import numpy as np
-
 from specsim.core._kernels import kernel
-from specsim.core._types import Floats, Row
-from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
-from specsim.rules._common import positions
+from specsim.core._types import Row
+from specsim.rules._chain import greedy_match
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
@@ -43,16 +40,6 @@ def accept(p, q, x, u, values):
     return p[x] >= values[0] * p.max()
 
 
-def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
-    best = np.eye(1, p.size, int(p.argmax()))[0]
-    return (p >= lenience * p.max()).astype(np.float64), best, best
-
-
-RULE = positions.rule(
-    "greedy_lenience",
-    (acceptance, recovered, bonus),
-    (accept, recover, follow),
-    shares,
-    declared=declared,
-    reads_draft=False,
+RULE = greedy_match.with_test(
+    "greedy_lenience", acceptance, accept, lambda p, lenience: p >= lenience * p.max(), declared=declared
 )

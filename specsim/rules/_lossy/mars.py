@@ -20,13 +20,13 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.core._elementary import log
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.models._drafts.sampling import rank_tokens
-from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
-from specsim.rules._common import positions
+from specsim.rules._chain import greedy_match
 
 
 def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
@@ -69,20 +69,8 @@ def accept(p, q, x, u, values):
     return x == np.argmax(p) or x == runner_up(p, values[0], values[1])
 
 
-def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Floats, Floats, Floats]:
-    best = np.eye(1, p.size, int(p.argmax()))[0]
-    passes = best.copy()
-    second = runner_up(p, theta, log_partition)
-    if second >= 0:
-        passes[second] = 1.0
-    return passes, best, best
+def passing(p: Floats, theta: float, log_partition: float) -> NDArray[np.bool_]:
+    return np.isin(np.arange(p.size), [p.argmax(), runner_up(p, theta, log_partition)])
 
 
-RULE = positions.rule(
-    "mars",
-    (acceptance, recovered, bonus),
-    (accept, recover, follow),
-    shares,
-    declared=declared,
-    reads_draft=False,
-)
+RULE = greedy_match.with_test("mars", acceptance, accept, passing, declared=declared)

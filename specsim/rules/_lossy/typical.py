@@ -19,12 +19,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.core._elementary import exp, log
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
-from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
-from specsim.rules._common import positions
+from specsim.rules._chain import greedy_match
 
 
 def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
@@ -57,16 +57,8 @@ def accept(p, q, x, u, values):
     return p[x] > threshold(p, values[0], values[1])
 
 
-def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, Floats, Floats]:
-    best = np.eye(1, p.size, int(p.argmax()))[0]
-    return (p > threshold(p, epsilon, delta)).astype(np.float64), best, best
+def passing(p: Floats, epsilon: float, delta: float) -> NDArray[np.bool_]:
+    return p > threshold(p, epsilon, delta)
 
 
-RULE = positions.rule(
-    "typical",
-    (acceptance, recovered, bonus),
-    (accept, recover, follow),
-    shares,
-    declared=declared,
-    reads_draft=False,
-)
+RULE = greedy_match.with_test("typical", acceptance, accept, passing, declared=declared)
