@@ -59,12 +59,12 @@ def check_metrics(
     check = _check(logged, options)
     told = {"acceptance": logged.to_dict(), "check": check and check.to_dict()}
     told["series"] = {one.name: part.to_dict() for one, part in parts if part}
+    in_text = not (form.as_json or form.as_csv)
+    if check is not None and in_text:
+        print_result(check)
+        print()
     code = print_result(logged, form, told)
-    if not (form.as_json or form.as_csv):
-        show(*(f"{one.name}: {part.verdict}" for one, part in parts if part))
-        if check is not None:
-            print()
-            print_result(check)
+    show(*(f"{one.name}: {part.verdict}" for one, part in parts if part and in_text))
     return max([code, *(one.exit_code for one in (check, *(part for _, part in parts)) if one)])
 
 

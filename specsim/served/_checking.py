@@ -112,6 +112,9 @@ class MetricsCheck(Shown):
 
     def parts(self) -> Iterator[Piece]:
         yield Line(self.verdict, f"bold {'green' if self.possible else 'red'}")
+        yield from (f"all statements hold if {meaning}" for meaning in self.fits[:1])
+        yield from (f"they also hold if {meaning}" for meaning in self.fits[1:])
+        yield from self.answers
         rows = [
             (c.statement, "holds" if c.holds else "fails", c.left, c.right, f"{c.slack:.4g}")
             for c in self.checks
@@ -122,13 +125,10 @@ class MetricsCheck(Shown):
             yield Table(("statement", "", f"left{unit}", "right", "slack"), rows, bold=wrong)
         if self.implied:
             yield Table(("it follows", "", ""), self.implied)
+        if self.then:
+            yield Table(("it follows if the first of these is meant", "", ""), self.then)
         yield from (f"{check.name}: {check.note}" for check in self.checks if check.note)
         yield from (f"remark: {remark}" for remark in self.remarks)
-        yield from self.answers
-        yield from (f"all statements hold if {meaning}" for meaning in self.fits[:1])
-        if self.then:
-            yield Table(("then it follows", "", ""), self.then)
-        yield from (f"they also hold if {meaning}" for meaning in self.fits[1:])
 
     def records(self) -> list[dict[str, Any]]:
         """The checks, with both ends of their sides."""
