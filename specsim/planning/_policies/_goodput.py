@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from specsim.core._arguments import checked
 from specsim.planning._costs import StepCost
-from specsim.planning._policies._policy import PRIOR_TESTS, Drafted, PlannedPolicy, check_begin
+from specsim.planning._policies._policy import PRIOR_TESTS, Drafted, PlannedPolicy
 
 #: The longest pause of `Cascade`, in multiples of the first one.
 LONGEST_PAUSE = 64
@@ -80,10 +80,6 @@ class Cascade(PlannedPolicy):
 
     counts = ("gamma", "max_gamma", "trial", "trials", "settle")
     title = "Cascade utility"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_begin(self.gamma, self.max_gamma)
 
     def reset(self, cost: StepCost) -> None:
         self._cost, self._plain = cost, cost.step(0)

@@ -65,6 +65,9 @@ class Policy(AnyPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_between("overhead", self.overhead, 0.0, math.inf, "time in passes of the target")
+        begin, most = (getattr(self, name, 0) for name in ("gamma", "max_gamma"))
+        if {"gamma", "max_gamma"} <= {*self.counts} and begin > most:
+            raise ValueError(f"gamma: {begin} is more than max_gamma = {most}; begin lower")
 
     def __str__(self) -> str:
         return self.title.format_map(vars(self)) or type(self).__name__
@@ -82,12 +85,6 @@ class Policy(AnyPolicy):
     def decision_time(self, drafted: int) -> float:
         """The time of the decisions in a step of `drafted` tokens."""
         return self.overhead if self.planned else self.overhead * drafted
-
-
-def check_begin(gamma: int, max_gamma: int) -> None:
-    """Raise ValueError if a policy begins with more than its longest draft."""
-    if gamma > max_gamma:
-        raise ValueError(f"gamma: {gamma} is more than max_gamma = {max_gamma}; begin lower")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.planning._costs import StepCost
 from specsim.planning._policies._log import DraftLog
-from specsim.planning._policies._policy import MOST, Drafted, PlannedPolicy, Policy, check_begin
+from specsim.planning._policies._policy import MOST, Drafted, PlannedPolicy, Policy
 
 
 @checked
@@ -46,7 +46,6 @@ class Heuristic(PlannedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_begin(self.gamma, self.max_gamma)
         if self.call is not None:
             check_count("call", self.call)
 
