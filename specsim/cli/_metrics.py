@@ -1,6 +1,7 @@
 """`specsim check-metrics`."""
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -59,13 +60,16 @@ def check_metrics(
     check = _check(logged, options)
     told = {"acceptance": logged.to_dict(), "check": check and check.to_dict()}
     told["series"] = {one.name: part.to_dict() for one, part in parts if part}
-    in_text = not (form.as_json or form.as_csv)
-    if check is not None and in_text:
-        print_result(check)
-        print()
-    code = print_result(logged, form, told)
-    show(*(f"{one.name}: {part.verdict}" for one, part in parts if part and in_text))
-    return max([code, *(one.exit_code for one in (check, *(part for _, part in parts)) if one)])
+    if check is not None and (form.in_words or form.quiet):  # the verdict first
+        print_result(check, replace(form, file=None))
+    if check is not None and form.quiet:
+        form.write(logged)
+    else:
+        show(*[""] * (check is not None and form.in_words))
+        print_result(logged, form, told)
+    if form.in_words:
+        show(*(f"{one.name}: {part.verdict}" for one, part in parts if part))
+    return max(one.exit_code for one in (logged, check, *(part for _, part in parts)) if one is not None)
 
 
 def _check(logged: Any, options: dict[str, str]) -> Any:
