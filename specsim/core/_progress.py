@@ -7,7 +7,7 @@ own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences al
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
@@ -40,14 +40,10 @@ def working(progress: ShowProgress, label: str, unit: str = " steps") -> Iterato
     """Show the progress of the work inside the `with`, `label` in front and counted in `unit`."""
     outermost = not _within.get()
     token = _within.set(True)
+    drawn = outermost and not callable(progress) and (_watched() if progress is None else progress)
     try:
-        if callable(progress):
-            yield Work(progress, outermost)
-        elif not outermost or progress is False or (progress is None and not _watched()):
-            yield Work(silent, outermost)
-        else:
-            with _bar(label, unit) as report:
-                yield Work(report, outermost)
+        with _bar(label, unit) if drawn else nullcontext(told(progress)) as report:
+            yield Work(report, outermost)
     finally:
         _within.reset(token)
 

@@ -51,9 +51,8 @@ def in_latex(value: object) -> str:
     >>> in_latex("γ ≤ 5 % of 10^-6")
     '$\\gamma$ $\\le$ 5 \\% of $10^{-6}$'
     """
-    return _POWER_OR_SIGN.sub(
-        lambda found: f"$10^{{{found[1]}}}$" if found[1] else SIGNS[found[0]], _one_line(value)
-    )
+    line = _one_line(value)
+    return _POWER_OR_SIGN.sub(lambda found: f"$10^{{{found[1]}}}$" if found[1] else SIGNS[found[0]], line)
 
 
 def _one_line(value: object) -> str:
@@ -254,9 +253,8 @@ class Shown:
         return [*pieces(self.parts())] or [Table.of(self.records())]
 
     def _repr_html_(self) -> str:
-        short, whole = (
-            "".join(part.to_html() for part in pieces(parts)) for parts in (self.brief(), self.parts())
-        )
+        forms = self.brief(), self.parts()
+        short, whole = ("".join(part.to_html() for part in pieces(parts)) for parts in forms)
         return f"{short}<details><summary>All tables</summary>{whole}</details>" if self.long else whole
 
 

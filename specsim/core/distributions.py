@@ -25,9 +25,7 @@ bfloat16 = np.dtype(ml_dtypes.bfloat16)
 LOGITS = "; if these are logits, give their softmax"
 #: How far from 1 a row's sum may be, by dtype. Rounding each entry of a normalised row moves its sum by at
 #: most half an ulp of 1; the rest is room for a softmax that was itself computed in that dtype.
-TOLERANCE: dict[np.dtype[Any], float] = {
-    dtype_of(name): tolerance for name, tolerance in read_table("kinds")["tolerances"].items()
-}
+TOLERANCE: dict[np.dtype[Any], float] = {dtype_of(k): v for k, v in read_table("kinds")["tolerances"].items()}
 
 
 def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
@@ -361,14 +359,8 @@ def cumulative_draw(weights, u):
 def inverse_cdf(weights: Sequence[float], u: float) -> int:
     """`cumulative_draw` in plain Python, of floats or Fractions."""
     sums = list(accumulate(weights))
-    goal = u * sums[-1]
-    last = -1
-    for x, weight in enumerate(weights):
-        if weight > 0:
-            last = x
-            if sums[x] > goal:
-                break
-    return last
+    goal, possible = u * sums[-1], [x for x, weight in enumerate(weights) if weight > 0]
+    return next((x for x in possible if sums[x] > goal), max(possible, default=-1))
 
 
 def alias_table(weights: ArrayLike) -> Ints:

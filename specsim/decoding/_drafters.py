@@ -154,7 +154,7 @@ class Drafter:
 class TreeDrafter(Side, Drafter):
     """A draft model that draws one tree node by node; `greedy` puts all mass on the argmax."""
 
-    def __init__(self, model: Model, text: Sequence[int], tree: Tree, greedy: bool, leaf_rows: bool):
+    def __init__(self, model: Model, text: Sequence[int], tree: Any, greedy: bool, leaf_rows: bool):
         super().__init__(model, text)
         self.tree, self.greedy, self.leaf_rows = tree, greedy, leaf_rows
 
@@ -189,12 +189,8 @@ class TreeDrafter(Side, Drafter):
         return temperature(rows, 0.0) if self.greedy else rows
 
 
-class DynamicDrafter(Side, Drafter):
+class DynamicDrafter(TreeDrafter):
     """A draft model whose confidence chooses the tree of each step."""
-
-    def __init__(self, model: Model, text: Sequence[int], tree: DynamicTree):
-        super().__init__(model, text)
-        self.tree = tree
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
         model, fed = self.session.model, self.feed()
@@ -259,6 +255,5 @@ def make_drafter(
         return LookupDrafter(draft, text, shape.size, target.vocab_size)
     if isinstance(draft, LookaheadDecoding):
         return LookaheadDrafter(draft, target, text, shape.depth, root)
-    if isinstance(shape, DynamicTree):
-        return DynamicDrafter(draft, text, shape)
-    return TreeDrafter(draft, text, shape, greedy, rule.leaf_rows)
+    drafter = DynamicDrafter if isinstance(shape, DynamicTree) else TreeDrafter
+    return drafter(draft, text, shape, greedy, rule.leaf_rows)

@@ -64,10 +64,8 @@ class LogAudit(Judged):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What deviates, of the kinds "flags" and "drafted tokens"."""
-        evidence = {"flags": self.e_flags, "drafted tokens": self.e_tokens}
-        return tuple(
-            Finding(name, self._said(e)) for name, e in evidence.items() if e is not None and e >= self.alarm
-        )
+        tests = ("flags", self.e_flags), ("drafted tokens", self.e_tokens)
+        return tuple(Finding(kind, self._said(e)) for kind, e in tests if e is not None and e >= self.alarm)
 
     def _said(self, e: float) -> str:
         return f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"

@@ -161,11 +161,9 @@ class Entries(NamedTuple):
         if values not in (DENSE, TRUNCATED):
             raise ValueError(f"{self.file}: rows are {values!r}; only {DENSE!r} and {TRUNCATED!r} are read")
         flags, bonus = (self.get(name, bool, "true or false", default=True) for name in ("flags", "bonus"))
-        words = self.get(
-            "vocab_size", int, f"a whole number from 1 to {MOST_TOKENS:,}", lambda n: 1 <= n <= MOST_TOKENS
-        )
+        words = f"a whole number from 1 to {MOST_TOKENS:,}"
         return Layout(
-            vocab_size=words,
+            vocab_size=self.get("vocab_size", int, words, lambda n: 1 <= n <= MOST_TOKENS),
             gamma=self.count("gamma", int(flags)),  # without drafts there is nothing to flag
             dtype=self.get("dtype", str, f"one of {', '.join(DTYPES)}", DTYPES.__contains__),
             top=self.count("top") if values == TRUNCATED else None,

@@ -3,7 +3,6 @@
 If rows are truncated, or q is unknown at the bonus position, β is an interval at each row, and so is its
 mean; without accept flags so are the tokens that the standard rule would emit (`TraceBounds`)."""
 
-import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -137,7 +136,6 @@ class Accepted(Shown):
         return ax
 
     def _positions(self) -> Table:
-        """The table of `records`."""
         rows, beta = self.records(), np.atleast_2d(self.beta_by_position.T)
         counted = [name for name in COUNTED if name in rows[0]]
         cells = [
@@ -344,16 +342,14 @@ def summarise_with(
     trace: Trace, of_chunk: OfChunk | None, skip_damaged: bool, tell: Progress
 ) -> tuple[TraceSummary | TraceBounds, list[Any]]:
     """`summarise`, and what `of_chunk` returns for each chunk of the sound shards, in order."""
-    total, done = _Tally.empty(trace.gamma), 0
-    of_chunks: list[Any] = []
-    skipped = []
+    tallies, of_chunks, skipped, done = list[_Tally](), list[Any](), list[str](), 0
     with ThreadPoolExecutor(available_threads()) as pool:
         futures = [pool.submit(_tally_shard, shard, of_chunk) for shard in trace.shards]
         try:
             for shard, future in zip(trace.shards, futures, strict=True):
                 try:
                     tally, found = future.result()
-                    total = _Tally(*map(operator.add, total, tally))
+                    tallies.append(tally)
                     of_chunks += found
                 except ValueError as error:
                     if not skip_damaged:
@@ -363,9 +359,10 @@ def summarise_with(
                 tell(done, trace.num_rows)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    layout = trace.layout
-    if not total.steps:
+    layout, columns = trace.layout, zip(*tallies, strict=True)
+    if not tallies:
         raise ValueError(f"{trace.path}: no step to summarise; record some, or give another trace")
+    total = _Tally(*(sum(column) for column in columns))
     counted = layout.vocab_size, layout.gamma, layout.dtype, total.lengths
     shared: dict[str, Any] = {"rounding": rounding(layout), "skipped": tuple(skipped)}
     if is_whole(layout):
@@ -389,16 +386,12 @@ class _Tally(NamedTuple):
     moments: Floats  #: of dense rows
     token_sums: Floats  #: [2, γ] of others
 
-    @classmethod
-    def empty(cls, gamma: int) -> "_Tally":
-        lengths, sums = np.zeros(gamma + 1, np.int64), np.zeros((2, gamma + 1))
-        return cls(0, lengths, sums, np.zeros(4), np.zeros((2, gamma)))
-
 
 def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[Any]]:
     """The sums over one shard. A damaged one raises ValueError, and so adds nothing."""
-    layout, found = shard.layout, []
-    _, lengths, beta_sums, moments, token_sums = _Tally.empty(layout.gamma)
+    layout, found, moments = shard.layout, [], np.zeros(4)
+    lengths, beta_sums = np.zeros(layout.gamma + 1, np.int64), np.zeros((2, layout.gamma + 1))
+    token_sums = np.zeros((2, layout.gamma))
     for columns, beta in shard.scan(once=of_chunk is None and is_whole(layout)):
         if layout.flags:
             _add_steps(columns.accepted, beta[0], lengths, beta_sums[0], moments)

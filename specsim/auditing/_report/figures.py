@@ -37,10 +37,8 @@ class Tested:
         table = self.table
         if any(finding.kind == "dependent" for finding in self.case.findings):
             return self.name
-        law = np.array(table.expected) / table.n
-        estimate, low, high = tv_interval(
-            np.array(table.observed), law, audit.budget / audit.tests / len(LOOKS)
-        )
+        observed, law = np.array(table.observed), np.array(table.expected) / table.n
+        estimate, low, high = tv_interval(observed, law, audit.budget / audit.tests / len(LOOKS))
         return f"{self.name}\nTV {estimate:.3f} [{low:.3f}, {high:.3f}]"
 
     def detectable(self, audit: Audit, steps: float) -> float:

@@ -14,9 +14,7 @@ from specsim.core._provenance import Provenance
 from specsim.core._tables import as_dict, plain
 from specsim.core._types import Ints
 from specsim.core._verdicts import BUDGET as BUDGET
-from specsim.core._verdicts import WANTED_TV, Judged
-from specsim.core._verdicts import Finding as Finding
-from specsim.core._verdicts import Verdict as Verdict
+from specsim.core._verdicts import WANTED_TV, Finding, Judged, Verdict
 from specsim.core.stats import ChiSquare, detectable_tv
 from specsim.models import Tree
 from specsim.simulation._counting import Example
@@ -143,13 +141,11 @@ class CaseResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, tables included."""
         alphas, efficiency = self.alphas, self.efficiency
+        without = ("tree", "iid", "positions", "counts", "examples", "seconds", "alphas", "efficiency")
         return as_dict(
             self,
             *("gamma", "verdict", "lengths", "tokens_per_step"),
-            without=(
-                *("tree", "iid", "positions", "counts", "examples", "seconds", "alphas", "efficiency"),
-                "wanted_tv",
-            ),
+            without=(*without, "wanted_tv"),
             parents=self.tree and self.tree.parents,
             draft_sampling=self.tree and self.tree.draft_sampling,
             alpha_context=alphas and alphas.context,

@@ -261,7 +261,6 @@ def _positions(text: Text, length: int) -> Ints:
 
 
 def _bit_lengths(numbers: Ints) -> Ints:
-    """The number of binary digits of integers ≥ 0."""
     return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
 
 

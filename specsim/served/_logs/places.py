@@ -94,9 +94,6 @@ def _shared(keys: list[Token]) -> list[bool]:
     return [times[key] > 1 or (isinstance(key, str) and (not key or "\ufffd" in key)) for key in keys]
 
 
-# --- uniforms -----------------------------------------------------------------------------------------------
-
-
 class Batch(NamedTuple):
     """Rows as arrays: probabilities [n, K] with zeros at the end, own [n], known [n], shared [n, K]."""
 
@@ -136,9 +133,6 @@ def images(batch: Batch, u: Floats) -> tuple[Floats, Any]:
     width = np.where(inside, np.where(p == own, p, 0.0).sum(axis=1), total - mass)
     testable = (batch.known >= 2) & ~(batch.shared & head).any(axis=1)
     return np.minimum((above + u * width) / total, 1.0), testable
-
-
-# --- contradictions -----------------------------------------------------------------------------------------
 
 
 def contradictions(text: Text, tolerance: float, greedy: bool) -> Iterator[tuple[str, int]]:

@@ -129,10 +129,8 @@ def _token(string: Any, given: Any, entry: dict[str, Any] | None) -> Token:
     if type(given) is int:
         return int(given)
     if not isinstance(string, str):
-        what = f"{reprlib.repr(string)}, not a string"
-        if given is not None:
-            what = f"{reprlib.repr(given)}, not an integer"
-        raise ValueError(f"a token is {what}")
+        wrong, wanted = (string, "a string") if given is None else (given, "an integer")
+        raise ValueError(f"a token is {reprlib.repr(wrong)}, not {wanted}")
     if (found := id_in(string)) is not None:
         return found
     if entry and "\ufffd" in string and isinstance(written := entry.get("bytes"), list):  # a piece of UTF-8

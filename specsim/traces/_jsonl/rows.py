@@ -42,11 +42,9 @@ class Rows(NamedTuple):
     logprobs: Floats
 
     def part(self, first: int, end: int) -> "Rows":
-        chosen, listed = slice(first, end), slice(self.ends[first], self.ends[end])
-        ends = self.ends[first : end + 1] - self.ends[first]
-        return Rows(
-            self.position[chosen], self.own[chosen], ends, self.numbers[listed], self.logprobs[listed]
-        )
+        position, own, ends = self.position[first:end], self.own[first:end], self.ends[first : end + 1]
+        listed = slice(ends[0], ends[-1])
+        return Rows(position, own, ends - ends[0], self.numbers[listed], self.logprobs[listed])
 
     def listed(self, row: int) -> Ints:
         return self.numbers[self.ends[row] : self.ends[row + 1]]
