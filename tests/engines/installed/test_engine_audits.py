@@ -87,8 +87,8 @@ def test_llama_cpps_head_drafts_what_it_must(tmp_path, monkeypatch):
     pytest.importorskip("gguf")
     right = architectures._multi_token_head
 
-    def wrong(law, layout, tensors):
-        head = right(law, layout, tensors)
+    def wrong(layout, tensors):
+        head = right(layout, tensors)
         token, hidden = np.split(head["mtp.fc"], 2, axis=1)
         hidden[layout.code], token[layout.code] = token[layout.code].copy(), 0
         return head
