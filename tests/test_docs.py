@@ -223,7 +223,7 @@ def cheap():
     for name, page in PAGES.items():
         for line, _ in commands(page):
             words = shlex.split(line)
-            if words[1:2] and words[1] in CHEAP and not re.search("[…\\[]|FOLDER|last-night", line):
+            if words[1:2] and words[1] in CHEAP and not re.search("[…\\[]|FOLDER|FILE|last-night", line):
                 yield pytest.param(words[1:], id=f"{name}: {line}")
 
 

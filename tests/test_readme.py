@@ -115,7 +115,7 @@ def test_the_audit_prints_what_is_shown(tmp_path):
         [sys.executable, "-m", program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=900
     )
     printed = " ".join((ran.stdout + ran.stderr).split())
-    for line in filter(None, (line.removesuffix("…").strip() for line in lines)):
+    for line in filter(None, (" ".join(line.removesuffix("…").split()) for line in lines)):
         assert line in printed
 
 
