@@ -294,6 +294,23 @@ def compare(
     return code
 
 
+@command(app)
+def warm(*, threads: option.Threads = None) -> int:
+    """Compile the kernels of all commands now, on all cores, and keep them on disk.
+
+    Later commands of this version find them there: run it once in an image, or after an update."""
+    from specsim.planning import preset, simulate_batch
+    from specsim.rules import get, names
+    from specsim.simulation._compiling import KINDS, compile_rules
+
+    for kind in KINDS:
+        compile_rules([*map(get, names())], kind, threads)
+    specsim.audit("standard", "smoke", rng=0)
+    simulate_batch(preset("llama-8b"), requests=320, replications=2)
+    print("compiled; other commands start at once")
+    return 0
+
+
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
     """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
     from specsim import acceptance_by_drafts

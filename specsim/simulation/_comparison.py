@@ -21,9 +21,10 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Table
 from specsim.core.distributions import Floats, check_rows
-from specsim.models import Model, Pair, Tree, chain, chains
+from specsim.models import Model, Pair, Tree
 from specsim.rules import GROUPS, Parameter, Rule, get, group_of, names
-from specsim.simulation._grid import Compared, context_rows, most_of, run_grid, show_tv, tv_of
+from specsim.simulation._compiling import compile_rules, kind_of
+from specsim.simulation._grid import Compared, context_rows, draft_for, most_of, run_grid, show_tv, tv_of
 from specsim.simulation._simulate import simulate
 from specsim.simulation._sources import BY_SIBLINGS, make_source, pair_of
 from specsim.traces._reader import Trace
@@ -160,6 +161,8 @@ def compare(
         raise type(error)(f"rules: {error}") from None
     for rule in chosen:
         make_source(*pair, rule=rule, gamma=draft_for(rule, gamma, drafts))  # before the work
+    if executor in (None, "threads"):
+        compile_rules(chosen, kind_of(pair), threads, progress)
     rows = context_rows(*pair)
 
     def one_of(rule: Rule, threads: int | None) -> tuple[Entry, str, Pair]:
@@ -185,11 +188,6 @@ def _served(pair: Pair, gamma: int) -> list[str]:
     bonus = not isinstance(target, Trace) or target.layout.bonus or gamma < target.gamma
     every = map(get, names())
     return [rule.name for rule in every if not rule.claimed_on_trees and (bonus or not rule.leaf_rows)]
-
-
-def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
-    drawing = rule.draft_sampling[0]
-    return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 
 
 def describe(tree: Tree, gamma: int) -> str:

@@ -19,7 +19,7 @@ from specsim.core._provenance import Provenance
 from specsim.core._tables import Line, Piece, Shown, Table
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models import Model
+from specsim.models import Model, Tree, chain, chains
 from specsim.models._base import shared_contexts
 from specsim.rules import Rule
 from specsim.simulation._executors import Task, workers_of
@@ -184,6 +184,12 @@ def most_of(what: str, unit: str, values: Mapping[str, float]) -> Line:
         else f"{best}: {values[best]:.4f} {unit}, the most of {len(values)} {what}"
     )
     return Line(said, "bold")
+
+
+def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
+    """A chain of `gamma` tokens, or for a rule on trees `drafts` such chains."""
+    drawing = rule.draft_sampling[0]
+    return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 
 
 def tv_of(rule: Rule, rows: Callable[[], tuple[Floats, Floats]]) -> float | None:
