@@ -51,6 +51,7 @@ def compile_rules(
 
     def ask(name: str) -> None:
         child = idle.get()
+        assert child.stdout is not None
         try:
             print(name, file=child.stdin)
             if child.stdout.readline():
