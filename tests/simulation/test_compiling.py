@@ -60,7 +60,8 @@ def test_the_rules_that_are_started_for(kept, monkeypatch):
 
 def test_a_mark_is_of_one_kind_of_pair_and_one_rule(kept):
     marks = {_kernels.kept_mark(f"{kind} {name}") for kind in _compiling.KINDS for name in names()}
-    assert len(marks) == 2 * len(names()) and {mark.parent for mark in marks} == {kept}
+    assert len(marks) == 2 * len(names())
+    assert {mark.parent for mark in marks} == {kept}
 
 
 def test_nothing_is_marked_where_nothing_is_compiled(kept, monkeypatch):

@@ -15,7 +15,7 @@ from specsim.core._progress import Progress, ShowProgress, shows_progress, silen
 from specsim.core._streams import RandomSource, root_of
 from specsim.engines._audit.judge import Run, judge, likely_orders
 from specsim.engines._audit.results import EngineAudit
-from specsim.engines._audit.store import Asking, TextStore, plan_requests, read_store
+from specsim.engines._audit.store import LONG, Asking, TextStore, plan_requests, read_store
 from specsim.engines._clients.opening import open_engine
 from specsim.engines._planted.folder import Planted
 from specsim.engines._planted.processing import possible_orders
@@ -25,6 +25,8 @@ from specsim.engines._planted.requests import Completion, Engine, Request, Sampl
 PLAIN = Sampling()
 #: Tokens from which the order of processing is inferred.
 PLAIN_TOKENS = 5_000
+#: Texts that an interrupted audit waits for, at most.
+MOST_AT_ONCE = 4096
 #: The file of texts in the folder of a run.
 TEXTS = "texts.jsonl"
 
@@ -208,6 +210,9 @@ def judge_texts(
         root = header["seed"]
         asked_for = planted, root, sampling, header["tokens"], header["texts"]
         check_arguments(plan_requests, asked_for, form)
+        # no more than what could have been asked, whatever the file says
+        answers = len(store.completions) + len(store.failures) + MOST_AT_ONCE
+        asked_for = (*asked_for[:3], min(header["tokens"], answers * LONG), header["texts"])
         requests = plan_requests(*asked_for, **form)
         about: dict[str, Any] = {name: str(header[name]) for name in ("engine", "version")}
         asked = {one.number: one.n for one in requests}

@@ -528,6 +528,18 @@ def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
         refuses(said, judge_texts, file, pair)
 
 
+def test_a_plan_is_no_longer_than_what_was_answered(pair, tmp_path):
+    audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
+    file = tmp_path / "texts.jsonl"
+    header, *texts = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    header = {name: value for name, value in json.loads(header).items() if name != "crc32"} | {
+        "tokens": 2**64
+    }
+    file.write_text(line(header) + "".join(texts), encoding="utf-8")
+    endless = judge_texts(file, pair)
+    assert (endless.texts, endless.interrupted) == (len(texts), True)
+
+
 def line(entry):
     """A line of a file of texts; the header, if nothing is given."""
     entry = entry or {"format": "specsim engine texts 2"}
