@@ -15,7 +15,7 @@ from specsim.core._files import read_table
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import normalise
 from specsim.engines._planted.law import log_softmax
-from specsim.engines._planted.requests import NEUTRAL, PENALTIES, Sampling
+from specsim.engines._planted.requests import BANS, NEUTRAL, PENALTIES, Sampling
 from specsim.models._processed import SAMPLING, process
 
 #: The orders of temperature and truncation, what few engines have, what penalties count, and where bad words
@@ -26,6 +26,9 @@ ORDERS, LATE, COUNTED, WORDS = (
 FIRST_ORDER: str = ORDERS[0]
 #: So an order begins in which the parameters that requests leave out have the checkpoint's values.
 DEFAULTS = "defaults of the checkpoint, "
+#: So an order begins in which a token is drawn without bans, and with them only where it is banned, as
+#: llama.cpp does with a grammar: after truncation the tokens that are left then have another distribution.
+AGAIN = "banned tokens drawn again, "
 #: What of the processing can be left out: the parameters of each part, with values that change nothing.
 PARTS = {name: {name: value} for name, value in NEUTRAL.items() if name not in PENALTIES}
 PARTS |= {"penalties": PENALTIES}
@@ -86,6 +89,12 @@ def processed(
     Bad words, bias and penalties come first if the order does not name them. `seen` is needed where they read
     texts."""
     sampling, order = resolved(sampling, order)
+    if order.startswith(AGAIN):
+        free, strict = replace(sampling, **BANS), order.removeprefix(AGAIN)
+        first, again = processed(scores, free, strict, seen), processed(scores, sampling, strict, seen)
+        bans = replace(Sampling(), **{name: getattr(sampling, name) for name in BANS})
+        kept = first * (processed(np.zeros_like(scores), bans, strict, seen) > 0.0)
+        return kept + (1.0 - kept.sum(axis=1, keepdims=True)) * again
     steps = order.split(", ")
     if sampling.acting - {*CUTS}:
         steps = [one for one in ("bad words", "bias", "penalties") if one not in order] + steps
@@ -207,4 +216,7 @@ def possible_orders(sampling: Sampling) -> list[str]:
                 if head and tempered and tail.startswith("temperature"):
                     late = tail.removeprefix("temperature")
                     found.append(", ".join([*head[:-1], "temperature", head[-1]]) + late)
-    return [f"{words}, {one}" for words in WORDS for one in found] if sampling.has_phrases else found
+    named = [f"{words}, {one}" for words in WORDS for one in found] if sampling.has_phrases else found
+    # a grammar is of the text
+    again = [AGAIN + one for one in named if not one.startswith("bad words,")]
+    return named + again * bool(acting & {*BANS} and acting & {*CUTS} - {"temperature"})

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,17 @@ def test_banned_words_are_those_that_would_end_a_sequence():
         assert possible_orders(sampling) == (names if len(word) > 1 else [ORDERS[0]])
         kept = np.exp(np.where([not banned, False, True, False, False], SCORES, -np.inf) / 0.7)
         np.testing.assert_allclose(row(sampling, f"{order}, {ORDERS[0]}"), kept / kept.sum(), atol=1e-12)
+
+
+def test_a_banned_token_is_drawn_again():
+    """The two likeliest are kept, of those that are allowed where the first draw is banned."""
+    sampling = Sampling(top_k=2, allowed_token_ids=(0, 2, 3))
+    scores, order = np.log([[0.1, 0.4, 0.3, 0.2]]), f"banned tokens drawn again, {ORDERS[0]}"
+    assert possible_orders(sampling) == [ORDERS[0], order]
+    assert possible_orders(replace(sampling, top_k=None, temperature=0.5)) == [ORDERS[0]]
+    found = processed(scores, sampling, order)
+    np.testing.assert_allclose(found, [[0.0, 0.0, 3 / 7 + 4 / 7 * 0.6, 4 / 7 * 0.4]], atol=1e-12)
+    np.testing.assert_allclose(processed(scores, sampling), [[0.0, 0.0, 0.6, 0.4]], atol=1e-12)
 
 
 def continued_by_hand(text, token):
