@@ -645,6 +645,15 @@ def test_an_unknown_figure_is_refused_before_anything_is_run(tmp_path):
     assert not (tmp_path / "there").exists()
 
 
+def test_a_log_has_a_line_for_each_tenth(capsys):
+    from figures.__main__ import tell_tenths
+
+    for done in range(1, 26):
+        tell_tenths(done, 25)
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (10, "figures: 3 of 25 parts", "figures: 25 of 25 parts")
+
+
 def test_the_command_line(tmp_path):
     from figures.__main__ import app
 
