@@ -2,8 +2,8 @@
 
 For one draft, formulas that assume independent acceptances, and their consequences for wall time, operations
 and γ; acceptances that depend on position and context; K drafts of one token, the best that any verifier can
-do and what known ones do; accepted lengths of block verification. `specsim.prove` computes the distribution
-of a rule's output in fractions."""
+do and what known ones do; accepted lengths of block verification; distributions under token masks.
+`specsim.prove` computes the distribution of a rule's output in fractions."""
 
 import lazy_loader as _lazy
 

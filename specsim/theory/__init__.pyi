@@ -8,6 +8,8 @@ from ._acceptance import markov_steps as markov_steps
 from ._acceptance import non_iterative_acceptance as non_iterative_acceptance
 from ._block import accepted_tokens as accepted_tokens
 from ._block import block_range as block_range
+from ._constrained import conditioned_law as conditioned_law
+from ._constrained import projected_law as projected_law
 from ._enumeration import step_law as step_law
 from ._enumeration import target_law as target_law
 from ._many_drafts import greedy_multi_draft_acceptance as greedy_multi_draft_acceptance

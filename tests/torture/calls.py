@@ -109,6 +109,8 @@ def _calls():
     served = {"batch": 2, "context": 10.0}
     yield _call(planning.compare_methods, pair, few, served, methods=["autoregressive"], progress=None)
     yield _call(models.compare_vocabularies, target="tokens", draft="tokens")
+    yield _call(theory.projected_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
+    yield _call(theory.conditioned_law, target=TARGET, allowed=_first_two, length=2, context=(0,))
     server = {"rate": 5.0, "alpha": 0.7, "prompt": 20, "output": 10, "max_batch": 2, "prefill": True}
     server |= {"requests": 60, "replications": 2, "rng": 1, "threads": 1}
     yield _call(_served, server, cost=SERVER, policy=planning.Constant(2))
@@ -222,6 +224,10 @@ def _written(**options):
 
 def _served(**settings):
     return planning.simulate_batch(**settings).load  # numbers that a short run does not have are NaN
+
+
+def _first_two(seen):
+    return (0, 1)
 
 
 def _branching(width, draft_sampling, block):
