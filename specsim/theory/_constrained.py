@@ -21,11 +21,11 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.core._numbers import rational
+from specsim.core._numbers import as_fraction, rational
 from specsim.core._types import Tokens
 from specsim.models import Model
 from specsim.models._drafts.tree import MAX_NODES
-from specsim.theory._enumeration import Exact, Law, _as_fractions, _rows_of
+from specsim.theory._enumeration import Exact, Law, _rows_of
 
 #: More texts of one length than this are not enumerated.
 MAX_TEXTS = 65_536
@@ -73,7 +73,8 @@ def projected_law(
     >>> round(float(sum(abs(projected[x] - conditioned[x]) for x in projected) / 2), 3)
     0.997
     """
-    return _as_fractions(_law(target, allowed, length, tuple(context), renormalised=True))
+    law = _law(target, allowed, length, tuple(context), renormalised=True)
+    return {text: as_fraction(mass) for text, mass in law.items()}
 
 
 @checked
@@ -114,7 +115,7 @@ def conditioned_law(
     total = sum(law.values())
     if not total:
         raise ValueError(f"allowed: the target has no text of {length} allowed tokens; allow other ones")
-    return _as_fractions({text: mass / total for text, mass in law.items()})
+    return {text: as_fraction(mass / total) for text, mass in law.items()}
 
 
 def _law(
